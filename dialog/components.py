@@ -1,0 +1,85 @@
+"""The one road from a component of a recipe, ``{name, arguments}``, to an object."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from dialog.errors import UserError
+
+T = TypeVar("T")
+
+Component = dict[str, Any]
+"""A place in a recipe where one of several things fits: its ``name``, and that thing's own arguments."""
+
+Table = Mapping[str, Callable[..., T]]
+"""A literal dict from the names that a recipe may use to the classes or functions that they mean."""
+
+
+def build(table: Table[T], component: Mapping[str, Any], **runtime: Any) -> T:
+    """Call ``table[name]`` with the component's arguments and those runtime values that it takes.
+
+    The signature is the schema: each argument must be one of its parameters, and what it needs must be there. Runtime
+    values (sizes that one part imposes on another) are offered: a part takes those that it names. A name with a dot
+    is imported, so a part of your own needs no line here.
+
+    Raises:
+        UserError: unknown name, unknown or missing argument, or an argument that the part refuses.
+    """
+    name, arguments = named(component)
+    factory = locate(name) if "." in name else lookup(table, name)
+    takes = inspect.signature(factory).parameters
+    offered = {key: value for key, value in runtime.items() if key in takes}
+    for key in arguments:
+        if key in offered:
+            raise UserError(f"{name}: {key!r} is set by the recipe's other parts; leave it out")
+        if key not in takes:
+            open_to = [parameter for parameter in takes if parameter not in runtime]
+            raise UserError(f"{name} takes no {key!r}{hint(key, open_to)}")
+    missing = [
+        key
+        for key, parameter in takes.items()
+        if parameter.default is parameter.empty and key not in offered and key not in arguments
+    ]
+    if missing:
+        raise UserError(f"{name} needs {', '.join(missing)}")
+    try:
+        return factory(**offered, **arguments)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{name}: {error}") from error
+
+
+def named(component: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The name of a component and its arguments."""
+    arguments = dict(component)
+    name = arguments.pop("name", None)
+    if not isinstance(name, str):
+        raise UserError(f"a component needs a name: {{name: ..., ...}}, not {dict(component)}")
+    return name, arguments
+
+
+def lookup(table: Mapping[str, T], name: str) -> T:
+    """``table[name]``, or an error that names the nearest."""
+    if name not in table:
+        raise UserError(f"there is no {name!r}{hint(name, table)}")
+    return table[name]
+
+
+def locate(dotted: str) -> Callable[..., Any]:
+    """Import ``package.module.Name``."""
+    module, _, name = dotted.rpartition(".")
+    try:
+        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"cannot import {dotted!r}: {error}") from error
+    return found
+
+
+def hint(word: str, known: Iterable[str]) -> str:
+    """What may have been meant: the nearest of the known words, or all of them."""
+    known = list(known)
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; there is: {', '.join(known) or 'nothing'}"

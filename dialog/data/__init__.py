@@ -1,0 +1,1 @@
+"""Dialogues become examples, token arrays and batches."""

@@ -1,0 +1,26 @@
+"""A file per corpus format, and the table that names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+from dialog.data.corpora.builtin import Builtin
+from dialog.data.corpora.dailydialog import DailyDialog
+from dialog.data.corpora.jsonl import JsonLines
+from dialog.data.dialogue import Dialogue
+
+__all__ = ["CORPORA", "Builtin", "Corpus", "DailyDialog", "JsonLines"]
+
+
+class Corpus(Protocol):
+    """A source of dialogues in the three splits of `dialog.data.dialogue.SPLITS`."""
+
+    def dialogues(self, split: str) -> Iterator[Dialogue]:
+        """Yield the dialogues of a split, in the same order at every call."""
+
+    def fingerprint(self) -> Mapping[str, str]:
+        """Map each file to its SHA-256, or each setting to its value; equal exactly when the dialogues are."""
+
+
+CORPORA: dict[str, Callable[..., Corpus]] = {"builtin": Builtin, "dailydialog": DailyDialog, "jsonl": JsonLines}

@@ -1,0 +1,23 @@
+"""Numbers that say how well a model does: likelihood of the references, overlap with them, diversity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dialog.metrics.diversity import distinct_1, distinct_2, length_mean, unique_ratio
+from dialog.metrics.likelihood import Likelihood
+from dialog.metrics.overlap import f1, sacrebleu
+
+Metric = Callable[[Sequence[str], Sequence[str]], float | dict[str, float | str]]
+"""All responses of a split and their references, both raw text in the same order, to a number or a few named ones."""
+
+METRICS: dict[str, Metric] = {
+    "f1": f1,
+    "sacrebleu": sacrebleu,
+    "distinct_1": distinct_1,
+    "distinct_2": distinct_2,
+    "length_mean": length_mean,
+    "unique_ratio": unique_ratio,
+}
+
+__all__ = ["METRICS", "Likelihood", "Metric"]

@@ -1,0 +1,38 @@
+"""Token embeddings, shared or not with the output layer.
+
+Shapes: B rows, T tokens, E embedding size, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+
+class TokenEmbedding(nn.Module):
+    """Tokens to vectors: sqrt(E) times a row of N(0, 1 / E); Vaswani et al. 2017, 3.4.
+
+    So vectors enter the network with unit variance, and the same table serves as output layer with scores of unit
+    variance (Press & Wolf 2017). The padding token's row takes no gradient from here.
+    """
+
+    def __init__(self, vocabulary: int, size: int, *, padding: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.table = nn.Embedding(vocabulary, size, padding_idx=padding)
+        self.scale = size**0.5
+        self.dropout = nn.Dropout(dropout)
+        nn.init.normal_(self.table.weight, std=size**-0.5)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens [B, T] -> vectors [B, T, E]."""
+        vectors: Tensor = self.dropout(self.table(tokens) * self.scale)  # [B, T, E]
+        return vectors
+
+
+def output_layer(embedding: TokenEmbedding, *, tied: bool) -> nn.Linear:
+    """The head, vectors [.., E] -> scores [.., V], with the embedding's table as its weight if tied."""
+    vocabulary, size = embedding.table.weight.shape
+    head = nn.Linear(size, vocabulary, bias=False)
+    nn.init.normal_(head.weight, std=size**-0.5)
+    if tied:
+        head.weight = embedding.table.weight
+    return head

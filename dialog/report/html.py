@@ -1,0 +1,132 @@
+"""A comparison as one HTML file that needs no network, no script and no other file."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from dialog.report.measures import MEASURES, duration
+from dialog.report.scale import top
+from dialog.report.svg import SERIES, Curve, curves_svg, heatmap_svg
+from dialog.report.tables import Results, parity, runs, summary
+from dialog.report.terminal import printable
+
+
+def write_html(results: Results, path: Path) -> None:
+    """Write results.json, as read, as a report; texts in it are data, none can add an element or an address."""
+    room = files("dialog.report")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string((room / "report.html.j2").read_text(encoding="utf-8"))
+    style = Markup((room / "report.css").read_text(encoding="utf-8"))
+    path.write_text(template.render(style=style, **page(_harmless(results))), encoding="utf-8")
+
+
+def page(results: Results) -> dict[str, Any]:
+    """What the template shows, by name."""
+    names = [model["name"] for model in results["models"]]
+    measured = {name for model in results["models"] for name in model["summary"]}
+    return {
+        "results": results,
+        "names": names,
+        "series": SERIES,
+        "facts": _facts(results),
+        "summary": summary(results),
+        "parity": parity(results),
+        "runs": runs(results),
+        "charts": _charts(results),
+        "maps": _maps(results),
+        "meanings": [known for name, known in MEASURES.items() if name in measured],
+        "signature": _signature(results),
+    }
+
+
+def _facts(results: Results) -> dict[str, str]:
+    """The line under the title."""
+    models = results["models"]
+    seeds = sorted({run["seed"] for model in models for run in model["runs"]})
+    examples = {run["metrics"].get("examples") for model in models for run in model["runs"]} - {None}
+    scored = ", ".join(f"{number:,} examples" for number in sorted(examples))
+    environment = results["environment"]
+    hardware = [
+        str(environment[key]) for key in ("device", "accelerator", "gpu", "cpu", "hardware") if key in environment
+    ]
+    return {
+        "Evaluated on": results["split"] + (f", {scored}" if scored else ""),
+        "Seeds": ", ".join(map(str, seeds)),
+        "Hardware": " · ".join(dict.fromkeys(hardware)) or "not recorded",
+        "Time in all": duration(results["seconds"]),
+    }
+
+
+def _charts(results: Results) -> list[Markup]:
+    """Validation bits per byte against target tokens, and against time; none where nothing was validated."""
+    curves = [
+        (model["name"], f"seed {run['seed']}", point)
+        for model in results["models"]
+        for run in model["runs"]
+        for point in run["curve"]
+        if point["validation/bits_per_byte"] is not None
+    ]
+    if not curves:
+        return []
+    longest = max(point["seconds"] for *_, point in curves)
+    scale, unit = (3600, "hours") if longest > 7200 else (60, "minutes") if longest > 120 else (1, "seconds")
+    return [
+        _chart(curves, "target_tokens", 1, "target tokens"),
+        _chart(curves, "seconds", scale, f"training time ({unit})"),
+    ]
+
+
+def _chart(curves: list[tuple[str, str, Any]], key: str, scale: float, label: str) -> Markup:
+    lines: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for model, run, point in curves:
+        lines.setdefault((model, run), []).append((point[key] / scale, point["validation/bits_per_byte"]))
+    drawn = [Curve(model, run, points) for (model, run), points in lines.items()]
+    return _drawn(curves_svg(drawn, x=label, y="validation bits per byte"))
+
+
+def _maps(results: Results) -> list[dict[str, Any]]:
+    """Every attention map, all on one scale so that they can be compared."""
+    maps = results.get("attention", ())
+    peak = top(*(np.asarray(one["weights"], dtype=np.float64) for one in maps))
+    return [
+        {
+            "model": one["model"],
+            "name": one["name"],
+            "head": one["head"],
+            "svg": _drawn(
+                heatmap_svg(
+                    one["weights"],
+                    rows=one["response_tokens"],
+                    columns=one["context_tokens"],
+                    title=one["model"],
+                    peak=peak,
+                )
+            ),
+        }
+        for one in maps
+    ]
+
+
+def _signature(results: Results) -> str:
+    found = (run["metrics"].get("sacrebleu") for model in results["models"] for run in model["runs"])
+    return next((str(entry["signature"]) for entry in found if isinstance(entry, dict)), "")
+
+
+def _drawn(svg: str) -> Markup:
+    """SVG goes into the page as it is: its writer has escaped the texts."""
+    return Markup(svg)
+
+
+def _harmless(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """The same JSON with control characters of all its texts, which HTML forbids, shown."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {_harmless(key): _harmless(item) for key, item in value.items()}
+    return [_harmless(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,47 @@
+"""Text of unknown origin on a screen: what could command a terminal or reorder a line is shown instead of obeyed."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_COMMANDS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidirectional controls
+    "\u2028\u2029\ud800-\udfff\ufffe\uffff]"  # line separators; what neither UTF-8 nor XML can hold
+)
+
+
+def printable(text: str) -> str:
+    r"""The text with control and bidirectional characters, except line feed and tab, written as `\x1b` or `\u202e`."""
+    return _COMMANDS.sub(lambda match: _escaped(match[0]), text)
+
+
+def one_line(text: str) -> str:
+    r"""`printable` text with line feed and tab written as `\n` and `\t` too."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def columns(text: str) -> int:
+    """Columns that a text takes on a terminal: 2 for wide characters (Chinese, emoji), 0 for combining ones."""
+    return sum(_columns(char) for char in text)
+
+
+def shortened(text: str, limit: int) -> str:
+    """The text, or what of it fits into `limit` columns with an ellipsis at the end."""
+    if columns(text) <= limit:
+        return text
+    end = len(text)
+    while columns(text[:end]) > limit - 1:
+        end -= 1
+    return text[:end] + "…"
+
+
+def _escaped(char: str) -> str:
+    return f"\\x{ord(char):02x}" if ord(char) < 0x100 else f"\\u{ord(char):04x}"
+
+
+def _columns(char: str) -> int:
+    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

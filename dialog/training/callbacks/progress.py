@@ -1,0 +1,99 @@
+"""How far training is, how fast, and how long it will take."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import Callback
+from tqdm import tqdm
+
+from dialog.data.batching import Batch
+
+
+class Throughput(Callback):
+    """Logs ``train/tokens`` (target tokens seen) and ``train/tokens_per_second``, over all processes."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self.since = (0.0, 0)
+
+    def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
+        """Start the clock."""
+        self.since = (time.monotonic(), self.tokens)
+
+    def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
+        """Validation is no training time."""
+        self.since = (time.monotonic(), self.tokens)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, module: LightningModule, outputs: object, batch: Batch, batch_index: int
+    ) -> None:
+        """Count, and log at the trainer's logging steps."""
+        self.tokens += batch.target_tokens
+        begun, before = self.since
+        rate = (self.tokens - before) / max(time.monotonic() - begun, 1e-9)
+        world = trainer.world_size
+        module.log("train/tokens", torch.tensor(float(self.tokens * world), dtype=torch.float64), batch_size=1)
+        module.log("train/tokens_per_second", rate * world, batch_size=1)
+        if trainer.global_step % trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
+            self.since = (time.monotonic(), self.tokens)
+
+
+class Progress(Callback):
+    """A bar with loss, tokens per second and time left; where there is no terminal, a plain line now and then."""
+
+    def __init__(self, *, every_seconds: float = 30.0) -> None:
+        self.every = every_seconds
+        self.bar: tqdm[Any] | None = None
+        self.printed = 0.0
+
+    def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
+        """Open the bar."""
+        if trainer.is_global_zero:
+            steps = trainer.estimated_stepping_batches
+            total = int(steps) if steps != float("inf") and steps > 0 else None
+            plain = not sys.stderr.isatty()
+            self.bar = tqdm(total=total, unit="step", disable=None if not plain else True, dynamic_ncols=True, leave=False)
+            self.began, self.total = time.monotonic(), total
+
+    def on_train_batch_end(
+        self, trainer: Trainer, module: LightningModule, outputs: object, batch: Batch, batch_index: int
+    ) -> None:
+        """Move on."""
+        if self.bar is None or trainer.global_step == self.bar.n:
+            return
+        values = trainer.callback_metrics
+        shown = {
+            "epoch": str(trainer.current_epoch + 1),
+            "loss": f"{values['train/loss'].item():.3f}" if "train/loss" in values else "-",
+            "tokens/s": f"{values['train/tokens_per_second'].item():,.0f}" if "train/tokens_per_second" in values else "-",
+        }
+        if "validation/loss" in values:
+            shown["validation"] = f"{values['validation/loss'].item():.3f}"
+        self.bar.set_postfix(shown, refresh=False)
+        self.bar.update(trainer.global_step - self.bar.n)
+        self._say(trainer.global_step, shown)
+
+    def on_train_end(self, trainer: Trainer, module: LightningModule) -> None:
+        """Close the bar."""
+        if self.bar is not None:
+            self.bar.close()
+
+    def on_exception(self, trainer: Trainer, module: LightningModule, exception: BaseException) -> None:
+        """Leave the terminal clean."""
+        self.on_train_end(trainer, module)
+
+    def _say(self, step: int, shown: dict[str, str]) -> None:
+        """A plain line for a log file."""
+        now = time.monotonic()
+        if sys.stderr.isatty() or now - self.printed < self.every:
+            return
+        self.printed = now
+        left = f", {(self.total - step) * (now - self.began) / step:.0f} s left" if self.total else ""
+        of = f"/{self.total}" if self.total else ""
+        values = ", ".join(f"{key} {value}" for key, value in shown.items())
+        print(f"step {step}{of}: {values}{left}", file=sys.stderr, flush=True)  # noqa: T201 - progress

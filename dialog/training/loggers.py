@@ -1,0 +1,110 @@
+"""Where metrics go: always metrics.jsonl, and what else the recipe names."""
+
+from __future__ import annotations
+
+import json
+import logging
+import netrc
+import os
+import time
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
+from lightning.pytorch.utilities import rank_zero_only
+
+from dialog.components import Component, build
+
+log = logging.getLogger("dialog")
+
+
+class RecordLogger(Logger):
+    """``metrics.jsonl``, the record of a run: one line a logged step with step, epoch and seconds since its start."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.path = folder / "metrics.jsonl"
+        self.started = time.monotonic()
+        self.line: dict[str, Any] = {}
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.path.name
+
+    @property
+    def version(self) -> str:
+        """There is one."""
+        return ""
+
+    @rank_zero_only
+    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: object, **kwargs: object) -> None:
+        """Nothing: the recipe stands beside the record."""
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Write a line; with accumulation a step is an optimizer step."""
+        values = {key: value for key, value in metrics.items() if key != "epoch"}
+        line = {"step": step, "epoch": int(metrics.get("epoch", 0)), "time": round(time.monotonic() - self.started, 3)}
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({**line, **values}) + "\n")
+
+
+class RunWandbLogger(WandbLogger):
+    """Weights & Biases in the run's folder; without an account offline, and then it never asks the network.
+
+    ``mode`` auto is what ``WANDB_MODE`` says, else online when the user is logged in, else offline.
+    """
+
+    def __init__(self, folder: Path, *, project: str = "dialog", group: str | None = None, mode: str = "auto") -> None:
+        mode = wandb_mode() if mode == "auto" else mode
+        os.environ["WANDB_DATA_DIR"] = str(folder / "wandb")  # artifacts are staged with the run, not in the home folder
+        super().__init__(
+            project=project,
+            name=folder.name,
+            group=group,
+            save_dir=str(folder),
+            mode=mode,  # not offline=True, which sets WANDB_MODE for the whole process
+            settings={"console": "off", "x_disable_meta": True, "silent": True},
+        )
+        self._wandb_init.pop("anonymous", None)  # WandbLogger always passes it, and wandb warns
+        log.info("wandb is %s%s", mode, f"; to upload: wandb sync {folder}/wandb/offline-run-*" if mode == "offline" else "")
+
+    @rank_zero_only
+    def close(self) -> None:
+        """End the run, so that the next one in this process is its own."""
+        if self._experiment is not None:
+            self._experiment.finish()
+
+
+def wandb_mode() -> str:
+    """Online when the user is logged in, else offline."""
+    if mode := os.environ.get("WANDB_MODE"):
+        return mode
+    if os.environ.get("WANDB_API_KEY"):
+        return "online"
+    try:
+        hosts = netrc.netrc().hosts
+    except (OSError, netrc.NetrcParseError):
+        hosts = {}
+    return "online" if "api.wandb.ai" in hosts else "offline"
+
+
+def tensorboard(folder: Path) -> TensorBoardLogger:
+    """TensorBoard's event files in the run's folder; needs the extra ``tensorboard``."""
+    return TensorBoardLogger(save_dir=str(folder), name="tensorboard", version="")
+
+
+def nothing() -> None:
+    """No other logger than the record."""
+
+
+LOGGERS = {"wandb": RunWandbLogger, "tensorboard": tensorboard, "none": nothing}
+
+
+def build_loggers(component: Component, folder: Path) -> list[Logger]:
+    """The record first, then the recipe's logger."""
+    other: Logger | None = build(LOGGERS, component, folder=folder)
+    return [RecordLogger(folder), *([other] if other is not None else [])]

@@ -1,0 +1,101 @@
+"""The official archive's layout, and what is wrong with files in the wild."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from dialog.data.corpora.dailydialog import DailyDialog
+from dialog.data.dialogue import SPLITS, Turn
+from dialog.data.examples import examples
+from dialog.errors import UserError
+
+SAMPLE = Path(__file__).parents[2] / "corpora" / "dailydialog"
+
+
+def write(folder: Path, train: bytes) -> DailyDialog:
+    for split in SPLITS:
+        (folder / split).mkdir()
+        content = train if split == "train" else b"Hi . __eou__ Hello . __eou__\n"
+        (folder / split / f"dialogues_{split}.txt").write_bytes(content)
+    return DailyDialog(folder)
+
+
+def test_reads_turns_ids_and_alternating_speakers() -> None:
+    first, *rest = DailyDialog(SAMPLE).dialogues("train")
+    assert first.id == "train-1"
+    assert first.turns == (
+        Turn("A", "Where is the station ?"),
+        Turn("B", "Behind the old market , two streets from here ."),
+        Turn("A", "Thank you very much !"),
+    )
+    assert [dialogue.id for dialogue in rest] == [f"train-{line}" for line in range(2, 9)]
+
+
+def test_odd_characters_are_text_not_line_ends(tmp_path: Path) -> None:
+    text = "a\u2028b\u0085c\x0bd\x1ce\u00a0"
+    corpus = write(tmp_path, f"{text} __eou__ fine __eou__\r\nnext __eou__ one __eou__".encode())
+    dialogues = list(corpus.dialogues("train"))
+    assert [[turn.text for turn in dialogue.turns] for dialogue in dialogues] == [[text, "fine"], ["next", "one"]]
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    corpus = write(tmp_path, b"\xef\xbb\xbfHi . __eou__ Hello . __eou__\n")
+    assert next(corpus.dialogues("train")).turns[0].text == "Hi ."
+
+
+def test_blank_lines_and_empty_turns_are_counted(tmp_path: Path) -> None:
+    corpus = write(tmp_path, b"a __eou__  __eou__ b __eou__\n\nalone __eou__\n__eou__ __eou__\n")
+    counts: Counter[str] = Counter()
+    found = list(examples(corpus.dialogues("train"), context_turns=3, first_turns=False, counts=counts))
+    assert [(example.id, example.response) for example in found] == [("train-1#1", Turn("A", "b"))]
+    assert counts == {
+        "dialogues": 1,
+        "turns": 2,
+        "examples": 1,
+        "dropped: empty dialogue": 2,
+        "dropped: empty turn": 3,
+        "dropped: single turn": 1,
+    }
+
+
+def test_a_byte_that_is_not_utf8_is_refused_with_its_line(tmp_path: Path) -> None:
+    corpus = write(tmp_path, b"a __eou__ b __eou__\nna\xefve __eou__ b __eou__\n")
+    with pytest.raises(UserError, match=r"dialogues_train\.txt:2: byte 3 .*UTF-8"):
+        list(corpus.dialogues("train"))
+
+
+def test_text_after_the_last_mark_is_refused_with_its_line(tmp_path: Path) -> None:
+    corpus = write(tmp_path, b"a __eou__ b __eou__\na __eou__ b\n")
+    with pytest.raises(UserError, match=r"dialogues_train\.txt:2: .*__eou__"):
+        list(corpus.dialogues("train"))
+
+
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    corpus = write(tmp_path, b"")
+    with pytest.raises(UserError, match=r"dialogues_train\.txt is empty"):
+        list(corpus.dialogues("train"))
+
+
+def test_what_is_missing_is_named_with_how_to_set_it(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"data\.path=DIR.*DIALOG_DATA"):
+        DailyDialog(None)
+    corpus = DailyDialog(tmp_path)
+    with pytest.raises(UserError, match=r"train/dialogues_train\.txt does not exist.*data\.path=DIR"):
+        corpus.fingerprint()
+    with pytest.raises(UserError, match=r"test/dialogues_test\.txt"):
+        next(corpus.dialogues("test"))
+
+
+def test_the_fingerprint_follows_the_content_not_the_place(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    one = write(tmp_path / "one", b"a __eou__ b __eou__\n")
+    two = write(tmp_path / "two", b"a __eou__ b __eou__\n")
+    before = one.fingerprint()
+    assert set(before) == {f"{split}/dialogues_{split}.txt" for split in SPLITS}
+    assert before == two.fingerprint()
+    (tmp_path / "two" / "train" / "dialogues_train.txt").write_bytes(b"a __eou__ c __eou__\n")
+    assert before != two.fingerprint()

@@ -1,0 +1,140 @@
+"""JSON lines: the format, the rule for one file, and a catalogue of broken input."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from dialog.data.corpora.jsonl import JsonLines
+from dialog.data.dialogue import SPLITS, Turn
+from dialog.errors import UserError
+
+SAMPLE = Path(__file__).parents[2] / "corpora" / "jsonl"
+GOOD = b'{"id": "good", "turns": ["Hi", "Hello"]}\n'
+
+
+def folder_with(path: Path, train: bytes) -> JsonLines:
+    for split in SPLITS:
+        (path / f"{split}.jsonl").write_bytes(train if split == "train" else GOOD)
+    return JsonLines(path)
+
+
+def test_reads_the_format() -> None:
+    a, b, c, d = JsonLines(SAMPLE).dialogues("train")
+    assert a.turns == (Turn("guest", "A table for two, please."), Turn("host", "This way, please."))
+    assert a.meta == {"topic": "dinner"}
+    assert [turn.speaker for turn in b.turns] == ["A", "B", "A"]
+    assert b.turns[1].text == "Guten Tag. 你好 👋"
+    assert c.id == "train-3"
+    assert [turn.speaker for turn in c.turns] == ["A", "B", "A"]
+    assert len(d.turns) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"\n", "empty line"),
+        (b"  \t\n", "empty line"),
+        (b'{"turns": ["a", "b"]\n', "not JSON at character"),
+        (b'{"turns": ["a", "b"]} {}\n', "not JSON at character"),
+        (b'{"turns": ["a\x01", "b"]}\n', "not JSON at character"),
+        (b'{"turns": ["a", NaN]}\n', "NaN"),
+        (b'{"turns": ["a", "b"], "turns": []}\n', "'turns' stands there twice"),
+        (b'{"turns": ["a"], "meta": {"n": ' + b"9" * 5000 + b"}}\n", "not JSON that can be read"),
+        (b"[" * 200_000 + b"\n", "not JSON"),
+        (b'["a", "b"]\n', 'no "turns"'),
+        (b"3\n", 'no "turns"'),
+        (b'{"id": "x"}\n', 'no "turns"'),
+        (b'{"turns": "a"}\n', 'no "turns"'),
+        (b'{"turns": null}\n', 'no "turns"'),
+        (b'{"turns": ["a", 3]}\n', 'turn 2 has no "text"'),
+        (b'{"turns": [{"speaker": "A"}]}\n', 'turn 1 has no "text"'),
+        (b'{"turns": [{"text": null}]}\n', 'turn 1: "text" is NoneType'),
+        (b'{"turns": [{"text": "a", "speaker": 1}]}\n', 'turn 1: "speaker" is int'),
+        (b'{"turns": [{"text": "a", "speaker": ""}]}\n', 'turn 1: "speaker" is empty'),
+        (b'{"turns": ["a", "b"], "id": 7}\n', '"id" is int'),
+        (b'{"turns": ["a", "b"], "id": ""}\n', '"id" is empty'),
+        (b'{"turns": ["a", "b"], "meta": []}\n', '"meta" is not an object'),
+        (b'{"turns": ["a", "half \\ud83d"]}\n', r"turn 2: .*half a character \(\\ud83d\)"),
+        (b'{"id": "good", "turns": ["a", "b"]}\n', "the id 'good' occurs twice in train"),
+        (b'{"turns": ["caf\xe9"]}\n', "byte 16 of the line is not UTF-8"),
+    ],
+)
+def test_what_is_broken_is_refused_with_file_and_line(tmp_path: Path, line: bytes, message: str) -> None:
+    corpus = folder_with(tmp_path, GOOD + line + GOOD.replace(b"good", b"last"))
+    with pytest.raises(UserError, match=rf"train\.jsonl:2: ?.*{message}") as caught:
+        list(corpus.dialogues("train"))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [GOOD, GOOD.rstrip(), b"\xef\xbb\xbf" + GOOD, GOOD.replace(b"\n", b"\r\n")])
+def test_byte_order_marks_and_line_ends_are_no_text(tmp_path: Path, content: bytes) -> None:
+    (dialogue,) = folder_with(tmp_path, content).dialogues("train")
+    assert (dialogue.id, [turn.text for turn in dialogue.turns]) == ("good", ["Hi", "Hello"])
+
+
+def test_pairs_of_surrogates_and_odd_characters_are_text(tmp_path: Path) -> None:
+    corpus = folder_with(tmp_path, '{"turns": ["\\ud83d\\ude00", "a\u2028b\\u0000"]}\n'.encode())
+    (dialogue,) = corpus.dialogues("train")
+    assert [turn.text for turn in dialogue.turns] == ["😀", "a\u2028b\0"]
+
+
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"train\.jsonl is empty"):
+        list(folder_with(tmp_path, b"").dialogues("train"))
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"data\.path"):
+        JsonLines(None)
+    corpus = folder_with(tmp_path, GOOD)
+    (tmp_path / "test.jsonl").unlink()
+    with pytest.raises(UserError, match=r"test\.jsonl does not exist"):
+        corpus.fingerprint()
+    with pytest.raises(UserError, match="nowhere does not exist"):
+        JsonLines(tmp_path / "nowhere").fingerprint()
+
+
+def test_only_regular_files_are_opened(tmp_path: Path) -> None:
+    corpus = folder_with(tmp_path, GOOD)
+    (tmp_path / "train.jsonl").unlink()
+    os.mkfifo(tmp_path / "train.jsonl")
+    with pytest.raises(UserError, match=r"train\.jsonl is not a regular file"):
+        list(corpus.dialogues("train"))
+    with pytest.raises(UserError, match=r"train\.jsonl is not a regular file"):
+        JsonLines(tmp_path / "train.jsonl").fingerprint()
+
+
+def test_one_file_is_split_by_its_words(tmp_path: Path) -> None:
+    lines = [{"id": f"d{n}", "turns": [f"question {n % 150}", f"answer {n % 150}"]} for n in range(300)]
+    file = tmp_path / "all.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    corpus = JsonLines(file)
+    splits = {split: list(corpus.dialogues(split)) for split in SPLITS}
+    assert sorted(d.id for dialogues in splits.values() for d in dialogues) == sorted(str(d["id"]) for d in lines)
+    words = [{d.turns for d in dialogues} for dialogues in splits.values()]
+    assert sum(map(len, words)) == 150, "the same words are in two splits"
+    for split, expected in zip(SPLITS, (240, 30, 30), strict=True):
+        assert abs(len(splits[split]) - expected) < 30
+        for dialogue in splits[split]:
+            content = "\n".join(turn.text for turn in dialogue.turns)
+            tenth = int(hashlib.sha256(content.encode()).hexdigest(), 16) % 10
+            assert split == {8: "validation", 9: "test"}.get(tenth, "train")
+    assert list(corpus.fingerprint()) == ["all.jsonl"]
+
+
+def test_one_file_too_small_for_three_splits_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "all.jsonl"
+    file.write_bytes(GOOD)
+    refused = []
+    for split in SPLITS:
+        try:
+            list(JsonLines(file).dialogues(split))
+        except UserError as error:
+            refused.append(str(error))
+    assert len(refused) == 2
+    assert all("all.jsonl: no dialogue falls to" in message for message in refused)

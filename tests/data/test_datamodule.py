@@ -1,0 +1,130 @@
+"""Under a real trainer, every example is seen once an epoch, in another order each."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import lightning
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dialog.data.batching import Batch
+from dialog.data.corpora.builtin import Builtin
+from dialog.data.datamodule import DialogDataModule
+from dialog.data.prepare import prepare
+from dialog.data.store import Store
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepare(
+        Builtin(size=60),
+        corpus_component={"name": "builtin", "size": 60},
+        tokenizer={"name": "byte_bpe", "vocabulary": 500},
+        context_turns=3,
+        first_turns=True,
+        max_source=128,
+        max_target=64,
+        root=tmp_path_factory.mktemp("prepared"),
+    )
+
+
+class Toy(lightning.LightningModule):
+    """Notes which rows it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(500, 1)
+        self.seen: dict[tuple[str, int], list[int]] = {}
+
+    def training_step(self, batch: Batch) -> Tensor:
+        assert isinstance(batch, Batch)
+        self._note("train", batch)
+        loss: Tensor = self.embedding(batch.source).mean()
+        return loss
+
+    def validation_step(self, batch: Batch) -> None:
+        self._note("validation", batch)
+
+    def test_step(self, batch: Batch) -> None:
+        self._note("test", batch)
+
+    def _note(self, split: str, batch: Batch) -> None:
+        self.seen.setdefault((split, self.current_epoch), []).extend(batch.rows.tolist())
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def trainer(**options: Any) -> lightning.Trainer:  # noqa: ANN401
+    return lightning.Trainer(
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        **options,
+    )
+
+
+@pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec:FutureWarning")
+def test_an_epoch_is_every_example_once(folder: Path) -> None:
+    module = Toy()
+    data = DialogDataModule(folder, batch_tokens=300, seed=3)
+    lightning_trainer = trainer(max_epochs=2, num_sanity_val_steps=0)
+    lightning_trainer.fit(module, datamodule=data)
+    lightning_trainer.test(module, datamodule=data, verbose=False)
+    everything = {split: list(range(len(Store(folder, split)))) for split in ("train", "validation", "test")}
+    for (split, _), rows in module.seen.items():
+        assert sorted(rows) == everything[split]
+    assert {split for split, _ in module.seen} == set(everything)
+    assert module.seen["train", 0] != module.seen["train", 1]
+    assert module.seen["validation", 0] == module.seen["validation", 1]
+
+
+def test_lengths_hold_in_every_epoch(folder: Path) -> None:
+    loader = DialogDataModule(folder, batch_tokens=300).train_dataloader()
+    orders = []
+    for epoch in range(3):
+        loader.sampler.set_epoch(epoch)
+        batches = list(loader)
+        assert len(batches) == len(loader) > 1
+        assert all(batch.source.numel() + batch.target[:, 1:].numel() <= 300 for batch in batches)
+        orders.append([batch.rows.tolist() for batch in batches])
+    assert orders[0] != orders[1] != orders[2]
+    loader.sampler.set_epoch(1)
+    assert [batch.rows.tolist() for batch in loader] == orders[1]
+
+
+def test_seeds_order_differently(folder: Path) -> None:
+    one, two, again = (
+        next(iter(DialogDataModule(folder, batch_tokens=300, seed=seed).train_dataloader())).rows.tolist()
+        for seed in (1, 2, 1)
+    )
+    assert one == again != two
+
+
+def test_processes_share_the_examples(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = DialogDataModule(folder, batch_tokens=300).train_dataloader()
+    rows: list[int] = []
+    batches = set()
+    for rank in range(3):
+        monkeypatch.setattr("dialog.data.datamodule._place", lambda rank=rank: (rank, 3))
+        assert len(list(loader)) == len(loader)
+        batches.add(len(loader))
+        rows += [row for batch in loader for row in batch.rows.tolist()]
+    assert sorted(rows) == list(range(len(loader.store)))
+    assert len(batches) == 1
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda data: pickle.loads(pickle.dumps(data))])
+def test_a_data_module_can_be_copied_and_sent(folder: Path, copied: Any) -> None:  # noqa: ANN401
+    data = DialogDataModule(folder, batch_tokens=300)
+    again = copied(data)
+    assert next(iter(again.train_dataloader())).rows.tolist() == next(iter(data.train_dataloader())).rows.tolist()

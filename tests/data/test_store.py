@@ -1,0 +1,299 @@
+"""Prepared data: the same examples as in the text, complete or not there, and built again only for a reason."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dialog.data.batching import collate
+from dialog.data.corpora import Corpus, DailyDialog, JsonLines
+from dialog.data.corpora.builtin import Builtin
+from dialog.data.dialogue import SPLITS, Dialogue, Turn
+from dialog.data.examples import examples
+from dialog.data.layout import encode_example
+from dialog.data.manifest import ids_dtype
+from dialog.data.prepare import prepare
+from dialog.data.store import Store
+from dialog.data.tokenizer import EOS, PAD, Tokenizer
+from dialog.errors import UserError
+
+SAMPLES = Path(__file__).parents[1] / "corpora"
+SETTINGS: dict[str, Any] = {
+    "corpus_component": {"name": "toy"},
+    "tokenizer": {"name": "byte_bpe", "vocabulary": 400},
+    "context_turns": 2,
+    "first_turns": False,
+    "max_source": 24,
+    "max_target": 9,
+}
+
+
+class Toy:
+    """Dialogues from memory."""
+
+    def __init__(self, **splits: list[list[str]]) -> None:
+        few = [["Hi .", "Hello ."]]
+        self.splits = {split: splits.get(split, few) for split in SPLITS}
+
+    def dialogues(self, split: str) -> Iterator[Dialogue]:
+        for number, texts in enumerate(self.splits[split]):
+            yield Dialogue(f"{split}-{number}", tuple(Turn("AB"[i % 2], text) for i, text in enumerate(texts)))
+
+    def fingerprint(self) -> Mapping[str, str]:
+        return {"toy": json.dumps(self.splits)}
+
+
+def built(root: Path, corpus: Corpus, **changed: object) -> Path:
+    return prepare(corpus, root=root, **(SETTINGS | changed))
+
+
+CORPORA = {
+    "builtin": Builtin(size=40),
+    "dailydialog": DailyDialog(SAMPLES / "dailydialog"),
+    "jsonl": JsonLines(SAMPLES / "jsonl"),
+    "toy": Toy(train=[["a", " ", "b", "c c", "d"], ["alone"], [], ["long " * 40, "word " * 30, "x"]]),
+}
+
+
+@pytest.mark.parametrize("name", CORPORA)
+@pytest.mark.parametrize("first_turns", [True, False])
+def test_rows_are_the_examples_of_the_text(tmp_path: Path, name: str, first_turns: bool) -> None:
+    corpus = CORPORA[name]
+    folder = built(tmp_path, corpus, first_turns=first_turns)
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    for split in SPLITS:
+        store = Store(folder, split)
+        counts: Counter[str] = Counter()
+        found = list(examples(corpus.dialogues(split), context_turns=2, first_turns=first_turns, counts=counts))
+        assert len(store) == len(found) > 0
+        max_target = 9 if split == "train" else None
+        for row, example in enumerate(found):
+            source, target = encode_example(tokenizer, example, max_source=24, max_target=max_target)
+            assert store.source(row).tolist() == source
+            assert store.target(row).tolist() == target
+            assert store.source_lengths[row] == len(source)
+            assert store.target_lengths[row] == len(target) - 1
+            assert store.target_bytes[row] == len(example.response.text.encode())
+        assert counts.items() <= store.counts.items()
+        assert store.counts["source tokens"] == store.source_lengths.sum()
+        assert store.counts["target tokens"] == store.target_lengths.sum()
+        assert store.counts["target bytes"] == store.target_bytes.sum()
+
+
+def test_the_reasons_of_a_count(tmp_path: Path) -> None:
+    counts = Store(built(tmp_path, CORPORA["toy"]), "train").counts
+    tokens = counts["source tokens"] + counts["target tokens"]
+    assert {reason: counts[reason] for reason in counts if "tokens" not in reason} == {
+        "dialogues": 2,
+        "turns": 7,
+        "examples": 5,
+        "dropped: empty turn": 1,
+        "dropped: single turn": 1,
+        "dropped: empty dialogue": 1,
+        "bytes": 1 + 1 + 3 + 1 + 200 + 150 + 1,
+        "target bytes": 1 + 3 + 1 + 150 + 1,
+        "truncated: source": 2,
+        "truncated: target": 1,
+    }
+    assert 0 < tokens <= 5 * (24 + 9)
+
+
+def test_targets_are_cut_in_training_only(tmp_path: Path) -> None:
+    long = [["who ?", "a b c d e f g h i j k l m"]]
+    folder = built(tmp_path, Toy(train=long, validation=long, test=long), max_target=4)
+    train, validation, test = (Store(folder, split) for split in SPLITS)
+    assert train.target_lengths.tolist() == [4]
+    assert train.target(0)[-1] == EOS
+    assert validation.target(0).tolist() == test.target(0).tolist()
+    assert validation.tokenizer.decode(validation.target(0).tolist()) == long[0][1]
+    assert train.counts["truncated: target"] == 1
+    assert "truncated: target" not in test.counts
+
+
+def test_batches_hold_the_rows(tmp_path: Path) -> None:
+    store = Store(built(tmp_path, CORPORA["builtin"]), "train")
+    rows = [5, 0, 17]
+    batch = store.batch(np.array(rows))
+    assert batch.rows.tolist() == rows
+    expected = collate([(store.source(row).tolist(), store.target(row).tolist()) for row in rows], rows)
+    assert (batch.source == expected.source).all()
+    assert (batch.target == expected.target).all()
+    assert batch.source_tokens == int((batch.source != PAD).sum()) == store.source_lengths[rows].sum()
+    assert batch.target_tokens == int((batch.target != PAD).sum()) - 3 == store.target_lengths[rows].sum()
+
+
+def test_the_tokenizer_learns_from_the_training_split_only(tmp_path: Path) -> None:
+    def learned(**splits: list[list[str]]) -> str:
+        return Store(built(tmp_path, Toy(**splits)), "train").tokenizer.fingerprint
+
+    plain, strange = [["Hi .", "Hello ."]], [["zyzzyva " * 9, "zyzzyva " * 9]]
+    assert learned(train=plain, validation=strange) == learned(train=plain, test=strange) == learned(train=plain)
+    assert learned(train=plain + strange) != learned(train=plain)
+
+
+def test_the_same_data_are_built_once(tmp_path: Path) -> None:
+    lines: list[str] = []
+    folder = built(tmp_path, Toy(), progress=lines.append)
+    assert lines
+    assert folder.parent == tmp_path
+    assert folder.name.startswith("toy-")
+    assert len(folder.name) == len("toy-") + 12
+    before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    lines.clear()
+    assert built(tmp_path, Toy(), progress=lines.append) == folder
+    assert not lines
+    assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+
+
+def test_two_builds_are_equal_byte_for_byte(tmp_path: Path) -> None:
+    one, two = (built(tmp_path / name, CORPORA["builtin"]) for name in ("one", "two"))
+    assert one.name == two.name
+    contents = [{path.name: path.read_bytes() for path in folder.iterdir()} for folder in (one, two)]
+    assert contents[0] == contents[1]
+    manifest = json.loads(contents[0].pop("manifest.json"))
+    assert manifest["files"] == {
+        name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in contents[0].items()
+    }
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"context_turns": 3},
+        {"first_turns": True},
+        {"max_source": 23},
+        {"max_target": 8},
+        {"tokenizer": {"name": "byte_bpe", "vocabulary": 300}},
+        {"corpus_component": {"name": "toy", "lower": True}},
+    ],
+)
+def test_another_setting_is_another_folder(tmp_path: Path, changed: dict[str, Any]) -> None:
+    assert built(tmp_path, Toy(), **changed) != built(tmp_path, Toy())
+
+
+def test_another_input_is_another_folder_and_another_place_is_not(tmp_path: Path) -> None:
+    def placed(name: str) -> Path:
+        (tmp_path / name).mkdir()
+        for file in (SAMPLES / "jsonl").iterdir():
+            (tmp_path / name / file.name).write_bytes(file.read_bytes())
+        return tmp_path / name
+
+    def folder(data: Path) -> Path:
+        component = {"name": "jsonl", "path": str(data)}
+        return built(tmp_path / "prepared", JsonLines(data), corpus_component=component)
+
+    here, there = placed("here"), placed("there")
+    assert folder(here) == folder(there)
+    with (there / "test.jsonl").open("a") as file:
+        file.write('{"id": "new", "turns": ["One more ?", "One more ."]}\n')
+    assert folder(here) != folder(there)
+    assert len(Store(folder(there), "test")) == len(Store(folder(here), "test")) + 1
+
+
+KILLED = """
+import json, os, signal, sys
+from pathlib import Path
+from dialog.data.prepare import prepare
+from dialog.data.dialogue import Dialogue, Turn
+
+class Deadly:
+    def dialogues(self, split):
+        for number in range(3):
+            if (split, number) == (sys.argv[2], 2):
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield Dialogue(f"{split}-{number}", (Turn("A", "Hi ."), Turn("B", "Hello .")))
+
+    def fingerprint(self):
+        if sys.argv[2] == "end" and any(Path(sys.argv[1]).glob(".*/test.ids.bin")):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"same": "always"}
+
+folder = prepare(Deadly(), root=Path(sys.argv[1]), **json.loads(sys.argv[3]))
+print(folder, "torch" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("moment", ["train", "validation", "end"])
+def test_a_kill_never_looks_finished(tmp_path: Path, moment: str) -> None:
+    def run(moment: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", KILLED, str(tmp_path), moment, json.dumps(SETTINGS)]
+        return subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+
+    assert run(moment).returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(".toy-")
+    assert left.name.endswith(".partial")
+    with pytest.raises(UserError, match=r"no manifest\.json"):
+        Store(left, "train")
+    whole = run("never")
+    assert whole.returncode == 0, whole.stderr
+    folder, with_torch = whole.stdout.split()
+    assert with_torch == "False", "preparing needs no torch"
+    assert len(Store(Path(folder), "test")) == 3
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "manifest"])
+def test_damaged_data_are_refused_and_built_again(tmp_path: Path, damage: str) -> None:
+    folder = built(tmp_path, Toy())
+    file = folder / ("manifest.json" if damage == "manifest" else "test.ids.bin")
+    if damage == "gone":
+        file.unlink()
+    else:
+        os.truncate(file, 1)
+    with pytest.raises(UserError, match=rf"{file.name} is (missing or damaged|broken)"):
+        Store(folder, "train")
+    assert built(tmp_path, Toy()) == folder
+    assert len(Store(folder, "test")) == 1
+
+
+def test_an_error_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="the split test gives no example"):
+        built(tmp_path, Toy(test=[["nobody answers"], []]))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_corpus_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
+    class Restless(Toy):
+        def dialogues(self, split: str) -> Iterator[Dialogue]:
+            yield from super().dialogues(split)
+            self.splits["test"].append(["late", "arrival"])
+
+    with pytest.raises(UserError, match="changed while it was read"):
+        built(tmp_path, Restless(test=[["Hi", "Ho"]]))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("changed", [{"context_turns": -1}, {"max_source": 0}, {"max_target": 0}])
+def test_limits_out_of_range_are_refused_by_key(tmp_path: Path, changed: dict[str, int]) -> None:
+    (key,) = changed
+    with pytest.raises(UserError, match=rf"data\.{key}"):
+        built(tmp_path, Toy(), **changed)
+
+
+def test_blocks_join_without_a_seam(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = built(tmp_path / "whole", CORPORA["builtin"])
+    monkeypatch.setattr("dialog.data.prepare.BLOCK", 5)
+    pieces = built(tmp_path / "pieces", CORPORA["builtin"])
+    assert {p.name: p.read_bytes() for p in whole.iterdir()} == {p.name: p.read_bytes() for p in pieces.iterdir()}
+
+
+def test_large_vocabularies_get_wide_ids() -> None:
+    assert np.iinfo(ids_dtype(65535)).max == 65535
+    assert np.iinfo(ids_dtype(65536)).max > 65535
+
+
+def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"nowhere holds no prepared data"):
+        Store(tmp_path / "nowhere", "train")

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+import sacrebleu as library
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dialog.metrics.overlap import f1, sacrebleu
+
+texts = st.lists(st.text(st.sampled_from("ab ,.\n")), min_size=1, max_size=6)
+
+
+def score(response: str, reference: str) -> float:
+    return f1([response], [reference])
+
+
+def test_f1_worked_by_hand() -> None:
+    # 2 shared of 3 and of 4 words
+    assert score("see you there", "you will see him") == pytest.approx(100 * 2 * (2 / 3) * (2 / 4) / (2 / 3 + 2 / 4))
+
+
+def test_f1_counts_repetitions() -> None:
+    assert score("no no no", "no no yes") == pytest.approx(100 * 2 / 3)
+
+
+def test_f1_ignores_case_articles_and_punctuation() -> None:
+    assert score("The cat, AN owl!", "cat owl a") == 100
+    assert score("don't", "don t") == 100  # a space, where SQuAD's F1 deletes
+    assert score("theatre", "atre") == 0  # an article is a word
+
+
+def test_f1_of_nothing() -> None:
+    assert score("", "hello") == score("hello", "") == score("", "") == score("the !", "a ?") == 0
+    assert f1([], []) == 0
+
+
+@given(texts)
+def test_f1_is_symmetric_bounded_and_full_for_a_copy(responses: list[str]) -> None:
+    backwards = responses[::-1]
+    assert f1(responses, backwards) == f1(backwards, responses)
+    assert 0 <= f1(responses, backwards) <= 100
+    spoken = [text for text in responses if "b" in text]
+    assert not spoken or f1(spoken, spoken) == 100
+
+
+def test_f1_is_a_mean_over_responses() -> None:
+    assert f1(["yes", "no"], ["yes", "maybe not"]) == 50
+
+
+@pytest.mark.parametrize("metric", [f1, sacrebleu])
+def test_each_response_needs_its_reference(metric: object) -> None:
+    with pytest.raises(ValueError, match=r"short|longer|references"):
+        metric(["a", "b"], ["a"])  # type: ignore[operator]
+
+
+RESPONSES = ["i don ' t know .", "How may I help you ?", "thank you very much for the help .", ""]
+REFERENCES = ["i do not know yet .", "how may i help you today ?", "thank you very much .", "bye !"]
+
+
+@pytest.mark.parametrize("tokenize", ["13a", "none", "char", "intl", "zh"])
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_bleu_is_the_librarys_own(tokenize: str, lowercase: bool) -> None:
+    expected = library.corpus_bleu(RESPONSES, [REFERENCES], tokenize=tokenize, lowercase=lowercase, force=True)
+    result = sacrebleu(RESPONSES, REFERENCES, tokenize=tokenize, lowercase=lowercase)
+    assert result["score"] == pytest.approx(expected.score, abs=1e-12)
+    assert f"tok:{tokenize}|" in str(result["signature"])
+    assert ("case:lc" if lowercase else "case:mixed") in str(result["signature"])
+    assert "nrefs:1" in str(result["signature"])
+
+
+def test_bleu_of_tokenised_text_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        sacrebleu(["thank you ."] * 200, ["thank you ."] * 200)
+    assert not caplog.records
+
+
+def test_bleu_of_nothing() -> None:
+    assert sacrebleu([], [])["score"] == 0
+    assert sacrebleu([""], ["hello"])["score"] == 0
+
+
+def test_bleu_keeps_the_corpus_as_it_was() -> None:
+    responses, references = tuple(RESPONSES), tuple(REFERENCES)
+    sacrebleu(responses, references)
+    assert responses == tuple(RESPONSES)
+    assert references == tuple(REFERENCES)

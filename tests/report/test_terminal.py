@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import unicodedata
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dialog.report.terminal import columns, one_line, printable, shortened
+
+
+@given(st.text(st.characters()))
+def test_nothing_printable_commands_a_terminal(text: str) -> None:
+    shown = printable(text)
+    assert all(char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cs") for char in shown)
+    assert all(
+        unicodedata.bidirectional(char) not in ("LRO", "RLO", "LRE", "RLE", "PDF", "LRI", "RLI") for char in shown
+    )
+    shown.encode()
+    assert printable(shown) == shown
+    assert not set(one_line(text)) & set("\n\t\r\u2028\u2029")
+
+
+def test_escapes_are_legible() -> None:
+    assert printable("\x1b[31mred\x07 \u202eab \x9b\x7f") == "\\x1b[31mred\\x07 \\u202eab \\x9b\\x7f"
+    assert one_line("a\tb\nc") == "a\\tb\\nc"
+
+
+def test_text_of_any_language_stays() -> None:
+    for text in ("Hello , you !", "你好", "שלום", "नमस्ते", "👩‍🚀 café\n\tx"):
+        assert printable(text) == text
+
+
+def test_columns() -> None:
+    assert columns("abc") == 3
+    assert columns("你好") == 4
+    assert columns("e\u0301") == 1
+    assert columns("") == 0
+
+
+@given(st.text(), st.integers(1, 20))
+def test_shortened_fits_and_keeps_what_fits(text: str, limit: int) -> None:
+    short = shortened(text, limit)
+    assert columns(short) <= limit
+    assert (short == text) == (columns(text) <= limit)
+    assert text.startswith(short.removesuffix("…"))
