@@ -28,14 +28,18 @@ class Epoch:
 class Loader:
     """Batches of a store as `plan` cuts them, for this process of `torch.distributed` where there is one.
 
-    Its length is the same in every process and every epoch.
+    Its length is the same in every process and every epoch. With `shuffle` the batches change from epoch to epoch,
+    unless `repeat` makes every epoch the first.
     """
 
-    def __init__(self, store: Store, *, batch_tokens: int, seed: int, shuffle: bool) -> None:
+    batch_sampler = None  # Lightning reads it where there is a sampler
+
+    def __init__(self, store: Store, *, batch_tokens: int, seed: int, shuffle: bool, repeat: bool = False) -> None:
         self.store = store
         self.batch_tokens = batch_tokens
         self.seed = seed
         self.shuffle = shuffle
+        self.repeat = repeat
         self.sampler = Epoch()
         self._batches: dict[int, int] = {}
 
@@ -56,7 +60,7 @@ class Loader:
             self.store.target_lengths,
             budget=self.batch_tokens,
             seed=self.seed,
-            epoch=self.sampler.number,
+            epoch=0 if self.repeat else self.sampler.number,
             shuffle=self.shuffle,
             rank=rank,
             world=world,
@@ -82,8 +86,9 @@ class DialogDataModule(lightning.LightningDataModule):
         self.seed = seed
 
     def train_dataloader(self) -> Loader:
-        """Training examples, in another order each epoch."""
-        return self._loader("train", shuffle=True)
+        """Training examples, in another order each epoch; in the same with the trainer's `overfit_batches`."""
+        repeat = getattr(self.trainer, "overfit_batches", 0) > 0
+        return self._loader("train", shuffle=True, repeat=repeat)
 
     def val_dataloader(self) -> Loader:
         """Validation examples, always in the same batches."""
@@ -93,8 +98,9 @@ class DialogDataModule(lightning.LightningDataModule):
         """Test examples, always in the same batches."""
         return self._loader("test", shuffle=False)
 
-    def _loader(self, split: str, *, shuffle: bool) -> Loader:
-        return Loader(Store(self.folder, split), batch_tokens=self.batch_tokens, seed=self.seed, shuffle=shuffle)
+    def _loader(self, split: str, *, shuffle: bool, repeat: bool = False) -> Loader:
+        store = Store(self.folder, split)
+        return Loader(store, batch_tokens=self.batch_tokens, seed=self.seed, shuffle=shuffle, repeat=repeat)
 
 
 def _place() -> tuple[int, int]:

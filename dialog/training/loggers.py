@@ -108,3 +108,10 @@ def build_loggers(component: Component, folder: Path) -> list[Logger]:
     """The record first, then the recipe's logger."""
     other: Logger | None = build(LOGGERS, component, folder=folder)
     return [RecordLogger(folder), *([other] if other is not None else [])]
+
+
+def close(loggers: list[Logger]) -> None:
+    """End what a logger keeps open, so that the next run of this process has its own."""
+    for logger in loggers:
+        if isinstance(logger, RunWandbLogger):
+            logger.close()

@@ -88,6 +88,16 @@ def test_an_epoch_is_every_example_once(folder: Path) -> None:
     assert module.seen["validation", 0] == module.seen["validation", 1]
 
 
+@pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec:FutureWarning")
+@pytest.mark.filterwarnings("ignore:You requested to overfit")
+def test_overfitting_sees_the_same_batches_every_epoch(folder: Path) -> None:
+    module = Toy()
+    data = DialogDataModule(folder, batch_tokens=300)
+    trainer(max_epochs=2, num_sanity_val_steps=0, overfit_batches=2).fit(module, datamodule=data)
+    assert module.seen["train", 0] == module.seen["train", 1]
+    assert 0 < len(module.seen["train", 0]) < len(Store(folder, "train"))
+
+
 def test_lengths_hold_in_every_epoch(folder: Path) -> None:
     loader = DialogDataModule(folder, batch_tokens=300).train_dataloader()
     orders = []

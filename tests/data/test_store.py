@@ -275,6 +275,17 @@ def test_a_corpus_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_whoever_finishes_first_wins(tmp_path: Path) -> None:
+    class Overtaken(Toy):
+        def dialogues(self, split: str) -> Iterator[Dialogue]:
+            if split == "test":
+                built(tmp_path, Toy())
+            yield from super().dialogues(split)
+
+    folder = built(tmp_path, Overtaken())
+    assert list(tmp_path.iterdir()) == [folder] == [built(tmp_path, Toy())]
+
+
 @pytest.mark.parametrize("changed", [{"context_turns": -1}, {"max_source": 0}, {"max_target": 0}])
 def test_limits_out_of_range_are_refused_by_key(tmp_path: Path, changed: dict[str, int]) -> None:
     (key,) = changed

@@ -1,0 +1,1 @@
+"""How well a network answers the references of a split, each example exactly once."""

@@ -1,0 +1,1 @@
+"""Searching for a response. A search knows no model: only a step from tokens to scores."""

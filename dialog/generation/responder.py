@@ -1,0 +1,84 @@
+"""Text in, text out: a network with its tokenizer and a search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from dialog.components import Component, build
+from dialog.data.batching import collate
+from dialog.data.dialogue import Example, Turn
+from dialog.data.layout import encode_example
+from dialog.data.tokenizer import BOS, EOS, OTHER, PAD, SELF, UNK, Tokenizer
+from dialog.generation.greedy import SEARCHES
+from dialog.models.seq2seq import Seq2Seq
+
+NEVER_SAID = (PAD, BOS, UNK, OTHER, SELF)
+
+
+class Candidate(NamedTuple):
+    """One response that a search found."""
+
+    text: str
+    score: float  # log-probability in nats, end token included
+    tokens: int  # end token included where it was said
+
+
+@dataclass(frozen=True)
+class Responder:
+    """Answers contexts, several at a time."""
+
+    model: Seq2Seq
+    tokenizer: Tokenizer
+    max_source: int
+    min_length: int
+    max_length: int
+
+    def respond(self, contexts: Sequence[Sequence[str]], search: Component) -> list[Candidate]:
+        """A response to each context, in which the speakers alternate and the last turn is the other's."""
+        return self.answer([as_example(context) for context in contexts], search)
+
+    def answer(self, examples: Sequence[Example], search: Component) -> list[Candidate]:
+        """A response to the context of each example."""
+        pairs = [
+            encode_example(self.tokenizer, example, max_source=self.max_source, max_target=None)
+            for example in examples
+        ]
+        batch = collate(pairs, range(len(pairs)))
+        return self.search(batch.source, search)
+
+    @torch.inference_mode()
+    def search(self, source: Tensor, search: Component) -> list[Candidate]:
+        """A response to each source [B, S]."""
+        device = next(self.model.parameters()).device
+        limits = {"min_length": self.min_length, "max_length": self.max_length}
+        limits = {key: value for key, value in limits.items() if key not in search}
+        find = build(SEARCHES, search, end=EOS, banned=NEVER_SAID, **limits)
+        source = source.to(device)
+        memory, state = self.model.start(source, source != PAD)
+        replies = find(self.model.step, source.new_full((len(source), 1), BOS), memory, state)
+        return [
+            Candidate(self.tokenizer.decode(tokens), score, len(tokens) + finished)
+            for tokens, score, finished in zip(*replies, strict=True)
+        ]
+
+
+def as_example(context: Sequence[str], response: str = "", name: str = "") -> Example:
+    """A context of bare texts, whose speakers alternate, and a response."""
+    speakers = ["self" if (len(context) - place) % 2 == 0 else "other" for place in range(len(context))]
+    turns = tuple(Turn(speaker, text) for speaker, text in zip(speakers, context, strict=True))
+    return Example(name, name, turns, Turn("self", response), 0)
+
+
+def tokens_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+    """Readable tokens for the axes of a map."""
+    return [tokenizer.label(token) for token in ids]
+
+
+def as_row(name: Any, context: Sequence[str], candidate: Candidate) -> dict[str, Any]:  # noqa: ANN401 - the user's id
+    """A line of ``dialog respond``."""
+    return {"id": name, "context": list(context), "response": candidate.text, "candidates": [candidate._asdict()]}

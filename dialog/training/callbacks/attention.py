@@ -1,0 +1,77 @@
+"""The attention of a fixed handful of validation examples, after each validation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers import WandbLogger
+
+from dialog.analysis.maps import as_json, attention_maps
+from dialog.data.store import Store
+from dialog.data.tokenizer import PAD
+from dialog.report.picture import heatmap_grid
+from dialog.training.module import DialogModule
+
+
+class AttentionRecorder(Callback):
+    """Writes ``attention/step-<n>/<example>.json`` and shows the heat maps in Weights & Biases.
+
+    Maps of every layer and head under teacher forcing, rows and columns labelled with tokens; the examples are spread
+    evenly over the validation split and stay the same. The training path is not touched, and only rank 0 draws.
+    """
+
+    def __init__(self, folder: Path, store: Store, *, examples: int = 4) -> None:
+        self.folder = folder / "attention"
+        self.store = store
+        count = min(examples, len(store))
+        self.rows = [(2 * place + 1) * len(store) // (2 * count) for place in range(count)]
+
+    def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
+        """Record one step."""
+        assert isinstance(module, DialogModule)
+        if trainer.sanity_checking or not trainer.is_global_zero or not self.rows:
+            return
+        step = trainer.global_step
+        for row, maps in zip(self.rows, self.maps(module), strict=True):
+            path = self.folder / f"step-{step}" / f"{row}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(maps, ensure_ascii=False), encoding="utf-8")
+            for logger in trainer.loggers:
+                if isinstance(logger, WandbLogger):
+                    log_images(logger, maps, row, step)
+
+    def maps(self, module: DialogModule) -> list[dict[str, Any]]:
+        """The maps of each example, as ``dialog attention`` writes them."""
+        batch = self.store.batch(self.rows)
+        source, target = batch.source.to(module.device), batch.target.to(module.device)
+        training = module.training
+        module.eval()
+        found = attention_maps(module.model, source, source != PAD, target[:, :-1])
+        module.train(training)
+        return [
+            as_json(found, place, self._labels(one), self._labels(other[1:]))
+            for place, (one, other) in enumerate(zip(source, target, strict=True))
+        ]
+
+    def _labels(self, tokens: torch.Tensor) -> list[str]:
+        return [self.store.tokenizer.label(token) for token in tokens.tolist() if token != PAD]
+
+
+def log_images(logger: WandbLogger, maps: dict[str, Any], row: int, step: int) -> None:
+    """One image for each module, with a panel for each head."""
+    import wandb
+
+    sides = {"source": maps["context_tokens"], "target": maps["response_tokens"]}
+    images = {}
+    for each in maps["maps"]:
+        rows: Sequence[str] = sides[each["side"]]
+        columns = maps["context_tokens"] if each["kind"] == "cross" else rows
+        picture = heatmap_grid(each["weights"], rows=rows, columns=columns, title=each["name"])
+        images[f"attention/{row}/{each['name']}"] = wandb.Image(picture)
+    logger.experiment.log({**images, "trainer/global_step": step})
