@@ -25,9 +25,12 @@ class Batch(NamedTuple):
     rows: Tensor  # [B], the examples' indices in their split
     source_tokens: int
     target_tokens: int  # ids and </s>: what is predicted
+    target_bytes: int  # of the responses' text in UTF-8
 
 
-def collate(pairs: Iterable[tuple[Sequence[int], Sequence[int]]], rows: Sequence[int]) -> Batch:
+def collate(
+    pairs: Iterable[tuple[Sequence[int], Sequence[int]]], rows: Sequence[int], *, target_bytes: int = 0
+) -> Batch:
     """Put (source ids, target ids) of examples into a batch."""
     sources, targets = zip(*pairs, strict=True)
     return Batch(
@@ -36,6 +39,7 @@ def collate(pairs: Iterable[tuple[Sequence[int], Sequence[int]]], rows: Sequence
         rows=torch.tensor(rows, dtype=torch.int64),
         source_tokens=sum(map(len, sources)),
         target_tokens=sum(map(len, targets)) - len(targets),
+        target_bytes=target_bytes,
     )
 
 

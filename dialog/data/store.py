@@ -79,7 +79,7 @@ class Store:
     def batch(self, rows: Sequence[int] | Integers) -> Batch:
         """The examples of these rows, in this order."""
         chosen = [int(row) for row in rows]
-        return collate(map(self._pair, chosen), chosen)
+        return collate(map(self._pair, chosen), chosen, target_bytes=int(self.target_bytes[chosen].sum()))
 
     def _pair(self, row: int) -> tuple[list[int], list[int]]:
         first, response = self._examples[row].tolist()
