@@ -165,18 +165,20 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
     began = time.monotonic()
     try:
         trainer.fit(module, DialogDataModule(data, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed))
+    except SystemExit as error:  # Lightning exits with 1 at a Ctrl-C
+        raise KeyboardInterrupt from error if trainer.interrupted else error
     finally:
         close(loggers)
     seconds = time.monotonic() - began
-    if trainer.interrupted:
-        raise KeyboardInterrupt
     if trainer.is_global_zero:
         best = folder / "checkpoints" / "best.ckpt"
         if not best.is_file():
             raise UserError(f"{folder}: no validation took place, so there are no best weights; train longer")
         module.load_state_dict(torch.load(best, map_location="cpu", weights_only=True)["state_dict"])
         save_model(module.model, str(folder / "model.safetensors"))
-    return Trained(folder, seconds, trainer.global_step, module.target_tokens)
+    trained = Trained(folder, seconds, trainer.global_step, module.target_tokens)
+    _write_json(folder / "summary.json", {key: value for key, value in asdict(trained).items() if key != "folder"})
+    return trained
 
 
 def environment(seed: int, store: Store) -> dict[str, Any]:
@@ -271,6 +273,23 @@ class Run:
         found = self.responder.respond(contexts, dict(search or self.recipe.generation.search))
         return [Reply(each.text, [each]) for each in found]
 
+    def attention(self, context: Sequence[str], response: str) -> dict[str, Any]:
+        """The maps of every layer and head while the response is said, as ``dialog attention`` writes them."""
+        from dialog.analysis.maps import as_json, attention_maps
+        from dialog.data.layout import encode_example
+        from dialog.data.tokenizer import PAD
+        from dialog.generation.responder import as_example
+
+        import torch
+
+        example = as_example(context, response)
+        pair = encode_example(self.tokenizer, example, max_source=self.recipe.data.max_source, max_target=None)
+        device = next(self.model.parameters()).device
+        source, target = (torch.tensor([ids], device=device) for ids in pair)
+        maps = attention_maps(self.model, source, source != PAD, target[:, :-1])
+        shown, said = ([self.tokenizer.label(token) for token in ids] for ids in (pair[0], pair[1][1:]))
+        return as_json(maps, 0, shown, said)
+
     def score(self, context: Sequence[str], response: str) -> float:
         """Log p(response | context) in nats, end token included."""
         from dialog.data.batching import collate
@@ -284,8 +303,15 @@ class Run:
         return -evaluator.score(collate([pair], [0]))[0].nll
 
 
-def load(folder: str | Path, *, device: str = "cpu", precision: str = "float32", trust: bool = False) -> Run:
-    """Load a run folder: its recipe, tokenizer and best weights; no code of the folder is run.
+def load(
+    folder: str | Path,
+    *,
+    overrides: Sequence[str] = (),
+    device: str = "cpu",
+    precision: str = "float32",
+    trust: bool = False,
+) -> Run:
+    """Load a run folder: its recipe (with overrides), tokenizer and best weights; no code of the folder is run.
 
     Raises:
         UserError: not a run folder, unfinished, damaged, or made of parts that a recipe imports (unless ``trust``).
@@ -301,7 +327,7 @@ def load(folder: str | Path, *, device: str = "cpu", precision: str = "float32",
     for name in ("tokenizer.json", "model.safetensors"):
         if not (folder / name).is_file():
             raise UserError(f"{folder}: no {name}; has the training come to its end?")
-    recipe = compose(str(folder / "recipe.yaml")).recipe
+    recipe = compose(str(folder / "recipe.yaml"), overrides).recipe
     if not trust:
         refuse_imports(recipe, folder)
     tokenizer = Tokenizer.load(folder / "tokenizer.json")

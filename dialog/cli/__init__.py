@@ -1,0 +1,97 @@
+"""The command line: a verb a file, loaded when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+import traceback
+from typing import NoReturn
+
+import click
+
+from dialog import __version__
+from dialog.errors import UserError
+
+VERBS = {
+    "recipes": "List the recipes that ship.",
+    "show": "Show a composed recipe, and where each value comes from.",
+    "parts": "List what a recipe can name, with arguments and defaults.",
+    "prepare": "Turn a raw corpus into a tokenizer and a token store.",
+    "train": "Train a recipe into a run folder.",
+    "evaluate": "Score a run on a split.",
+    "respond": "Answer contexts: JSON lines in, JSON lines out.",
+    "compare": "Train recipes with several seeds and write one report.",
+}
+
+
+class Verbs(click.Group):
+    """Imports a verb's module only when the verb is run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All verbs, in the order in which they are used."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb ``dialog.cli.<name>.<name>``."""
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"dialog.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """A verb, or the nearest one that there is."""
+        from dialog.components import hint
+
+        if args and not args[0].startswith("-") and args[0] not in VERBS:
+            raise UserError(f"there is no verb {args[0]!r}{hint(args[0], VERBS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Names and first lines, without importing the verbs."""
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="dialog-seq2seq")
+def program() -> None:
+    """Train, understand and fairly compare sequence-to-sequence dialogue models.
+
+    Example: dialog-seq2seq compare quickstart/lstm_bahdanau quickstart/transformer
+    """
+
+
+def main() -> NoReturn:
+    """Run the command line; what the user can mend is one line and exit code 2, a failure of ours is 1."""
+    logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
+    logging.getLogger("dialog").setLevel(logging.INFO)
+    try:
+        program.main(standalone_mode=False)
+    except UserError as error:
+        leave(str(error), 2)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        leave(error.format_message(), 2)
+    except (KeyboardInterrupt, click.Abort):
+        leave("interrupted", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except Exception as error:  # noqa: BLE001 - the last resort
+        leave(f"internal failure: {type(error).__name__}: {error} (DIALOG_DEBUG=1 shows where)", 1)
+    sys.exit(0)
+
+
+def leave(message: str, code: int) -> NoReturn:
+    """One line on standard error, and out."""
+    from dialog.report.terminal import one_line
+
+    if os.environ.get("DIALOG_DEBUG"):
+        traceback.print_exc()
+    click.echo(f"dialog: {one_line(message)}", err=True)
+    sys.exit(code)

@@ -1,0 +1,37 @@
+"""``dialog evaluate``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from dialog.data.dialogue import SPLITS
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--split", type=click.Choice(SPLITS), default="test", show_default=True)
+@click.option("--trust", is_flag=True, help="Let the run's recipe import code.")
+@click.option("--json", "as_json", is_flag=True, help="The metrics as JSON.")
+def evaluate(run: Path, overrides: tuple[str, ...], split: str, trust: bool, as_json: bool) -> None:
+    """Score a RUN on a split: metrics.json and responses.jsonl in its evaluation folder.
+
+    Example: dialog-seq2seq evaluate runs/quickstart/transformer/20260101-120000-abcd --split validation
+    """
+    from dialog import assemble
+    from dialog.report.measures import in_order, measure
+
+    metrics = assemble.evaluate(assemble.load(run, overrides=overrides, trust=trust), split)
+    if as_json:
+        click.echo(json.dumps(metrics, indent=1))
+        return
+    numbers = {
+        name: float(value["score"] if isinstance(value, dict) else value)
+        for name, value in metrics.items()
+        if isinstance(value, int | float) or (isinstance(value, dict) and "score" in value)
+    }
+    for name in in_order(set(numbers)):
+        click.echo(f"{measure(name).label:<28}{measure(name).write(numbers[name]):>14}")

@@ -1,0 +1,78 @@
+"""``dialog parts``."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from dialog.components import lookup
+
+RUNTIME = {
+    "path", "texts", "input_size", "memory_size", "query_size", "key_size", "parameters", "optimizer", "folder", "end", "banned",
+    "responses", "references",
+}  # fmt: skip
+"""What other parts of a recipe set."""
+
+
+@click.command()
+@click.argument("family", required=False)
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def parts(family: str | None, as_json: bool) -> None:
+    """List the components that a recipe can name, with their arguments and defaults; of one FAMILY, or all.
+
+    Example: dialog-seq2seq parts attentions
+    """
+    families = tables()
+    chosen = {family: lookup(families, family)} if family else families
+    found = {name: {part: arguments(factory) for part, factory in table.items()} for name, table in chosen.items()}
+    if as_json:
+        click.echo(json.dumps(found, indent=1, default=str))
+        return
+    for name, table in chosen.items():
+        click.echo(f"{name}")
+        for part, factory in table.items():
+            shown = ", ".join(f"{key}={value}" if value != "required" else key for key, value in found[name][part].items())
+            click.echo(f"  {part}({shown})")
+            click.echo(f"      {(inspect.getdoc(factory) or '').partition(chr(10))[0]}")
+
+
+def tables() -> dict[str, Mapping[str, Callable[..., Any]]]:
+    """Every table by the name of its family."""
+    from dialog.data.corpora import CORPORA
+    from dialog.data.tokenizer import TOKENIZERS
+    from dialog.generation.greedy import SEARCHES
+    from dialog.metrics import METRICS
+    from dialog.models.attention import SCORERS
+    from dialog.models.positions import POSITIONS
+    from dialog.models.seq2seq import DECODERS, ENCODERS
+    from dialog.training.loggers import LOGGERS
+    from dialog.training.losses import LOSSES
+    from dialog.training.optimizers import OPTIMIZERS, SCHEDULES
+
+    return {
+        "corpora": CORPORA,
+        "tokenizers": TOKENIZERS,
+        "encoders": ENCODERS,
+        "decoders": DECODERS,
+        "attentions": SCORERS,
+        "positions": POSITIONS,
+        "losses": LOSSES,
+        "optimizers": OPTIMIZERS,
+        "schedules": SCHEDULES,
+        "searches": SEARCHES,
+        "metrics": METRICS,
+        "loggers": LOGGERS,
+    }
+
+
+def arguments(factory: Callable[..., Any]) -> dict[str, Any]:
+    """The arguments that a recipe may set, with their defaults."""
+    return {
+        key: "required" if parameter.default is parameter.empty else parameter.default
+        for key, parameter in inspect.signature(factory).parameters.items()
+        if key not in RUNTIME
+    }

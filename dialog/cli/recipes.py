@@ -1,0 +1,46 @@
+"""``dialog recipes``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from dialog.components import named
+from dialog.recipe import Composed, compose, shipped
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def recipes(as_json: bool) -> None:
+    """List the recipes that ship: corpus, model, parameters, cost, expected and measured result.
+
+    Example: dialog-seq2seq recipes
+    """
+    rows = [describe(compose(name)) for name in shipped()]
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+        return
+    width = max(len(row["name"]) for row in rows)
+    for row in rows:
+        size = f"{row['parameters'] / 1e6:.1f} M parameters" if row["parameters"] else ""
+        click.echo(f"{row['name']:<{width}}  {row['corpus']}, {row['encoder']} -> {row['decoder']}, {size}; {row['cost']}")
+        expected = "; ".join(f"{each['metric']} {each['value']} ± {each['tolerance']}" for each in row["expect"])
+        click.echo(f"{'':<{width}}  expected: {expected or '-'}; measured: {row['measured'] or '-'}")
+
+
+def describe(composed: Composed) -> dict[str, Any]:
+    """What a list shows of a recipe."""
+    recipe = composed.recipe
+    return {
+        "name": composed.name,
+        "summary": recipe.about.summary,
+        "corpus": named(recipe.data.corpus)[0],
+        "encoder": named(recipe.model.encoder)[0],
+        "decoder": named(recipe.model.decoder)[0],
+        "parameters": recipe.about.parameters,
+        "cost": recipe.about.cost,
+        "expect": recipe.expect,
+        "measured": recipe.about.measured,
+    }

@@ -1,0 +1,66 @@
+"""``dialog respond``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from dialog.errors import UserError
+
+BATCH = 64
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--input", "source", default="-", help="JSON lines with a context each; - is standard input.")
+@click.option("--output", "target", default="-", help="Where responses go; - is standard output.")
+@click.option("--trust", is_flag=True, help="Let the run's recipe import code.")
+def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, trust: bool) -> None:
+    """Answer contexts with a RUN: {"context": [TEXT, ...]} a line in, the response added a line out.
+
+    Example: echo '{"context": ["How are you ?"]}' | dialog-seq2seq respond runs/quickstart/transformer/...
+    """
+    if target != "-" and Path(target).exists():
+        raise UserError(f"{target} exists; choose another --output")
+    from dialog import assemble
+    from dialog.generation.responder import as_row
+
+    loaded = assemble.load(run, overrides=overrides, trust=trust)
+    search = loaded.recipe.generation.search
+    try:
+        with click.open_file(source, "rb") as lines, click.open_file(target, "w", encoding="utf-8", atomic=target != "-") as out:
+            questions = contexts(lines, source)
+            while block := list(islice(questions, BATCH)):
+                found = loaded.responder.respond([context for _, context in block], search)
+                for (name, context), candidate in zip(block, found, strict=True):
+                    out.write(json.dumps(as_row(name, context, candidate), ensure_ascii=False) + "\n")
+                out.flush()
+    except OSError as error:
+        raise UserError(f"{error.filename}: {error.strerror}") from error
+
+
+def contexts(lines: IO[bytes], file: str) -> Iterator[tuple[Any, list[str]]]:
+    """Id and context of each line."""
+    for number, line in enumerate(lines, start=1):
+        where = f"{'standard input' if file == '-' else file}:{number}"
+        try:
+            row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+        except UnicodeDecodeError as error:
+            raise UserError(f"{where}: not UTF-8 at byte {error.start + 1}") from error
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{where}: not JSON ({error}); give one object a line") from error
+        context = row.get("context") if isinstance(row, dict) else None
+        if not isinstance(context, list) or not context or not all(is_text(turn) for turn in context):
+            raise UserError(f'{where}: needs {{"context": [TEXT, ...]}} with one turn or more')
+        yield row.get("id", str(number)), context
+
+
+def is_text(turn: object) -> bool:
+    """Whether a turn is a string that can be written as UTF-8."""
+    return isinstance(turn, str) and not any("\ud800" <= char <= "\udfff" for char in turn)

@@ -1,0 +1,78 @@
+"""``dialog show``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import click
+
+from dialog.recipe import Composed, Recipe, compose, leaves, to_dict
+
+
+@click.command()
+@click.argument("recipe")
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--examples", type=click.IntRange(1), help="Print so many training examples as the model sees them.")
+@click.option("--model", "model", is_flag=True, help="Print the modules with their parameters and FLOPs per token.")
+@click.option("--json", "as_json", is_flag=True, help="The composed recipe as JSON.")
+def show(recipe: str, overrides: tuple[str, ...], examples: int | None, model: bool, as_json: bool) -> None:
+    """Show a composed RECIPE with where each value comes from.
+
+    Example: dialog-seq2seq show quickstart/transformer model.dropout=0.2 --model
+    """
+    composed = compose(recipe, overrides)
+    if as_json:
+        click.echo(json.dumps(to_dict(composed.recipe), indent=1))
+    elif not examples and not model:
+        click.echo("\n".join(values(composed)))
+    if model:
+        click.echo("\n".join(modules(composed.recipe)))
+    if examples:
+        click.echo("\n".join(first_examples(composed.recipe, examples)))
+
+
+def values(composed: Composed) -> Iterator[str]:
+    """Each value with the file and line, or the default, that it comes from."""
+    lines = [
+        (f"{key}: {json.dumps(value, ensure_ascii=False)}", composed.origin.get(key, "default"))
+        for key, value in leaves(to_dict(composed.recipe))
+    ]
+    width = min(60, max(len(line) for line, _ in lines))
+    return (f"{line:<{width}}  # {place}" for line, place in lines)
+
+
+def modules(recipe: Recipe) -> Iterator[str]:
+    """The module tree with parameters; 2 FLOPs a weight and token, scores and means of attention left out."""
+    import torch
+
+    from dialog.assemble import build_model, prepare_data
+    from dialog.data.store import Store
+    from dialog.models.seq2seq import count_parameters
+
+    vocabulary = len(Store(prepare_data(recipe), "train").tokenizer)
+    with torch.device("meta"):
+        network = build_model(recipe.model, vocabulary)
+    for name, module in network.named_modules():
+        size = sum(parameter.numel() for parameter in module.parameters())
+        depth = name.count(".") + 1 if name else 0
+        label = f"{'  ' * depth}{name.rpartition('.')[2] or 'model'} ({type(module).__name__})"
+        if size:
+            yield f"{label:<56}{size:>12,}"
+    sizes = count_parameters(network)
+    yield f"parameters: {sizes['total']:,} in all, {sizes['embeddings']:,} in embeddings and output layer"
+    encoder = 2 * sum(each.numel() for each in network.encoder.parameters())
+    decoder = 2 * (sum(each.numel() for each in network.decoder.parameters()) + network.head.weight.numel())
+    yield f"forward FLOPs: about {encoder:,} a source token, {decoder:,} a target token (2 a weight, attention's own left out)"
+
+
+def first_examples(recipe: Recipe, count: int) -> Iterator[str]:
+    """The first training examples, token by token."""
+    from dialog.assemble import prepare_data
+    from dialog.data.store import Store
+    from dialog.report.terminal import one_line
+
+    store = Store(prepare_data(recipe), "train")
+    for row in range(min(count, len(store))):
+        for side, tokens in (("source", store.source(row)), ("target", store.target(row))):
+            yield f"{row} {side}: " + one_line(" ".join(store.tokenizer.label(int(token)) for token in tokens))

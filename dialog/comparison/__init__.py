@@ -1,0 +1,1 @@
+"""Several recipes, several seeds, the same data: what is equal, what differs, and one report."""

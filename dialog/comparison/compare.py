@@ -1,0 +1,120 @@
+"""Train what is not trained yet, evaluate, and write the report."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dialog import assemble
+from dialog.comparison import results as found
+from dialog.comparison.parity import Contender, parity
+from dialog.errors import UserError
+from dialog.models.seq2seq import count_parameters
+from dialog.recipe import Composed, compose
+from dialog.report.html import write_html
+from dialog.report.markdown import to_markdown
+
+SPLIT = "test"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is compared under one name: a recipe to train with several seeds, or a run that is there."""
+
+    name: str
+    composed: Composed
+    run: Path | None = None
+
+
+def entries(names: Sequence[str], overrides: Sequence[str]) -> list[Entry]:
+    """The recipes and run folders of a command line; each name once."""
+    made = [entry(name, overrides) for name in names]
+    if len(made) < 2:
+        raise UserError("a comparison needs two recipes or runs, or more")
+    for place, each in enumerate(made):
+        if each.name in {other.name for other in made[:place]}:
+            raise UserError(f"{each.name} is there twice; give each recipe once")
+    return made
+
+
+def entry(name: str, overrides: Sequence[str]) -> Entry:
+    """A recipe, or a run folder."""
+    folder = Path(name)
+    if folder.is_dir():
+        run = assemble.load(folder)
+        return Entry(run.name, compose(str(folder / "recipe.yaml")), folder)
+    return Entry(name, compose(name, overrides))
+
+
+def compare(listed: Sequence[Entry], *, seeds: Sequence[int], output: Path | None, command: str) -> tuple[Path, dict[str, Any]]:
+    """Train every recipe with every seed, score all on the test split; the folder and what results.json holds.
+
+    Raises:
+        UserError: where the recipes do not share data, tokenizer and test set: that is no comparison.
+    """
+    prepared = {each.name: assemble.prepare_data(each.composed.recipe, say) for each in listed}
+    check_same_data(prepared)
+    folder = assemble.new_folder("", output, root="comparisons")
+    began = time.monotonic()
+    contenders = [contender(each, seeds, folder) for each in listed]
+    models = [each.model for each in contenders]
+    first = [folder / model["runs"][0]["folder"] for model in models]
+    shown = found.samples(first, SPLIT)
+    maps = []
+    for place, (model, path) in enumerate(zip(models, first, strict=True)):
+        run = assemble.load(path)
+        sample = max(shown, key=lambda each: (len(each["responses"][place].split()) <= 20, len(each["context"])))
+        maps.append(found.attention(run, model["name"], model["runs"][0]["metrics"], sample, place))
+    results = {
+        "format": 1,
+        "command": command,
+        "environment": contenders[0].environment,
+        "split": SPLIT,
+        "seconds": time.monotonic() - began,
+        "models": models,
+        "parity": parity(contenders),
+        "samples": shown,
+        "attention": maps,
+    }
+    (folder / "results.json").write_text(json.dumps(results, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    (folder / "report.md").write_text(to_markdown(results), encoding="utf-8")
+    write_html(results, folder / "report.html")
+    return folder, results
+
+
+def check_same_data(prepared: dict[str, Path]) -> None:
+    """Models that do not read the same prepared data are not compared."""
+    if len(set(prepared.values())) > 1:
+        differ = "; ".join(f"{name}: {path.name}" for name, path in prepared.items())
+        raise UserError(f"the recipes do not share their data and tokenizer ({differ}); give them the same data section")
+
+
+def contender(each: Entry, seeds: Sequence[int], folder: Path) -> Contender:
+    """Train and evaluate one recipe with every seed."""
+    runs, environment, parameters = [], {}, {}
+    for seed in seeds if each.run is None else [each.composed.recipe.seed]:
+        say(f"== {each.name}, seed {seed}")
+        path = each.run or folder / "runs" / each.name / f"seed-{seed}"
+        if each.run is None:
+            assemble.train(assemble.with_seed(each.composed, seed), path)
+        trained = json.loads((path / "summary.json").read_text(encoding="utf-8"))
+        run = assemble.load(path)
+        metrics = assemble.evaluate(run, SPLIT)
+        parameters = count_parameters(run.model)
+        environment = environment or json.loads((path / "environment.json").read_text(encoding="utf-8"))
+        shown = path.relative_to(folder) if path.is_relative_to(folder) else path.resolve()
+        runs.append(
+            {"seed": seed, "folder": str(shown), **trained, "metrics": metrics, "curve": found.curve(path)}
+        )
+    model = {"name": each.name, "parameters": parameters, "runs": runs, "summary": found.summary(runs)}
+    return Contender(each.composed.recipe, environment, model)
+
+
+def say(line: str) -> None:
+    """Progress, on standard error."""
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 - progress

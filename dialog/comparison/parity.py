@@ -1,0 +1,61 @@
+"""What must be equal for a comparison to be fair, and what a reader has to know where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dialog.components import named
+from dialog.recipe import Recipe
+
+
+class Contender(NamedTuple):
+    """A recipe with what is known of its runs."""
+
+    recipe: Recipe
+    environment: dict[str, Any]  # of the first run
+    model: dict[str, Any]  # its entry in results.json
+
+
+def parity(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
+    """Rows of results.json: what was looked at, whether it is equal, and whether it must be."""
+    runs = [each.model["runs"] for each in contenders]
+    rows = [
+        row("data fingerprint", [each.environment["data"][:12] for each in contenders], must=True),
+        row("tokenizer", [each.environment["tokenizer"][:12] for each in contenders], must=True),
+        row("test set", [each[0]["metrics"]["fingerprint"][:12] for each in runs], must=True),
+        row("test examples", [each[0]["metrics"]["examples"] for each in runs], must=True),
+        row("seeds", [", ".join(str(run["seed"]) for run in each) for each in runs], must=True),
+        row("search", [str(each.recipe.generation) for each in contenders], must=True),
+        row("batch tokens", [each.recipe.data.batch_tokens for each in contenders]),
+        row("loss", [show(each.recipe.model.loss) for each in contenders]),
+        row("dropout", [each.recipe.model.dropout for each in contenders]),
+        row("tied embeddings", [each.recipe.model.tie_embeddings for each in contenders]),
+        row("optimizer", [show(each.recipe.optimizer) for each in contenders]),
+        row("precision", [each.recipe.trainer.precision for each in contenders]),
+        row("early stopping patience", [str(each.recipe.checkpoint.patience) for each in contenders]),
+        row("parameters", [each.model["parameters"]["total"] for each in contenders]),
+        row("parameters without embeddings", [each.model["parameters"]["rest"] for each in contenders]),
+        row("target tokens seen", [mean_of(each, "target_tokens") for each in runs]),
+        row("optimizer steps", [mean_of(each, "steps") for each in runs]),
+        row("training seconds", [mean_of(each, "seconds") for each in runs]),
+        row("hardware", [each.environment["cpu"] + ", " + each.environment["gpu"] for each in contenders]),
+    ]
+    return rows
+
+
+def row(what: str, values: list[Any], *, must: bool = False) -> dict[str, Any]:
+    """One line of the contract."""
+    return {"what": what, "equal": all(value == values[0] for value in values), "must": must, "values": values}
+
+
+def show(component: dict[str, Any]) -> str:
+    """A component in one line."""
+    name, arguments = named(component)
+    inner = ", ".join(f"{key} {show(value) if isinstance(value, dict) else value}" for key, value in arguments.items())
+    return f"{name} ({inner})" if inner else name
+
+
+def mean_of(runs: Sequence[dict[str, Any]], key: str) -> int:
+    """The mean over seeds, rounded."""
+    return round(sum(run[key] for run in runs) / len(runs))
