@@ -138,9 +138,12 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
     from dialog.training import trainer as training
     from dialog.training.callbacks.attention import AttentionRecorder
     from dialog.training.loggers import build_loggers, close
+    from dialog.training.precision import fitting
 
     training.quiet()
     recipe = composed.recipe
+    precision = fitting(recipe.trainer.precision, recipe.trainer.accelerator)
+    recipe = replace(recipe, trainer=replace(recipe.trainer, precision=precision))
     say = (lambda line: None) if quiet else _say
     data = prepare_data(recipe, say)
     store = Store(data, "validation")

@@ -61,7 +61,11 @@ class Model:
 
 @dataclass
 class Trainer:
-    """Arguments of ``lightning.Trainer``, under its own names."""
+    """Arguments of ``lightning.Trainer``, under its own names.
+
+    ``precision`` may also be auto: bf16-mixed where the hardware computes in bfloat16, else 32-true; the run's own recipe
+    says which it was.
+    """
 
     accelerator: str = "auto"
     devices: Any = "auto"

@@ -102,6 +102,7 @@ def contender(each: Entry, seeds: Sequence[int], folder: Path) -> Contender:
         path = each.run or folder / "runs" / each.name / f"seed-{seed}"
         if each.run is None:
             assemble.train(assemble.with_seed(each.composed, seed), path)
+        composed = compose(str(path / "recipe.yaml"))  # as it was run, with its precision
         trained = json.loads((path / "summary.json").read_text(encoding="utf-8"))
         run = assemble.load(path)
         metrics = assemble.evaluate(run, SPLIT)
@@ -112,7 +113,7 @@ def contender(each: Entry, seeds: Sequence[int], folder: Path) -> Contender:
             {"seed": seed, "folder": str(shown), **trained, "metrics": metrics, "curve": found.curve(path)}
         )
     model = {"name": each.name, "parameters": parameters, "runs": runs, "summary": found.summary(runs)}
-    return Contender(each.composed.recipe, environment, model)
+    return Contender(composed.recipe, environment, model)
 
 
 def say(line: str) -> None:

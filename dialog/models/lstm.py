@@ -63,16 +63,24 @@ class LSTMEncoder(Encoder):
         states, ends = inputs, []
         for depth, layer in enumerate(self.forward_layers):
             states = self.dropout(states) if depth else states
-            read = [layer(states)[0]]  # [B, S, M or M / 2]
+            read = [_read(layer, states)]  # [B, S, M or M / 2]
             ends = [_gather(read[0], last)]
             if self.backward_layers:
-                reverse = self.backward_layers[depth](_gather(states, mirror.unsqueeze(-1)))[0]
+                reverse = _read(self.backward_layers[depth], _gather(states, mirror.unsqueeze(-1)))
                 read.append(_gather(reverse, mirror.unsqueeze(-1)))  # [B, S, M / 2]
                 ends.append(_gather(reverse, last))
             states = torch.cat(read, -1)  # [B, S, M]
         real = mask.unsqueeze(-1)
         summary = torch.cat(ends, -1).squeeze(1) * real.any(1)  # [B, M]
         return Encoded(states.masked_fill(~real, 0.0), mask, summary)
+
+
+def _read(layer: nn.Module, states: Tensor) -> Tensor:
+    """One direction over a source; autocast is left off on a CPU whose kernels know no recurrence in bfloat16."""
+    if not torch.is_autocast_enabled("cpu") or torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return cast("Tensor", layer(states)[0])
+    with torch.autocast("cpu", enabled=False):
+        return cast("Tensor", layer(states.to(next(layer.parameters()).dtype))[0])
 
 
 def _gather(states: Tensor, steps: Tensor) -> Tensor:

@@ -1,12 +1,15 @@
-"""Mixed precision that casts each weight once a step."""
+"""Mixed precision that casts each weight once a step, and the one that fits the hardware."""
 
 from __future__ import annotations
 
+import logging
 from contextlib import AbstractContextManager
 from typing import Literal, cast
 
 import torch
 from lightning.pytorch.plugins.precision import MixedPrecision
+
+log = logging.getLogger("dialog")
 
 
 class CachedMixedPrecision(MixedPrecision):
@@ -27,3 +30,27 @@ def precision_plugin(precision: str, device: str) -> CachedMixedPrecision | None
     if precision not in ("bf16-mixed", "16-mixed"):
         return None
     return CachedMixedPrecision(cast("Literal['16-mixed', 'bf16-mixed']", precision), device)
+
+
+def device_of(accelerator: str) -> str:
+    """The type of device that Lightning's ``accelerator`` means here."""
+    if accelerator in ("gpu", "cuda") or (accelerator == "auto" and torch.cuda.is_available()):
+        return "cuda"
+    return "mps" if accelerator == "mps" or (accelerator == "auto" and torch.mps.is_available()) else "cpu"
+
+
+def has_bfloat16(device: str) -> bool:
+    """Whether a device computes in bfloat16 itself; where a CPU emulates it, it is many times slower than float32."""
+    if device == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return device == "cpu" and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def fitting(precision: str, accelerator: str) -> str:
+    """``auto`` is bf16-mixed where the hardware has it, else 32-true; anything else is taken at its word."""
+    device = device_of(accelerator)
+    if precision == "auto":
+        return "bf16-mixed" if has_bfloat16(device) else "32-true"
+    if precision.startswith("bf16") and not has_bfloat16(device):
+        log.warning("precision %s: this %s has no bfloat16 and emulates it slowly; 32-true is faster", precision, device)
+    return precision

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 
 from dialog.training.callbacks.progress import Progress, Throughput
 from dialog.training.checkpoint_io import SafeCheckpointIO
-from dialog.training.precision import precision_plugin
+from dialog.training.precision import device_of, precision_plugin
 
 MONITOR = "validation/loss"
 
@@ -35,9 +34,7 @@ def build_trainer(
     """
     arguments = dict(settings)
     progress = arguments.pop("enable_progress_bar")
-    accelerator = str(arguments["accelerator"])
-    on_gpu = accelerator in ("gpu", "cuda") or (accelerator == "auto" and torch.cuda.is_available())
-    precision = precision_plugin(arguments["precision"], "cuda" if on_gpu else "cpu")
+    precision = precision_plugin(arguments["precision"], device_of(arguments["accelerator"]))
     if precision is not None:
         del arguments["precision"]
     own: list[Callback] = [Throughput(), *checkpoints(folder / "checkpoints", every_n_steps), *callbacks]
