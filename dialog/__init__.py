@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from dialog.assemble import Reply, Run, build_model, load, train
+    from dialog.assemble import build_model, load, train
     from dialog.data.datamodule import DialogDataModule
     from dialog.data.tokenizer import Tokenizer
     from dialog.errors import UserError
     from dialog.models.seq2seq import Seq2Seq
     from dialog.recipe import Recipe, compose
+    from dialog.run import Reply, Run
     from dialog.training.module import DialogModule
 
 PUBLIC = {
     "DialogDataModule": "dialog.data.datamodule",
     "DialogModule": "dialog.training.module",
     "Recipe": "dialog.recipe",
-    "Reply": "dialog.assemble",
-    "Run": "dialog.assemble",
+    "Reply": "dialog.run",
+    "Run": "dialog.run",
     "Seq2Seq": "dialog.models.seq2seq",
     "Tokenizer": "dialog.data.tokenizer",
     "UserError": "dialog.errors",

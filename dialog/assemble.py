@@ -4,42 +4,49 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import random
-import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dialog.components import build, named
+from dialog.components import build, named, resolve
 from dialog.data.corpora import CORPORA, Corpus
 from dialog.errors import UserError
 from dialog.recipe import Composed, Model, Recipe, compose, to_yaml
+from dialog.run import Run
 
 if TYPE_CHECKING:
     import torch
 
-    from dialog.data.store import Store
-    from dialog.data.tokenizer import Tokenizer
-    from dialog.generation.responder import Candidate, Responder
     from dialog.models.seq2seq import Seq2Seq
     from dialog.training.module import DialogModule
+    from dialog.training.trainer import Callback, Logger, Trainer
 
 # ------------------------------------------------------------------ data
 
 
 def build_corpus(recipe: Recipe) -> Corpus:
     """The corpus of a recipe; its folder is ``data.path``, else ``$DIALOG_DATA/<corpus>``."""
-    name, _ = named(recipe.data.corpus)
-    path = Path(recipe.data.path) if recipe.data.path else None
-    if path is None and (root := os.environ.get("DIALOG_DATA")):
-        path = Path(root) / name
-    return build(CORPORA, recipe.data.corpus, path=path)
+    with section("data.corpus"):
+        name, arguments = named(recipe.data.corpus)
+        if "path" in arguments:  # a corpus of the user's own may have it there
+            return build(CORPORA, recipe.data.corpus)
+        path = Path(recipe.data.path) if recipe.data.path else None
+        if path is None and (root := os.environ.get("DIALOG_DATA")):
+            path = Path(root) / name
+        return build(CORPORA, recipe.data.corpus, path=path)
+
+
+def check_tokenizer(recipe: Recipe) -> None:
+    """Refuse a tokenizer that there is not, or that takes other arguments."""
+    from dialog.data.tokenizer import TOKENIZERS
+
+    with section("data.tokenizer"):
+        resolve(TOKENIZERS, recipe.data.tokenizer, texts=())
 
 
 def cache() -> Path:
@@ -54,6 +61,7 @@ def prepare_data(recipe: Recipe, progress: Callable[[str], None] | None = None) 
     from dialog.data.prepare import prepare
 
     data = recipe.data
+    check_tokenizer(recipe)
     return prepare(
         build_corpus(recipe),
         corpus_component=data.corpus,
@@ -88,12 +96,11 @@ def build_model(model: Model, vocabulary: int) -> Seq2Seq:
 
 def build_module(recipe: Recipe, vocabulary: int) -> DialogModule:
     """The LightningModule of a recipe, its weights drawn from the recipe's seed."""
-    from lightning.pytorch import seed_everything
-
     from dialog.data.tokenizer import PAD
     from dialog.training.module import DialogModule
+    from dialog.training.trainer import seed
 
-    seed_everything(recipe.seed, verbose=False)
+    seed(recipe.seed)
     model = build_model(recipe.model, vocabulary)
     return DialogModule(model, padding=PAD, optimizer=recipe.optimizer, loss=recipe.model.loss)
 
@@ -111,9 +118,72 @@ class Trained:
     target_tokens: int
 
 
-def new_folder(name: str, output: Path | None, root: str = "runs") -> Path:
-    """A new folder, ``output`` or ``<root>/<name>/<time>-<random>``; what exists is never written over."""
-    folder = output or Path(root) / name / f"{datetime.now():%Y%m%d-%H%M%S}-{random.SystemRandom().randrange(16**4):04x}"
+@contextmanager
+def section(key: str) -> Iterator[None]:
+    """What a recipe's section cannot be built with is the user's to mend, under its key."""
+    try:
+        yield
+    except (UserError, ArithmeticError, RuntimeError, TypeError, ValueError) as error:
+        raise UserError(f"{key}: {error}") from error
+
+
+def check(recipe: Recipe) -> None:
+    """Refuse a recipe of which no run can be made, before anything is read or written: its network has no storage.
+
+    Raises:
+        UserError: with the section that cannot be built.
+    """
+    import torch
+
+    from dialog.data.tokenizer import SMALLEST_VOCABULARY
+    from dialog.training.loggers import LOGGERS
+    from dialog.training.trainer import seed
+
+    build_corpus(recipe)
+    check_tokenizer(recipe)
+    check_search(recipe)
+    with section("logger"):
+        resolve(LOGGERS, recipe.logger, folder=Path())
+    with section("seed"):
+        seed(recipe.seed)
+    with section("model"), torch.device("meta"):
+        module = build_module(recipe, SMALLEST_VOCABULARY)
+    with section("optimizer"):
+        module.configure_optimizers()
+    build_trainer(recipe, Path(), [])
+
+
+def check_search(recipe: Recipe) -> None:
+    """Refuse a search that cannot be built."""
+    from dialog.generation.responder import build_search
+
+    limits = recipe.generation
+    with section("generation"):
+        build_search(limits.search, min_length=limits.min_length, max_length=limits.max_length)
+
+
+def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks: Sequence[Callback] = ()) -> Trainer:
+    """The ``lightning.Trainer`` of a recipe, for a run folder."""
+    from dialog.training import trainer
+
+    with section("trainer"):
+        return trainer.build_trainer(
+            asdict(recipe.trainer),
+            folder=folder,
+            loggers=loggers,
+            every_n_steps=recipe.checkpoint.every_n_steps,
+            patience=recipe.checkpoint.patience,
+            callbacks=callbacks,
+        )
+
+
+def fresh_folder(root: str, name: str = "") -> Path:
+    """The path ``<root>/<name>/<time>-<random>``."""
+    return Path(root) / name / f"{datetime.now():%Y%m%d-%H%M%S}-{random.SystemRandom().randrange(16**4):04x}"
+
+
+def make_folder(folder: Path) -> Path:
+    """Make a new folder; what exists is never written over."""
     try:
         folder.mkdir(parents=True, exist_ok=False)
     except FileExistsError as error:
@@ -130,98 +200,48 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
         UserError: before the folder is made, when the recipe, its corpus or a component cannot be served.
     """
     import torch
-    from lightning.pytorch.loggers import WandbLogger
     from safetensors.torch import save_model
 
     from dialog.data.datamodule import DialogDataModule
     from dialog.data.store import Store
-    from dialog.training import trainer as training
+    from dialog.training import loggers, trainer
     from dialog.training.callbacks.attention import AttentionRecorder
-    from dialog.training.loggers import build_loggers, close
+    from dialog.training.environment import environment
     from dialog.training.precision import fitting
 
-    training.quiet()
+    trainer.quiet()
     recipe = composed.recipe
     precision = fitting(recipe.trainer.precision, recipe.trainer.accelerator)
     recipe = replace(recipe, trainer=replace(recipe.trainer, precision=precision))
-    say = (lambda line: None) if quiet else _say
-    data = prepare_data(recipe, say)
+    check(recipe)
+    data = prepare_data(recipe, (lambda line: None) if quiet else _say)
     store = Store(data, "validation")
     module = build_module(recipe, len(store.tokenizer))
-    module.configure_optimizers()  # a wrong component is refused before anything is written
-    folder = new_folder(composed.name, output)
+    folder = output or fresh_folder("runs", composed.name)
+    own = loggers.build_loggers(recipe.logger, folder)
+    lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store)])
+    make_folder(folder)
     (folder / "recipe.yaml").write_text(to_yaml(recipe), encoding="utf-8")
-    _write_json(folder / "environment.json", environment(recipe.seed, store))
+    marks = {"data": store.manifest["fingerprint"], "tokenizer": store.tokenizer.fingerprint}
+    _write_json(folder / "environment.json", {**environment(), "seed": recipe.seed, **marks})
     store.tokenizer.save(folder / "tokenizer.json")
-    loggers = build_loggers(recipe.logger, folder)
-    for logger in loggers:
-        if isinstance(logger, WandbLogger):
-            logger.log_hyperparams(asdict(recipe))
-    trainer = training.build_trainer(
-        asdict(recipe.trainer),
-        folder=folder,
-        loggers=loggers,
-        every_n_steps=recipe.checkpoint.every_n_steps,
-        patience=recipe.checkpoint.patience,
-        callbacks=[AttentionRecorder(folder, store)],
-    )
+    loggers.describe(own, asdict(recipe))
     began = time.monotonic()
     try:
-        trainer.fit(module, DialogDataModule(data, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed))
-    except SystemExit as error:  # Lightning exits with 1 at a Ctrl-C
-        raise KeyboardInterrupt from error if trainer.interrupted else error
+        batches = DialogDataModule(data, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed)
+        trainer.fit(lightning, module, batches)
     finally:
-        close(loggers)
+        loggers.close(own)
     seconds = time.monotonic() - began
-    if trainer.is_global_zero:
+    if lightning.is_global_zero:
         best = folder / "checkpoints" / "best.ckpt"
         if not best.is_file():
             raise UserError(f"{folder}: no validation took place, so there are no best weights; train longer")
         module.load_state_dict(torch.load(best, map_location="cpu", weights_only=True)["state_dict"])
         save_model(module.model, str(folder / "model.safetensors"))
-    trained = Trained(folder, seconds, trainer.global_step, module.target_tokens)
+    trained = Trained(folder, seconds, lightning.global_step, module.target_tokens)
     _write_json(folder / "summary.json", {key: value for key, value in asdict(trained).items() if key != "folder"})
     return trained
-
-
-def environment(seed: int, store: Store) -> dict[str, Any]:
-    """Versions, hardware, git state, seed and data of a run: nothing of the user's, nothing secret."""
-    import torch
-
-    packages = ("torch", "lightning", "tokenizers", "omegaconf", "numpy", "wandb")
-    return {
-        "dialog": version("dialog-seq2seq"),
-        "python": platform.python_version(),
-        **{name: version(name) for name in packages},
-        "cpu": _processor(),
-        "cores": os.cpu_count() or 0,
-        "threads": torch.get_num_threads(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
-        "git": _git(),
-        "seed": seed,
-        "data": store.manifest["fingerprint"],
-        "tokenizer": store.tokenizer.fingerprint,
-        "time": datetime.now().astimezone().isoformat(timespec="seconds"),
-    }
-
-
-def _processor() -> str:
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n"):
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-def _git() -> str:
-    """The commit of the working folder, with a mark where it is not clean."""
-    try:
-        found = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True, timeout=5
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return "unknown"
-    return found.stdout.strip() or "unknown"
 
 
 def _say(line: str) -> None:
@@ -237,75 +257,6 @@ def _write_json(path: Path, content: object) -> None:
 # ------------------------------------------------------------------ runs
 
 
-@dataclass(frozen=True)
-class Reply:
-    """A response, and what else the search found."""
-
-    text: str
-    candidates: list[Candidate]
-
-
-@dataclass(frozen=True)
-class Run:
-    """A trained network, ready to answer."""
-
-    folder: Path
-    name: str
-    recipe: Recipe
-    model: Seq2Seq
-    tokenizer: Tokenizer
-
-    @property
-    def responder(self) -> Responder:
-        """The network with its tokenizer and limits."""
-        from dialog.generation.responder import Responder
-
-        limits = self.recipe.generation
-        return Responder(
-            self.model, self.tokenizer, self.recipe.data.max_source, limits.min_length, limits.max_length
-        )
-
-    def respond(self, context: Sequence[str], search: Mapping[str, Any] | None = None) -> Reply:
-        """Answer the last of the turns, in which two speakers alternate."""
-        return self.respond_batch([context], search)[0]
-
-    def respond_batch(
-        self, contexts: Sequence[Sequence[str]], search: Mapping[str, Any] | None = None
-    ) -> list[Reply]:
-        """Answer several contexts at a time."""
-        found = self.responder.respond(contexts, dict(search or self.recipe.generation.search))
-        return [Reply(each.text, [each]) for each in found]
-
-    def attention(self, context: Sequence[str], response: str) -> dict[str, Any]:
-        """The maps of every layer and head while the response is said, as ``dialog attention`` writes them."""
-        from dialog.analysis.maps import as_json, attention_maps
-        from dialog.data.layout import encode_example
-        from dialog.data.tokenizer import PAD
-        from dialog.generation.responder import as_example
-
-        import torch
-
-        example = as_example(context, response)
-        pair = encode_example(self.tokenizer, example, max_source=self.recipe.data.max_source, max_target=None)
-        device = next(self.model.parameters()).device
-        source, target = (torch.tensor([ids], device=device) for ids in pair)
-        maps = attention_maps(self.model, source, source != PAD, target[:, :-1])
-        shown, said = ([self.tokenizer.label(token) for token in ids] for ids in (pair[0], pair[1][1:]))
-        return as_json(maps, 0, shown, said)
-
-    def score(self, context: Sequence[str], response: str) -> float:
-        """Log p(response | context) in nats, end token included."""
-        from dialog.data.batching import collate
-        from dialog.data.layout import encode_example
-        from dialog.evaluation.evaluate import Evaluator
-        from dialog.generation.responder import as_example
-
-        example = as_example(context, response)
-        pair = encode_example(self.tokenizer, example, max_source=self.recipe.data.max_source, max_target=None)
-        evaluator = Evaluator(self.responder, self.recipe.generation.search, 1)
-        return -evaluator.score(collate([pair], [0]))[0].nll
-
-
 def load(
     folder: str | Path,
     *,
@@ -319,11 +270,6 @@ def load(
     Raises:
         UserError: not a run folder, unfinished, damaged, or made of parts that a recipe imports (unless ``trust``).
     """
-    import torch
-    from safetensors.torch import load_model
-
-    from dialog.data.tokenizer import Tokenizer
-
     folder = Path(folder)
     if not (folder / "recipe.yaml").is_file():
         raise UserError(f"{folder} is not a run folder: it has no recipe.yaml")
@@ -333,6 +279,13 @@ def load(
     recipe = compose(str(folder / "recipe.yaml"), overrides).recipe
     if not trust:
         refuse_imports(recipe, folder)
+
+    import torch
+    from safetensors.torch import load_model
+
+    from dialog.data.tokenizer import Tokenizer
+
+    check_search(recipe)
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     model = build_model(recipe.model, len(tokenizer))
     try:
@@ -385,11 +338,11 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
     folder = run.folder / "evaluation" / split
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / ".responses.partial"
-    with tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet else None, leave=False) as bar:
-        with partial.open("w", encoding="utf-8") as file:
-            for each in evaluator.answers(stream, aligned, bar.update):
-                evaluation.add(each)
-                file.write(json.dumps(each.row(), ensure_ascii=False) + "\n")
+    bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet else None, leave=False)
+    with bar, partial.open("w", encoding="utf-8") as file:
+        for each in evaluator.answers(stream, aligned, bar.update):
+            evaluation.add(each)
+            file.write(json.dumps(each.row(), ensure_ascii=False) + "\n")
     metrics = {**evaluation.metrics(split), **aligned.metrics()}
     partial.replace(folder / "responses.jsonl")
     _write_json(folder / "metrics.json", metrics)

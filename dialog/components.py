@@ -6,6 +6,7 @@ import difflib
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from dialog.errors import UserError
@@ -19,7 +20,7 @@ Table = Mapping[str, Callable[..., T]]
 """A literal dict from the names that a recipe may use to the classes or functions that they mean."""
 
 
-def build(table: Table[T], component: Mapping[str, Any], **runtime: Any) -> T:
+def build(table: Table[T], component: Mapping[str, Any], **runtime: object) -> T:
     """Call ``table[name]`` with the component's arguments and those runtime values that it takes.
 
     The signature is the schema: each argument must be one of its parameters, and what it needs must be there. Runtime
@@ -29,9 +30,22 @@ def build(table: Table[T], component: Mapping[str, Any], **runtime: Any) -> T:
     Raises:
         UserError: unknown name, unknown or missing argument, or an argument that the part refuses.
     """
+    make = resolve(table, component, **runtime)
+    try:
+        return make()
+    except (ImportError, TypeError, ValueError) as error:
+        raise UserError(f"{component['name']}: {error}") from error
+
+
+def resolve(table: Table[T], component: Mapping[str, Any], **runtime: object) -> Callable[[], T]:
+    """The call that :func:`build` makes, checked against the signature and not yet made.
+
+    Raises:
+        UserError: unknown name, unknown or missing argument.
+    """
     name, arguments = named(component)
     factory = locate(name) if "." in name else lookup(table, name)
-    takes = inspect.signature(factory).parameters
+    takes = parameters(factory, name)
     offered = {key: value for key, value in runtime.items() if key in takes}
     for key in arguments:
         if key in offered:
@@ -46,10 +60,17 @@ def build(table: Table[T], component: Mapping[str, Any], **runtime: Any) -> T:
     ]
     if missing:
         raise UserError(f"{name} needs {', '.join(missing)}")
+    return partial(factory, **offered, **arguments)
+
+
+def parameters(factory: Callable[..., Any], name: str) -> dict[str, inspect.Parameter]:
+    """What a part can be given by name."""
     try:
-        return factory(**offered, **arguments)
+        signature = inspect.signature(factory)
     except (TypeError, ValueError) as error:
-        raise UserError(f"{name}: {error}") from error
+        raise UserError(f"{name} cannot be built: {error}") from error
+    named_kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {key: each for key, each in signature.parameters.items() if each.kind in named_kinds}
 
 
 def named(component: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -73,7 +94,7 @@ def locate(dotted: str) -> Callable[..., Any]:
     module, _, name = dotted.rpartition(".")
     try:
         found: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # a module of the user's may raise anything
         raise UserError(f"cannot import {dotted!r}: {error}") from error
     return found
 

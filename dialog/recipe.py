@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml
 from omegaconf import MISSING, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from dialog.components import Component, hint
 from dialog.errors import UserError
+from dialog.layers import COMMAND_LINE, Layer, first_line, lay, leaves, nearest, nest, read, remove, scalar, shown
 
 # ------------------------------------------------------------------ frame
 
@@ -63,8 +62,8 @@ class Model:
 class Trainer:
     """Arguments of ``lightning.Trainer``, under its own names.
 
-    ``precision`` may also be auto: bf16-mixed where the hardware computes in bfloat16, else 32-true; the run's own recipe
-    says which it was.
+    ``precision`` may also be auto: bf16-mixed where the hardware computes in bfloat16, else 32-true; the run's own
+    recipe says which it was.
     """
 
     accelerator: str = "auto"
@@ -158,8 +157,9 @@ def roots(kind: str, beside: Path | None = None) -> list[Path]:
     """The folders that hold ``configs`` or ``recipes``: above the given file, then the package's own."""
     above = [folder / kind for folder in beside.resolve().parents] if beside else []
     package = Path(str(files("dialog")))
-    shipped = [package / "_assets" / kind, package.parent / kind]
-    return [folder for folder in [*above, *shipped] if folder.is_dir()]
+    installed = package / "_assets" / kind
+    own = installed if installed.is_dir() else package.parent / kind
+    return [folder for folder in [*above, own] if folder.is_dir()]
 
 
 def shipped() -> dict[str, Path]:
@@ -184,20 +184,12 @@ def find(name: str) -> Path:
 # ------------------------------------------------------------------ composing
 
 
-@dataclass(frozen=True)
-class Layer:
-    """Some values of a recipe, and where each one stands."""
-
-    values: dict[str, Any]
-    origin: dict[str, str]
-
-
 def compose(name: str, overrides: Sequence[str] = ()) -> Composed:
     """Compose a recipe: frame defaults < the groups in its ``defaults`` < its own lines < the command line.
 
-    ``group=choice`` swaps a group, and with it all that the recipe says of that section; ``key=value`` sets a value (split
-    at the first ``=``); ``~key`` takes one out. A component that is given another name starts afresh: the old one's
-    arguments mean nothing to the new.
+    ``group=choice`` swaps a group, and with it all that the recipe says of that section; ``key=value`` sets a value
+    (split at the first ``=``); ``~key`` takes one out. A component that is given another name starts afresh: the old
+    one's arguments mean nothing to the new.
 
     Raises:
         UserError: with the file and line, or the key, and the nearest name.
@@ -206,23 +198,29 @@ def compose(name: str, overrides: Sequence[str] = ()) -> Composed:
     body = read(path)
     defaults = body.values.pop("defaults", {})
     if not isinstance(defaults, dict):
-        raise UserError(f"{body.origin.get('defaults', path)}: defaults must be a mapping of group: choice")
-    swaps, settings = parse(overrides, path)
+        raise UserError(f"{body.origin['defaults']}: defaults must be a mapping of group: choice")
+    known = groups(path)
+    swaps, settings = parse(overrides, known)
+    places = {group: nearest(body.origin, f"defaults.{group}", shown(path)) for group in defaults}
+    places |= dict.fromkeys(swaps, COMMAND_LINE)
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
-    recipe_line = {key: body.origin.pop(f"defaults.{key}", str(path)) for key in defaults}
     for group, choice in {**defaults, **swaps}.items():
-        layer = read(group_file(path, group, str(choice), recipe_line.get(group, "command line")))
-        places = {f"{group}.{key}": place for key, place in layer.origin.items()}
-        lay(values, origin, Layer({group: layer.values}, places))
+        if group not in known:
+            raise UserError(f"{places[group]}: no group {group!r}{hint(group, known)}")
+        if str(choice) not in known[group]:
+            raise UserError(f"{places[group]}: no {group}={choice}{hint(str(choice), known[group])}")
+        layer = read(known[group][str(choice)])
+        inside = {f"{group}.{key}": place for key, place in layer.origin.items()}
+        lay(values, origin, Layer({group: layer.values}, inside))
     own = {key: value for key, value in body.values.items() if key not in swaps}
     lay(values, origin, Layer(own, body.origin))
     for key, value in settings:
         if key.startswith("~"):
-            remove(values, key[1:])
+            remove(values, origin, key[1:])
         else:
-            lay(values, origin, Layer(nest(key, value), {key: "command line"}))
-    return Composed(label(name, path), typed(values, origin), origin)
+            lay(values, origin, Layer(nest(key, value), {key: COMMAND_LINE}))
+    return Composed(label(name, path), typed(values, origin, shown(path)), origin)
 
 
 def label(name: str, path: Path) -> str:
@@ -230,158 +228,59 @@ def label(name: str, path: Path) -> str:
     return path.stem if name.endswith((".yaml", ".yml")) else name
 
 
-def parse(overrides: Sequence[str], recipe: Path) -> tuple[dict[str, str], list[tuple[str, Any]]]:
+def parse(overrides: Sequence[str], groups: Container[str]) -> tuple[dict[str, str], list[tuple[str, Any]]]:
     """The command line's overrides: groups that are swapped, and values in their order."""
     swaps: dict[str, str] = {}
     settings: list[tuple[str, Any]] = []
     for override in overrides:
         key, equals, text = override.partition("=")
-        if key.startswith("~") and not equals:
+        if len(key) > 1 and key.startswith("~") and not equals:
             settings.append((key, None))
         elif not equals or not key or key.startswith("~"):
             raise UserError(f"override {override!r} is not of the form key=value or ~key")
-        elif any((root / key).is_dir() for root in roots("configs", recipe)):
+        elif key in groups:
             swaps[key] = text
         else:
             settings.append((key, scalar(override, text)))
     return swaps, settings
 
 
-def scalar(override: str, text: str) -> Any:  # noqa: ANN401 - whatever YAML says
-    """The value of an override, read as YAML."""
-    try:
-        value = OmegaConf.create(f"value: {text}" if text else "value: ''")
-    except (yaml.YAMLError, OmegaConfBaseException) as error:
-        raise UserError(f"override {override!r}: {first_line(error)}") from error
-    return plain(value)["value"]
+def groups(recipe: Path) -> dict[str, dict[str, Path]]:
+    """The file of every choice of every group; the configs folder nearest to the recipe wins."""
+    found: dict[str, dict[str, Path]] = {}
+    for root in reversed(roots("configs", recipe)):
+        for path in sorted(root.glob("*/*.yaml")):
+            found.setdefault(path.parent.name, {})[path.stem] = path
+    return found
 
 
-def group_file(recipe: Path, group: str, choice: str, place: str) -> Path:
-    """configs/<group>/<choice>.yaml, from the nearest configs folder that has it."""
-    folders = [root / group for root in roots("configs", recipe) if (root / group).is_dir()]
-    if not folders:
-        groups = {path.name for root in roots("configs", recipe) for path in root.iterdir() if path.is_dir()}
-        raise UserError(f"{place}: no group {group!r}{hint(group, sorted(groups))}")
-    for folder in folders:
-        if (folder / f"{choice}.yaml").is_file():
-            return folder / f"{choice}.yaml"
-    offered = sorted({path.stem for folder in folders for path in folder.glob("*.yaml")})
-    raise UserError(f"{place}: no {group}={choice}{hint(choice, offered)}")
-
-
-def read(path: Path) -> Layer:
-    """One YAML file, with the line of each key."""
-    shown = os.path.relpath(path) if path.resolve().is_relative_to(Path.cwd()) else str(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-        values = plain(OmegaConf.create(text))
-        root = yaml.compose(text, yaml.SafeLoader)
-    except UnicodeDecodeError as error:
-        raise UserError(f"{shown}: not UTF-8 at byte {error.start}") from error
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise UserError(f"{shown}:{line}: {error.problem}") from error
-    except (OmegaConfBaseException, yaml.YAMLError) as error:
-        raise UserError(f"{shown}: {first_line(error)}") from error
-    lines = {key: f"{shown}:{line}" for key, line in key_lines(root)}
-    for key, value in leaves(values):
-        if isinstance(value, str) and "${" in value:
-            raise UserError(f"{lines.get(key, shown)}: {key}: interpolations (${{...}}) are not used in recipes")
-    return Layer(values, lines)
-
-
-def key_lines(node: yaml.Node | None, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Each key of a YAML mapping, dotted, with its line."""
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            dotted = f"{prefix}{key.value}"
-            yield dotted, key.start_mark.line + 1
-            yield from key_lines(value, f"{dotted}.")
-
-
-def plain(config: object) -> dict[str, Any]:
-    """An OmegaConf mapping as plain containers."""
-    values = OmegaConf.to_container(config, resolve=False) if OmegaConf.is_config(config) else config
-    if not isinstance(values, dict):
-        raise UserError("a recipe must be a mapping of keys to values")
-    return {str(key): value for key, value in values.items()}
-
-
-def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Each value that is not a mapping, with its dotted key."""
-    for key, value in values.items():
-        if isinstance(value, dict) and value:
-            yield from leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def nest(dotted: str, value: object) -> dict[str, Any]:
-    """``a.b`` and 1 as {a: {b: 1}}."""
-    for key in reversed(dotted.split(".")):
-        value = {key: value}
-    assert isinstance(value, dict)
-    return value
-
-
-def lay(values: dict[str, Any], origin: dict[str, str], layer: Layer, prefix: str = "") -> None:
-    """Lay one layer over what is there; a component that is renamed starts afresh."""
-    for key, value in layer.values.items():
-        dotted = f"{prefix}{key}"
-        old = values.get(key)
-        if isinstance(value, dict) and isinstance(old, dict):
-            if "name" in value and value["name"] != old.get("name"):
-                values[key] = {}
-                forget(origin, dotted)
-            lay(values[key], origin, Layer(value, layer.origin), f"{dotted}.")
-        elif isinstance(value, dict):
-            values[key] = {}
-            lay(values[key], origin, Layer(value, layer.origin), f"{dotted}.")
-        else:
-            values[key] = value
-            origin[dotted] = nearest(layer.origin, dotted)
-
-
-def nearest(origin: Mapping[str, str], dotted: str) -> str:
-    """The place of a key, or of the nearest key above it."""
-    while dotted not in origin and "." in dotted:
-        dotted = dotted.rpartition(".")[0]
-    return origin.get(dotted, "?")
-
-
-def forget(origin: dict[str, str], dotted: str) -> None:
-    """Drop the places of all that stands under a key."""
-    for key in [key for key in origin if key == dotted or key.startswith(f"{dotted}.")]:
-        del origin[key]
-
-
-def remove(values: dict[str, Any], dotted: str) -> None:
-    """Take a key out, so that the default of its part holds."""
-    *path, last = dotted.split(".")
-    for key in path:
-        values = values.get(key, {})
-    if last not in values:
-        raise UserError(f"~{dotted}: the recipe sets no {dotted}{hint(last, values)}")
-    del values[last]
-
-
-def typed(values: Mapping[str, Any], origin: Mapping[str, str]) -> Recipe:
+def typed(values: Mapping[str, Any], origin: Mapping[str, str], recipe: str) -> Recipe:
     """The frame filled with values: unknown keys, wrong types and missing values are refused."""
     frame = OmegaConf.structured(Recipe)
     try:
-        recipe = OmegaConf.merge(frame, OmegaConf.create(dict(values)))
-        missing = sorted(OmegaConf.missing_keys(recipe))
+        merged = OmegaConf.merge(frame, OmegaConf.create(dict(values)))
+        missing = sorted(OmegaConf.missing_keys(merged))
         if missing:
-            raise UserError(f"the recipe must set {', '.join(missing)}")
-        filled = OmegaConf.to_object(recipe)
+            raise UserError(f"{recipe}: the recipe must set {', '.join(missing)}")
+        filled = OmegaConf.to_object(merged)
     except OmegaConfBaseException as error:
-        key = str(getattr(error, "full_key", None) or "")
-        place = nearest(origin, key) if key else "?"
-        raise UserError(f"{place if place != '?' else 'recipe'}: {key}: {first_line(error)}") from error
+        raise UserError(refusal(values, origin) or f"{recipe}: {first_line(error)}") from error
     assert isinstance(filled, Recipe)
     return filled
 
 
-def first_line(error: Exception) -> str:
-    """The first line of a message."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+def refusal(values: Mapping[str, Any], origin: Mapping[str, str]) -> str | None:
+    """Which value the frame does not take, where it stands and why."""
+    frame = OmegaConf.structured(Recipe)
+    for key, value in leaves(values):
+        place = nearest(origin, key)
+        try:
+            OmegaConf.merge(frame, nest(key, value))
+        except ConfigKeyError as error:
+            unknown = str(error.full_key)
+            section, _, last = unknown.rpartition(".")
+            known = OmegaConf.select(frame, section) if section else frame
+            return f"{place}: there is no key {unknown!r}{hint(last, map(str, known))}"
+        except OmegaConfBaseException as error:
+            return f"{place}: {key}: {first_line(error)}"
+    return None

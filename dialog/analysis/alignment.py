@@ -44,8 +44,8 @@ class AlignmentCounts:
         return count
 
     def metrics(self) -> dict[str, Any]:
-        """The best head's accuracy, its name, and every head's."""
-        if not self.tokens:
+        """The best head's accuracy, its name, and every head's; nothing without copied tokens or without heads."""
+        if not self.hits:
             return {}
         accuracy = {name: hits / self.tokens for name, hits in sorted(self.hits.items())}
         best = max(accuracy, key=lambda name: accuracy[name])

@@ -70,7 +70,7 @@ def main() -> NoReturn:
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
     logging.getLogger("dialog").setLevel(logging.INFO)
     try:
-        program.main(standalone_mode=False)
+        program.main(sys.argv[1:] or ["--help"], standalone_mode=False)
     except UserError as error:
         leave(str(error), 2)
     except click.exceptions.Exit as error:
@@ -82,7 +82,7 @@ def main() -> NoReturn:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
-    except Exception as error:  # noqa: BLE001 - the last resort
+    except Exception as error:  # the last resort
         leave(f"internal failure: {type(error).__name__}: {error} (DIALOG_DEBUG=1 shows where)", 1)
     sys.exit(0)
 

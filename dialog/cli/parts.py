@@ -12,8 +12,8 @@ import click
 from dialog.components import lookup
 
 RUNTIME = {
-    "path", "texts", "input_size", "memory_size", "query_size", "key_size", "parameters", "optimizer", "folder", "end", "banned",
-    "responses", "references",
+    "path", "texts", "input_size", "memory_size", "query_size", "key_size", "parameters", "optimizer", "folder",
+    "end", "banned", "responses", "references",
 }  # fmt: skip
 """What other parts of a recipe set."""
 
@@ -35,7 +35,8 @@ def parts(family: str | None, as_json: bool) -> None:
     for name, table in chosen.items():
         click.echo(f"{name}")
         for part, factory in table.items():
-            shown = ", ".join(f"{key}={value}" if value != "required" else key for key, value in found[name][part].items())
+            given = found[name][part].items()
+            shown = ", ".join(f"{key}={value}" if value != "required" else key for key, value in given)
             click.echo(f"  {part}({shown})")
             click.echo(f"      {(inspect.getdoc(factory) or '').partition(chr(10))[0]}")
 

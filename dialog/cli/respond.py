@@ -34,7 +34,10 @@ def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, tru
     loaded = assemble.load(run, overrides=overrides, trust=trust)
     search = loaded.recipe.generation.search
     try:
-        with click.open_file(source, "rb") as lines, click.open_file(target, "w", encoding="utf-8", atomic=target != "-") as out:
+        with (
+            click.open_file(source, "rb") as lines,
+            click.open_file(target, "w", encoding="utf-8", atomic=target != "-") as out,
+        ):
             questions = contexts(lines, source)
             while block := list(islice(questions, BATCH)):
                 found = loaded.responder.respond([context for _, context in block], search)

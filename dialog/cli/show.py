@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import click
 
-from dialog.recipe import Composed, Recipe, compose, leaves, to_dict
+from dialog.layers import leaves
+from dialog.recipe import Composed, Recipe, compose, to_dict
 
 
 @click.command()
@@ -63,7 +64,7 @@ def modules(recipe: Recipe) -> Iterator[str]:
     yield f"parameters: {sizes['total']:,} in all, {sizes['embeddings']:,} in embeddings and output layer"
     encoder = 2 * sum(each.numel() for each in network.encoder.parameters())
     decoder = 2 * (sum(each.numel() for each in network.decoder.parameters()) + network.head.weight.numel())
-    yield f"forward FLOPs: about {encoder:,} a source token, {decoder:,} a target token (2 a weight, attention's own left out)"
+    yield f"forward FLOPs: about {encoder:,} a source token, {decoder:,} a target token (2 a weight, no attention)"
 
 
 def first_examples(recipe: Recipe, count: int) -> Iterator[str]:

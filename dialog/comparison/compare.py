@@ -14,7 +14,6 @@ from dialog import assemble
 from dialog.comparison import results as found
 from dialog.comparison.parity import Contender, parity
 from dialog.errors import UserError
-from dialog.models.seq2seq import count_parameters
 from dialog.recipe import Composed, compose
 from dialog.report.html import write_html
 from dialog.report.markdown import to_markdown
@@ -48,18 +47,24 @@ def entry(name: str, overrides: Sequence[str]) -> Entry:
     if folder.is_dir():
         run = assemble.load(folder)
         return Entry(run.name, compose(str(folder / "recipe.yaml")), folder)
-    return Entry(name, compose(name, overrides))
+    composed = compose(name, overrides)
+    return Entry(composed.name, composed)
 
 
-def compare(listed: Sequence[Entry], *, seeds: Sequence[int], output: Path | None, command: str) -> tuple[Path, dict[str, Any]]:
+def compare(
+    listed: Sequence[Entry], *, seeds: Sequence[int], output: Path | None, command: str
+) -> tuple[Path, dict[str, Any]]:
     """Train every recipe with every seed, score all on the test split; the folder and what results.json holds.
 
     Raises:
         UserError: where the recipes do not share data, tokenizer and test set: that is no comparison.
     """
+    for each in listed:
+        if each.run is None:
+            assemble.check(each.composed.recipe)
     prepared = {each.name: assemble.prepare_data(each.composed.recipe, say) for each in listed}
     check_same_data(prepared)
-    folder = assemble.new_folder("", output, root="comparisons")
+    folder = assemble.make_folder(output or assemble.fresh_folder("comparisons"))
     began = time.monotonic()
     contenders = [contender(each, seeds, folder) for each in listed]
     models = [each.model for each in contenders]
@@ -91,12 +96,16 @@ def check_same_data(prepared: dict[str, Path]) -> None:
     """Models that do not read the same prepared data are not compared."""
     if len(set(prepared.values())) > 1:
         differ = "; ".join(f"{name}: {path.name}" for name, path in prepared.items())
-        raise UserError(f"the recipes do not share their data and tokenizer ({differ}); give them the same data section")
+        raise UserError(f"the recipes do not share data and tokenizer ({differ}); give them the same data section")
 
 
 def contender(each: Entry, seeds: Sequence[int], folder: Path) -> Contender:
     """Train and evaluate one recipe with every seed."""
-    runs, environment, parameters = [], {}, {}
+    from dialog.models.seq2seq import count_parameters
+
+    runs: list[dict[str, Any]] = []
+    environment: dict[str, Any] = {}
+    parameters: dict[str, int] = {}
     for seed in seeds if each.run is None else [each.composed.recipe.seed]:
         say(f"== {each.name}, seed {seed}")
         path = each.run or folder / "runs" / each.name / f"seed-{seed}"
@@ -109,9 +118,7 @@ def contender(each: Entry, seeds: Sequence[int], folder: Path) -> Contender:
         parameters = count_parameters(run.model)
         environment = environment or json.loads((path / "environment.json").read_text(encoding="utf-8"))
         shown = path.relative_to(folder) if path.is_relative_to(folder) else path.resolve()
-        runs.append(
-            {"seed": seed, "folder": str(shown), **trained, "metrics": metrics, "curve": found.curve(path)}
-        )
+        runs.append({"seed": seed, "folder": str(shown), **trained, "metrics": metrics, "curve": found.curve(path)})
     model = {"name": each.name, "parameters": parameters, "runs": runs, "summary": found.summary(runs)}
     return Contender(composed.recipe, environment, model)
 

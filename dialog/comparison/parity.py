@@ -58,4 +58,4 @@ def show(component: dict[str, Any]) -> str:
 
 def mean_of(runs: Sequence[dict[str, Any]], key: str) -> int:
     """The mean over seeds, rounded."""
-    return round(sum(run[key] for run in runs) / len(runs))
+    return round(sum(int(run[key]) for run in runs) / len(runs))

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from dialog.assemble import Run
+from dialog.run import Run
 
 
 def curve(folder: Path) -> list[dict[str, Any]]:

@@ -123,7 +123,7 @@ class Evaluator:
         self,
         examples: Iterable[Example],
         aligned: AlignmentCounts | None = None,
-        progress: Callable[[int], None] | None = None,
+        progress: Callable[[int], object] | None = None,
     ) -> Iterator[Answered]:
         """Each example once, in its order; gold alignments are counted where examples have them."""
         stream = iter(examples)
@@ -131,7 +131,7 @@ class Evaluator:
             yield from self._block(block, aligned, progress)
 
     def _block(
-        self, block: Sequence[Example], aligned: AlignmentCounts | None, progress: Callable[[int], None] | None
+        self, block: Sequence[Example], aligned: AlignmentCounts | None, progress: Callable[[int], object] | None
     ) -> Iterator[Answered]:
         tokenizer, max_source = self.responder.tokenizer, self.responder.max_source
         pairs = [encode_example(tokenizer, each, max_source=max_source, max_target=None) for each in block]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from dialog.components import Table
 from dialog.generation.contract import Replies, Search, Step
 from dialog.models.contracts import Memory, State
 
@@ -18,8 +19,8 @@ class Greedy(Search):
     """Say the likeliest token until the end token: argmax_v p(v | what was said, source).
 
     ``min_length`` and ``max_length`` count tokens without the end; before ``min_length`` the end is not allowed, at
-    ``max_length`` the search stops. ``banned`` tokens are never said, but keep their share of the probability, so that the
-    score is the model's own log-probability. Rows that are done leave the batch when they are the half of it.
+    ``max_length`` the search stops. ``banned`` tokens are never said, but keep their share of the probability, so that
+    the score is the model's own log-probability. Rows that are done leave the batch when they are the half of it.
     """
 
     def __init__(self, *, end: int, banned: Sequence[int] = (), min_length: int = 1, max_length: int = 60) -> None:
@@ -69,4 +70,4 @@ class Greedy(Search):
         return log_probabilities.index_fill(-1, torch.tensor(forbidden, device=log_probabilities.device), -torch.inf)
 
 
-SEARCHES = {"greedy": Greedy}
+SEARCHES: Table[Search] = {"greedy": Greedy}

@@ -14,6 +14,7 @@ from dialog.data.batching import collate
 from dialog.data.dialogue import Example, Turn
 from dialog.data.layout import encode_example
 from dialog.data.tokenizer import BOS, EOS, OTHER, PAD, SELF, UNK, Tokenizer
+from dialog.generation.contract import Search
 from dialog.generation.greedy import SEARCHES
 from dialog.models.seq2seq import Seq2Seq
 
@@ -45,8 +46,7 @@ class Responder:
     def answer(self, examples: Sequence[Example], search: Component) -> list[Candidate]:
         """A response to the context of each example."""
         pairs = [
-            encode_example(self.tokenizer, example, max_source=self.max_source, max_target=None)
-            for example in examples
+            encode_example(self.tokenizer, example, max_source=self.max_source, max_target=None) for example in examples
         ]
         batch = collate(pairs, range(len(pairs)))
         return self.search(batch.source, search)
@@ -55,9 +55,7 @@ class Responder:
     def search(self, source: Tensor, search: Component) -> list[Candidate]:
         """A response to each source [B, S]."""
         device = next(self.model.parameters()).device
-        limits = {"min_length": self.min_length, "max_length": self.max_length}
-        limits = {key: value for key, value in limits.items() if key not in search}
-        find = build(SEARCHES, search, end=EOS, banned=NEVER_SAID, **limits)
+        find = build_search(search, min_length=self.min_length, max_length=self.max_length)
         source = source.to(device)
         memory, state = self.model.start(source, source != PAD)
         replies = find(self.model.step, source.new_full((len(source), 1), BOS), memory, state)
@@ -65,6 +63,13 @@ class Responder:
             Candidate(self.tokenizer.decode(tokens), score, len(tokens) + finished)
             for tokens, score, finished in zip(*replies, strict=True)
         ]
+
+
+def build_search(component: Component, *, min_length: int, max_length: int) -> Search:
+    """A search that says no special token, within the limits unless it has its own."""
+    limits = {"min_length": min_length, "max_length": max_length}
+    limits = {key: value for key, value in limits.items() if key not in component}
+    return build(SEARCHES, component, end=EOS, banned=NEVER_SAID, **limits)
 
 
 def as_example(context: Sequence[str], response: str = "", name: str = "") -> Example:

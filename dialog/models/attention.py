@@ -107,7 +107,7 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, size: int, heads: int, *, dropout: float = 0.0, bias: bool = True) -> None:
         super().__init__()
-        if size % heads:
+        if heads < 1 or size % heads:
             raise ValueError(f"size {size} is no multiple of {heads} heads")
         self.heads = heads
         self.dropout = dropout

@@ -143,7 +143,8 @@ class LSTMDecoder(Decoder):
         hidden = torch.unflatten(torch.tanh(self.bridge(encoded.summary)), -1, (-1, self.size))  # [B, L, D]
         hidden = hidden.to(self.bridge.weight.dtype)
         keys = self.attention.scorer.keys(encoded.states)
-        return AttentionMemory(keys, encoded.states, encoded.mask), LSTMState(hidden, torch.zeros_like(hidden))
+        values = encoded.states.to(keys.dtype)  # once, not at each step under autocast
+        return AttentionMemory(keys, values, encoded.mask), LSTMState(hidden, torch.zeros_like(hidden))
 
     def forward(
         self, inputs: Tensor, memory: AttentionMemory, state: LSTMState, hook: AttentionHook | None = None
@@ -154,9 +155,10 @@ class LSTMDecoder(Decoder):
         bottom, *upper = (cast("nn.LSTMCell", cell) for cell in self.cells)
         from_token, from_context = torch.split(bottom.weight_ih, [self.input_size, memory.values.shape[-1]], 1)
         token_gates = F.linear(inputs, from_token, bottom.bias_ih + bottom.bias_hh)  # [B, T, 4 D]
-        weights = [torch.cat([from_context, bottom.weight_hh], 1)]  # [4 D, M + D]
-        weights += [torch.cat([cell.weight_ih, cell.weight_hh], 1) for cell in upper]  # [4 D, 2 D]
-        biases = [cell.bias_ih + cell.bias_hh for cell in upper]
+        dtype = token_gates.dtype  # autocast casts what is computed from weights anew at each step, so cast it here
+        weights = [torch.cat([from_context, bottom.weight_hh], 1).to(dtype)]  # [4 D, M + D]
+        weights += [torch.cat([cell.weight_ih, cell.weight_hh], 1).to(dtype) for cell in upper]  # [4 D, 2 D]
+        biases = [(cell.bias_ih + cell.bias_hh).to(dtype) for cell in upper]
         hidden, cells = list(state.hidden.unbind(1)), list(state.cell.unbind(1))  # L times [B, D]
         tops, contexts = [], []
         for gates in token_gates.unbind(1):  # [B, 4 D]

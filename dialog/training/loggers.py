@@ -15,7 +15,7 @@ from typing import Any
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.utilities import rank_zero_only
 
-from dialog.components import Component, build
+from dialog.components import Component, Table, build
 
 log = logging.getLogger("dialog")
 
@@ -60,7 +60,7 @@ class RunWandbLogger(WandbLogger):
 
     def __init__(self, folder: Path, *, project: str = "dialog", group: str | None = None, mode: str = "auto") -> None:
         mode = wandb_mode() if mode == "auto" else mode
-        os.environ["WANDB_DATA_DIR"] = str(folder / "wandb")  # artifacts are staged with the run, not in the home folder
+        os.environ["WANDB_DATA_DIR"] = str(folder / "wandb")  # artifacts are staged with the run, not at home
         super().__init__(
             project=project,
             name=folder.name,
@@ -70,7 +70,8 @@ class RunWandbLogger(WandbLogger):
             settings={"console": "off", "x_disable_meta": True, "silent": True},
         )
         self._wandb_init.pop("anonymous", None)  # WandbLogger always passes it, and wandb warns
-        log.info("wandb is %s%s", mode, f"; to upload: wandb sync {folder}/wandb/offline-run-*" if mode == "offline" else "")
+        upload = f"; to upload: wandb sync {folder}/wandb/offline-run-*" if mode == "offline" else ""
+        log.info("wandb is %s%s", mode, upload)
 
     @rank_zero_only
     def close(self) -> None:
@@ -101,13 +102,20 @@ def nothing() -> None:
     """No other logger than the record."""
 
 
-LOGGERS = {"wandb": RunWandbLogger, "tensorboard": tensorboard, "none": nothing}
+LOGGERS: Table[Logger | None] = {"wandb": RunWandbLogger, "tensorboard": tensorboard, "none": nothing}
 
 
 def build_loggers(component: Component, folder: Path) -> list[Logger]:
     """The record first, then the recipe's logger."""
-    other: Logger | None = build(LOGGERS, component, folder=folder)
+    other = build(LOGGERS, component, folder=folder)
     return [RecordLogger(folder), *([other] if other is not None else [])]
+
+
+def describe(loggers: list[Logger], recipe: Mapping[str, Any]) -> None:
+    """Show a run's recipe where runs are compared by it."""
+    for logger in loggers:
+        if isinstance(logger, RunWandbLogger):
+            logger.log_hyperparams(dict(recipe))
 
 
 def close(loggers: list[Logger]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torchmetrics import SumMetric
 
-from dialog.components import Component, build, named
+from dialog.components import Component, build
 from dialog.data.batching import Batch
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.losses import LOSSES, Loss, LossSums
@@ -82,6 +83,7 @@ class DialogModule(LightningModule):
         self.log("validation/perplexity", math.exp(min(nll / tokens, 700.0)))
         self.log("validation/bits_per_byte", nll / (math.log(2) * size))
         self.log("validation/token_accuracy", correct / tokens)
+        self._watch_for_plateau(nll / tokens)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The recipe's optimizer, with its schedule stepped every optimizer step (plateau: every validation)."""
@@ -89,9 +91,10 @@ class DialogModule(LightningModule):
         schedule = arguments.pop("schedule", {"name": "constant"})
         optimizer = build(OPTIMIZERS, arguments, parameters=self.model.parameters())
         scheduler: Any = build(SCHEDULES, schedule, optimizer=optimizer)
-        if named(schedule)[0] == "plateau" or isinstance(scheduler, ReduceLROnPlateau):
-            return [optimizer], [{"scheduler": scheduler, "interval": "epoch", "monitor": "validation/loss"}]
-        return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
+        if isinstance(scheduler, ReduceLROnPlateau):  # Lightning would look once an epoch; see on_validation_epoch_end
+            watched: Any = {"scheduler": scheduler, "monitor": "validation/loss", "frequency": sys.maxsize}
+            return {"optimizer": optimizer, "lr_scheduler": watched}
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def configure_gradient_clipping(
         self,
@@ -100,6 +103,9 @@ class DialogModule(LightningModule):
         gradient_clip_algorithm: str | None = None,
     ) -> None:
         """Clip by norm and log the norm before it, in one pass; also with a fused optimizer under mixed precision."""
+        scaler = getattr(self.trainer.precision_plugin, "scaler", None)
+        if scaler is not None and getattr(optimizer, "_step_supports_amp_scaling", False):
+            scaler.unscale_(optimizer)  # Lightning leaves this to the fused step, which comes after clipping
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), gradient_clip_val or math.inf)
         self.log("train/gradient_norm", norm, batch_size=1)
         self.log("train/learning_rate", optimizer.param_groups[0]["lr"], batch_size=1)
@@ -112,6 +118,16 @@ class DialogModule(LightningModule):
         with torch.no_grad():
             correct = (scores.argmax(-1) == gold).sum() if not self.training else gold.new_zeros(())
         return self.loss(scores, gold), correct
+
+    def _watch_for_plateau(self, loss: float) -> None:
+        """Step a schedule that waits for a plateau at each validation, however many an epoch has."""
+        scheduler = self.lr_schedulers()
+        if (
+            isinstance(scheduler, ReduceLROnPlateau)
+            and self.trainer.state.fn == "fit"
+            and not self.trainer.sanity_checking
+        ):
+            scheduler.step(loss)
 
     def _metrics(self) -> list[Any]:
         return list(self.sums.values())

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import logging
+import signal
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch import Callback, Trainer
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
+from dialog.errors import UserError
 from dialog.training.callbacks.progress import Progress, Throughput
 from dialog.training.checkpoint_io import SafeCheckpointIO
 from dialog.training.precision import device_of, precision_plugin
+
+__all__ = ["Callback", "Logger", "Trainer", "build_trainer", "fit", "quiet", "seed"]
 
 MONITOR = "validation/loss"
 
@@ -30,28 +37,45 @@ def build_trainer(
     """A Trainer for a run folder: ``settings`` are Lightning's own arguments.
 
     ``checkpoints/best.ckpt`` has the lowest validation loss, ``checkpoints/last.ckpt`` the newest state: after each
-    validation, and every n steps if asked.
+    validation, of which the last is at the last step, and every n steps if asked.
+
+    Raises:
+        UserError: Lightning refuses the settings.
     """
     arguments = dict(settings)
     progress = arguments.pop("enable_progress_bar")
     precision = precision_plugin(arguments["precision"], device_of(arguments["accelerator"]))
     if precision is not None:
         del arguments["precision"]
-    own: list[Callback] = [Throughput(), *checkpoints(folder / "checkpoints", every_n_steps), *callbacks]
+    own: list[Callback] = [Throughput(), LastStep(), *checkpoints(folder / "checkpoints", every_n_steps), *callbacks]
     if patience is not None:
-        own.append(EarlyStopping(MONITOR, patience=patience, check_finite=True))
+        own.append(EarlyStopping(MONITOR, patience=patience, check_finite=True, check_on_train_epoch_end=False))
     if progress:
         own.append(Progress())
-    return Trainer(
-        **arguments,
-        default_root_dir=str(folder),
-        logger=list(loggers),
-        callbacks=own,
-        plugins=[SafeCheckpointIO(), *([precision] if precision is not None else [])],
-        use_distributed_sampler=False,  # batches are planned for each rank
-        enable_progress_bar=False,  # ours is a callback
-        enable_model_summary=False,
-    )
+    try:
+        return Trainer(
+            **arguments,
+            default_root_dir=str(folder),
+            logger=list(loggers),
+            callbacks=own,
+            plugins=[SafeCheckpointIO(), *([precision] if precision is not None else [])],
+            use_distributed_sampler=False,  # batches are planned for each rank
+            enable_progress_bar=False,  # ours is a callback
+            enable_model_summary=False,
+        )
+    except (MisconfigurationException, ImportError, RuntimeError, TypeError, ValueError) as error:
+        raise UserError(str(error)) from error
+
+
+class LastStep(Callback):
+    """Training that ``max_steps`` ends inside an epoch is validated there too."""
+
+    def on_train_batch_end(
+        self, trainer: Trainer, module: LightningModule, outputs: object, batch: object, batch_index: int
+    ) -> None:
+        """A trainer that is told to stop validates first."""
+        if trainer.global_step == trainer.max_steps:
+            trainer.should_stop = True
 
 
 def checkpoints(folder: Path, every_n_steps: int | None) -> list[ModelCheckpoint]:
@@ -66,7 +90,30 @@ def checkpoints(folder: Path, every_n_steps: int | None) -> list[ModelCheckpoint
     return [best, last, often]
 
 
+def fit(trainer: Trainer, module: LightningModule, data: LightningDataModule) -> None:
+    """Train.
+
+    Raises:
+        KeyboardInterrupt: at SIGINT, for which Lightning exits with 1.
+        SystemExit: with 143, at SIGTERM.
+    """
+    try:
+        trainer.fit(module, data)
+    except SIGTERMException as error:
+        raise SystemExit(128 + signal.SIGTERM) from error
+    except SystemExit as error:
+        if trainer.interrupted:
+            raise KeyboardInterrupt from error
+        raise
+
+
+def seed(number: int) -> None:
+    """Start the random generators of Python, NumPy and torch from a number."""
+    seed_everything(number, verbose=False)
+
+
 def quiet() -> None:
     """Leave out what Lightning prints at every start and what a user need not read."""
+    warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")  # inside Lightning 2.6
     for name in ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.seed"):
         logging.getLogger(name).setLevel(logging.WARNING)

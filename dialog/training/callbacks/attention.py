@@ -14,7 +14,7 @@ from lightning.pytorch.loggers import WandbLogger
 
 from dialog.analysis.maps import as_json, attention_maps
 from dialog.data.store import Store
-from dialog.data.tokenizer import PAD
+from dialog.data.tokenizer import BOS, PAD, SPECIAL_TOKENS
 from dialog.report.picture import heatmap_grid
 from dialog.training.module import DialogModule
 
@@ -71,7 +71,8 @@ def log_images(logger: WandbLogger, maps: dict[str, Any], row: int, step: int) -
     images = {}
     for each in maps["maps"]:
         rows: Sequence[str] = sides[each["side"]]
-        columns = maps["context_tokens"] if each["kind"] == "cross" else rows
+        said_before = [SPECIAL_TOKENS[BOS], *rows[:-1]]
+        columns = said_before if (each["kind"], each["side"]) == ("self", "target") else maps["context_tokens"]
         picture = heatmap_grid(each["weights"], rows=rows, columns=columns, title=each["name"])
         images[f"attention/{row}/{each['name']}"] = wandb.Image(picture)
     logger.experiment.log({**images, "trainer/global_step": step})

@@ -1,0 +1,49 @@
+"""What a run was made with."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from contextlib import suppress
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def environment() -> dict[str, Any]:
+    """Versions, hardware, git state and time: nothing of the user's, nothing secret."""
+    packages = ("torch", "lightning", "tokenizers", "omegaconf", "numpy", "wandb")
+    return {
+        "dialog": version("dialog-seq2seq"),
+        "python": platform.python_version(),
+        **{name: version(name) for name in packages},
+        "cpu": _processor(),
+        "cores": os.cpu_count() or 0,
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+        "git": _git(),
+        "time": datetime.now().astimezone().isoformat(timespec="seconds"),
+    }
+
+
+def _processor() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n"):
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _git() -> str:
+    """The commit of the working folder, with a mark where it is not clean."""
+    try:
+        found = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True, timeout=5
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return found.stdout.strip() or "unknown"

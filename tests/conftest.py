@@ -1,0 +1,85 @@
+"""Two tiny networks, trained once for all tests on a tiny built-in corpus, and the data that they read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+FAMILIES = {
+    "lstm": (
+        "quickstart/lstm_bahdanau",
+        ["model.encoder.size=24", "model.decoder.size=24", "model.decoder.attention.size=16"],
+    ),
+    "transformer": (
+        "quickstart/transformer",
+        [f"model.{side}.{each}" for side in ("encoder", "decoder") for each in ("heads=2", "feed_forward_size=48")],
+    ),
+}
+TINY = [
+    "data.corpus.size=60",
+    "data.tokenizer.vocabulary=400",
+    "data.batch_tokens=1200",
+    "model.embedding_size=24",
+    "optimizer.lr=1e-2",
+    "optimizer.schedule.warmup_steps=10",
+    "trainer.max_steps=100",
+    "trainer.val_check_interval=25",
+    "trainer.check_val_every_n_epoch=null",
+    "trainer.log_every_n_steps=5",
+    "trainer.accelerator=cpu",
+    "trainer.devices=1",
+    "trainer.enable_progress_bar=false",
+    "logger=none",
+]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads or writes the user's cache, corpora or accounts, or takes all cores."""
+    import torch
+
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DIALOG_CACHE", str(tmp_path_factory.mktemp("cache")))
+        for name in ("DIALOG_DATA", "DIALOG_DEBUG", "WANDB_MODE", "WANDB_API_KEY"):
+            patch.delenv(name, raising=False)
+        yield
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Callable[..., object]:
+    """``tiny(family, *overrides)``: a composed recipe that trains in a second."""
+    from dialog.recipe import Composed, compose
+
+    def composed(family: str, *overrides: str) -> Composed:
+        name, sizes = FAMILIES[family]
+        return compose(name, [*TINY, *sizes, *overrides])
+
+    return composed
+
+
+@pytest.fixture(scope="session")
+def prepared(tiny: Callable[..., object]) -> Path:
+    """The tiny corpus as tokens."""
+    from dialog import assemble
+
+    return assemble.prepare_data(tiny("lstm").recipe)  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="session")
+def trained(tiny: Callable[..., object], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """``trained(family)``: the run folder of a tiny network. Copy it before you change it."""
+    from dialog import assemble
+
+    root = tmp_path_factory.mktemp("runs")
+
+    @cache
+    def run(family: str) -> Path:
+        assemble.train(tiny(family), root / family, quiet=True)  # type: ignore[arg-type]
+        assemble.evaluate(assemble.load(root / family), "test", quiet=True)
+        return root / family
+
+    return run

@@ -1,0 +1,293 @@
+"""Attention against torch's own and against loops over scalars, in float64."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dialog.models.attention import AdditiveScorer, Attention, MultiHeadAttention, causal_mask, masked_softmax
+
+FORMATS = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+
+
+# ------------------------------------------------------------------ masked softmax
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_rows_with_nothing_real_are_zero_with_finite_gradients(dtype: torch.dtype, draw: Callable[..., Tensor]) -> None:
+    scores = (40 * draw(4, 5)).to(dtype).requires_grad_()
+    mask = torch.tensor([[1, 1, 0, 1, 0], [0] * 5, [1] * 5, [0, 0, 0, 0, 1]]).bool()
+    weights = masked_softmax(scores, mask)
+    (weights * torch.arange(5)).sum().backward()
+    assert weights.dtype is dtype
+    assert weights.isfinite().all()
+    assert torch.equal(weights[1], torch.zeros(5, dtype=dtype))
+    assert weights[3, 4] == 1
+    assert scores.grad is not None
+    assert scores.grad.isfinite().all()
+    assert not scores.grad[~mask].any()
+    assert not scores.grad[1].any()
+    assert scores.grad[2].any()
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_masked_softmax_is_a_distribution_over_what_is_real(dtype: torch.dtype, draw: Callable[..., Tensor]) -> None:
+    scores = draw(3, 6).to(dtype)
+    mask = torch.tensor([[1, 1, 1, 0, 0, 0], [0, 1, 0, 1, 0, 1], [1] * 6]).bool()
+    weights = masked_softmax(scores, mask)
+    assert not weights[~mask].any()
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, dtype=dtype), rtol=0, atol=8 * torch.finfo(dtype).eps)
+    for row in range(3):
+        torch.testing.assert_close(weights[row, mask[row]], scores[row, mask[row]].softmax(-1))
+
+
+def test_without_a_mask_it_is_softmax(draw: Callable[..., Tensor]) -> None:
+    scores = draw(2, 3, 5)
+    assert torch.equal(masked_softmax(scores, None), scores.softmax(-1))
+    assert torch.equal(masked_softmax(scores, torch.ones(2, 1, 5, dtype=torch.bool)), scores.softmax(-1))
+
+
+# ------------------------------------------------------------------ additive scorer
+
+
+def additive(scorer: AdditiveScorer, query: list[float], state: list[float]) -> float:
+    """V . tanh(W q + U k), number by number."""
+    w, u, (v,) = (layer.weight.tolist() for layer in (scorer.query, scorer.key, scorer.energy))
+    score = 0.0
+    for i in range(len(v)):
+        inner = 0.0
+        for j in range(len(query)):
+            inner += w[i][j] * query[j]
+        for j in range(len(state)):
+            inner += u[i][j] * state[j]
+        score += v[i] * math.tanh(inner)
+    return score
+
+
+def test_additive_scorer_is_its_formula(draw: Callable[..., Tensor], stir: Callable[[nn.Module], nn.Module]) -> None:
+    scorer = stir(AdditiveScorer(3, 4, 5))
+    query, states = draw(2, 3, 3), draw(2, 6, 4)
+    scores = scorer(query, scorer.keys(states))
+    expected = [
+        [[additive(scorer, asked, state) for state in states[row].tolist()] for asked in query[row].tolist()]
+        for row in range(2)
+    ]
+    torch.testing.assert_close(scores, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)
+
+
+def test_additive_scorer_has_the_promised_parameters() -> None:
+    shapes = {name: tuple(parameter.shape) for name, parameter in AdditiveScorer(3, 4, 5).named_parameters()}
+    assert shapes == {"query.weight": (5, 3), "key.weight": (5, 4), "energy.weight": (1, 5)}
+
+
+def test_additive_attention_is_the_weighted_mean(
+    draw: Callable[..., Tensor], stir: Callable[[nn.Module], nn.Module]
+) -> None:
+    attention = stir(Attention({"name": "additive", "size": 5}, query_size=3, key_size=4))
+    query, states, lengths = draw(2, 3, 3), draw(2, 6, 4), [6, 2]
+    mask = torch.arange(6) < torch.tensor(lengths).unsqueeze(1)
+    seen = []
+    contexts = attention(
+        query, attention.scorer.keys(states), states, mask, lambda module, weights: seen.append((module, weights))
+    )
+    ((module, weights),) = seen
+    assert module is attention
+    assert weights.shape == (2, 1, 3, 6)
+    for row, length in enumerate(lengths):
+        for step in range(3):
+            energies = [
+                math.exp(additive(attention.scorer, query[row, step].tolist(), state))
+                for state in states[row, :length].tolist()
+            ]
+            expected = torch.tensor([each / sum(energies) for each in energies], dtype=torch.float64)
+            torch.testing.assert_close(weights[row, 0, step, :length], expected, rtol=0, atol=1e-12)
+            assert not weights[row, 0, step, length:].any()
+            mean = sum(share * state for share, state in zip(expected, states[row, :length], strict=True))
+            torch.testing.assert_close(contexts[row, step], mean, rtol=0, atol=1e-12)
+
+
+def test_gradients_of_the_scorer_are_right(draw: Callable[..., Tensor], stir: Callable[[nn.Module], nn.Module]) -> None:
+    scorer = stir(AdditiveScorer(3, 4, 2))
+    inputs = [draw(2, 2, 3), draw(2, 3, 4), *(parameter.detach() for parameter in scorer.parameters())]
+    names = [name for name, _ in scorer.named_parameters()]
+
+    def scores(query: Tensor, states: Tensor, *weights: Tensor) -> Tensor:
+        keys = F.linear(states, weights[names.index("key.weight")])
+        return torch.func.functional_call(scorer, dict(zip(names, weights, strict=True)), (query, keys))
+
+    assert torch.autograd.gradcheck(scores, [each.clone().requires_grad_() for each in inputs])
+
+
+def test_gradients_of_attention_are_right(draw: Callable[..., Tensor], stir: Callable[[nn.Module], nn.Module]) -> None:
+    attention = stir(Attention({"name": "additive", "size": 2}, query_size=3, key_size=4))
+    mask = torch.tensor([[1, 1, 0], [1, 1, 1], [0, 0, 0]]).bool()
+
+    def contexts(query: Tensor, states: Tensor) -> Tensor:
+        return attention(query, attention.scorer.keys(states), states, mask)
+
+    assert torch.autograd.gradcheck(contexts, [draw(3, 2, 3).requires_grad_(), draw(3, 3, 4).requires_grad_()])
+
+
+# ------------------------------------------------------------------ multi-head attention
+
+CASES = {
+    "self": {},
+    "cross": {"keys": 7},
+    "padding": {"padding": True},
+    "padding cross": {"keys": 7, "padding": True},
+    "causal": {"causal": True},
+    "causal and padding": {"causal": True, "padding": True},
+    "one head": {"heads": 1, "causal": True, "padding": True},
+    "a head for each number": {"heads": 8, "padding": True},
+    "one query": {"queries": 1, "keys": 5, "padding": True},
+    "one token": {"queries": 1, "causal": True},
+    "no bias": {"bias": False, "keys": 7, "padding": True},
+}
+SIZE, ROWS = 8, 3
+
+
+def in_torchs_names(ours: MultiHeadAttention) -> dict[str, Tensor]:
+    """Our weights as torch packs them, [Wq; Wk; Wv], so that the gradients of both arrive in ours."""
+    thirds = (ours.query, ours.key, ours.value)
+    named = {"in_proj_weight": torch.cat([layer.weight for layer in thirds]), "out_proj.weight": ours.output.weight}
+    if ours.output.bias is not None:
+        named |= {"in_proj_bias": torch.cat([layer.bias for layer in thirds]), "out_proj.bias": ours.output.bias}
+    return named
+
+
+@pytest.mark.parametrize("hooked", [False, True], ids=["fused", "hooked"])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_multi_head_attention_agrees_with_torch(
+    case: dict[str, Any],
+    hooked: bool,
+    draw: Callable[..., Tensor],
+    stir: Callable[[nn.Module], nn.Module],
+    agree: Callable[..., None],
+) -> None:
+    heads, bias, causal = case.get("heads", 2), case.get("bias", True), case.get("causal", False)
+    ours = stir(MultiHeadAttention(SIZE, heads, bias=bias))
+    query = draw(ROWS, case.get("queries", 6), SIZE).requires_grad_()
+    states = draw(ROWS, case["keys"], SIZE).requires_grad_() if "keys" in case else query
+    length = states.shape[1]
+    mask = torch.arange(length) < torch.tensor([length, max(1, length // 2), 1]).unsqueeze(1)
+    padding = case.get("padding", False)
+
+    seen: list[tuple[nn.Module, Tensor]] = []
+    hook = (lambda module, weights: seen.append((module, weights))) if hooked else None
+    output = ours(query, *ours.keys_values(states), mask[:, None, None] if padding else None, causal, hook)
+    theirs = nn.MultiheadAttention(SIZE, heads, bias=bias, batch_first=True).double()
+    named = in_torchs_names(ours)
+    assert named.keys() == dict(theirs.named_parameters()).keys()
+    masks = {  # torch's masks say what to leave out
+        "key_padding_mask": ~mask if padding else None,
+        "attn_mask": torch.ones(length, length).triu(1).bool() if causal else None,
+    }
+    expected, weights = torch.func.functional_call(
+        theirs, named, (query, states, states), {"need_weights": True, "average_attn_weights": False, **masks}
+    )
+    agree([output], [expected], [*{query, states}, *ours.parameters()])
+    if hooked:
+        ((module, shown),) = seen
+        assert module is ours
+        torch.testing.assert_close(shown, weights, rtol=0, atol=1e-12)
+
+
+def test_with_a_past_the_last_query_sees_all_keys(
+    draw: Callable[..., Tensor], stir: Callable[[nn.Module], nn.Module]
+) -> None:
+    attention, states = stir(MultiHeadAttention(8, 2)), draw(2, 6, 8)
+    keys, values = attention.keys_values(states)
+    whole = attention(states, keys, values, causal=True)
+    for past in range(6):
+        for hook in (None, lambda *_: None):
+            rest = attention(states[:, past:], keys, values, causal=True, hook=hook)
+            torch.testing.assert_close(rest, whole[:, past:], rtol=0, atol=1e-12)
+    seen: list[Tensor] = []
+    attention(states[:, 4:], keys, values, causal=True, hook=lambda _, weights: seen.append(weights))
+    assert (seen[0] > 0).tolist() == [[[[True] * 5 + [False], [True] * 6]] * 2] * 2
+    assert causal_mask(2, 4, torch.device("cpu")).tolist() == [[True, True, True, False], [True] * 4]
+
+
+def test_dropout_falls_on_the_weights_after_the_hook_and_in_training_only(
+    draw: Callable[..., Tensor], stir: Callable[[nn.Module], nn.Module]
+) -> None:
+    attention = stir(MultiHeadAttention(8, 2, dropout=0.5))
+    plain = stir(MultiHeadAttention(8, 2))
+    states, seen = draw(2, 5, 8), []
+    keys, values = attention.keys_values(states)
+    expected = plain(states, keys, values)
+
+    def hook(_: nn.Module, weights: Tensor) -> None:
+        seen.append(weights)
+
+    for each in (None, hook):
+        torch.testing.assert_close(attention.eval()(states, keys, values, hook=each), expected, rtol=0, atol=1e-12)
+        torch.manual_seed(0)
+        assert (attention.train()(states, keys, values, hook=each) - expected).abs().max() > 0.1
+    torch.manual_seed(0)
+    dropped = attention.train()(states, keys, values, hook=hook)
+    for weights in seen:
+        torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 5).double(), rtol=0, atol=1e-12)
+        torch.testing.assert_close(weights, seen[0], rtol=0, atol=0)
+    torch.manual_seed(0)
+    mixed = F.dropout(seen[0], 0.5) @ values
+    by_hand = attention.output(torch.cat([mixed[:, 0], mixed[:, 1]], -1))
+    torch.testing.assert_close(dropped, by_hand, rtol=0, atol=1e-12)
+
+
+def test_dropout_of_the_fused_kernel_keeps_the_mean(
+    draw: Callable[..., Tensor], stir: Callable[[nn.Module], nn.Module]
+) -> None:
+    attention, states = stir(MultiHeadAttention(4, 1, dropout=0.3)).train(), draw(1, 5, 4)
+    keys, values = (each.expand(20000, -1, -1, -1) for each in attention.keys_values(states))
+    torch.manual_seed(0)
+    mean = attention(states.expand(20000, -1, -1), keys, values).mean(0)
+    torch.testing.assert_close(mean, attention.eval()(states, keys[:1], values[:1])[0], rtol=0, atol=0.02)
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_a_row_with_nothing_real_gives_the_output_bias(
+    dtype: torch.dtype, hooked: bool, draw: Callable[..., Tensor], stir: Callable[[nn.Module], nn.Module]
+) -> None:
+    attention = stir(MultiHeadAttention(8, 2)).to(dtype)
+    states = draw(2, 4, 8).to(dtype).requires_grad_()
+    mask = torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0]]).bool()[:, None, None]
+    output = attention(states, *attention.keys_values(states), mask, hook=(lambda *_: None) if hooked else None)
+    output.float().square().sum().backward()
+    assert output.isfinite().all()
+    torch.testing.assert_close(output[1], attention.output.bias.expand(4, -1))
+    for leaf in (states, *attention.parameters()):
+        assert leaf.grad is not None
+        assert leaf.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("autocast", [False, True])
+def test_bfloat16_on_a_cpu_takes_the_formula_and_stays_near_float32(
+    causal: bool,
+    autocast: bool,
+    draw: Callable[..., Tensor],
+    stir: Callable[[nn.Module], nn.Module],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    attention, states = stir(MultiHeadAttention(16, 4)).float(), draw(3, 9, 16).float()
+    mask = (torch.arange(9) < torch.tensor([[9], [5], [1]]))[:, None, None]
+    expected = attention(states, *attention.keys_values(states), mask, causal)
+    monkeypatch.setattr(F, "scaled_dot_product_attention", None)
+    if not autocast:
+        attention, states = attention.bfloat16(), states.bfloat16()
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        output = attention(states, *attention.keys_values(states), mask, causal)
+    assert output.dtype is torch.bfloat16
+    torch.testing.assert_close(output.float(), expected, rtol=0.03, atol=0.03 * expected.abs().max().item())
+
+
+@pytest.mark.parametrize("heads", [3, 0, -2])
+def test_heads_must_divide_the_size(heads: int) -> None:
+    with pytest.raises(ValueError, match=rf"size 8 is no multiple of {heads} heads"):
+        MultiHeadAttention(8, heads)

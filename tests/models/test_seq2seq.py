@@ -1,0 +1,170 @@
+"""Embeddings, the whole network's assembly, and the errors of a recipe that cannot be built."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dialog.errors import UserError
+from dialog.models.embedding import TokenEmbedding, output_layer
+from dialog.models.seq2seq import Seq2Seq, count_parameters
+
+VOCABULARY, SIZE, PAD = 11, 8, 0
+LSTM = {"name": "lstm", "size": 6, "attention": {"name": "additive", "size": 4}}
+TRANSFORMER = {"name": "transformer", "heads": 2, "feed_forward_size": 12, "layers": 1}
+
+
+def make(**changes: Any) -> Seq2Seq:  # noqa: ANN401 - a recipe's values
+    recipe = {"encoder": TRANSFORMER, "decoder": TRANSFORMER, "embedding_size": SIZE, **changes}
+    return Seq2Seq(VOCABULARY, padding=PAD, **recipe)
+
+
+def tables(model: Seq2Seq) -> list[nn.Parameter]:
+    return [model.source_embedding.table.weight, model.target_embedding.table.weight, model.head.weight]
+
+
+# ------------------------------------------------------------------ embeddings
+
+
+def test_tied_embeddings_are_one_tensor() -> None:
+    one, *others = tables(make(tie_embeddings=True))
+    assert all(other is one for other in others)
+
+
+def test_untied_embeddings_are_three() -> None:
+    model = make(tie_embeddings=False)
+    assert len({table.data_ptr() for table in tables(model)}) == 3
+    assert len({id(table) for table in tables(model)} & {id(each) for each in model.parameters()}) == 3
+
+
+@pytest.mark.parametrize(("tied", "number"), [(True, 1), (False, 3)])
+def test_shared_parameters_count_once(tied: bool, number: int) -> None:
+    model = make(tie_embeddings=tied)
+    counts = count_parameters(model)
+    layers = sum(each.numel() for part in (model.encoder, model.decoder) for each in part.parameters())
+    assert counts == {
+        "total": number * VOCABULARY * SIZE + layers,
+        "embeddings": number * VOCABULARY * SIZE,
+        "rest": layers,
+    }
+
+
+def test_tied_embeddings_stay_tied_after_loading_and_moving() -> None:
+    saved = make().state_dict()
+    model = make().double()
+    model.load_state_dict(saved)
+    one, *others = tables(model)
+    assert all(other is one for other in others)
+    assert torch.equal(one, saved["head.weight"].double())
+
+
+def test_one_step_moves_all_uses_of_a_tied_table() -> None:
+    model = make()
+    source, target = torch.tensor([[1, 2]]), torch.tensor([[3, 4]])
+    model(source, source != PAD, target).logsumexp(-1).sum().backward()
+    torch.optim.SGD(model.parameters(), 0.1).step()
+    one, *others = tables(model)
+    assert all(torch.equal(one, other) for other in others)
+
+
+def test_padding_takes_no_gradient_from_the_embedding() -> None:
+    embedding = TokenEmbedding(VOCABULARY, SIZE, padding=PAD)
+    embedding(torch.tensor([[1, 2, PAD], [2, PAD, PAD]])).square().sum().backward()
+    touched = embedding.table.weight.grad.abs().sum(1) > 0
+    assert touched.nonzero().flatten().tolist() == [1, 2]
+
+
+def test_padding_takes_no_gradient_in_either_embedding_of_a_model() -> None:
+    model = make(tie_embeddings=False)
+    source, target = torch.tensor([[1, 2, PAD]]), torch.tensor([[3, 4, PAD]])
+    model(source, source != PAD, target).logsumexp(-1).sum().backward()
+    for embedding, used in ((model.source_embedding, [1, 2]), (model.target_embedding, [3, 4])):
+        touched = embedding.table.weight.grad.abs().sum(1) > 0
+        assert touched.nonzero().flatten().tolist() == used
+
+
+def test_embeddings_are_scaled_rows() -> None:
+    embedding = TokenEmbedding(VOCABULARY, 9, padding=PAD).double()
+    tokens = torch.tensor([[1, 7], [7, PAD]])
+    expected = 3 * embedding.table.weight[tokens]
+    torch.testing.assert_close(embedding(tokens), expected, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_vectors_and_scores_begin_with_unit_variance(tied: bool) -> None:
+    torch.manual_seed(0)
+    embedding = TokenEmbedding(2000, 64, padding=PAD)
+    head = output_layer(embedding, tied=tied)
+    assert embedding(torch.arange(2000)).var().item() == pytest.approx(1, rel=0.05)
+    assert head(torch.randn(500, 64)).var().item() == pytest.approx(1, rel=0.05)
+
+
+def test_dropout_of_embeddings_is_for_training() -> None:
+    embedding = TokenEmbedding(VOCABULARY, 400, padding=PAD, dropout=0.25)
+    tokens = torch.arange(VOCABULARY)
+    torch.manual_seed(0)
+    zeros = (embedding.train()(tokens) == 0).float().mean().item()
+    assert zeros == pytest.approx(0.25, abs=0.03)
+    assert (embedding.eval()(tokens) != 0).all()
+
+
+# ------------------------------------------------------------------ assembly
+
+
+def test_the_decoder_is_built_for_the_width_of_the_encoder() -> None:
+    model = make(encoder={"name": "lstm", "size": 14}, decoder=LSTM)
+    assert model.decoder.bridge.in_features == 14
+    assert model.decoder.attention.scorer.key.in_features == 14
+
+
+def test_dropout_reaches_every_part() -> None:
+    model = make(encoder={"name": "lstm", "size": 6, "layers": 2}, dropout=0.3)
+    assert {each.p for each in model.modules() if isinstance(each, nn.Dropout)} == {0.3}
+    attention = model.decoder.layers[0]
+    assert attention.self_attention.dropout == attention.cross_attention.dropout == 0.3
+
+
+@pytest.mark.parametrize("changes", [{}, {"encoder": {"name": "lstm", "size": 6}, "decoder": LSTM}])
+def test_a_model_without_dropout_trains_as_it_evaluates(changes: dict[str, Any]) -> None:
+    model = make(**changes)
+    source, target = torch.tensor([[1, 2, 3], [4, PAD, PAD]]), torch.tensor([[5, 6], [7, 8]])
+    torch.testing.assert_close(
+        model.train()(source, source != PAD, target), model.eval()(source, source != PAD, target), rtol=0, atol=0
+    )
+
+
+# ------------------------------------------------------------------ errors
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"encoder": {**TRANSFORMER, "name": "transfomer"}}, "there is no 'transfomer'; did you mean 'transformer'?"),
+        ({"decoder": {**LSTM, "name": "ltsm"}}, "there is no 'ltsm'; did you mean 'lstm'?"),
+        ({"decoder": {**LSTM, "attention": {"name": "aditive", "size": 4}}}, "did you mean 'additive'?"),
+        ({"encoder": {**TRANSFORMER, "positions": {"name": "sinus"}}}, "did you mean 'sinusoidal'?"),
+        ({"encoder": {**TRANSFORMER, "heads": 3}}, "transformer: size 8 is no multiple of 3 heads"),
+        ({"decoder": {**TRANSFORMER, "heads": 0}}, "transformer: size 8 is no multiple of 0 heads"),
+        ({"encoder": {"name": "lstm", "size": 5}}, "lstm: size 5 of a bidirectional encoder must be even"),
+        ({"encoder": {**TRANSFORMER, "head": 2}}, "transformer takes no 'head'; did you mean 'heads'?"),
+        ({"encoder": {"name": "lstm"}}, "lstm needs size"),
+        ({"decoder": {"name": "lstm", "size": 6}}, "lstm needs attention"),
+        ({"decoder": {**LSTM, "memory_size": 9}}, "'memory_size' is set by the recipe's other parts"),
+        ({"encoder": {"size": 6}}, "a component needs a name"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_cannot_be_built_is_the_users_to_mend(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as raised:
+        make(**changes)
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_any_encoder_of_ones_own_fits(draw: Callable[..., Tensor]) -> None:
+    name = "dialog.models.transformer.TransformerEncoder"
+    model = make(encoder={**TRANSFORMER, "name": name}, decoder=LSTM)
+    source = torch.tensor([[1, 2]])
+    assert model(source, source != PAD, source).shape == (1, 2, VOCABULARY)
