@@ -13,15 +13,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dialog.components import build, named, resolve
+from dialog.components import build, lookup, named, resolve
 from dialog.data.corpora import CORPORA, Corpus
 from dialog.errors import UserError
 from dialog.recipe import Composed, Model, Recipe, compose, to_yaml
 from dialog.run import Run
 
 if TYPE_CHECKING:
-    import torch
-
     from dialog.models.seq2seq import Seq2Seq
     from dialog.training.module import DialogModule
     from dialog.training.trainer import Callback, Logger, Trainer
@@ -137,8 +135,9 @@ def check(recipe: Recipe) -> None:
 
     from dialog.data.tokenizer import SMALLEST_VOCABULARY
     from dialog.training.loggers import LOGGERS
-    from dialog.training.trainer import seed
+    from dialog.training.trainer import quiet, seed
 
+    quiet()
     build_corpus(recipe)
     check_tokenizer(recipe)
     check_search(recipe)
@@ -209,7 +208,6 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
     from dialog.training.environment import environment
     from dialog.training.precision import fitting
 
-    trainer.quiet()
     recipe = composed.recipe
     precision = fitting(recipe.trainer.precision, recipe.trainer.accelerator)
     recipe = replace(recipe, trainer=replace(recipe.trainer, precision=precision))
@@ -292,7 +290,8 @@ def load(
         load_model(model, str(folder / "model.safetensors"))
     except Exception as error:  # safetensors raises its own type, torch RuntimeError
         raise UserError(f"{folder / 'model.safetensors'}: does not fit the recipe: {_line(error)}") from error
-    dtype: torch.dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[precision]
+    precisions = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    dtype = lookup(precisions, precision)
     name = folder.parent.as_posix().removeprefix("runs/")
     return Run(folder, name, recipe, model.to(device, dtype).eval(), tokenizer)
 

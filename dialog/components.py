@@ -20,6 +20,10 @@ Table = Mapping[str, Callable[..., T]]
 """A literal dict from the names that a recipe may use to the classes or functions that they mean."""
 
 
+KINDS = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,)}
+"""What an argument may be whose annotation is one word."""
+
+
 def build(table: Table[T], component: Mapping[str, Any], **runtime: object) -> T:
     """Call ``table[name]`` with the component's arguments and those runtime values that it takes.
 
@@ -41,7 +45,7 @@ def resolve(table: Table[T], component: Mapping[str, Any], **runtime: object) ->
     """The call that :func:`build` makes, checked against the signature and not yet made.
 
     Raises:
-        UserError: unknown name, unknown or missing argument.
+        UserError: unknown name, unknown or missing argument, or one of another type than the signature says.
     """
     name, arguments = named(component)
     factory = locate(name) if "." in name else lookup(table, name)
@@ -53,6 +57,7 @@ def resolve(table: Table[T], component: Mapping[str, Any], **runtime: object) ->
         if key not in takes:
             open_to = [parameter for parameter in takes if parameter not in runtime]
             raise UserError(f"{name} takes no {key!r}{hint(key, open_to)}")
+        check_kind(name, takes[key], arguments[key])
     missing = [
         key
         for key, parameter in takes.items()
@@ -61,6 +66,15 @@ def resolve(table: Table[T], component: Mapping[str, Any], **runtime: object) ->
     if missing:
         raise UserError(f"{name} needs {', '.join(missing)}")
     return partial(factory, **offered, **arguments)
+
+
+def check_kind(name: str, parameter: inspect.Parameter, value: object) -> None:
+    """Refuse an argument of another type than its annotation, where that is a plain one."""
+    annotation = parameter.annotation
+    word = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    kinds = KINDS.get(word, (object,))
+    if not isinstance(value, kinds) or (isinstance(value, bool) and word in ("int", "float")):
+        raise UserError(f"{name}: {parameter.name} must be {word}, not {value!r}")
 
 
 def parameters(factory: Callable[..., Any], name: str) -> dict[str, inspect.Parameter]:

@@ -125,6 +125,20 @@ class Recipe:
     smoke: list[str] = field(default_factory=list)
 
 
+LEAST = {
+    "data.batch_tokens": 1,
+    "trainer.log_every_n_steps": 1,
+    "trainer.accumulate_grad_batches": 1,
+    "trainer.gradient_clip_val": 0,
+    "checkpoint.every_n_steps": 1,
+    "checkpoint.patience": 0,
+}
+"""The smallest numbers that mean something."""
+
+NOT_ZERO = ("trainer.max_steps", "trainer.max_epochs", "trainer.limit_train_batches", "trainer.limit_val_batches")
+"""Without any, nothing would be trained, or no weights would be the best."""
+
+
 @dataclass(frozen=True)
 class Composed:
     """A recipe with its name and the place that each value came from."""
@@ -220,7 +234,9 @@ def compose(name: str, overrides: Sequence[str] = ()) -> Composed:
             remove(values, origin, key[1:])
         else:
             lay(values, origin, Layer(nest(key, value), {key: COMMAND_LINE}))
-    return Composed(label(name, path), typed(values, origin, shown(path)), origin)
+    recipe = typed(values, origin, shown(path))
+    check_numbers(recipe, origin)
+    return Composed(label(name, path), recipe, origin)
 
 
 def label(name: str, path: Path) -> str:
@@ -267,6 +283,17 @@ def typed(values: Mapping[str, Any], origin: Mapping[str, str], recipe: str) -> 
         raise UserError(refusal(values, origin) or f"{recipe}: {first_line(error)}") from error
     assert isinstance(filled, Recipe)
     return filled
+
+
+def check_numbers(recipe: Recipe, origin: Mapping[str, str]) -> None:
+    """Refuse numbers of the right type that mean nothing."""
+    values = dict(leaves(to_dict(recipe)))
+    for key, least in LEAST.items():
+        if values[key] is not None and values[key] < least:
+            raise UserError(f"{nearest(origin, key)}: {key} is {values[key]}; give at least {least}")
+    for key in NOT_ZERO:
+        if values[key] == 0:
+            raise UserError(f"{nearest(origin, key)}: {key} is 0, but a run needs training and validation; give more")
 
 
 def refusal(values: Mapping[str, Any], origin: Mapping[str, str]) -> str | None:

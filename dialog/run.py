@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,12 @@ class Reply:
 
     text: str
     candidates: list[Candidate]
+    context: Sequence[str]
+    run: Run = field(repr=False)
+
+    def attention(self) -> dict[str, Any]:
+        """The maps of every layer and head while this was said."""
+        return self.run.attention(self.context, self.text)
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class Run:
     def respond_batch(self, contexts: Sequence[Sequence[str]], search: Mapping[str, Any] | None = None) -> list[Reply]:
         """Answer several contexts at a time."""
         found = self.responder.respond(contexts, dict(search or self.recipe.generation.search))
-        return [Reply(each.text, [each]) for each in found]
+        return [Reply(each.text, [each], context, self) for each, context in zip(found, contexts, strict=True)]
 
     def attention(self, context: Sequence[str], response: str) -> dict[str, Any]:
         """The maps of every layer and head while the response is said, as ``dialog attention`` writes them."""

@@ -33,7 +33,26 @@ def needs_a_package() -> None:
     raise ModuleNotFoundError("no module named 'extra'; pip install extra")
 
 
-TABLE = {"part": Part, "plain": Plain, "options": with_options, "extra": needs_a_package}
+def typed(
+    *, count: int = 1, share: float = 0.0, on: bool = False, word: str = "", some: int | None = None
+) -> list[object]:
+    return [count, share, on, word, some]
+
+
+def typed_by_objects(count: object, share: object = 0.0) -> list[object]:
+    return [count, share]
+
+
+typed_by_objects.__annotations__ = {"count": int, "share": float}  # as without the __future__ import
+
+TABLE = {
+    "typed": typed,
+    "objects": typed_by_objects,
+    "part": Part,
+    "plain": Plain,
+    "options": with_options,
+    "extra": needs_a_package,
+}
 
 
 def refused(component: dict[str, Any], **runtime: object) -> str:
@@ -68,13 +87,21 @@ def test_a_runtime_value_is_not_for_the_recipe_to_set() -> None:
     ("component", "message"),
     [
         ({"name": "prat", "size": 1}, "there is no 'prat'; did you mean 'part'?"),
-        ({"name": "zzz"}, "there is no 'zzz'; there is: part, plain, options, extra"),
+        ({"name": "zzz"}, "there is no 'zzz'; there is: typed, objects, part, plain, options, extra"),
         ({"name": "part", "sizes": 1}, "part takes no 'sizes'; did you mean 'size'?"),
         ({"name": "part", "zzz": 1}, "part takes no 'zzz'; there is: size, width"),
         ({"name": "plain", "size": 1}, "plain takes no 'size'; there is: nothing"),
         ({"name": "part"}, "part needs size"),
         ({"name": "part", "size": -1}, "part: size -1 is negative"),
-        ({"name": "part", "size": "wide"}, "part: "),
+        ({"name": "part", "size": "wide"}, "part: size must be int, not 'wide'"),
+        ({"name": "part", "size": 2.5}, "part: size must be int, not 2.5"),
+        ({"name": "part", "size": None}, "part: size must be int, not None"),
+        ({"name": "typed", "count": True}, "typed: count must be int, not True"),
+        ({"name": "typed", "share": True}, "typed: share must be float, not True"),
+        ({"name": "typed", "share": "1e-3"}, "typed: share must be float, not '1e-3'"),
+        ({"name": "typed", "on": 1}, "typed: on must be bool, not 1"),
+        ({"name": "typed", "word": 1}, "typed: word must be str, not 1"),
+        ({"name": "objects", "count": "1"}, "objects: count must be int, not '1'"),
         ({"name": "extra"}, "extra: no module named 'extra'; pip install extra"),
         ({"size": 1}, "a component needs a name"),
         ({"name": None}, "a component needs a name"),
@@ -92,6 +119,12 @@ def test_a_hint_does_not_offer_what_the_recipe_may_not_set() -> None:
 def test_a_signature_with_options_needs_none() -> None:
     assert build(TABLE, {"name": "options", "size": 4}) == (4, 0)
     assert "options takes no 'rest'" in refused({"name": "options", "size": 4, "rest": 1})
+
+
+def test_arguments_of_their_type_or_of_a_wider_one() -> None:
+    assert build(TABLE, {"name": "typed", "count": 2, "share": 1, "on": True, "word": "x"}) == [2, 1, True, "x", None]
+    assert build(TABLE, {"name": "typed", "some": 3})[-1] == 3
+    assert build(TABLE, {"name": "objects", "count": 2, "share": 0.5}) == [2, 0.5]
 
 
 def test_a_dotted_name_is_imported() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dialog.errors import UserError
 from dialog.layers import leaves
-from dialog.recipe import Recipe, Trainer, compose, groups, roots, shipped, to_dict, to_yaml
+from dialog.recipe import LEAST, NOT_ZERO, Recipe, Trainer, compose, groups, roots, shipped, to_dict, to_yaml
 
 BASE = "defaults: {data: builtin, model: tiny, optimizer: adamw_plateau}\n"
 TINY = """embedding_size: 8
@@ -277,6 +277,15 @@ def test_a_broken_recipe_is_refused_with_its_place(text: str | bytes, message: s
     assert message in found
     assert "my.yaml" in found
     assert "\n" not in found
+
+
+@pytest.mark.parametrize("key", [*LEAST, *NOT_ZERO])
+def test_numbers_that_mean_nothing_are_refused(key: str) -> None:
+    value = LEAST.get(key, 1) - 1
+    assert refused(BASE, f"{key}={value}").startswith(f"command line: {key} is {value}")
+    composed(BASE, f"{key}={LEAST.get(key, 1)}")
+    section, name = key.split(".")
+    assert refused(BASE + f"{section}:\n  {name}: {value}\n").startswith("my.yaml:3: ")
 
 
 @pytest.mark.parametrize(

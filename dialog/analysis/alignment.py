@@ -19,8 +19,8 @@ from dialog.models.contracts import AttentionHook
 class AlignmentCounts:
     """Alignment accuracy of each cross-attention head.
 
-    Of the response tokens that are known to repeat a source token, the share for which the largest weight of the head, at
-    the step that predicts the token under teacher forcing, lies on that source token (chance is about 1 / S).
+    Of the response tokens that are known to repeat a source token, the share for which the largest weight of the head,
+    at the step that predicts the token under teacher forcing, lies on that source token (chance is about 1 / S).
     """
 
     tokens: int = 0

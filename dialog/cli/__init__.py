@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import signal
 import sys
 import traceback
 from typing import NoReturn
@@ -50,6 +51,14 @@ class Verbs(click.Group):
             raise UserError(f"there is no verb {args[0]!r}{hint(args[0], VERBS)}")
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a verb; where the reader of its output has enough, that is 141, as for any program."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise click.exceptions.Exit(128 + signal.SIGPIPE) from None
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Names and first lines, without importing the verbs."""
         with formatter.section("Verbs"):
@@ -70,21 +79,16 @@ def main() -> NoReturn:
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
     logging.getLogger("dialog").setLevel(logging.INFO)
     try:
-        program.main(sys.argv[1:] or ["--help"], standalone_mode=False)
+        code = program.main(sys.argv[1:] or ["--help"], standalone_mode=False)
     except UserError as error:
         leave(str(error), 2)
-    except click.exceptions.Exit as error:
-        sys.exit(error.exit_code)
     except click.ClickException as error:
         leave(error.format_message(), 2)
     except (KeyboardInterrupt, click.Abort):
         leave("interrupted", 130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
     except Exception as error:  # the last resort
         leave(f"internal failure: {type(error).__name__}: {error} (DIALOG_DEBUG=1 shows where)", 1)
-    sys.exit(0)
+    sys.exit(code or 0)
 
 
 def leave(message: str, code: int) -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -29,23 +30,39 @@ def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, tru
     if target != "-" and Path(target).exists():
         raise UserError(f"{target} exists; choose another --output")
     from dialog import assemble
-    from dialog.generation.responder import as_row
 
     loaded = assemble.load(run, overrides=overrides, trust=trust)
+    from dialog.generation.responder import as_row
+
     search = loaded.recipe.generation.search
     try:
-        with (
-            click.open_file(source, "rb") as lines,
-            click.open_file(target, "w", encoding="utf-8", atomic=target != "-") as out,
-        ):
+        with click.open_file(source, "rb") as lines, whole(target) as out:
             questions = contexts(lines, source)
             while block := list(islice(questions, BATCH)):
                 found = loaded.responder.respond([context for _, context in block], search)
                 for (name, context), candidate in zip(block, found, strict=True):
                     out.write(json.dumps(as_row(name, context, candidate), ensure_ascii=False) + "\n")
                 out.flush()
+    except BrokenPipeError:
+        raise  # whoever reads has enough
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror}") from error
+
+
+@contextmanager
+def whole(target: str) -> Iterator[IO[str]]:
+    """A file that is there when all is written, and not before."""
+    if target == "-":
+        with click.open_file("-", "w", encoding="utf-8") as out:
+            yield out
+        return
+    partial = Path(target).with_name(f".{Path(target).name}.partial")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            yield file
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def contexts(lines: IO[bytes], file: str) -> Iterator[tuple[Any, list[str]]]:

@@ -37,7 +37,7 @@ def entries(names: Sequence[str], overrides: Sequence[str]) -> list[Entry]:
         raise UserError("a comparison needs two recipes or runs, or more")
     for place, each in enumerate(made):
         if each.name in {other.name for other in made[:place]}:
-            raise UserError(f"{each.name} is there twice; give each recipe once")
+            raise UserError(f"{each.name} is there twice; give each recipe once, and files names of their own")
     return made
 
 
@@ -45,8 +45,8 @@ def entry(name: str, overrides: Sequence[str]) -> Entry:
     """A recipe, or a run folder."""
     folder = Path(name)
     if folder.is_dir():
-        run = assemble.load(folder)
-        return Entry(run.name, compose(str(folder / "recipe.yaml")), folder)
+        assemble.load(folder)
+        return Entry(folder.as_posix().removeprefix("runs/"), compose(str(folder / "recipe.yaml")), folder)
     composed = compose(name, overrides)
     return Entry(composed.name, composed)
 

@@ -45,6 +45,8 @@ class Responder:
 
     def answer(self, examples: Sequence[Example], search: Component) -> list[Candidate]:
         """A response to the context of each example."""
+        if not examples:
+            return []
         pairs = [
             encode_example(self.tokenizer, example, max_source=self.max_source, max_target=None) for example in examples
         ]

@@ -43,6 +43,8 @@ class LSTMEncoder(Encoder):
         self, *, input_size: int, size: int, layers: int = 1, bidirectional: bool = True, dropout: float = 0.0
     ) -> None:
         super().__init__()
+        if layers < 1:
+            raise ValueError(f"layers must be at least 1, not {layers}")
         if bidirectional and size % 2:
             raise ValueError(f"size {size} of a bidirectional encoder must be even")
         self.size = size
@@ -126,6 +128,8 @@ class LSTMDecoder(Decoder):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        if layers < 1:
+            raise ValueError(f"layers must be at least 1, not {layers}")
         self.attention = Attention(attention, query_size=size, key_size=memory_size)
         self.bridge = nn.Linear(memory_size, layers * size)
         self.cells = nn.ModuleList(

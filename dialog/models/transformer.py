@@ -126,6 +126,8 @@ class TransformerEncoder(Encoder):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        if layers < 1:
+            raise ValueError(f"layers must be at least 1, not {layers}")
         self.size = input_size
         self.positions = build(POSITIONS, positions, size=input_size)
         self.layers = nn.ModuleList(
@@ -181,6 +183,8 @@ class TransformerDecoder(Decoder):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        if layers < 1:
+            raise ValueError(f"layers must be at least 1, not {layers}")
         self.positions = build(POSITIONS, positions, size=input_size)
         self.bridge = nn.Identity() if memory_size == input_size else nn.Linear(memory_size, input_size)
         self.layers = nn.ModuleList(

@@ -59,7 +59,8 @@ class SafeCheckpointIO(CheckpointIO):
 
         write_atomically(target, save)
         hashes = {**self._hashes(target.parent), target.name: digest}
-        text = json.dumps({name: each for name, each in sorted(hashes.items()) if (target.parent / name).exists()}, indent=1)
+        there = {name: each for name, each in sorted(hashes.items()) if (target.parent / name).exists()}
+        text = json.dumps(there, indent=1)
         write_atomically(target.parent / MANIFEST, lambda temporary: _write_text(temporary, text))
 
     def load_checkpoint(

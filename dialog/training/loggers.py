@@ -11,11 +11,14 @@ from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.utilities import rank_zero_only
 
 from dialog.components import Component, Table, build
+
+MODES = ("auto", "online", "offline", "disabled")
 
 log = logging.getLogger("dialog")
 
@@ -52,6 +55,10 @@ class RecordLogger(Logger):
             file.write(json.dumps({**line, **values}) + "\n")
 
 
+SERVERS = ("api.wandb.ai", "api.forge.coreweave.com")
+"""Where ``wandb login`` logs in without a server of one's own: before wandb 0.31, and since."""
+
+
 class RunWandbLogger(WandbLogger):
     """Weights & Biases in the run's folder; without an account offline, and then it never asks the network.
 
@@ -59,7 +66,11 @@ class RunWandbLogger(WandbLogger):
     """
 
     def __init__(self, folder: Path, *, project: str = "dialog", group: str | None = None, mode: str = "auto") -> None:
+        if mode not in MODES:
+            raise ValueError(f"mode {mode!r} is none of {', '.join(MODES)}")
         mode = wandb_mode() if mode == "auto" else mode
+        if mode != "online":  # wandb reports on itself at the end of the process, and asks the process, not the run
+            os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         os.environ["WANDB_DATA_DIR"] = str(folder / "wandb")  # artifacts are staged with the run, not at home
         super().__init__(
             project=project,
@@ -87,10 +98,11 @@ def wandb_mode() -> str:
     if os.environ.get("WANDB_API_KEY"):
         return "online"
     try:
-        hosts = netrc.netrc().hosts
+        hosts = netrc.netrc(os.environ.get("NETRC")).hosts
     except (OSError, netrc.NetrcParseError):
         hosts = {}
-    return "online" if "api.wandb.ai" in hosts else "offline"
+    own = urlsplit(os.environ.get("WANDB_BASE_URL", "")).netloc
+    return "offline" if hosts.keys().isdisjoint([own] if own else SERVERS) else "online"
 
 
 def tensorboard(folder: Path) -> TensorBoardLogger:

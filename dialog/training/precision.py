@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from contextlib import AbstractContextManager
 from typing import Literal, cast
 
 import torch
@@ -19,10 +18,10 @@ class CachedMixedPrecision(MixedPrecision):
     every copy for the backward pass.
     """
 
-    def autocast_context_manager(self) -> AbstractContextManager[None]:
+    def autocast_context_manager(self) -> torch.autocast:
         """One autocast for a whole step."""
         dtype = torch.bfloat16 if self.precision == "bf16-mixed" else torch.half
-        return cast("AbstractContextManager[None]", torch.autocast(self.device, dtype=dtype))
+        return torch.autocast(self.device, dtype=dtype)
 
 
 def precision_plugin(precision: str, device: str) -> CachedMixedPrecision | None:
@@ -42,7 +41,7 @@ def device_of(accelerator: str) -> str:
 def has_bfloat16(device: str) -> bool:
     """Whether a device computes in bfloat16 itself; where a CPU emulates it, it is many times slower than float32."""
     if device == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device == "cpu" and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
@@ -52,5 +51,5 @@ def fitting(precision: str, accelerator: str) -> str:
     if precision == "auto":
         return "bf16-mixed" if has_bfloat16(device) else "32-true"
     if precision.startswith("bf16") and not has_bfloat16(device):
-        log.warning("precision %s: this %s has no bfloat16 and emulates it slowly; 32-true is faster", precision, device)
+        log.warning("precision %s: this %s only emulates bfloat16, slowly; 32-true is faster", precision, device)
     return precision

@@ -94,11 +94,18 @@ def fit(trainer: Trainer, module: LightningModule, data: LightningDataModule) ->
     """Train.
 
     Raises:
+        UserError: Lightning refuses the settings for so many batches.
         KeyboardInterrupt: at SIGINT, for which Lightning exits with 1.
         SystemExit: with 143, at SIGTERM.
     """
     try:
         trainer.fit(module, data)
+    except MisconfigurationException as error:
+        raise UserError(f"trainer: {error}") from error
+    except ValueError as error:
+        if "`val_check_interval`" not in str(error):
+            raise
+        raise UserError(f"trainer: {error}") from error
     except SIGTERMException as error:
         raise SystemExit(128 + signal.SIGTERM) from error
     except SystemExit as error:

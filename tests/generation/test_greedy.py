@@ -144,7 +144,9 @@ class Wanted(Rows):
 
 @dataclass(frozen=True)
 class Said(Rows):
+    wanted: Tensor  # [N], the same, so that a mixed-up row shows
     length: Tensor  # [N]
+    last: Tensor  # [N]
 
 
 @dataclass
@@ -154,20 +156,21 @@ class Counting:
     calls: list[int] = field(default_factory=list)
 
     def __call__(self, tokens: Tensor, memory: Memory, state: State) -> tuple[Tensor, State]:
-        assert len(tokens) == len(memory.length) == len(state.length)
+        assert torch.equal(memory.length, state.wanted)
+        going = state.length <= state.wanted  # those that are done may be told anything
+        assert torch.equal(tokens[going, 0], state.last[going])
         self.calls.append(len(tokens))
-        speaks = torch.where(state.length < memory.length, A + state.length % 3, END)
+        said = torch.where(state.length < memory.length, A + (state.wanted + state.length) % 3, END)
         # the longer a row, the less sure it is: scores differ from row to row
-        logits = torch.nn.functional.one_hot(speaks, 5) * (2.0 + 10.0 / memory.length.unsqueeze(-1))
-        return logits.unsqueeze(1), Said(state.length + 1)
+        logits = torch.nn.functional.one_hot(said, 5) * (2.0 + 10.0 / memory.length.unsqueeze(-1))
+        return logits.unsqueeze(1), Said(state.wanted, state.length + 1, said)
 
 
 def count(lengths: list[int], most: int = 100) -> tuple[list[list[int]], list[float], list[bool], list[int]]:
-    step = Counting()
-    wanted = torch.tensor(lengths)
-    found = Greedy(end=END, min_length=0, max_length=most)(
-        step, torch.full((len(lengths), 1), START), Wanted(wanted), Said(torch.zeros_like(wanted))
-    )
+    step, wanted = Counting(), torch.tensor(lengths)
+    first = torch.full((len(lengths),), START)
+    state = Said(wanted, torch.zeros_like(wanted), first)
+    found = Greedy(end=END, min_length=0, max_length=most)(step, first.unsqueeze(1), Wanted(wanted), state)
     return found.tokens, found.scores, found.finished, step.calls
 
 

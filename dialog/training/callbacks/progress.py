@@ -57,7 +57,7 @@ class Progress(Callback):
             steps = trainer.estimated_stepping_batches
             total = int(steps) if steps != float("inf") and steps > 0 else None
             plain = not sys.stderr.isatty()
-            self.bar = tqdm(total=total, unit="step", disable=None if not plain else True, dynamic_ncols=True, leave=False)
+            self.bar = tqdm(total=total, unit="step", disable=plain or None, dynamic_ncols=True, leave=False)
             self.began, self.total = time.monotonic(), total
 
     def on_train_batch_end(
@@ -67,11 +67,11 @@ class Progress(Callback):
         if self.bar is None or trainer.global_step == self.bar.n:
             return
         values = trainer.callback_metrics
-        shown = {
-            "epoch": str(trainer.current_epoch + 1),
-            "loss": f"{values['train/loss'].item():.3f}" if "train/loss" in values else "-",
-            "tokens/s": f"{values['train/tokens_per_second'].item():,.0f}" if "train/tokens_per_second" in values else "-",
-        }
+        shown = {"epoch": str(trainer.current_epoch + 1), "loss": "-", "tokens/s": "-"}
+        if "train/loss" in values:
+            shown["loss"] = f"{values['train/loss'].item():.3f}"
+        if "train/tokens_per_second" in values:
+            shown["tokens/s"] = f"{values['train/tokens_per_second'].item():,.0f}"
         if "validation/loss" in values:
             shown["validation"] = f"{values['validation/loss'].item():.3f}"
         self.bar.set_postfix(shown, refresh=False)

@@ -1,0 +1,471 @@
+"""The command line, as real processes where that matters: start-up, exit codes, and one line for what one can mend."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from dialog.cli import VERBS, main
+
+HEAVY = ("torch", "lightning", "numpy", "wandb")
+CHILD = """
+import sys
+from dialog.cli import main
+try:
+    main()
+finally:
+    print("loaded:", *[name for name in %r if name in sys.modules], file=sys.stderr)
+"""
+GOOD = b'{"turns": ["Hi", "Hello"]}\n'
+TINY = [
+    *("data.corpus.size=50", "data.tokenizer.vocabulary=400", "model.embedding_size=8"),
+    *(
+        f"model.{side}.{each}"
+        for side in ("encoder", "decoder")
+        for each in ("heads=2", "layers=1", "feed_forward_size=8")
+    ),
+]
+TRANSFORMER = "quickstart/transformer"
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of the user's, with inputs that are broken in one way each."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    monkeypatch.setenv("DIALOG_CACHE", str(cache))
+    monkeypatch.delenv("DIALOG_DATA", raising=False)
+    monkeypatch.delenv("DIALOG_DEBUG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "note.txt").write_text("mine")
+    (tmp_path / "bad.yaml").write_text("defaults: {data: builtin}\nmodel: {encoder: [}\n")
+    (tmp_path / "same.yaml").write_text(
+        "defaults: {data: builtin, model: transformer, optimizer: adamw_inverse_sqrt}\n"
+        "model: {encoder: {name: transfomer}, dropout: 0.0}\n"
+    )
+    for name, train in {
+        "json": GOOD + b'{"turns": ["Hi", \n',
+        "empty_line": GOOD + b"\n" + GOOD,
+        "empty_file": b"",
+        "not_utf8": GOOD + GOOD + b'{"turns": ["H\xff", "x"]}\n',
+        "fine": GOOD * 3,
+    }.items():
+        (tmp_path / name).mkdir()
+        for split in ("train", "validation", "test"):
+            (tmp_path / name / f"{split}.jsonl").write_bytes(train if split == "train" else GOOD)
+    return tmp_path
+
+
+def process(*arguments: str, start: tuple[str, ...] = ("-m", "dialog"), stdin: str = "") -> Done:
+    """A real process."""
+    done = subprocess.run(
+        [sys.executable, *start, *arguments], input=stdin, capture_output=True, text=True, encoding="utf-8", timeout=120
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def watched(*arguments: str) -> tuple[Done, set[str]]:
+    """A real process that says at its end which heavy packages it has loaded."""
+    done = process(*arguments, start=("-c", CHILD % (HEAVY,)))
+    *lines, last = done.err.rstrip("\n").split("\n")
+    assert last.startswith("loaded:")
+    return done._replace(err="".join(f"{line}\n" for line in lines)), set(last.split()[1:])
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """The same program in this process, for what needs torch."""
+
+    def run(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["dialog", *arguments])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return Done(int(ended.value.code or 0), out, err)
+
+    return run
+
+
+def files(folder: Path) -> dict[str, bytes | None]:
+    """All that lies in a folder."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")
+    }
+
+
+# ------------------------------------------------------------------ help
+
+
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_help_shows_an_example_and_loads_nothing_heavy(verb: str) -> None:
+    done, loaded = watched(*verb.split(), "--help")
+    assert done.code == 0
+    assert done.err == ""
+    assert done.out.startswith("Usage: ")
+    assert f"Example: dialog-seq2seq {verb}" in " ".join(done.out.replace("echo '{", "dialog-seq2seq respond").split())
+    assert loaded == set()
+
+
+def test_help_lists_every_verb_and_is_what_no_verb_shows() -> None:
+    done = process("--help")
+    assert [verb for verb in VERBS if f"\n  {verb} " not in done.out] == []
+    assert process() == done
+    assert process("-h") == done
+
+
+def test_help_is_quick() -> None:
+    used = []
+    for _ in range(5):
+        child = subprocess.Popen([sys.executable, "-m", "dialog", "--help"], stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        used.append(usage.ru_utime + usage.ru_stime)
+    assert min(used) < 0.3
+
+
+def test_the_version() -> None:
+    import dialog
+
+    assert process("--version").out == f"dialog-seq2seq, version {dialog.__version__}\n"
+
+
+def test_the_installed_program_is_the_same() -> None:
+    script = Path(sys.executable).parent / "dialog-seq2seq"
+    if not script.exists():
+        pytest.skip("dialog is not installed with its script")
+    done = subprocess.run([script, "show", "x", "y"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith("dialog: no recipe 'x'; there is: ")
+
+
+# ------------------------------------------------------------------ what needs no torch
+
+
+def test_recipes_lists_them() -> None:
+    done, loaded = watched("recipes")
+    assert (done.code, done.err, loaded) == (0, "", set())
+    assert f"\n{TRANSFORMER} " in done.out
+    rows = json.loads(process("recipes", "--json").out)
+    assert {row["name"]: row["decoder"] for row in rows}[TRANSFORMER] == "transformer"
+
+
+def test_show_says_where_each_value_comes_from() -> None:
+    done, loaded = watched("show", TRANSFORMER, "seed=5")
+    assert (done.code, done.err, loaded) == (0, "", set())
+    lines = dict(line.split("  # ") for line in done.out.rstrip("\n").split("\n"))
+    places = {key.split(": ")[0]: (key.split(": ")[1].strip(), place) for key, place in lines.items()}
+    assert places["seed"] == ("5", "command line")
+    assert places["num_nodes" if "num_nodes" in places else "trainer.num_nodes"][1] == "default"
+    assert places["data.corpus.name"][1].endswith("configs/data/builtin.yaml:1")
+    assert "recipes/quickstart/transformer.yaml:" in places["trainer.max_epochs"][1]
+
+
+def test_show_as_json_is_the_recipe() -> None:
+    from dialog.recipe import compose, to_dict
+
+    done, loaded = watched("show", TRANSFORMER, "--json", "optimizer.lr=1e-2")
+    assert (done.code, done.err, loaded) == (0, "", set())
+    assert json.loads(done.out) == to_dict(compose(TRANSFORMER, ["optimizer.lr=1e-2"]).recipe)
+
+
+def test_prepare_needs_no_torch_and_does_its_work_once() -> None:
+    arguments = ("prepare", TRANSFORMER, "data.corpus={name: jsonl}", "data.path=fine", "--json")
+    done, loaded = watched(*arguments)
+    assert done.code == 0
+    assert "torch" not in loaded
+    manifest = json.loads(done.out)
+    assert manifest["splits"]["train"]["examples"] == 3
+    before = files(Path("cache"))
+    assert json.loads(process(*arguments).out) == manifest
+    assert files(Path("cache")) == before
+
+
+# ------------------------------------------------------------------ what the user can mend
+
+REAL = [
+    (["trian", TRANSFORMER], "there is no verb 'trian'; did you mean 'train'?"),
+    (["show"], "Missing argument 'RECIPE'"),
+    (["show", TRANSFORMER, "--modle"], "No such option '--modle'"),
+    (["show", "quickstart/transfomer"], "no recipe 'quickstart/transfomer'; did you mean 'quickstart/transformer'?"),
+    (["show", "bad.yaml"], "bad.yaml:2: "),
+    (
+        ["train", TRANSFORMER, "model.drop_out=1"],
+        "command line: there is no key 'model.drop_out'; did you mean 'dropout'?",
+    ),
+    (["train", TRANSFORMER, "model"], "override 'model' is not of the form key=value or ~key"),
+    (["train", TRANSFORMER, "--output", "folder"], "folder exists; choose another --output"),
+    (["prepare", TRANSFORMER, "data=bultin"], "command line: no data=bultin; did you mean 'builtin'?"),
+    (["prepare", "dailydialog/transformer"], "data.corpus: dailydialog needs the unpacked archive"),
+    (["evaluate", "folder"], "folder is not a run folder: it has no recipe.yaml"),
+    (["respond", "nowhere"], "nowhere is not a run folder: it has no recipe.yaml"),
+    (["compare", TRANSFORMER], "a comparison needs two recipes or runs, or more"),
+    (["compare", TRANSFORMER, TRANSFORMER], f"{TRANSFORMER} is there twice; give each recipe once"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REAL, ids=[" ".join(arguments) for arguments, _ in REAL])
+def test_a_wrong_command_is_one_line_and_changes_nothing(here: Path, arguments: list[str], message: str) -> None:
+    before = files(here)
+    done, loaded = watched(*arguments)
+    assert done.code == 2
+    assert done.out == ""
+    assert done.err.startswith(f"dialog: {message}")
+    assert done.err.count("\n") == 1
+    assert files(here) == before
+    assert "torch" not in loaded, "it could be refused sooner"
+
+
+INSIDE = [
+    (["evaluate", "folder", "--split", "tset"], "'tset' is not one of 'train', 'validation', 'test'"),
+    (["respond", "folder", "--output", "bad.yaml"], "bad.yaml exists; choose another --output"),
+    (
+        ["compare", TRANSFORMER, "quickstart/lstm_bahdanau", "--output", "folder"],
+        "folder exists; choose another --output",
+    ),
+    (["compare", TRANSFORMER, "quickstart/lstm_bahdanau", "seeds"], "no recipe 'seeds'"),
+    (["compare", TRANSFORMER, "folder"], "folder is not a run folder"),
+    (["compare", TRANSFORMER, "same.yaml"], "model: there is no 'transfomer'; did you mean 'transformer'?"),
+    (["compare", TRANSFORMER, "quickstart/lstm_bahdanau", "--seeds", "0"], "0 is not in the range"),
+    (["parts", "attention"], "there is no 'attention'; did you mean 'attentions'?"),
+    (
+        ["prepare", TRANSFORMER, "data.corpus.name=buitlin"],
+        "data.corpus: there is no 'buitlin'; did you mean 'builtin'?",
+    ),
+    (["prepare", TRANSFORMER, "data.corpus.sizes=3"], "data.corpus: builtin takes no 'sizes'; did you mean 'size'?"),
+    (["prepare", TRANSFORMER, "data.corpus.size=0"], "size is 0"),
+    (["prepare", TRANSFORMER, "data.tokenizer.name=byte"], "data.tokenizer: there is no 'byte'"),
+    (["prepare", TRANSFORMER, "data.max_source=0"], "data.max_source is 0"),
+    (["prepare", TRANSFORMER, "data.corpus={name: jsonl}"], "data.corpus: jsonl needs dialogues: set data.path"),
+    (["prepare", TRANSFORMER, "data.corpus={name: jsonl}", "data.path=gone"], "gone"),
+    (["prepare", "dailydialog/transformer", "data.path=folder"], "folder/train/dialogues_train.txt does not exist"),
+    (["train", TRANSFORMER, "data.batch_tokens=0"], "command line: data.batch_tokens is 0; give at least 1"),
+    (["train", TRANSFORMER, "model.encoder.name=transfomer"], "model: there is no 'transfomer'; did you mean"),
+    (["train", TRANSFORMER, "model.encoder.layer=2"], "model: transformer takes no 'layer'; did you mean 'layers'?"),
+    (["train", TRANSFORMER, "model.encoder.layers=two"], "model: transformer: layers must be int, not 'two'"),
+    (["train", TRANSFORMER, "model.encoder.layers=0"], "model: transformer: layers must be at least 1, not 0"),
+    (["train", TRANSFORMER, "model.encoder.heads=3"], "model: transformer: "),
+    (["train", TRANSFORMER, "model.embedding_size=-1"], "model: "),
+    (["train", TRANSFORMER, "model.loss.name=cross"], "model: there is no 'cross'; there is: cross_entropy"),
+    (["train", TRANSFORMER, "optimizer.name=adam"], "optimizer: there is no 'adam'; did you mean 'adamw'?"),
+    (["train", TRANSFORMER, "optimizer.lr=-1"], "optimizer: adamw: "),
+    (["train", TRANSFORMER, "optimizer.schedule.name=cosine"], "optimizer: there is no 'cosine'; there is: "),
+    (["train", TRANSFORMER, "generation.search.name=gredy"], "generation: there is no 'gredy'; did you mean 'greedy'?"),
+    (["train", TRANSFORMER, "generation.min_length=99"], "generation: greedy: "),
+    (["train", TRANSFORMER, "logger.name=wandbb"], "logger: there is no 'wandbb'; did you mean 'wandb'?"),
+    (["train", TRANSFORMER, "trainer.precision=31"], "trainer: Precision '31' is invalid"),
+    (["train", TRANSFORMER, "trainer.accelerator=abacus"], "trainer: "),
+    (["train", TRANSFORMER, "trainer.strategy=zeal"], "trainer: "),
+    (["train", TRANSFORMER, "trainer.max_time=soon"], "trainer: "),
+    (["train", TRANSFORMER, "seed=-1"], "seed: "),
+    (["train", "dailydialog/transformer"], "data.corpus: dailydialog needs the unpacked archive"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), INSIDE, ids=[" ".join(arguments) for arguments, _ in INSIDE])
+def test_a_wrong_recipe_is_one_line_and_changes_nothing(
+    here: Path, call: Callable[..., Done], arguments: list[str], message: str
+) -> None:
+    before = files(here)
+    done = call(*arguments)
+    assert done.code == 2
+    assert done.out == ""
+    assert done.err.startswith("dialog: ")
+    assert done.err.count("\n") == 1
+    assert message in done.err
+    assert "Traceback" not in done.err
+    assert files(here) == before
+
+
+@pytest.mark.parametrize(
+    ("corpus", "message"),
+    [
+        ("json", "json/train.jsonl:2: not JSON"),
+        ("empty_line", "empty_line/train.jsonl:2: empty line"),
+        ("empty_file", "empty_file/train.jsonl is empty"),
+        ("not_utf8", "not_utf8/train.jsonl:3: byte "),
+    ],
+)
+def test_broken_dialogues_are_refused_with_their_line(here: Path, corpus: str, message: str) -> None:
+    before = files(here)
+    done = process("prepare", TRANSFORMER, "data.corpus={name: jsonl}", f"data.path={corpus}")
+    assert done.code == 2
+    assert done.out == ""
+    *progress, last = done.err.rstrip("\n").split("\n")
+    assert set(progress) <= {"learning the tokenizer"}
+    assert last.startswith(f"dialog: {message}")
+    assert files(here) == before
+
+
+def test_debugging_shows_where(monkeypatch: pytest.MonkeyPatch, call: Callable[..., Done]) -> None:
+    monkeypatch.setenv("DIALOG_DEBUG", "1")
+    done = call("show", "nowhere.yaml")
+    assert done.code == 2
+    assert done.err.startswith("Traceback")
+    assert done.err.endswith("dialog: no recipe file nowhere.yaml\n")
+
+
+def test_a_failure_of_ours_is_one_line_and_exits_1(monkeypatch: pytest.MonkeyPatch, call: Callable[..., Done]) -> None:
+    monkeypatch.setattr("dialog.recipe.find", lambda name: {}["a\nb"])
+    done = call("show", TRANSFORMER)
+    assert done.code == 1
+    assert done.out == ""
+    assert done.err.startswith("dialog: internal failure: KeyError: ")
+    assert done.err.count("\n") == 1
+
+
+def test_a_message_cannot_command_the_terminal() -> None:
+    done = process("show", "\x1b[2Jx\nwrong")
+    assert done.code == 2
+    assert "\x1b" not in done.err
+    assert done.err.count("\n") == 1
+
+
+# ------------------------------------------------------------------ what it prints
+
+
+def test_parts_lists_arguments_and_defaults(call: Callable[..., Done]) -> None:
+    done = call("parts", "--json")
+    assert (done.code, done.err) == (0, "")
+    found = json.loads(done.out)
+    assert found["attentions"]["additive"] == {"size": "required"}
+    assert found["corpora"]["builtin"] == {"size": 2000, "seed": 0}
+    assert {"encoders", "decoders", "searches", "metrics", "loggers", "schedules"} <= set(found)
+    shown = call("parts", "attentions").out
+    assert "  additive(size)\n" in shown
+    assert "encoders" not in shown
+
+
+def test_show_prints_examples_and_modules(call: Callable[..., Done]) -> None:
+    done = call("show", TRANSFORMER, *TINY, "--examples", "2", "--model")
+    assert done.code == 0
+    lines = done.out.rstrip("\n").split("\n")
+    assert [line.split(":")[0] for line in lines[-4:]] == ["0 source", "0 target", "1 source", "1 target"]
+    assert all(line.endswith("</s>") for line in lines[-4:])
+    assert "0 target: <s> " in done.out
+    modules = [line for line in lines if line.startswith("  encoder (TransformerEncoder)")]
+    assert len(modules) == 1
+
+
+RESPOND_WRONG = [
+    (b"not JSON\n", "questions:2: not JSON"),
+    (b'{"text": "Hi"}\n', 'questions:2: needs {"context": [TEXT, ...]}'),
+    (b'{"context": []}\n', 'questions:2: needs {"context": [TEXT, ...]}'),
+    (b'{"context": "Hi"}\n', 'questions:2: needs {"context": [TEXT, ...]}'),
+    (b'{"context": ["Hi", 3]}\n', 'questions:2: needs {"context": [TEXT, ...]}'),
+    (b'{"context": ["\\ud800"]}\n', 'questions:2: needs {"context": [TEXT, ...]}'),
+    (b'["Hi"]\n', 'questions:2: needs {"context": [TEXT, ...]}'),
+    (b"\n", "questions:2: not JSON"),
+    (b'{"context": ["\xff"]}\n', "questions:2: not UTF-8 at byte 15"),
+    (b"[" * 100_000 + b"\n", "questions:2: not JSON"),
+]
+
+
+def test_respond_answers_each_line_or_refuses_all(
+    here: Path, call: Callable[..., Done], trained: Callable[[str], Path]
+) -> None:
+    run = str(trained("transformer"))
+    good = '{"context": ["Hello .", "Hi ! How are you ?"]}\n{"id": 7, "context": ["Good morning ."]}\n'
+    (here / "questions").write_text(good, encoding="utf-8")
+    done = call("respond", run, "--input", "questions", "--output", "answers")
+    assert (done.code, done.out) == (0, "")
+    answers = [json.loads(line) for line in (here / "answers").read_text(encoding="utf-8").splitlines()]
+    assert [answer["id"] for answer in answers] == ["1", 7]
+    assert answers[0]["context"] == ["Hello .", "Hi ! How are you ?"]
+    assert [answer["response"] for answer in answers] == [answer["candidates"][0]["text"] for answer in answers]
+    (here / "answers").unlink()
+    before = files(here)
+    for line, message in RESPOND_WRONG:
+        (here / "questions").write_bytes(b'{"context": ["Hello ."]}\n' + line)
+        done = call("respond", run, "--input", "questions", "--output", "answers")
+        assert done.code == 2
+        assert done.err.startswith(f"dialog: {message}")
+        assert done.err.count("\n") == 1
+        assert set(files(here)) == set(before)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["generation.search.name=gredy"], "generation: there is no 'gredy'; did you mean 'greedy'?"),
+        (["generation.search.name=os.getcwd"], "imports 'os.getcwd'; load it with --trust"),
+        (["model.embedding_size=32"], "model.safetensors: does not fit the recipe"),
+        (["modle.dropout=0"], "command line: there is no key 'modle'"),
+        (["--input", "nowhere"], "nowhere: No such file"),
+    ],
+)
+def test_a_run_is_loaded_as_it_is(
+    here: Path, call: Callable[..., Done], trained: Callable[[str], Path], arguments: list[str], message: str
+) -> None:
+    before = files(here)
+    done = call("respond", str(trained("transformer")), *arguments)
+    assert done.code == 2
+    assert done.out == ""
+    assert message in done.err
+    assert done.err.count("\n") == 1
+    assert files(here) == before
+
+
+def test_a_reader_may_have_enough(trained: Callable[[str], Path]) -> None:
+    command = [sys.executable, "-m", "dialog", "respond", str(trained("transformer"))]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.close()
+    _, err = child.communicate(b'{"context": ["Hi"]}\n' * 3, timeout=60)
+    assert child.returncode == 141
+    assert err == b""
+
+
+# ------------------------------------------------------------------ signals
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_training_that_is_interrupted(here: Path, number: signal.Signals, code: int) -> None:
+    arguments = [
+        "train",
+        TRANSFORMER,
+        *TINY,
+        "trainer.max_epochs=100000",
+        "trainer.log_every_n_steps=1",
+        "--output",
+        "run",
+    ]
+    command = [sys.executable, "-m", "dialog", *arguments]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8")
+    try:
+        wait_for(here / "run" / "metrics.jsonl", child)
+        child.send_signal(number)
+        out, err = child.communicate(timeout=30)
+    finally:
+        child.kill()
+        child.wait()
+    assert child.returncode == code
+    assert out == ""
+    assert "Traceback" not in err
+    assert not (here / "run" / "model.safetensors").exists()
+
+
+def wait_for(path: Path, child: subprocess.Popen[str]) -> None:
+    """Until a file is there."""
+    for _ in range(1200):
+        if path.exists():
+            return
+        assert child.poll() is None, child.stderr and child.stderr.read()
+        time.sleep(0.05)
+    raise AssertionError(f"{path} has not come")
