@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import dialog
+from dialog import assemble
 from dialog.analysis.alignment import AlignmentCounts
 from dialog.analysis.maps import attention_maps
 from dialog.data.alignment import alignment
@@ -56,7 +57,7 @@ def evaluated(responder: Responder, split: list[Example], budget: int) -> tuple[
 def test_each_example_once_and_in_order(
     responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "BLOCK", 13)  # of 38 examples, so that the last block is not full
+    monkeypatch.setattr(room, "BLOCK", 13)
     seen: list[int] = []
     for budget in BUDGETS:
         found = list(Evaluator(responder, GREEDY, budget).answers(iter(split), progress=seen.append))
@@ -147,7 +148,8 @@ def test_files_of_a_split(trained: Callable[[str], Path], family: str) -> None:
     assert {path.name for path in folder.iterdir()} == {"metrics.json", "responses.jsonl"}
     rows = [json.loads(line) for line in (folder / "responses.jsonl").read_text(encoding="utf-8").splitlines()]
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
-    expected = list(examples(Builtin(size=60).dialogues("test"), context_turns=7, first_turns=False, counts=Counter()))
+    dialogues = assemble.build_corpus(dialog.load(trained(family)).recipe).dialogues("test")
+    expected = list(examples(dialogues, context_turns=7, first_turns=False, counts=Counter()))
     assert [row["id"] for row in rows] == [each.id for each in expected]
     for row, example in zip(rows, expected, strict=True):
         assert list(row) == FIELDS

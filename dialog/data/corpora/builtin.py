@@ -9,6 +9,7 @@ from functools import cache
 from random import Random
 from typing import TypeVar
 
+from dialog.components import lookup
 from dialog.data.corpora.builtin_lines import REACTIONS, SCENARIOS, VALUES, Scenario
 from dialog.data.dialogue import SPLITS, Copy, Dialogue, Turn
 from dialog.errors import UserError
@@ -37,16 +38,20 @@ class Builtin:
     Args:
         size: training dialogues, at least 1; validation and test hold a tenth of it each, at least one.
         seed: another seed, another corpus.
+        scenarios: what the dialogues are about, all of `SCENARIOS` by default; fewer are learnt sooner.
 
     Raises:
-        UserError: if `size` is below 1.
+        UserError: if `size` is below 1, or a scenario is not there.
     """
 
-    def __init__(self, *, size: int = 2000, seed: int = 0) -> None:
+    def __init__(self, *, size: int = 2000, seed: int = 0, scenarios: Sequence[str] = tuple(SCENARIOS)) -> None:
         if size < 1:
             raise UserError(f"corpus builtin: size is {size}; set it to 1 or more")
+        for name in scenarios or ["(none)"]:
+            lookup(SCENARIOS, name)
         self.size = size
         self.seed = seed
+        self.scenarios = tuple(scenarios)
 
     def dialogues(self, split: str) -> Iterator[Dialogue]:
         """Yield the dialogues of a split one by one; nothing is kept of those before."""
@@ -55,12 +60,13 @@ class Builtin:
 
     def fingerprint(self) -> Mapping[str, str]:
         """Settings and generator version, which together determine every dialogue."""
-        return {"generator": f"builtin {VERSION}", "size": str(self.size), "seed": str(self.seed)}
+        settings = {"size": str(self.size), "seed": str(self.seed), "scenarios": " ".join(self.scenarios)}
+        return {"generator": f"builtin {VERSION}", **settings}
 
     def _dialogue(self, split: str, index: int) -> Dialogue:
         random = Random(f"{self.seed} {split} {index}")
         while True:
-            name = _draw(random, tuple(SCENARIOS))
+            name = _draw(random, self.scenarios)
             turns = _converse(SCENARIOS[name], random)
             if _split(turns) == split:
                 return Dialogue(f"{split}-{index}", turns, {"scenario": name})
