@@ -259,7 +259,7 @@ def load(
     folder: str | Path,
     *,
     overrides: Sequence[str] = (),
-    device: str = "cpu",
+    device: str = "auto",
     precision: str = "float32",
     trust: bool = False,
 ) -> Run:
@@ -292,6 +292,7 @@ def load(
         raise UserError(f"{folder / 'model.safetensors'}: does not fit the recipe: {_line(error)}") from error
     precisions = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     dtype = lookup(precisions, precision)
+    device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     name = folder.parent.as_posix().removeprefix("runs/")
     return Run(folder, name, recipe, model.to(device, dtype).eval(), tokenizer)
 

@@ -101,8 +101,8 @@ def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
 class MultiHeadAttention(nn.Module):
     """Several scaled dot-product attentions side by side; Vaswani et al. 2017, 3.2.2.
 
-    ``output([head_1; ...; head_H])``, ``head_i = softmax(q_i k_i' / sqrt(D / H)) v_i``. With copied weights it agrees with
-    ``torch.nn.MultiheadAttention``. Dropout falls on the weights; a hook is shown them before it.
+    ``output([head_1; ...; head_H])``, ``head_i = softmax(q_i k_i' / sqrt(D / H)) v_i``. With copied weights it agrees
+    with ``torch.nn.MultiheadAttention``. Dropout falls on the weights; a hook is shown them before it.
     """
 
     def __init__(self, size: int, heads: int, *, dropout: float = 0.0, bias: bool = True) -> None:

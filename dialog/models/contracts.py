@@ -47,8 +47,8 @@ class Encoder(nn.Module, ABC):
 class Decoder(nn.Module, ABC):
     """Turns a source and the tokens said so far into one vector for each token.
 
-    The law: ``decode(xs + ys, s)`` is ``decode(xs, s)`` and then ``decode(ys, s')``. Teacher forcing gives all tokens at
-    once, generation one at a time; there is no second code path to disagree with.
+    The law: ``decode(xs + ys, s)`` is ``decode(xs, s)`` and then ``decode(ys, s')``. Teacher forcing gives all tokens
+    at once, generation one at a time; there is no second code path to disagree with.
     """
 
     @abstractmethod

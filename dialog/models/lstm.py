@@ -111,10 +111,10 @@ class LSTMDecoder(Decoder):
     """The decoder of Bahdanau et al. 2015: attention asks with the state before the token, its answer enters the cell.
 
     For token y at step i: c_i = attention(s_{i-1}, source), s_i = LSTM(s_{i-1}, [y; c_i]), output = the larger of each
-    pair of U s_i + V y + C c_i (appendix A.2.2, with s_i as in equation 4). Upper layers read the layer below. The first
-    state is tanh(W summary) in each layer (there from the backward direction, here from both). The loop over steps does
-    only what needs the step before: keys are projected once for each source, and the share of the tokens in the gates and
-    the whole output in one product for all steps.
+    pair of U s_i + V y + C c_i (appendix A.2.2, with s_i as in equation 4). Upper layers read the layer below. Each
+    layer's first state is tanh(W summary), from both directions (there from the backward one). The loop over steps does
+    only what needs the step before: keys are projected once for each source, and the tokens' share of the gates and the
+    output are one product for all steps.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class LSTMDecoder(Decoder):
 
 
 def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """C' = f * c + i * g, h' = o * tanh(c'), for gates [B, 4 D] in torch's order i, f, g, o; Hochreiter & Schmidhuber 1997.
+    """New cell f * c + i * g and hidden o * tanh(cell), gates [B, 4 D] in torch's order i, f, g, o; Gers et al. 2000.
 
     The cell stays in its own precision (float32 under autocast), as it adds up over all steps.
     """
