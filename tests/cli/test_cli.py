@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -173,7 +174,7 @@ def test_show_says_where_each_value_comes_from() -> None:
     places = {key.split(": ")[0]: (key.split(": ")[1].strip(), place) for key, place in lines.items()}
     assert places["seed"] == ("5", "command line")
     assert places["num_nodes" if "num_nodes" in places else "trainer.num_nodes"][1] == "default"
-    assert places["data.corpus.name"][1].endswith("configs/data/builtin.yaml:1")
+    assert re.search(r"configs/data/builtin.yaml:\d+$", places["data.corpus.name"][1])
     assert "recipes/quickstart/transformer.yaml:" in places["trainer.max_epochs"][1]
 
 
@@ -345,7 +346,7 @@ def test_parts_lists_arguments_and_defaults(call: Callable[..., Done]) -> None:
     assert (done.code, done.err) == (0, "")
     found = json.loads(done.out)
     assert found["attentions"]["additive"] == {"size": "required"}
-    assert found["corpora"]["builtin"] == {"size": 2000, "seed": 0}
+    assert found["corpora"]["builtin"] == {"size": 2000, "seed": 0, "scenarios": None}
     assert {"encoders", "decoders", "searches", "metrics", "loggers", "schedules"} <= set(found)
     shown = call("parts", "attentions").out
     assert "  additive(size)\n" in shown

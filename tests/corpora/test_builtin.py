@@ -204,6 +204,16 @@ def test_the_fingerprint_tells_settings_apart() -> None:
     assert all(one != other for one, other in pairwise(prints))
     assert prints[0] == Builtin(size=10).fingerprint()
     assert all(isinstance(value, str) for value in prints[0].values())
+    assert Builtin(size=10, scenarios=["pets"]).fingerprint() != prints[0]
+
+
+def test_only_the_chosen_scenarios_are_told() -> None:
+    chosen = Builtin(size=60, scenarios=["table", "pets"])
+    assert {dialogue.meta["scenario"] for dialogue in chosen.dialogues("train")} == {"table", "pets"}
+    with pytest.raises(UserError, match="did you mean 'pets'"):
+        Builtin(scenarios=["pet"])
+    with pytest.raises(UserError):
+        Builtin(scenarios=[])
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)

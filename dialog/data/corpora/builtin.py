@@ -44,14 +44,14 @@ class Builtin:
         UserError: if `size` is below 1, or a scenario is not there.
     """
 
-    def __init__(self, *, size: int = 2000, seed: int = 0, scenarios: Sequence[str] = tuple(SCENARIOS)) -> None:
+    def __init__(self, *, size: int = 2000, seed: int = 0, scenarios: Sequence[str] | None = None) -> None:
         if size < 1:
             raise UserError(f"corpus builtin: size is {size}; set it to 1 or more")
-        for name in scenarios or ["(none)"]:
-            lookup(SCENARIOS, name)
         self.size = size
         self.seed = seed
-        self.scenarios = tuple(scenarios)
+        self.scenarios = tuple(SCENARIOS if scenarios is None else scenarios)
+        for name in self.scenarios or [""]:
+            lookup(SCENARIOS, name)
 
     def dialogues(self, split: str) -> Iterator[Dialogue]:
         """Yield the dialogues of a split one by one; nothing is kept of those before."""
