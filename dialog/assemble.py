@@ -149,7 +149,15 @@ def check(recipe: Recipe) -> None:
         module = build_module(recipe, SMALLEST_VOCABULARY)
     with section("optimizer"):
         module.configure_optimizers()
-    build_trainer(recipe, Path(), [])
+    build_trainer(fitted(recipe), Path(), [])
+
+
+def fitted(recipe: Recipe) -> Recipe:
+    """The recipe with the precision that fits this hardware in place of auto."""
+    from dialog.training.precision import fitting
+
+    precision = fitting(recipe.trainer.precision, recipe.trainer.accelerator)
+    return replace(recipe, trainer=replace(recipe.trainer, precision=precision))
 
 
 def check_search(recipe: Recipe) -> None:
@@ -206,11 +214,10 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
     from dialog.training import loggers, trainer
     from dialog.training.callbacks.attention import AttentionRecorder
     from dialog.training.environment import environment
-    from dialog.training.precision import fitting
+    from dialog.training.precision import warn_emulated
 
-    recipe = composed.recipe
-    precision = fitting(recipe.trainer.precision, recipe.trainer.accelerator)
-    recipe = replace(recipe, trainer=replace(recipe.trainer, precision=precision))
+    recipe = fitted(composed.recipe)
+    warn_emulated(recipe.trainer.precision, recipe.trainer.accelerator)
     check(recipe)
     data = prepare_data(recipe, (lambda line: None) if quiet else _say)
     store = Store(data, "validation")

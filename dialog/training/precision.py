@@ -47,9 +47,13 @@ def has_bfloat16(device: str) -> bool:
 
 def fitting(precision: str, accelerator: str) -> str:
     """``auto`` is bf16-mixed where the hardware has it, else 32-true; anything else is taken at its word."""
+    if precision != "auto":
+        return precision
+    return "bf16-mixed" if has_bfloat16(device_of(accelerator)) else "32-true"
+
+
+def warn_emulated(precision: str, accelerator: str) -> None:
+    """Say that a precision will be slow here."""
     device = device_of(accelerator)
-    if precision == "auto":
-        return "bf16-mixed" if has_bfloat16(device) else "32-true"
     if precision.startswith("bf16") and not has_bfloat16(device):
         log.warning("precision %s: this %s only emulates bfloat16, slowly; 32-true is faster", precision, device)
-    return precision

@@ -1,4 +1,4 @@
-"""Every recipe that needs no download runs from end to end by the command line, cut short by its own ``smoke:``."""
+"""Every recipe runs from end to end by the command line, cut short by its own ``smoke:``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from dialog.cli import program
 from dialog.recipe import compose, shipped
 
+CORPORA = Path(__file__).parents[1] / "corpora"
 BUILTIN = [name for name in shipped() if compose(name).recipe.data.corpus["name"] == "builtin"]
 
 
@@ -38,3 +39,17 @@ def test_smoke(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     metrics = json.loads(capsys.readouterr().out)
     assert 0 < metrics["bits_per_byte"] < 20
     assert (folder / "evaluation" / "test" / "responses.jsonl").is_file()
+
+
+def test_dailydialog_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both recipes as they ship, to a report; on dialogues of ours in the official archive's form."""
+    monkeypatch.setenv("DIALOG_DATA", str(CORPORA))
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    names = ["dailydialog/lstm_bahdanau", "dailydialog/transformer"]
+    batches = ["data.tokenizer.vocabulary=400", "data.batch_tokens=128", "generation.max_length=3"]
+    short = [*batches, "trainer.max_steps=1", "trainer.devices=1", "trainer.log_every_n_steps=1"]
+    assert all(compose(name).recipe.smoke for name in names)
+    program.main(["compare", *names, *short, "--output", str(tmp_path / "out")], standalone_mode=False)
+    results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
+    assert [model["name"] for model in results["models"]] == names
+    assert (tmp_path / "out" / "report.html").is_file()
