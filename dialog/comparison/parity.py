@@ -26,7 +26,8 @@ def parity(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
         row("test set", [each[0]["metrics"]["fingerprint"][:12] for each in runs], must=True),
         row("test examples", [each[0]["metrics"]["examples"] for each in runs], must=True),
         row("seeds", [", ".join(str(run["seed"]) for run in each) for each in runs], must=True),
-        row("search", [str(each.recipe.generation) for each in contenders], must=True),
+        row("search", [show(each.recipe.generation.search) for each in contenders], must=True),
+        row("response length", [lengths(each.recipe) for each in contenders], must=True),
         row("batch tokens", [each.recipe.data.batch_tokens for each in contenders]),
         row("loss", [show(each.recipe.model.loss) for each in contenders]),
         row("dropout", [each.recipe.model.dropout for each in contenders]),
@@ -54,6 +55,11 @@ def show(component: dict[str, Any]) -> str:
     name, arguments = named(component)
     inner = ", ".join(f"{key} {show(value) if isinstance(value, dict) else value}" for key, value in arguments.items())
     return f"{name} ({inner})" if inner else name
+
+
+def lengths(recipe: Recipe) -> str:
+    """How short and how long a response may be."""
+    return f"{recipe.generation.min_length} to {recipe.generation.max_length} tokens"
 
 
 def mean_of(runs: Sequence[dict[str, Any]], key: str) -> int:

@@ -11,6 +11,9 @@ from typing import Any
 
 from dialog.run import Run
 
+COUNTS = {"examples", "dialogues", "nll_nats", "tokens", "words", "bytes", "questions", "copied_tokens"}
+"""Metrics that count the test set rather than judge a model."""
+
 
 def curve(folder: Path) -> list[dict[str, Any]]:
     """The learning curve of a run, from its metrics.jsonl."""
@@ -35,11 +38,11 @@ def curve(folder: Path) -> list[dict[str, Any]]:
 
 
 def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Mean, sample standard deviation and count over seeds of every metric that is a number."""
+    """Mean, sample standard deviation and count over seeds of every metric that judges a model in one number."""
     found = {}
     for name, value in runs[0]["metrics"].items():
         values = [number(run["metrics"].get(name)) for run in runs]
-        if number(value) is None or name in ("examples", "dialogues", "nll_nats", "tokens", "words", "bytes"):
+        if number(value) is None or name in COUNTS:
             continue
         known = [each for each in values if each is not None]
         std = statistics.stdev(known) if len(known) > 1 else None

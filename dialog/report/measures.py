@@ -74,6 +74,19 @@ MEASURES: dict[str, Measure] = {
         percent,
         "Share of target tokens to which the model, given all tokens before, gives the highest probability.",
     ),
+    "answer_accuracy": Measure(
+        "Answer accuracy",
+        "higher",
+        percent,
+        "Of the questions about what was said before, the share whose response is the reference, word for word.",
+    ),
+    "alignment_accuracy": Measure(
+        "Alignment accuracy",
+        "higher",
+        percent,
+        "Of the response tokens that repeat a context token, the share for which the largest attention weight lies on "
+        "that very token; of the best cross-attention head (an LSTM has one, so a Transformer chooses among more).",
+    ),
     "f1": Measure(
         "F1",
         "higher",
@@ -86,8 +99,6 @@ MEASURES: dict[str, Measure] = {
         decimals(2),
         "Corpus BLEU-4 against one reference a response, of 100. Too noisy to rank small dialogue models.",
     ),
-    "chrf": Measure("chrF", "higher", decimals(2), "F-score of shared character n-grams, of 100. It rewards length."),
-    "rouge_l": Measure("ROUGE-L", "higher", decimals(2), "Mean F1 of the longest common subsequence of words, of 100."),
     "distinct_1": Measure(
         "Distinct-1",
         None,
@@ -97,18 +108,12 @@ MEASURES: dict[str, Measure] = {
     "distinct_2": Measure(
         "Distinct-2", None, decimals(4), "Different pairs of neighbouring words over pairs of all responses."
     ),
-    "ead_1": Measure("EAD-1", None, decimals(4), "Distinct-1 over its expectation for texts of this length."),
-    "ead_2": Measure("EAD-2", None, decimals(4), "Distinct-2 over its expectation for texts of this length."),
-    "entropy_1": Measure("Entropy-1", None, decimals(3), "Entropy of the words of all responses, in bits."),
-    "entropy_2": Measure("Entropy-2", None, decimals(3), "Entropy of the pairs of neighbouring words, in bits."),
     "unique_ratio": Measure("Unique responses", None, percent, "Different responses over responses."),
-    "repetition_3": Measure(
-        "Repeated trigrams", None, percent, "Share of responses that say three words in a row twice."
-    ),
-    "train_copy_ratio": Measure(
-        "Copied from training", None, percent, "Share of responses that are a training response."
-    ),
     "length_mean": Measure("Words a response", None, decimals(1), "Mean white-space words of a response."),
+    "questions": Measure("Questions", None, count, "Responses that answer a question about what was said before."),
+    "copied_tokens": Measure(
+        "Copied tokens", None, count, "Response tokens that are known to repeat a token of the context."
+    ),
     "examples": Measure("Examples", None, count, "Responses scored."),
     "tokens": Measure("Target tokens scored", None, count, "Tokens of the references, one end token each included."),
     "words": Measure("Words scored", None, count, "White-space words of the raw references."),

@@ -128,7 +128,15 @@ def _over_runs(model: Mapping[str, Any], key: str, write: Callable[[float], str]
 def _verdict(row: Mapping[str, Any]) -> Cell:
     if row["equal"]:
         return Cell("✓ equal", "equal")
-    return Cell("✗ must be equal", "broken") if row["must"] else Cell("differs", "differs")
+    if row["must"]:
+        return Cell("✗ must be equal", "broken")
+    return Cell("differs" + _ratio(row["values"]), "differs")
+
+
+def _ratio(values: Sequence[object]) -> str:
+    """How many times the smallest number the largest is."""
+    numbers = [value for value in values if isinstance(value, int | float) and value > 0]
+    return f" by {100 * (max(numbers) / min(numbers) - 1):.1f} %" if len(numbers) == len(values) else ""
 
 
 def _run(model: Mapping[str, Any], run: Mapping[str, Any], names: Sequence[str]) -> tuple[Cell, ...]:

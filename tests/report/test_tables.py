@@ -62,6 +62,12 @@ def test_parity(results: dict[str, Any]) -> None:
     assert shown["data hello"][-1].mark == "broken"
 
 
+def test_parity_says_how_far_numbers_are_apart(results: dict[str, Any]) -> None:
+    for values, said in (([100, 103, 101], "differs by 3.0 %"), ([1, 0, 1], "differs"), (["a", "b", "a"], "differs")):
+        results["parity"] = [{"what": "parameters", "equal": False, "must": False, "values": values}]
+        assert rows(parity(results))["parameters"][-1].text == said
+
+
 def test_runs(results: dict[str, Any]) -> None:
     table = runs(results)
     assert len(table.rows) == 6
