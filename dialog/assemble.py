@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -200,6 +201,17 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
+@contextmanager
+def nothing_left(folder: Path, lightning: Trainer) -> Iterator[None]:
+    """A run that is refused before its first step leaves no folder."""
+    try:
+        yield
+    except UserError:
+        if lightning.global_step == 0:
+            shutil.rmtree(folder)
+        raise
+
+
 def train(composed: Composed, output: Path | None = None, *, quiet: bool = False) -> Trained:
     """Train a recipe into a new run folder that is complete in itself.
 
@@ -232,11 +244,12 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
     store.tokenizer.save(folder / "tokenizer.json")
     loggers.describe(own, asdict(recipe))
     began = time.monotonic()
-    try:
-        batches = DialogDataModule(data, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed)
-        trainer.fit(lightning, module, batches)
-    finally:
-        loggers.close(own)
+    batches = DialogDataModule(data, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed)
+    with nothing_left(folder, lightning):
+        try:
+            trainer.fit(lightning, module, batches)
+        finally:
+            loggers.close(own)
     seconds = time.monotonic() - began
     if lightning.is_global_zero:
         best = folder / "checkpoints" / "best.ckpt"

@@ -67,7 +67,7 @@ class Trainer:
     """
 
     accelerator: str = "auto"
-    devices: Any = "auto"
+    devices: Any = 1
     num_nodes: int = 1
     strategy: str = "auto"
     precision: str = "32-true"

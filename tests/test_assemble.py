@@ -191,6 +191,13 @@ def test_a_batch_answers_as_one_by_one(run: dialog.Run) -> None:
     assert run.respond_batch([]) == []
 
 
+def test_a_text_is_no_context(run: dialog.Run) -> None:
+    with pytest.raises(TypeError, match=r"list of turns: give \[text\]"):
+        run.respond("How are you ?")
+    with pytest.raises(TypeError, match="list of turns"):
+        run.score("How are you ?", "Fine .")
+
+
 def test_the_score_of_an_answer_is_what_scoring_gives_it(run: dialog.Run) -> None:
     """Where the text of the answer has the tokens that were said, and an end."""
     limit = {"name": "greedy", "max_length": 200}

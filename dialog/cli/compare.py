@@ -17,7 +17,7 @@ import click
 def compare(recipes: tuple[str, ...], seeds: int, output: Path | None, as_json: bool) -> None:
     """Train RECIPES (or take run folders), evaluate all on test, and write report.html, report.md and results.json.
 
-    Overrides hold for every recipe.
+    Overrides hold for every recipe; runs are compared as they were trained.
 
     Example: dialog-seq2seq compare quickstart/lstm_bahdanau quickstart/transformer --seeds 3
     """

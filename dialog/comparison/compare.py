@@ -35,6 +35,8 @@ def entries(names: Sequence[str], overrides: Sequence[str]) -> list[Entry]:
     made = [entry(name, overrides) for name in names]
     if len(made) < 2:
         raise UserError("a comparison needs two recipes or runs, or more")
+    if overrides and all(each.run is not None for each in made):
+        raise UserError(f"{overrides[0]}: runs are compared as they were trained; overrides are for recipes")
     for place, each in enumerate(made):
         if each.name in {other.name for other in made[:place]}:
             raise UserError(f"{each.name} is there twice; give each recipe once, and files names of their own")
@@ -70,11 +72,11 @@ def compare(
     models = [each.model for each in contenders]
     first = [folder / model["runs"][0]["folder"] for model in models]
     shown = found.samples(first, SPLIT)
-    maps = []
-    for place, (model, path) in enumerate(zip(models, first, strict=True)):
-        run = assemble.load(path)
-        sample = max(shown, key=lambda each: (len(each["responses"][place].split()) <= 20, len(each["context"])))
-        maps.append(found.attention(run, model["name"], model["runs"][0]["metrics"], sample, place))
+    sample = found.telling(shown)
+    maps = [
+        found.attention(assemble.load(path), model["name"], model["runs"][0]["metrics"], sample, place)
+        for place, (model, path) in enumerate(zip(models, first, strict=True))
+    ]
     results = {
         "format": 1,
         "command": command,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import statistics
 from collections.abc import Sequence
 from itertools import islice
@@ -58,11 +59,11 @@ def number(value: object) -> float | None:
 
 
 def samples(folders: Sequence[Path], split: str, *, count: int = 12) -> list[dict[str, Any]]:
-    """The same examples of a split for every model, spread evenly over those with a context."""
+    """The same examples of a split for every model, drawn from those with a context."""
     files = [folder / "evaluation" / split / "responses.jsonl" for folder in folders]
     with files[0].open(encoding="utf-8") as lines:
         places = [place for place, line in enumerate(lines) if json.loads(line)["context"]]
-    chosen = {places[(2 * place + 1) * len(places) // (2 * count)] for place in range(min(count, len(places)))}
+    chosen = set(random.Random(0).sample(places, min(count, len(places))))
     rows = [picked(file, chosen) for file in files]
     return [
         {
@@ -71,6 +72,17 @@ def samples(folders: Sequence[Path], split: str, *, count: int = 12) -> list[dic
         }
         for same in zip(*rows, strict=True)
     ]
+
+
+def telling(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The sample to show attention on: one that all models got right where there is one, short, of a long context."""
+
+    def merits(sample: dict[str, Any]) -> tuple[bool, bool, int]:
+        said = sample["responses"]
+        right = all(each == sample["reference"] for each in said)
+        return right, max(len(each.split()) for each in said) <= 20, len(sample["context"])
+
+    return max(samples, key=merits)
 
 
 def picked(file: Path, places: set[int]) -> list[dict[str, Any]]:

@@ -75,7 +75,13 @@ def build_search(component: Component, *, min_length: int, max_length: int) -> S
 
 
 def as_example(context: Sequence[str], response: str = "", name: str = "") -> Example:
-    """A context of bare texts, whose speakers alternate, and a response."""
+    """A context of bare texts, whose speakers alternate, and a response.
+
+    Raises:
+        TypeError: the context is a text, not a list of turns.
+    """
+    if isinstance(context, str):
+        raise TypeError("a context is a list of turns: give [text]")
     speakers = ["self" if (len(context) - place) % 2 == 0 else "other" for place in range(len(context))]
     turns = tuple(Turn(speaker, text) for speaker, text in zip(speakers, context, strict=True))
     return Example(name, name, turns, Turn("self", response), 0)

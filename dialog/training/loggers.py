@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import netrc
 import os
 import time
@@ -48,8 +49,8 @@ class RecordLogger(Logger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Write a line; with accumulation a step is an optimizer step."""
-        values = {key: value for key, value in metrics.items() if key != "epoch"}
+        """Write a line; with accumulation a step is an optimizer step. What is not finite is null: JSON has no NaN."""
+        values = {key: value if math.isfinite(value) else None for key, value in metrics.items() if key != "epoch"}
         line = {"step": step, "epoch": int(metrics.get("epoch", 0)), "time": round(time.monotonic() - self.started, 3)}
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({**line, **values}) + "\n")

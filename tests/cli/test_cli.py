@@ -274,6 +274,10 @@ INSIDE = [
     (["train", TRANSFORMER, "trainer.accelerator=abacus"], "trainer: "),
     (["train", TRANSFORMER, "trainer.strategy=zeal"], "trainer: "),
     (["train", TRANSFORMER, "trainer.max_time=soon"], "trainer: "),
+    (
+        ["train", TRANSFORMER, "data.corpus.size=20", "trainer.check_val_every_n_epoch=1", "logger=wandb"],
+        "trainer: `val_check_interval` (460) must be less than or equal to the number of the training batches",
+    ),
     (["train", TRANSFORMER, "seed=-1"], "seed: "),
     (["train", "dailydialog/transformer"], "data.corpus: dailydialog needs the unpacked archive"),
 ]

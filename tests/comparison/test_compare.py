@@ -18,6 +18,7 @@ import pytest
 
 import dialog
 from dialog.cli import main
+from dialog.comparison.results import telling
 
 QUICK = [
     "trainer.max_steps=8",
@@ -151,6 +152,17 @@ def test_samples(compared: Compared) -> None:
         assert all(rows[sample["id"]]["reference"] == sample["reference"] for rows in answers)
 
 
+def test_attention_is_shown_on_what_all_got_right() -> None:
+    def sample(context: int, *responses: str) -> dict[str, Any]:
+        return {"id": str(context), "context": ["Hi"] * context, "reference": "Ten .", "responses": list(responses)}
+
+    right, longer, wrong = sample(2, "Ten .", "Ten ."), sample(3, "Ten .", "Ten ."), sample(9, "Ten .", "Two .")
+    rambling = sample(10, "and so on " * 9, "Two .")
+    assert telling([wrong, right, longer, rambling]) == longer
+    assert telling([rambling, wrong]) == wrong
+    assert telling([rambling]) == rambling
+
+
 def test_attention(compared: Compared) -> None:
     maps = compared.results["attention"]
     assert [each["model"] for each in maps] == ["lstm", "transformer"]
@@ -212,6 +224,8 @@ def test_runs_instead_of_recipes(
         shutil.copytree(compared.folder / f"runs/{family}/seed-7", tmp_path / "mine" / family)
         shutil.rmtree(tmp_path / "mine" / family / "evaluation")
     before = {path: path.read_bytes() for path in (tmp_path / "mine").rglob("*.safetensors")}
+    assert leave(["compare", "mine/lstm", "mine/transformer", "generation.max_length=3"], monkeypatch) == 2
+    assert "generation.max_length=3: runs are compared as they were trained" in capsys.readouterr().err
     assert leave(["compare", "mine/lstm", "mine/transformer", "--output", "out", "--json"], monkeypatch) == 0
     results = json.loads(capsys.readouterr().out)
     assert [model["name"] for model in results["models"]] == ["mine/lstm", "mine/transformer"]

@@ -23,7 +23,7 @@ def test_smoke(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.chdir(tmp_path)
     smoke = compose(name).recipe.smoke
     assert smoke, f"{name} says nowhere how to try it"
-    program.main(["train", name, *smoke, "trainer.devices=1"], standalone_mode=False)
+    program.main(["train", name, *smoke], standalone_mode=False)
     folder = Path(capsys.readouterr().out.strip())
     assert folder.parent == Path("runs") / name
     for each in ("recipe.yaml", "environment.json", "tokenizer.json", "model.safetensors", "metrics.jsonl"):
@@ -47,7 +47,7 @@ def test_dailydialog_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("WANDB_MODE", "offline")
     names = ["dailydialog/lstm_bahdanau", "dailydialog/transformer"]
     batches = ["data.tokenizer.vocabulary=400", "data.batch_tokens=128", "generation.max_length=3"]
-    short = [*batches, "trainer.max_steps=1", "trainer.devices=1", "trainer.log_every_n_steps=1"]
+    short = [*batches, "trainer.max_steps=1", "trainer.log_every_n_steps=1"]
     assert all(compose(name).recipe.smoke for name in names)
     program.main(["compare", *names, *short, "--output", str(tmp_path / "out")], standalone_mode=False)
     results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))

@@ -25,7 +25,7 @@ from dialog.data.tokenizer import PAD
 from dialog.recipe import to_dict
 from dialog.report.picture import heatmap_grid
 from dialog.training.checkpoint_io import SafeCheckpointIO
-from dialog.training.loggers import wandb_mode
+from dialog.training.loggers import RecordLogger, wandb_mode
 
 SECRETS = {
     "MY_TOKEN": "planted-in-the-environment-5f2c",
@@ -243,6 +243,17 @@ def test_the_record(shown: tuple[Path, Offline, dialog.Recipe]) -> None:
     assert tokens[-1] == summary["target_tokens"]
     assert summary["steps"] == 6
     assert all(line["train/tokens_per_second"] > 0 for line in trained)
+
+
+def test_the_record_is_json_whatever_the_numbers(tmp_path: Path) -> None:
+    record = RecordLogger(tmp_path)
+    record.log_metrics({"train/loss": float("nan"), "train/gradient_norm": float("inf"), "epoch": 0}, 3)
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is no JSON")
+
+    line = json.loads((tmp_path / "metrics.jsonl").read_text(encoding="utf-8"), parse_constant=refuse)
+    assert (line["step"], line["train/loss"], line["train/gradient_norm"]) == (3, None, None)
 
 
 ATTENTIONS = {

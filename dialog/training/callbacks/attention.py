@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
@@ -22,15 +24,16 @@ from dialog.training.module import DialogModule
 class AttentionRecorder(Callback):
     """Writes ``attention/step-<n>/<example>.json`` and shows the heat maps in Weights & Biases.
 
-    Maps of every layer and head under teacher forcing, rows and columns labelled with tokens; the examples are spread
-    evenly over the validation split and stay the same. The training path is not touched, and only rank 0 draws.
+    Maps of every layer and head under teacher forcing, rows and columns labelled with tokens; the examples are drawn
+    from the longer half of the validation split and stay the same. The training path is not touched, and only rank 0
+    draws.
     """
 
     def __init__(self, folder: Path, store: Store, *, examples: int = 4) -> None:
         self.folder = folder / "attention"
         self.store = store
-        count = min(examples, len(store))
-        self.rows = [(2 * place + 1) * len(store) // (2 * count) for place in range(count)]
+        long = np.flatnonzero(store.source_lengths >= np.median(store.source_lengths)) if len(store) else np.arange(0)
+        self.rows = sorted(random.Random(0).sample(long.tolist(), min(examples, len(long))))
 
     def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
         """Record one step."""
