@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialog.components import build, lookup, named, resolve
 from dialog.data.corpora import CORPORA, Corpus
 from dialog.errors import UserError
+from dialog.folders import fresh_folder, make_folder, write_json
 from dialog.recipe import Composed, Model, Recipe, compose, to_yaml
 from dialog.run import Run
 
@@ -185,22 +184,6 @@ def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks
         )
 
 
-def fresh_folder(root: str, name: str = "") -> Path:
-    """The path ``<root>/<name>/<time>-<random>``."""
-    return Path(root) / name / f"{datetime.now():%Y%m%d-%H%M%S}-{random.SystemRandom().randrange(16**4):04x}"
-
-
-def make_folder(folder: Path) -> Path:
-    """Make a new folder; what exists is never written over."""
-    try:
-        folder.mkdir(parents=True, exist_ok=False)
-    except FileExistsError as error:
-        raise UserError(f"{folder} exists; choose another --output") from error
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be made ({error.strerror}); choose another --output") from error
-    return folder
-
-
 @contextmanager
 def nothing_left(folder: Path, lightning: Trainer) -> Iterator[None]:
     """A run that is refused before its first step leaves no folder."""
@@ -240,7 +223,7 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
     make_folder(folder)
     (folder / "recipe.yaml").write_text(to_yaml(recipe), encoding="utf-8")
     marks = {"data": store.manifest["fingerprint"], "tokenizer": store.tokenizer.fingerprint}
-    _write_json(folder / "environment.json", {**environment(), "seed": recipe.seed, **marks})
+    write_json(folder / "environment.json", {**environment(), "seed": recipe.seed, **marks})
     store.tokenizer.save(folder / "tokenizer.json")
     loggers.describe(own, asdict(recipe))
     began = time.monotonic()
@@ -258,7 +241,7 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
         module.load_state_dict(torch.load(best, map_location="cpu", weights_only=True)["state_dict"])
         save_model(module.model, str(folder / "model.safetensors"))
     trained = Trained(folder, seconds, lightning.global_step, module.target_tokens)
-    _write_json(folder / "summary.json", {key: value for key, value in asdict(trained).items() if key != "folder"})
+    write_json(folder / "summary.json", {key: value for key, value in asdict(trained).items() if key != "folder"})
     return trained
 
 
@@ -266,10 +249,6 @@ def _say(line: str) -> None:
     import sys
 
     print(line, file=sys.stderr, flush=True)  # noqa: T201 - progress
-
-
-def _write_json(path: Path, content: object) -> None:
-    path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 # ------------------------------------------------------------------ runs
@@ -365,7 +344,7 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
             file.write(json.dumps(each.row(), ensure_ascii=False) + "\n")
     metrics = {**evaluation.metrics(split), **aligned.metrics()}
     partial.replace(folder / "responses.jsonl")
-    _write_json(folder / "metrics.json", metrics)
+    write_json(folder / "metrics.json", metrics)
     return metrics
 
 

@@ -16,7 +16,7 @@ import dialog
 
 ROOT = Path(dialog.__file__).parent
 FLOORS = (
-    ("errors", "recipe", "components", "layers"),
+    ("errors", "folders", "recipe", "components", "layers"),
     ("data", "metrics"),
     ("models",),
     ("generation", "analysis", "report"),

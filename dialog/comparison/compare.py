@@ -14,6 +14,7 @@ from dialog import assemble
 from dialog.comparison import results as found
 from dialog.comparison.parity import Contender, parity
 from dialog.errors import UserError
+from dialog.folders import fresh_folder, make_folder, write_json
 from dialog.recipe import Composed, compose
 from dialog.report.html import write_html
 from dialog.report.markdown import to_markdown
@@ -66,7 +67,7 @@ def compare(
             assemble.check(each.composed.recipe)
     prepared = {each.name: assemble.prepare_data(each.composed.recipe, say) for each in listed}
     check_same_data(prepared)
-    folder = assemble.make_folder(output or assemble.fresh_folder("comparisons"))
+    folder = make_folder(output or fresh_folder("comparisons"))
     began = time.monotonic()
     contenders = [contender(each, seeds, folder) for each in listed]
     models = [each.model for each in contenders]
@@ -88,7 +89,7 @@ def compare(
         "samples": shown,
         "attention": maps,
     }
-    (folder / "results.json").write_text(json.dumps(results, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    write_json(folder / "results.json", results)
     (folder / "report.md").write_text(to_markdown(results), encoding="utf-8")
     write_html(results, folder / "report.html")
     return folder, results

@@ -104,10 +104,11 @@ def _by_length(sources: Integers, targets: Integers, *, budget: int) -> Integers
     that a batch across two bands is alike too.
     """
     order = np.argsort(sources, kind="stable")
-    tokens = np.cumsum((sources + targets)[order])
-    bands = max(1, round(2.5 * float(np.sqrt(tokens[-1] / budget))))
+    tokens = (sources + targets)[order]
+    total = int(tokens.sum())
+    bands = max(1, round(2.5 * float(np.sqrt(total / budget))))
     lowest = np.searchsorted(sources[order], sources[order])
-    band = ((tokens - 1) * bands // tokens[-1])[lowest]
+    band = (np.cumsum(tokens) - tokens)[lowest] * bands // total  # by what shorter sources hold: ties change nothing
     direction = np.where(band % 2 == 0, 1, -1)
     return order[np.lexsort((sources[order], direction * targets[order], band))]
 

@@ -274,10 +274,6 @@ INSIDE = [
     (["train", TRANSFORMER, "trainer.accelerator=abacus"], "trainer: "),
     (["train", TRANSFORMER, "trainer.strategy=zeal"], "trainer: "),
     (["train", TRANSFORMER, "trainer.max_time=soon"], "trainer: "),
-    (
-        ["train", TRANSFORMER, "data.corpus.size=20", "trainer.check_val_every_n_epoch=1", "logger=wandb"],
-        "trainer: `val_check_interval` (460) must be less than or equal to the number of the training batches",
-    ),
     (["train", TRANSFORMER, "seed=-1"], "seed: "),
     (["train", "dailydialog/transformer"], "data.corpus: dailydialog needs the unpacked archive"),
 ]
@@ -296,6 +292,14 @@ def test_a_wrong_recipe_is_one_line_and_changes_nothing(
     assert message in done.err
     assert "Traceback" not in done.err
     assert files(here) == before
+
+
+def test_a_run_that_is_refused_before_its_first_step_leaves_no_folder(here: Path, call: Callable[..., Done]) -> None:
+    done = call("train", TRANSFORMER, "data.corpus.size=20", "trainer.check_val_every_n_epoch=1", "logger=wandb")
+    assert done.code == 2
+    assert done.err.splitlines()[-1].startswith("dialog: trainer: ")
+    assert "`val_check_interval` (460) must be less than or equal to" in done.err
+    assert not [path for path in (here / "runs").rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -58,6 +58,7 @@ cases = st.builds(
 )
 
 
+@example(Case(np.array([1, 1, 29, 65, 65]), np.array([17, 23, 1, 1, 2]), 162, 0, True, 1), 0)
 @given(cases, st.integers(0, 3))
 def test_every_example_once_within_budget_and_as_many_batches_for_all(case: Case, epoch: int) -> None:
     try:
