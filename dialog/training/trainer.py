@@ -68,13 +68,14 @@ def build_trainer(
 
 
 class LastStep(Callback):
-    """Training that ``max_steps`` ends inside an epoch is validated there too."""
+    """Training is validated where ``max_steps`` or ``max_epochs`` ends it, wherever the validations before it fell."""
 
     def on_train_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: object, batch: object, batch_index: int
     ) -> None:
         """A trainer that is told to stop validates first."""
-        if trainer.global_step == trainer.max_steps:
+        last = trainer.is_last_batch and trainer.current_epoch + 1 == trainer.max_epochs
+        if last or trainer.global_step == trainer.max_steps:
             trainer.should_stop = True
 
 

@@ -456,19 +456,28 @@ def test_it_stops_early_for_want_of_progress(
 
 
 @pytest.mark.parametrize("patience", ["null", "5"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["trainer.max_steps=2", "trainer.check_val_every_n_epoch=1", "trainer.val_check_interval=1.0"],
+        ["trainer.max_steps=2", "trainer.val_check_interval=460"],
+        ["trainer.max_steps=-1", "trainer.max_epochs=2", "trainer.val_check_interval=460"],
+    ],
+    ids=["in the first epoch", "before a validation", "at the end of an epoch"],
+)
 def test_the_last_step_is_validated_wherever_it_falls(
-    tiny: Callable[..., Any], module: Callable[..., Any], data: dialog.DialogDataModule, tmp_path: Path, patience: str
+    tiny: Callable[..., Any],
+    module: Callable[..., Any],
+    data: dialog.DialogDataModule,
+    tmp_path: Path,
+    settings: list[str],
+    patience: str,
 ) -> None:
     notes = Notes()
-    settings = [
-        "trainer.max_steps=2",
-        "trainer.check_val_every_n_epoch=1",
-        "trainer.val_check_interval=1.0",
-        f"checkpoint.patience={patience}",
-        *EVERY_STEP,
-    ]
-    trainer = own(tiny("transformer", *settings).recipe, tmp_path, [notes])
+    recipe = tiny("transformer", *settings, f"checkpoint.patience={patience}", *EVERY_STEP).recipe
+    trainer = own(recipe, tmp_path, [notes])
     trainer.fit(module(), data)
-    assert trainer.global_step == 2
+    assert trainer.global_step == (2 if "trainer.max_steps=2" in settings else 2 * len(data.train_dataloader()))
     assert len(notes["validation/loss"]) == 1
-    assert checkpoint(tmp_path, "best")["global_step"] == checkpoint(tmp_path, "last")["global_step"] == 2
+    steps = {checkpoint(tmp_path, name)["global_step"] for name in ("best", "last")}
+    assert steps == {trainer.global_step}
