@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dialog.components import build, lookup, named, resolve
 from dialog.data.corpora import CORPORA, Corpus
 from dialog.errors import UserError
-from dialog.folders import fresh_folder, make_folder, write_json
+from dialog.folders import fresh_folder, make_folder, name_of, write_json
 from dialog.recipe import Composed, Model, Recipe, compose, to_yaml
 from dialog.run import Run
 
@@ -125,8 +125,11 @@ def section(key: str) -> Iterator[None]:
         raise UserError(f"{key}: {error}") from error
 
 
-def check(recipe: Recipe) -> None:
+def check(recipe: Recipe) -> int:
     """Refuse a recipe of which no run can be made, before anything is read or written: its network has no storage.
+
+    Returns:
+        How many processes would train it.
 
     Raises:
         UserError: with the section that cannot be built.
@@ -149,7 +152,7 @@ def check(recipe: Recipe) -> None:
         module = build_module(recipe, SMALLEST_VOCABULARY)
     with section("optimizer"):
         module.configure_optimizers()
-    build_trainer(fitted(recipe), Path(), [])
+    return build_trainer(fitted(recipe), Path(), []).world_size
 
 
 def fitted(recipe: Recipe) -> Recipe:
@@ -190,7 +193,7 @@ def nothing_left(folder: Path, lightning: Trainer) -> Iterator[None]:
     try:
         yield
     except UserError:
-        if lightning.global_step == 0:
+        if lightning.global_step == 0 and lightning.is_global_zero:
             shutil.rmtree(folder)
         raise
 
@@ -198,8 +201,11 @@ def nothing_left(folder: Path, lightning: Trainer) -> Iterator[None]:
 def train(composed: Composed, output: Path | None = None, *, quiet: bool = False) -> Trained:
     """Train a recipe into a new run folder that is complete in itself.
 
+    Where several processes train, the first one writes and the others end here.
+
     Raises:
         UserError: before the folder is made, when the recipe, its corpus or a component cannot be served.
+        SystemExit: at the end of every process but the first.
     """
     import torch
     from safetensors.torch import save_model
@@ -220,11 +226,12 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
     folder = output or fresh_folder("runs", composed.name)
     own = loggers.build_loggers(recipe.logger, folder)
     lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store)])
-    make_folder(folder)
-    (folder / "recipe.yaml").write_text(to_yaml(recipe), encoding="utf-8")
-    marks = {"data": store.manifest["fingerprint"], "tokenizer": store.tokenizer.fingerprint}
-    write_json(folder / "environment.json", {**environment(), "seed": recipe.seed, **marks})
-    store.tokenizer.save(folder / "tokenizer.json")
+    if lightning.is_global_zero:
+        make_folder(folder)
+        (folder / "recipe.yaml").write_text(to_yaml(recipe), encoding="utf-8")
+        marks = {"data": store.manifest["fingerprint"], "tokenizer": store.tokenizer.fingerprint}
+        write_json(folder / "environment.json", {**environment(), "seed": recipe.seed, **marks})
+        store.tokenizer.save(folder / "tokenizer.json")
     loggers.describe(own, asdict(recipe))
     began = time.monotonic()
     batches = DialogDataModule(data, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed)
@@ -234,12 +241,13 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
         finally:
             loggers.close(own)
     seconds = time.monotonic() - began
-    if lightning.is_global_zero:
-        best = folder / "checkpoints" / "best.ckpt"
-        if not best.is_file():
-            raise UserError(f"{folder}: no validation took place, so there are no best weights; train longer")
-        module.load_state_dict(torch.load(best, map_location="cpu", weights_only=True)["state_dict"])
-        save_model(module.model, str(folder / "model.safetensors"))
+    if not lightning.is_global_zero:
+        raise SystemExit(0)
+    best = folder / "checkpoints" / "best.ckpt"
+    if not best.is_file():
+        raise UserError(f"{folder}: no validation took place, so there are no best weights; train longer")
+    module.load_state_dict(torch.load(best, map_location="cpu", weights_only=True)["state_dict"])
+    save_model(module.model, str(folder / "model.safetensors"))
     trained = Trained(folder, seconds, lightning.global_step, module.target_tokens)
     write_json(folder / "summary.json", {key: value for key, value in asdict(trained).items() if key != "folder"})
     return trained
@@ -292,8 +300,7 @@ def load(
     precisions = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     dtype = lookup(precisions, precision)
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    name = folder.parent.as_posix().removeprefix("runs/")
-    return Run(folder, name, recipe, model.to(device, dtype).eval(), tokenizer)
+    return Run(folder, name_of(folder.parent), recipe, model.to(device, dtype).eval(), tokenizer)
 
 
 def refuse_imports(recipe: Recipe, folder: Path) -> None:

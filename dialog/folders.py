@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from datetime import datetime
 from pathlib import Path
@@ -15,15 +16,31 @@ def fresh_folder(root: str, name: str = "") -> Path:
     return Path(root) / name / f"{datetime.now():%Y%m%d-%H%M%S}-{random.SystemRandom().randrange(16**4):04x}"
 
 
+def refuse_existing(path: Path) -> None:
+    """What exists is never written over."""
+    if path.exists():
+        raise UserError(f"{path} exists; choose another --output")
+
+
+def is_first_process() -> bool:
+    """Whether this process writes, where torchrun, SLURM or Lightning has started several."""
+    names = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
+    return next((os.environ[name] for name in names if name in os.environ), "0") == "0"
+
+
 def make_folder(folder: Path) -> Path:
-    """Make a new folder; what exists is never written over."""
+    """Make a new folder."""
+    refuse_existing(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=False)
-    except FileExistsError as error:
-        raise UserError(f"{folder} exists; choose another --output") from error
+        folder.mkdir(parents=True)
     except OSError as error:
         raise UserError(f"{folder}: cannot be made ({error.strerror}); choose another --output") from error
     return folder
+
+
+def name_of(folder: Path) -> str:
+    """What a folder is called: its path below the innermost ``runs``, where there is one."""
+    return folder.as_posix().rpartition("runs/")[2]
 
 
 def write_json(path: Path, content: object) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from dialog.folders import refuse_existing
+
 
 @click.command()
 @click.argument("recipes", nargs=-1, required=True, metavar="RECIPE RECIPE... [KEY=VALUE]...")
@@ -21,10 +23,8 @@ def compare(recipes: tuple[str, ...], seeds: int, output: Path | None, as_json: 
 
     Example: dialog-seq2seq compare quickstart/lstm_bahdanau quickstart/transformer --seeds 3
     """
-    if output is not None and output.exists():
-        from dialog.errors import UserError
-
-        raise UserError(f"{output} exists; choose another --output")
+    if output is not None:
+        refuse_existing(output)
     names = [each for each in recipes if "=" not in each and not each.startswith("~")]
     overrides = [each for each in recipes if each not in names]
     from dialog.comparison.compare import compare as run

@@ -12,6 +12,7 @@ from typing import IO, Any
 import click
 
 from dialog.errors import UserError
+from dialog.folders import refuse_existing
 
 BATCH = 64
 
@@ -27,8 +28,8 @@ def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, tru
 
     Example: echo '{"context": ["How are you ?"]}' | dialog-seq2seq respond runs/quickstart/transformer/...
     """
-    if target != "-" and Path(target).exists():
-        raise UserError(f"{target} exists; choose another --output")
+    if target != "-":
+        refuse_existing(Path(target))
     from dialog import assemble
 
     loaded = assemble.load(run, overrides=overrides, trust=trust)

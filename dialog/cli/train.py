@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from dialog.folders import is_first_process, refuse_existing
 from dialog.recipe import compose
 
 
@@ -19,10 +20,8 @@ def train(recipe: str, overrides: tuple[str, ...], output: Path | None) -> None:
     Example: dialog-seq2seq train quickstart/transformer trainer.max_epochs=2 logger=wandb
     """
     composed = compose(recipe, overrides)
-    if output is not None and output.exists():
-        from dialog.errors import UserError
-
-        raise UserError(f"{output} exists; choose another --output")
+    if output is not None and is_first_process():
+        refuse_existing(output)
     from dialog import assemble
 
     click.echo(str(assemble.train(composed, output).folder))

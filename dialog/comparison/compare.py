@@ -14,7 +14,7 @@ from dialog import assemble
 from dialog.comparison import results as found
 from dialog.comparison.parity import Contender, parity
 from dialog.errors import UserError
-from dialog.folders import fresh_folder, make_folder, write_json
+from dialog.folders import fresh_folder, make_folder, name_of, write_json
 from dialog.recipe import Composed, compose
 from dialog.report.html import write_html
 from dialog.report.markdown import to_markdown
@@ -49,7 +49,7 @@ def entry(name: str, overrides: Sequence[str]) -> Entry:
     folder = Path(name)
     if folder.is_dir():
         assemble.load(folder)
-        return Entry(folder.as_posix().removeprefix("runs/"), compose(str(folder / "recipe.yaml")), folder)
+        return Entry(name_of(folder), compose(str(folder / "recipe.yaml")), folder)
     composed = compose(name, overrides)
     return Entry(composed.name, composed)
 
@@ -63,8 +63,10 @@ def compare(
         UserError: where the recipes do not share data, tokenizer and test set: that is no comparison.
     """
     for each in listed:
-        if each.run is None:
-            assemble.check(each.composed.recipe)
+        if each.run is None and assemble.check(each.composed.recipe) > 1:
+            raise UserError(
+                f"{each.name}: compare trains in one process; train with more, then compare the run folders"
+            )
     prepared = {each.name: assemble.prepare_data(each.composed.recipe, say) for each in listed}
     check_same_data(prepared)
     folder = make_folder(output or fresh_folder("comparisons"))

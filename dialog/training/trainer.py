@@ -122,6 +122,7 @@ def seed(number: int) -> None:
 
 def quiet() -> None:
     """Leave out what Lightning prints at every start and what a user need not read."""
+    warnings.filterwarnings("ignore", message=r".*sync_dist=True")  # torchmetrics has summed by then
     warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")  # inside Lightning 2.6
     for name in ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.seed"):
         logging.getLogger(name).setLevel(logging.WARNING)

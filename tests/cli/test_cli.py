@@ -294,6 +294,27 @@ def test_a_wrong_recipe_is_one_line_and_changes_nothing(
     assert files(here) == before
 
 
+@pytest.mark.parametrize("output", [[], ["--output", "mine"]], ids=["runs", "own"])
+def test_two_processes_train_into_one_folder(here: Path, output: list[str]) -> None:
+    sizes = ["data.corpus.size=60", "trainer.max_steps=4", "trainer.val_check_interval=2"]
+    done = process("train", TRANSFORMER, *sizes, "trainer.devices=2", "trainer.log_every_n_steps=1", *output)
+    assert done.code == 0, done.err
+    (folder,) = done.out.splitlines()
+    made = [path.parent.relative_to(here).as_posix() for path in here.rglob("recipe.yaml")]
+    assert made == [folder]
+    assert (here / folder / "model.safetensors").is_file()
+    lines = [json.loads(line) for line in (here / folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["step"] for line in lines if "train/loss" in line] == [0, 1, 2, 3]
+    assert "sync_dist" not in done.err
+
+
+def test_a_comparison_trains_in_one_process(here: Path, call: Callable[..., Done]) -> None:
+    done = call("compare", "quickstart/lstm_bahdanau", TRANSFORMER, "trainer.devices=2", "--output", "out")
+    assert done.code == 2
+    assert "compare trains in one process" in done.err.splitlines()[-1]
+    assert not (here / "out").exists()
+
+
 def test_a_run_that_is_refused_before_its_first_step_leaves_no_folder(here: Path, call: Callable[..., Done]) -> None:
     done = call("train", TRANSFORMER, "data.corpus.size=20", "trainer.check_val_every_n_epoch=1", "logger=wandb")
     assert done.code == 2
