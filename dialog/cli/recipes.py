@@ -25,8 +25,8 @@ def recipes(as_json: bool) -> None:
     width = max(len(row["name"]) for row in rows)
     for row in rows:
         size = f"{row['parameters'] / 1e6:.1f} M parameters" if row["parameters"] else ""
-        parts = f"{row['corpus']}, {row['encoder']} -> {row['decoder']}"
-        click.echo(f"{row['name']:<{width}}  {parts}, {size}; {row['cost']}")
+        parts = (row["corpus"], f"{row['encoder']} -> {row['decoder']}", size, row["cost"])
+        click.echo(f"{row['name']:<{width}}  {', '.join(filter(None, parts))}")
         expected = "; ".join(f"{each['metric']} {each['value']} ± {each['tolerance']}" for each in row["expect"])
         click.echo(f"{'':<{width}}  expected: {expected or '-'}; measured: {row['measured'] or '-'}")
 
