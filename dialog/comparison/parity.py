@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from dialog.components import named
 from dialog.recipe import Recipe
+from dialog.report.measures import hardware
 
 
 class Contender(NamedTuple):
@@ -40,7 +41,7 @@ def parity(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
         row("target tokens seen", [mean_of(each, "target_tokens") for each in runs]),
         row("optimizer steps", [mean_of(each, "steps") for each in runs]),
         row("training seconds", [mean_of(each, "seconds") for each in runs]),
-        row("hardware", [each.environment["cpu"] + ", " + each.environment["gpu"] for each in contenders]),
+        row("hardware", [hardware(each.environment) for each in contenders]),
     ]
     return rows
 

@@ -10,7 +10,7 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from dialog.report.measures import MEASURES, duration
+from dialog.report.measures import MEASURES, duration, hardware
 from dialog.report.scale import top
 from dialog.report.svg import SERIES, Curve, curves_svg, heatmap_svg
 from dialog.report.tables import Results, parity, runs, summary
@@ -51,14 +51,10 @@ def _facts(results: Results) -> dict[str, str]:
     seeds = sorted({run["seed"] for model in models for run in model["runs"]})
     examples = {run["metrics"].get("examples") for model in models for run in model["runs"]} - {None}
     scored = ", ".join(f"{number:,} examples" for number in sorted(examples))
-    environment = results["environment"]
-    hardware = [
-        str(environment[key]) for key in ("device", "accelerator", "gpu", "cpu", "hardware") if key in environment
-    ]
     return {
         "Evaluated on": results["split"] + (f", {scored}" if scored else ""),
         "Seeds": ", ".join(map(str, seeds)),
-        "Hardware": " · ".join(dict.fromkeys(hardware)) or "not recorded",
+        "Hardware": hardware(results["environment"]),
         "Time in all": duration(results["seconds"]),
     }
 

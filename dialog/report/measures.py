@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
 
 
 def decimals(places: int) -> Callable[[float], str]:
@@ -37,6 +37,13 @@ def duration(seconds: float) -> str:
         return f"{whole // 60} min {whole % 60:02d} s"
     minutes = round(seconds / 60)
     return f"{minutes // 60:,} h {minutes % 60:02d} min"
+
+
+def hardware(environment: Mapping[str, Any]) -> str:
+    """The GPU of an environment.json where there is one, and the processor with its cores."""
+    gpu, processor = environment.get("gpu", "none"), environment.get("cpu", "not recorded")
+    cores = f", {environment['cores']} cores" if "cores" in environment else ""
+    return ("" if gpu == "none" else f"{gpu}, ") + f"{processor}{cores}"
 
 
 class Measure(NamedTuple):

@@ -155,5 +155,5 @@ def _run(model: Mapping[str, Any], run: Mapping[str, Any], names: Sequence[str])
 
 def _plain(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return shortened(str(value), 24)
+        return shortened(str(value), 72)
     return count(value) if isinstance(value, int) else general(value)
