@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 import os
 import shutil
 import time
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dialog.components import build, lookup, named, resolve
 from dialog.data.corpora import CORPORA, Corpus
 from dialog.errors import UserError
-from dialog.folders import fresh_folder, make_folder, name_of, write_json
+from dialog.folders import fresh_folder, make_folder, name_of, to_json, write_json
 from dialog.recipe import Composed, Model, Recipe, compose, to_yaml
 from dialog.run import Run
 
@@ -246,6 +246,8 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
     best = folder / "checkpoints" / "best.ckpt"
     if not best.is_file():
         raise UserError(f"{folder}: no validation took place, so there are no best weights; train longer")
+    if not math.isfinite(trainer.best_loss(lightning)):
+        raise UserError(f"{folder}: training diverged, no validation loss is finite; lower optimizer.lr")
     module.load_state_dict(torch.load(best, map_location="cpu", weights_only=True)["state_dict"])
     save_model(module.model, str(folder / "model.safetensors"))
     trained = Trained(folder, seconds, lightning.global_step, module.target_tokens)
@@ -345,10 +347,14 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / ".responses.partial"
     bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet else None, leave=False)
-    with bar, partial.open("w", encoding="utf-8") as file:
-        for each in evaluator.answers(stream, aligned, bar.update):
-            evaluation.add(each)
-            file.write(json.dumps(each.row(), ensure_ascii=False) + "\n")
+    try:
+        with bar, partial.open("w", encoding="utf-8") as file:
+            for each in evaluator.answers(stream, aligned, bar.update):
+                evaluation.add(each)
+                file.write(to_json(each.row()) + "\n")
+    except BaseException:
+        partial.unlink()
+        raise
     metrics = {**evaluation.metrics(split), **aligned.metrics()}
     partial.replace(folder / "responses.jsonl")
     write_json(folder / "metrics.json", metrics)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
@@ -45,4 +47,18 @@ def name_of(folder: Path) -> str:
 
 def write_json(path: Path, content: object) -> None:
     """Write a JSON file that people read."""
-    path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    path.write_text(to_json(content, indent=1) + "\n", encoding="utf-8")
+
+
+def to_json(content: object, indent: int | None = None) -> str:
+    """JSON, in which a number that is not finite is null."""
+    return json.dumps(finite(content), ensure_ascii=False, allow_nan=False, indent=indent)
+
+
+def finite(content: object) -> object:
+    """The same, with None for every number that is not finite: JSON has neither NaN nor infinity."""
+    if isinstance(content, Mapping):
+        return {key: finite(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content

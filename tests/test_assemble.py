@@ -14,8 +14,11 @@ import pytest
 import torch
 
 import dialog
+from dialog import assemble
 from dialog.cli import main
+from dialog.data.dialogue import Dialogue, Turn
 from dialog.data.tokenizer import EOS, OTHER, SELF
+from dialog.errors import UserError
 
 CONTEXT = ["Hello, I booked three nights.", "Welcome.", "Which day is it?"]
 CONTEXTS = [CONTEXT, CONTEXT[:1], ["A table for six, please."], [*CONTEXT, "It is Monday.", "What is my name?"], []]
@@ -295,6 +298,19 @@ def test_an_answer_says_no_special_token(run: dialog.Run) -> None:
         wild.model.head.weight[EOS] = 0
     for reply in wild.respond_batch(CONTEXTS):
         assert "<" not in reply.text
+
+
+def test_an_evaluation_that_fails_leaves_nothing(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def dialogues(self, split: str) -> object:
+            yield Dialogue("d1", (Turn("A", "Hi"), Turn("B", "Hello")))
+            raise UserError("corpus.jsonl:2: broken")
+
+    before = {path: path.read_bytes() for path in copied.rglob("*.*") if path.is_file()}
+    monkeypatch.setattr(assemble, "build_corpus", lambda recipe: Broken())
+    with pytest.raises(UserError, match="broken"):
+        assemble.evaluate(dialog.load(copied), "test", quiet=True)
+    assert {path: path.read_bytes() for path in copied.rglob("*.*") if path.is_file()} == before
 
 
 def test_training_does_not_write_over_a_run(tiny: Callable[..., Any], copied: Path) -> None:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 
 import click
 
-from dialog.folders import refuse_existing
+from dialog.folders import refuse_existing, to_json
 
 
 @click.command()
 @click.argument("recipes", nargs=-1, required=True, metavar="RECIPE RECIPE... [KEY=VALUE]...")
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Train each recipe so many times.")
 @click.option("--output", type=click.Path(path_type=Path), help="Folder of the comparison [default: comparisons/...].")
+@click.option("--trust", is_flag=True, help="Let the recipes of run folders import code.")
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the table.")
-def compare(recipes: tuple[str, ...], seeds: int, output: Path | None, as_json: bool) -> None:
+def compare(recipes: tuple[str, ...], seeds: int, output: Path | None, trust: bool, as_json: bool) -> None:
     """Train RECIPES (or take run folders), evaluate all on test, and write report.html, report.md and results.json.
 
     Overrides hold for every recipe; runs are compared as they were trained.
@@ -31,9 +31,9 @@ def compare(recipes: tuple[str, ...], seeds: int, output: Path | None, as_json: 
     from dialog.comparison.compare import entries
     from dialog.report.markdown import table
 
-    listed = entries(names, overrides)
+    listed = entries(names, overrides, trust=trust)
     base = listed[0].composed.recipe.seed
     command = shlex.join(["python", "-m", "dialog", "compare", *recipes, "--seeds", str(seeds)])
     folder, results = run(listed, seeds=range(base, base + seeds), output=output, command=command)
-    click.echo(json.dumps(results, ensure_ascii=False) if as_json else table(results))
+    click.echo(to_json(results) if as_json else table(results))
     click.echo(f"report: {folder / 'report.html'}", err=as_json)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from dialog.data.dialogue import SPLITS
+from dialog.folders import to_json
 
 
 @click.command()
@@ -26,7 +26,7 @@ def evaluate(run: Path, overrides: tuple[str, ...], split: str, trust: bool, as_
 
     metrics = assemble.evaluate(assemble.load(run, overrides=overrides, trust=trust), split)
     if as_json:
-        click.echo(json.dumps(metrics, indent=1))
+        click.echo(to_json(metrics, indent=1))
         return
     numbers = {
         name: float(value["score"] if isinstance(value, dict) else value)

@@ -9,6 +9,7 @@ import click
 
 from dialog.layers import leaves
 from dialog.recipe import Composed, Recipe, compose, to_dict
+from dialog.report.terminal import one_line
 
 
 @click.command()
@@ -40,7 +41,7 @@ def values(composed: Composed) -> Iterator[str]:
         for key, value in leaves(to_dict(composed.recipe))
     ]
     width = min(60, max(len(line) for line, _ in lines))
-    return (f"{line:<{width}}  # {place}" for line, place in lines)
+    return (f"{one_line(line):<{width}}  # {one_line(place)}" for line, place in lines)
 
 
 def modules(recipe: Recipe) -> Iterator[str]:
@@ -71,7 +72,6 @@ def first_examples(recipe: Recipe, count: int) -> Iterator[str]:
     """The first training examples, token by token."""
     from dialog.assemble import prepare_data
     from dialog.data.store import Store
-    from dialog.report.terminal import one_line
 
     store = Store(prepare_data(recipe), "train")
     for row in range(min(count, len(store))):

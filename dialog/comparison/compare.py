@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from dialog.folders import fresh_folder, make_folder, name_of, write_json
 from dialog.recipe import Composed, compose
 from dialog.report.html import write_html
 from dialog.report.markdown import to_markdown
+from dialog.run import Run
 
 SPLIT = "test"
 
@@ -29,11 +31,16 @@ class Entry:
     name: str
     composed: Composed
     run: Path | None = None
+    trust: bool = True  # a recipe of the user's own may import code
+
+    def load(self, folder: Path) -> Run:
+        """One of its runs."""
+        return assemble.load(folder, trust=self.trust)
 
 
-def entries(names: Sequence[str], overrides: Sequence[str]) -> list[Entry]:
+def entries(names: Sequence[str], overrides: Sequence[str], *, trust: bool = False) -> list[Entry]:
     """The recipes and run folders of a command line; each name once."""
-    made = [entry(name, overrides) for name in names]
+    made = apart([entry(name, overrides, trust=trust) for name in names])
     if len(made) < 2:
         raise UserError("a comparison needs two recipes or runs, or more")
     if overrides and all(each.run is not None for each in made):
@@ -44,12 +51,21 @@ def entries(names: Sequence[str], overrides: Sequence[str]) -> list[Entry]:
     return made
 
 
-def entry(name: str, overrides: Sequence[str]) -> Entry:
-    """A recipe, or a run folder."""
+def apart(made: list[Entry]) -> list[Entry]:
+    """Runs of the same name are called by their whole paths."""
+    names = Counter(each.name for each in made)
+    return [
+        replace(each, name=each.run.as_posix()) if each.run is not None and names[each.name] > 1 else each
+        for each in made
+    ]
+
+
+def entry(name: str, overrides: Sequence[str], *, trust: bool) -> Entry:
+    """A recipe, or a run folder, which imports code only if it is trusted."""
     folder = Path(name)
     if folder.is_dir():
-        assemble.load(folder)
-        return Entry(name_of(folder), compose(str(folder / "recipe.yaml")), folder)
+        assemble.load(folder, trust=trust)
+        return Entry(name_of(folder), compose(str(folder / "recipe.yaml")), folder, trust)
     composed = compose(name, overrides)
     return Entry(composed.name, composed)
 
@@ -77,8 +93,8 @@ def compare(
     shown = found.samples(first, SPLIT)
     sample = found.telling(shown)
     maps = [
-        found.attention(assemble.load(path), model["name"], model["runs"][0]["metrics"], sample, place)
-        for place, (model, path) in enumerate(zip(models, first, strict=True))
+        found.attention(each.load(path), model["name"], model["runs"][0]["metrics"], sample, place)
+        for place, (each, model, path) in enumerate(zip(listed, models, first, strict=True))
     ]
     results = {
         "format": 1,
@@ -118,7 +134,7 @@ def contender(each: Entry, seeds: Sequence[int], folder: Path) -> Contender:
             assemble.train(assemble.with_seed(each.composed, seed), path)
         composed = compose(str(path / "recipe.yaml"))  # as it was run, with its precision
         trained = json.loads((path / "summary.json").read_text(encoding="utf-8"))
-        run = assemble.load(path)
+        run = each.load(path)
         metrics = assemble.evaluate(run, SPLIT)
         parameters = count_parameters(run.model)
         environment = environment or json.loads((path / "environment.json").read_text(encoding="utf-8"))

@@ -34,6 +34,8 @@ def parity(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
         row("dropout", [each.recipe.model.dropout for each in contenders]),
         row("tied embeddings", [each.recipe.model.tie_embeddings for each in contenders]),
         row("optimizer", [show(each.recipe.optimizer) for each in contenders]),
+        row("gradient clipping", [str(each.recipe.trainer.gradient_clip_val) for each in contenders]),
+        row("accumulated batches", [each.recipe.trainer.accumulate_grad_batches for each in contenders]),
         row("precision", [each.recipe.trainer.precision for each in contenders]),
         row("early stopping patience", [str(each.recipe.checkpoint.patience) for each in contenders]),
         row("parameters", [each.model["parameters"]["total"] for each in contenders]),

@@ -59,10 +59,11 @@ def number(value: object) -> float | None:
 
 
 def samples(folders: Sequence[Path], split: str, *, count: int = 12) -> list[dict[str, Any]]:
-    """The same examples of a split for every model, drawn from those with a context."""
+    """The same examples of a split for every model, drawn from those with a context where there are any."""
     files = [folder / "evaluation" / split / "responses.jsonl" for folder in folders]
     with files[0].open(encoding="utf-8") as lines:
-        places = [place for place, line in enumerate(lines) if json.loads(line)["context"]]
+        contexts = [bool(json.loads(line)["context"]) for line in lines]
+    places = [place for place, context in enumerate(contexts) if context] or list(range(len(contexts)))
     chosen = set(random.Random(0).sample(places, min(count, len(places))))
     rows = [picked(file, chosen) for file in files]
     return [

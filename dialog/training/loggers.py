@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import math
 import netrc
 import os
 import time
@@ -18,6 +16,7 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.utilities import rank_zero_only
 
 from dialog.components import Component, Table, build
+from dialog.folders import to_json
 
 MODES = ("auto", "online", "offline", "disabled")
 
@@ -50,10 +49,10 @@ class RecordLogger(Logger):
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Write a line; with accumulation a step is an optimizer step. What is not finite is null: JSON has no NaN."""
-        values = {key: value if math.isfinite(value) else None for key, value in metrics.items() if key != "epoch"}
+        values = {key: value for key, value in metrics.items() if key != "epoch"}
         line = {"step": step, "epoch": int(metrics.get("epoch", 0)), "time": round(time.monotonic() - self.started, 3)}
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({**line, **values}) + "\n")
+            file.write(to_json({**line, **values}) + "\n")
 
 
 SERVERS = ("api.wandb.ai", "api.forge.coreweave.com")

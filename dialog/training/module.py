@@ -44,9 +44,9 @@ class DialogModule(LightningModule):
         self.optimizer_component = optimizer or {"name": "adamw"}
         self.loss: Loss = build(LOSSES, loss or {"name": "cross_entropy"})
         self.target_tokens = 0
-        """Real target tokens that this process has trained on."""
+        """Real target tokens that this process has trained on; when training has ended, all processes."""
         sums = ("nll", "tokens", "correct", "bytes")
-        self.sums = nn.ModuleDict({name: SumMetric().set_dtype(torch.float64) for name in sums})
+        self.sums = nn.ModuleDict({name: SumMetric(nan_strategy="disable").set_dtype(torch.float64) for name in sums})
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, T, V] under teacher forcing."""
@@ -60,6 +60,11 @@ class DialogModule(LightningModule):
         rows = len(batch.source)
         self.log("train/loss", sums.nll.detach() / batch.target_tokens, prog_bar=True, batch_size=rows)
         return sums.objective / batch.target_tokens
+
+    def on_train_end(self) -> None:
+        """Add what the other processes have trained on."""
+        tokens = torch.tensor(self.target_tokens, device=self.device)
+        self.target_tokens = int(self.trainer.strategy.reduce(tokens, reduce_op="sum"))
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
         """Add the batch to the split's sums."""

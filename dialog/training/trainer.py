@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import os
 import signal
 import warnings
 from collections.abc import Mapping, Sequence
@@ -53,7 +55,7 @@ def build_trainer(
     if progress:
         own.append(Progress())
     try:
-        return Trainer(
+        made = Trainer(
             **arguments,
             default_root_dir=str(folder),
             logger=list(loggers),
@@ -65,6 +67,19 @@ def build_trainer(
         )
     except (MisconfigurationException, ImportError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(str(error)) from error
+    started = int(os.environ.get("WORLD_SIZE", "1")) if "TORCHELASTIC_RUN_ID" in os.environ else made.world_size
+    if started != made.world_size:
+        raise UserError(
+            f"torchrun started {started} processes, devices x num_nodes is {made.world_size}; make them agree"
+        )
+    return made
+
+
+def best_loss(trainer: Trainer) -> float:
+    """The lowest validation loss; infinite if none was finite."""
+    best = trainer.checkpoint_callback
+    assert isinstance(best, ModelCheckpoint)
+    return math.inf if best.best_model_score is None else float(best.best_model_score)
 
 
 class LastStep(Callback):
@@ -76,6 +91,7 @@ class LastStep(Callback):
         """A trainer that is told to stop validates first."""
         last = trainer.is_last_batch and trainer.current_epoch + 1 == trainer.max_epochs
         if last or trainer.global_step == trainer.max_steps:
+            trainer.check_val_every_n_epoch = 1
             trainer.should_stop = True
 
 

@@ -305,7 +305,37 @@ def test_two_processes_train_into_one_folder(here: Path, output: list[str]) -> N
     assert (here / folder / "model.safetensors").is_file()
     lines = [json.loads(line) for line in (here / folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["step"] for line in lines if "train/loss" in line] == [0, 1, 2, 3]
+    summary = json.loads((here / folder / "summary.json").read_text(encoding="utf-8"))
+    tokens = [line["train/tokens"] for line in lines if "train/tokens" in line]
+    assert tokens[-1] == summary["target_tokens"]
     assert "sync_dist" not in done.err
+
+
+def test_torchrun_and_the_recipe_agree_on_the_processes(
+    here: Path, call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    done = call("train", TRANSFORMER)
+    assert done.code == 2
+    assert done.err.startswith("dialog: trainer: torchrun started 2 processes, devices x num_nodes is 1;")
+    assert not (here / "runs").exists()
+
+
+def test_a_diverged_run_is_no_success(here: Path) -> None:
+    sizes = ["data.corpus.size=60", "trainer.max_steps=4", "trainer.val_check_interval=2"]
+    wild = ["optimizer.lr=1e30", "trainer.gradient_clip_val=null"]
+    done = process("train", TRANSFORMER, *sizes, *wild, "--output", "out")
+    assert done.code == 2
+    assert "out: training diverged" in done.err.splitlines()[-1]
+    assert not (here / "out" / "model.safetensors").exists()
+
+
+def test_show_commands_no_terminal(call: Callable[..., Done]) -> None:
+    done = call("show", TRANSFORMER, "about.summary='a\u202eb'")
+    assert done.code == 0
+    assert "a\\u202eb" in done.out
+    assert "\u202e" not in done.out
 
 
 def test_a_comparison_trains_in_one_process(here: Path, call: Callable[..., Done]) -> None:

@@ -18,7 +18,10 @@ import pytest
 
 import dialog
 from dialog.cli import main
-from dialog.comparison.results import telling
+from dialog.comparison import results as found
+from dialog.comparison.compare import Entry, apart
+from dialog.folders import to_json
+from dialog.recipe import compose
 
 QUICK = [
     "trainer.max_steps=8",
@@ -27,6 +30,10 @@ QUICK = [
     "trainer.accumulate_grad_batches=1",
     "generation.max_length=6",
 ]
+
+
+OWN = {"lstm": ["model.decoder.attention={name: dialog.models.attention.AdditiveScorer, size: 16}"]}
+"""A part that a recipe imports, as a user's own is."""
 
 
 @dataclass
@@ -42,7 +49,7 @@ def compared(tiny: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory)
     """``dialog compare lstm.yaml transformer.yaml ... --seeds 2`` in a process of its own."""
     place = tmp_path_factory.mktemp("comparison")
     for family in ("lstm", "transformer"):
-        (place / f"{family}.yaml").write_text(tiny(family, "seed=7").yaml(), encoding="utf-8")
+        (place / f"{family}.yaml").write_text(tiny(family, "seed=7", *OWN.get(family, [])).yaml(), encoding="utf-8")
     command = ["compare", "lstm.yaml", "transformer.yaml", *QUICK, "--seeds", "2", "--output", "out"]
     done = subprocess.run(
         [sys.executable, "-m", "dialog", *command],
@@ -128,7 +135,7 @@ def test_what_is_equal_and_what_differs(compared: Compared) -> None:
         assert row["equal"] or not row["must"], row
     for what in ("data fingerprint", "tokenizer", "test set", "seeds", "search"):
         assert rows[what]["must"], what
-    for what in ("target tokens seen", "optimizer steps", "optimizer", "dropout", "batch tokens"):
+    for what in ("target tokens seen", "optimizer steps", "optimizer", "gradient clipping", "batch tokens"):
         assert rows[what]["equal"], what
     for what in ("parameters", "parameters without embeddings"):
         assert not rows[what]["equal"], what
@@ -152,15 +159,34 @@ def test_samples(compared: Compared) -> None:
         assert all(rows[sample["id"]]["reference"] == sample["reference"] for rows in answers)
 
 
+def test_samples_without_contexts(tmp_path: Path) -> None:
+    folder = tmp_path / "evaluation" / "test"
+    folder.mkdir(parents=True)
+    rows = [{"id": str(place), "context": [], "reference": "Hi", "response": "Ho"} for place in range(3)]
+    (folder / "responses.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    assert [each["id"] for each in found.samples([tmp_path], "test")] == ["0", "1", "2"]
+
+
+def test_runs_of_one_name_are_told_apart() -> None:
+    composed = compose("quickstart/transformer")
+    made = [Entry("b", composed, Path("one/runs/b")), Entry("b", composed, Path("two/runs/b")), Entry("c", composed)]
+    assert [each.name for each in apart(made)] == ["one/runs/b", "two/runs/b", "c"]
+
+
+def test_numbers_that_are_not_finite_are_null() -> None:
+    read = json.loads(to_json({"a": [float("nan"), 1.5], "b": {"c": float("-inf"), "d": "NaN"}}))
+    assert read == {"a": [None, 1.5], "b": {"c": None, "d": "NaN"}}
+
+
 def test_attention_is_shown_on_what_all_got_right() -> None:
     def sample(context: int, *responses: str) -> dict[str, Any]:
         return {"id": str(context), "context": ["Hi"] * context, "reference": "Ten .", "responses": list(responses)}
 
     right, longer, wrong = sample(2, "Ten .", "Ten ."), sample(3, "Ten .", "Ten ."), sample(9, "Ten .", "Two .")
     rambling = sample(10, "and so on " * 9, "Two .")
-    assert telling([wrong, right, longer, rambling]) == longer
-    assert telling([rambling, wrong]) == wrong
-    assert telling([rambling]) == rambling
+    assert found.telling([wrong, right, longer, rambling]) == longer
+    assert found.telling([rambling, wrong]) == wrong
+    assert found.telling([rambling]) == rambling
 
 
 def test_attention(compared: Compared) -> None:
@@ -224,9 +250,13 @@ def test_runs_instead_of_recipes(
         shutil.copytree(compared.folder / f"runs/{family}/seed-7", tmp_path / "mine" / family)
         shutil.rmtree(tmp_path / "mine" / family / "evaluation")
     before = {path: path.read_bytes() for path in (tmp_path / "mine").rglob("*.safetensors")}
-    assert leave(["compare", "mine/lstm", "mine/transformer", "generation.max_length=3"], monkeypatch) == 2
+    changed = ["compare", "mine/lstm", "mine/transformer", "--trust", "generation.max_length=3"]
+    assert leave(changed, monkeypatch) == 2
     assert "generation.max_length=3: runs are compared as they were trained" in capsys.readouterr().err
-    assert leave(["compare", "mine/lstm", "mine/transformer", "--output", "out", "--json"], monkeypatch) == 0
+    assert leave(["compare", "mine/lstm", "mine/transformer", "--output", "out"], monkeypatch) == 2
+    assert "its recipe imports" in capsys.readouterr().err
+    arguments = ["compare", "mine/lstm", "mine/transformer", "--trust", "--output", "out", "--json"]
+    assert leave(arguments, monkeypatch) == 0
     results = json.loads(capsys.readouterr().out)
     assert [model["name"] for model in results["models"]] == ["mine/lstm", "mine/transformer"]
     for model, old in zip(results["models"], compared.results["models"], strict=True):

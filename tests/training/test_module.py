@@ -159,6 +159,36 @@ def test_what_is_logged_is_never_smoothed(module: Callable[..., Any], data: dial
     assert logged[0] == logged[1]
 
 
+def test_validation_is_never_smoothed(module: Callable[..., Any], data: dialog.DialogDataModule) -> None:
+    plain, smooth = (
+        users_own().validate(module(loss={"name": "cross_entropy", "label_smoothing": smoothing}), data, verbose=False)[
+            0
+        ]
+        for smoothing in (0.0, 0.4)
+    )
+    assert plain == smooth
+
+
+def test_a_validation_that_is_not_finite_says_so(module: Callable[..., Any], data: dialog.DialogDataModule) -> None:
+    made = module()
+    with torch.no_grad():
+        made.model.head.weight.fill_(math.nan)
+    found = users_own().validate(made, data, verbose=False)[0]
+    assert math.isnan(found["validation/loss"])
+    assert math.isnan(found["validation/bits_per_byte"])
+
+
+def test_matrices_decay_and_vectors_do_not(module: Callable[..., Any]) -> None:
+    made = module(optimizer={"name": "adamw", "weight_decay": 0.3})
+    decay = {
+        id(parameter): group["weight_decay"]
+        for group in made.configure_optimizers()["optimizer"].param_groups
+        for parameter in group["params"]
+    }
+    for name, parameter in made.model.named_parameters():
+        assert decay[id(parameter)] == (0.3 if parameter.dim() > 1 else 0.0), name
+
+
 # ------------------------------------------------------------------ gradients and learning rate
 
 
@@ -462,8 +492,14 @@ def test_it_stops_early_for_want_of_progress(
         ["trainer.max_steps=2", "trainer.check_val_every_n_epoch=1", "trainer.val_check_interval=1.0"],
         ["trainer.max_steps=2", "trainer.val_check_interval=460"],
         ["trainer.max_steps=-1", "trainer.max_epochs=2", "trainer.val_check_interval=460"],
+        [
+            "trainer.max_steps=-1",
+            "trainer.max_epochs=2",
+            "trainer.check_val_every_n_epoch=5",
+            "trainer.val_check_interval=1.0",
+        ],
     ],
-    ids=["in the first epoch", "before a validation", "at the end of an epoch"],
+    ids=["in the first epoch", "before a validation", "at the end of an epoch", "in a later epoch"],
 )
 def test_the_last_step_is_validated_wherever_it_falls(
     tiny: Callable[..., Any],

@@ -36,9 +36,9 @@ class Throughput(Callback):
         self.tokens += batch.target_tokens
         begun, before = self.since
         rate = (self.tokens - before) / max(time.monotonic() - begun, 1e-9)
-        world = trainer.world_size
-        module.log("train/tokens", torch.tensor(float(self.tokens * world), dtype=torch.float64), batch_size=1)
-        module.log("train/tokens_per_second", rate * world, batch_size=1)
+        for name, value in (("train/tokens", self.tokens), ("train/tokens_per_second", rate)):
+            number = torch.tensor(value, dtype=torch.float64, device=module.device if trainer.world_size > 1 else "cpu")
+            module.log(name, number, batch_size=1, reduce_fx="sum", sync_dist=True)
         if trainer.global_step % trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
             self.since = (time.monotonic(), self.tokens)
 
