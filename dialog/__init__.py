@@ -49,6 +49,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """What is public, also before it is imported."""
+    return [*globals(), *PUBLIC]
+
+
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever is public
     """Import a public name when it is first used, so that ``import dialog`` stays light."""
     if name not in PUBLIC:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -187,17 +186,6 @@ def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks
         )
 
 
-@contextmanager
-def nothing_left(folder: Path, lightning: Trainer) -> Iterator[None]:
-    """A run that is refused before its first step leaves no folder."""
-    try:
-        yield
-    except UserError:
-        if lightning.global_step == 0 and lightning.is_global_zero:
-            shutil.rmtree(folder)
-        raise
-
-
 def train(composed: Composed, output: Path | None = None, *, quiet: bool = False) -> Trained:
     """Train a recipe into a new run folder that is complete in itself.
 
@@ -235,7 +223,7 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
     loggers.describe(own, asdict(recipe))
     began = time.monotonic()
     batches = DialogDataModule(data, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed)
-    with nothing_left(folder, lightning):
+    with trainer.nothing_left(folder, lightning):
         try:
             trainer.fit(lightning, module, batches)
         finally:
@@ -294,7 +282,8 @@ def load(
 
     check_search(recipe)
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
-    model = build_model(recipe.model, len(tokenizer))
+    with section("model"):
+        model = build_model(recipe.model, len(tokenizer))
     try:
         load_model(model, str(folder / "model.safetensors"))
     except Exception as error:  # safetensors raises its own type, torch RuntimeError
@@ -302,7 +291,11 @@ def load(
     precisions = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     dtype = lookup(precisions, precision)
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    return Run(folder, name_of(folder.parent), recipe, model.to(device, dtype).eval(), tokenizer)
+    try:
+        model = model.to(device, dtype)
+    except (AssertionError, RuntimeError) as error:  # torch raises either
+        raise UserError(f"device {device}: {_line(error)}") from error
+    return Run(folder, name_of(folder.parent), recipe, model.eval(), tokenizer)
 
 
 def refuse_imports(recipe: Recipe, folder: Path) -> None:

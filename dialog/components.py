@@ -109,7 +109,7 @@ def locate(dotted: str) -> Callable[..., Any]:
     try:
         found: Callable[..., Any] = getattr(importlib.import_module(module), name)
     except Exception as error:  # a module of the user's may raise anything
-        raise UserError(f"cannot import {dotted!r}: {error}") from error
+        raise UserError(f"cannot import {dotted!r}: {error}; PYTHONPATH says where modules are") from error
     return found
 
 

@@ -100,6 +100,21 @@ def test_an_unknown_precision_names_those_there_are(copied: Path) -> None:
         dialog.load(copied, precision="bfloat15")
 
 
+def test_an_override_that_makes_no_network(copied: Path) -> None:
+    with pytest.raises(dialog.UserError, match=r"^model: .*dropout"):
+        dialog.load(copied, overrides=["model.dropout=5"])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there(copied: Path) -> None:
+    with pytest.raises(dialog.UserError, match=r"^device cuda: "):
+        dialog.load(copied, device="cuda")
+
+
+def test_what_is_public_is_listed() -> None:
+    assert set(dialog.__all__) <= set(dir(dialog))
+
+
 def test_half_precision_responds(run: dialog.Run) -> None:
     half = dialog.load(run.folder, precision="bfloat16")
     assert half.respond(CONTEXT).candidates[0].tokens > 0

@@ -77,11 +77,8 @@ def contexts(lines: IO[bytes], file: str) -> Iterator[tuple[Any, list[str]]]:
         except (ValueError, RecursionError) as error:
             raise UserError(f"{where}: not JSON ({error}); give one object a line") from error
         context = row.get("context") if isinstance(row, dict) else None
-        if not isinstance(context, list) or not context or not all(is_text(turn) for turn in context):
+        if not isinstance(context, list) or not context or not all(isinstance(turn, str) for turn in context):
             raise UserError(f'{where}: needs {{"context": [TEXT, ...]}} with one turn or more')
+        if any("\ud800" <= char <= "\udfff" for turn in context for char in turn):
+            raise UserError(f"{where}: half a character (a lone surrogate) in the context; write both halves")
         yield row.get("id", str(number)), context
-
-
-def is_text(turn: object) -> bool:
-    """Whether a turn is a string that can be written as UTF-8."""
-    return isinstance(turn, str) and not any("\ud800" <= char <= "\udfff" for char in turn)

@@ -70,6 +70,8 @@ class Attention(nn.Module):
     def __init__(self, scorer: Component, *, query_size: int, key_size: int) -> None:
         super().__init__()
         self.scorer: AttentionScorer = build(SCORERS, scorer, query_size=query_size, key_size=key_size)
+        if not callable(getattr(self.scorer, "keys", None)):
+            raise TypeError(f"{type(self.scorer).__name__} has no keys(states); see AttentionScorer")
 
     def forward(
         self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, hook: AttentionHook | None = None

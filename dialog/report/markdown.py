@@ -46,6 +46,8 @@ def table(results: Results) -> str:
     text = [_aligned(line, widths) for line in lines]
     text.insert(1, "-" * max(map(columns, text)))
     text.insert(2 + len(shown.groups[0]), text[1])
+    if any(cell.mark == "best" for row in shown.rows for cell in row):
+        text.append("* the better mean; no test of significance")
     broken = [row for row in parity(results).rows if row[-1].mark == "broken"]
     text += [f"must be equal: {', '.join(one_line(cell.text) for cell in row[:-1])}" for row in broken]
     return "\n".join(text) + "\n"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import math
 import os
+import shutil
 import signal
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +130,17 @@ def fit(trainer: Trainer, module: LightningModule, data: LightningDataModule) ->
     except SystemExit as error:
         if trainer.interrupted:
             raise KeyboardInterrupt from error
+        raise
+
+
+@contextmanager
+def nothing_left(folder: Path, trainer: Trainer) -> Iterator[None]:
+    """A run that is refused before its first step leaves no folder."""
+    try:
+        yield
+    except UserError:
+        if trainer.global_step == 0 and trainer.is_global_zero:
+            shutil.rmtree(folder)
         raise
 
 

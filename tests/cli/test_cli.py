@@ -262,6 +262,14 @@ INSIDE = [
     (["train", TRANSFORMER, "model.encoder.layers=two"], "model: transformer: layers must be int, not 'two'"),
     (["train", TRANSFORMER, "model.encoder.layers=0"], "model: transformer: layers must be at least 1, not 0"),
     (["train", TRANSFORMER, "model.encoder.heads=3"], "model: transformer: "),
+    (
+        [
+            "train",
+            "quickstart/lstm_bahdanau",
+            "model.decoder.attention={name: torch.nn.Bilinear, in1_features: 4, in2_features: 4, out_features: 1}",
+        ],
+        "Bilinear has no keys(states)",
+    ),
     (["train", TRANSFORMER, "model.embedding_size=-1"], "model: "),
     (["train", TRANSFORMER, "model.loss.name=cross"], "model: there is no 'cross'; there is: cross_entropy"),
     (["train", TRANSFORMER, "optimizer.name=adam"], "optimizer: there is no 'adam'; did you mean 'adamw'?"),
@@ -429,7 +437,7 @@ RESPOND_WRONG = [
     (b'{"context": []}\n', 'questions:2: needs {"context": [TEXT, ...]}'),
     (b'{"context": "Hi"}\n', 'questions:2: needs {"context": [TEXT, ...]}'),
     (b'{"context": ["Hi", 3]}\n', 'questions:2: needs {"context": [TEXT, ...]}'),
-    (b'{"context": ["\\ud800"]}\n', 'questions:2: needs {"context": [TEXT, ...]}'),
+    (b'{"context": ["\\ud800"]}\n', "questions:2: half a character"),
     (b'["Hi"]\n', 'questions:2: needs {"context": [TEXT, ...]}'),
     (b"\n", "questions:2: not JSON"),
     (b'{"context": ["\xff"]}\n', "questions:2: not UTF-8 at byte 15"),
