@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dialog.recipe import Composed
+
 FAMILIES = {
     "lstm": (
         "quickstart/lstm_bahdanau",
@@ -50,9 +52,9 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def tiny() -> Callable[..., object]:
+def tiny() -> Callable[..., Composed]:
     """``tiny(family, *overrides)``: a composed recipe that trains in a second."""
-    from dialog.recipe import Composed, compose
+    from dialog.recipe import compose
 
     def composed(family: str, *overrides: str) -> Composed:
         name, sizes = FAMILIES[family]
@@ -62,15 +64,15 @@ def tiny() -> Callable[..., object]:
 
 
 @pytest.fixture(scope="session")
-def prepared(tiny: Callable[..., object]) -> Path:
+def prepared(tiny: Callable[..., Composed]) -> Path:
     """The tiny corpus as tokens."""
     from dialog import assemble
 
-    return assemble.prepare_data(tiny("lstm").recipe)  # type: ignore[attr-defined]
+    return assemble.prepare_data(tiny("lstm").recipe)
 
 
 @pytest.fixture(scope="session")
-def trained(tiny: Callable[..., object], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def trained(tiny: Callable[..., Composed], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """``trained(family)``: the run folder of a tiny network. Copy it before you change it."""
     from dialog import assemble
 
@@ -78,7 +80,7 @@ def trained(tiny: Callable[..., object], tmp_path_factory: pytest.TempPathFactor
 
     @cache
     def run(family: str) -> Path:
-        assemble.train(tiny(family), root / family, quiet=True)  # type: ignore[arg-type]
+        assemble.train(tiny(family), root / family, quiet=True)
         assemble.evaluate(assemble.load(root / family), "test", quiet=True)
         return root / family
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ class Toy(lightning.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-def trainer(**options: Any) -> lightning.Trainer:  # noqa: ANN401
+def trainer(**options: Any) -> lightning.Trainer:  # noqa: ANN401 - Lightning takes what it takes
     return lightning.Trainer(
         accelerator="cpu",
         devices=1,
@@ -134,7 +135,9 @@ def test_processes_share_the_examples(folder: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda data: pickle.loads(pickle.dumps(data))])
-def test_a_data_module_can_be_copied_and_sent(folder: Path, copied: Any) -> None:  # noqa: ANN401
+def test_a_data_module_can_be_copied_and_sent(
+    folder: Path, copied: Callable[[DialogDataModule], DialogDataModule]
+) -> None:
     data = DialogDataModule(folder, batch_tokens=300)
     again = copied(data)
     assert next(iter(again.train_dataloader())).rows.tolist() == next(iter(data.train_dataloader())).rows.tolist()

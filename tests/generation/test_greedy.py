@@ -52,7 +52,7 @@ class Chain:
 
 
 def search(chain: dict[int, dict[int, float]], starts: list[int] | None = None, **limits: object) -> tuple:
-    greedy = Greedy(end=END, **{"min_length": 0, **limits})  # type: ignore[arg-type]
+    greedy = Greedy(end=END, **{"min_length": 0, **limits})
     return tuple(greedy(Chain(chain), torch.tensor([starts or [START]]).T, Nothing(), Nothing()))
 
 
@@ -274,7 +274,7 @@ def test_steps_agree_with_whole_passes(model: Seq2Seq) -> None:
 def test_score_is_what_the_evaluation_gives_the_response(model: Seq2Seq) -> None:
     source = sources()
     tokens, scores, finished = run(model, source)
-    responder = Responder(model, None, 99, 1, 15)  # type: ignore[arg-type] - no text is read
+    responder = Responder(model, None, 99, 1, 15)  # no text is read
     pairs = [(row[row != PAD].tolist(), [BOS, *said, EOS]) for row, said in zip(source, tokens, strict=True)]
     scored = Evaluator(responder, {"name": "greedy"}, 1).score(collate(pairs, range(len(pairs))))
     done = [place for place, each in enumerate(finished) if each]

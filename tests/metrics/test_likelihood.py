@@ -47,7 +47,7 @@ def test_against_products_of_probabilities() -> None:
 @given(st.lists(parts, min_size=1, max_size=30), st.randoms(use_true_random=False), st.integers(1, 7))
 def test_neither_order_nor_grouping_matters(items: list[Likelihood], random: object, size: int) -> None:
     whole = Likelihood.total(items)
-    shuffled = sorted(items, key=lambda _: random.random())  # type: ignore[attr-defined]
+    shuffled = sorted(items, key=lambda _: random.random())
     assert Likelihood.total(shuffled) == whole
     groups = [shuffled[i : i + size] for i in range(0, len(shuffled), size)]
     grouped = Likelihood()

@@ -64,7 +64,7 @@ def test_a_bundle_is_left_as_it_was() -> None:
     for one, other in zip(tensors(bundle), tensors(tree()), strict=True):
         assert torch.equal(one, other)
     with pytest.raises(FrozenInstanceError):
-        bundle.flat = torch.zeros(1)  # type: ignore[misc]
+        bundle.flat = torch.zeros(1)
 
 
 @pytest.mark.parametrize("value", [3, None, "rows", [torch.zeros(2)], {"a": torch.zeros(2)}, (torch.zeros(2), 1)])

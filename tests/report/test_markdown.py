@@ -58,7 +58,7 @@ def test_bare_results(bare: dict[str, Any]) -> None:
 def test_the_terminal_table_is_aligned(results: dict[str, Any]) -> None:
     lines = table(results).splitlines()
     values = [line for line in lines if not line.startswith(("-", "must"))]
-    ends = {re.search(r"1\.610 ± 0\.010", line).end() for line in values if "1.610" in line}  # type: ignore[union-attr]
+    ends = {re.search(r"1\.610 ± 0\.010", line).end() for line in values if "1.610" in line}
     ends |= {line.index("1,234,567", 40) + 9 for line in values if line.startswith("Parameters")}
     ends |= {line.index("transformer") + 11 for line in values[:1]}
     assert len(ends) == 1

@@ -167,7 +167,7 @@ def read_offline(folder: Path) -> Offline:
     return Offline(folder, config, rows)
 
 
-def gathered(tree: dict[str, Any], items: Any) -> dict[str, Any]:  # noqa: ANN401
+def gathered(tree: dict[str, Any], items: Any) -> dict[str, Any]:  # noqa: ANN401 - a message of wandb's
     """Lay keys, or paths of keys, into a tree."""
     for each in items:
         *path, last = [each.key] if each.key else each.nested_key

@@ -8,7 +8,6 @@ import math
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,6 @@ from dialog.data.tokenizer import PAD
 from dialog.errors import UserError
 from dialog.training.checkpoint_io import MANIFEST, SafeCheckpointIO
 from dialog.training.losses import CrossEntropy
-from dialog.training.trainer import build_trainer
 
 CLIP = 0.05
 FAMILIES = ["lstm", "transformer"]
@@ -53,7 +51,7 @@ class Notes(Logger):
         return [metrics[name] for _, metrics in self.lines if name in metrics]
 
 
-def users_own(notes: Notes | None = None, **options: Any) -> lightning.Trainer:  # noqa: ANN401
+def users_own(notes: Notes | None = None, **options: Any) -> lightning.Trainer:  # noqa: ANN401 - Lightning's arguments
     """A Trainer that knows nothing of this house."""
     settings: dict[str, Any] = {"max_epochs": 1, "num_sanity_val_steps": 0, "log_every_n_steps": 1} | options
     return lightning.Trainer(
@@ -72,7 +70,7 @@ def module(tiny: Callable[..., Any]) -> Callable[..., dialog.DialogModule]:
     def build(
         family: str = "transformer",
         kind: type[dialog.DialogModule] = dialog.DialogModule,
-        **options: Any,  # noqa: ANN401
+        **options: Any,  # noqa: ANN401 - the constructor's arguments
     ) -> dialog.DialogModule:
         torch.manual_seed(1)
         return kind(dialog.build_model(tiny(family).recipe.model, 400), padding=PAD, **options)
@@ -291,14 +289,7 @@ EVERY_STEP = ["trainer.log_every_n_steps=1"]
 
 def own(recipe: dialog.Recipe, folder: Path, loggers: list[Logger], *callbacks: Callback) -> lightning.Trainer:
     """The Trainer of a recipe."""
-    return build_trainer(
-        asdict(recipe.trainer),
-        folder=folder,
-        loggers=loggers,
-        every_n_steps=recipe.checkpoint.every_n_steps,
-        patience=recipe.checkpoint.patience,
-        callbacks=callbacks,
-    )
+    return assemble.build_trainer(recipe, folder, loggers, callbacks)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -338,7 +329,7 @@ class Casts(TorchDispatchMode):
         self.counts: Counter[tuple[int, torch.Size]] = Counter()
         self.kept: list[Tensor] = []  # so that no two of them lie at the same place
 
-    def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401
+    def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch
         if call is torch.ops.aten._to_copy.default and (kwargs or {}).get("dtype") == torch.bfloat16:
             self.counts[args[0].data_ptr(), args[0].shape] += 1
             self.kept.append(args[0])
@@ -453,7 +444,7 @@ def test_a_damaged_checkpoint_is_refused(
 def test_a_checkpoint_runs_no_code(tmp_path: Path) -> None:
     class Evil:
         def __reduce__(self) -> tuple[Any, tuple[str]]:
-            return Path.touch, (tmp_path / "touched",)  # type: ignore[return-value]
+            return Path.touch, (tmp_path / "touched",)
 
     torch.save({"state_dict": Evil()}, tmp_path / "evil.ckpt")
     with pytest.raises(Exception, match=r"weights_only|Unsupported|WeightsUnpickler"):
