@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dialog.components import Component
-from dialog.models.attention import Attention
+from dialog.models.attention import build_attention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, Encoder
 from dialog.models.state import Rows
 
@@ -91,20 +91,12 @@ def _gather(states: Tensor, steps: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class AttentionMemory(Rows):
-    """A source as an attention wants it."""
-
-    keys: Tensor  # [B, S, K]
-    values: Tensor  # [B, S, M]
-    mask: Tensor  # [B, S]
-
-
-@dataclass(frozen=True)
 class LSTMState(Rows):
     """What each layer of the decoder remembers."""
 
     hidden: Tensor  # [B, L, D]
     cell: Tensor  # [B, L, D]
+    read: Rows  # what the attention remembers
 
 
 class LSTMDecoder(Decoder):
@@ -130,7 +122,7 @@ class LSTMDecoder(Decoder):
         super().__init__()
         if layers < 1:
             raise ValueError(f"layers must be at least 1, not {layers}")
-        self.attention = Attention(attention, query_size=size, key_size=memory_size)
+        self.attention = build_attention(attention, query_size=size, key_size=memory_size)
         self.bridge = nn.Linear(memory_size, layers * size)
         self.cells = nn.ModuleList(
             nn.LSTMCell(size if depth else input_size + memory_size, size) for depth in range(layers)
@@ -142,32 +134,34 @@ class LSTMDecoder(Decoder):
         for cell in self.cells:
             initialise(cell)
 
-    def start(self, encoded: Encoded) -> tuple[AttentionMemory, LSTMState]:
+    def start(self, encoded: Encoded) -> tuple[Rows, LSTMState]:
         """Keys for each source token, and s_0 = tanh(W summary)."""
         hidden = torch.unflatten(torch.tanh(self.bridge(encoded.summary)), -1, (-1, self.size))  # [B, L, D]
         hidden = hidden.to(self.bridge.weight.dtype)
-        keys = self.attention.scorer.keys(encoded.states)
-        values = encoded.states.to(keys.dtype)  # once, not at each step under autocast
-        return AttentionMemory(keys, values, encoded.mask), LSTMState(hidden, torch.zeros_like(hidden))
+        memory, read = self.attention.start(encoded)
+        return memory, LSTMState(hidden, torch.zeros_like(hidden), read)
 
     def forward(
-        self, inputs: Tensor, memory: AttentionMemory, state: LSTMState, hook: AttentionHook | None = None
+        self, inputs: Tensor, memory: Rows, state: LSTMState, hook: AttentionHook | None = None
     ) -> tuple[Tensor, LSTMState]:
         """Inputs [B, T, E] -> outputs [B, T, E] and the state after them."""
         seen: list[Tensor] = []
         watch = None if hook is None else lambda _, weights: seen.append(weights)
         bottom, *upper = (cast("nn.LSTMCell", cell) for cell in self.cells)
-        from_token, from_context = torch.split(bottom.weight_ih, [self.input_size, memory.values.shape[-1]], 1)
+        from_token, from_context = torch.split(
+            bottom.weight_ih, [self.input_size, bottom.weight_ih.shape[1] - self.input_size], 1
+        )
         token_gates = F.linear(inputs, from_token, bottom.bias_ih + bottom.bias_hh)  # [B, T, 4 D]
         dtype = token_gates.dtype  # autocast casts what is computed from weights anew at each step, so cast it here
         weights = [torch.cat([from_context, bottom.weight_hh], 1).to(dtype)]  # [4 D, M + D]
         weights += [torch.cat([cell.weight_ih, cell.weight_hh], 1).to(dtype) for cell in upper]  # [4 D, 2 D]
         biases = [(cell.bias_ih + cell.bias_hh).to(dtype) for cell in upper]
         hidden, cells = list(state.hidden.unbind(1)), list(state.cell.unbind(1))  # L times [B, D]
-        tops, contexts = [], []
+        read, tops, contexts = state.read, [], []
         for gates in token_gates.unbind(1):  # [B, 4 D]
             query = hidden[-1].unsqueeze(1)  # [B, 1, D], the state before this token
-            context = self.attention(query, memory.keys, memory.values, memory.mask, watch).squeeze(1)  # [B, M]
+            context, read = self.attention(query, memory, read, watch)  # [B, 1, M]
+            context = context.squeeze(1)  # [B, M]
             gates = gates + F.linear(torch.cat([context, hidden[0].to(context.dtype)], -1), weights[0])
             hidden[0], cells[0] = lstm_step(gates, cells[0])
             for depth, bias in enumerate(biases, start=1):
@@ -179,7 +173,7 @@ class LSTMDecoder(Decoder):
             hook(self.attention, torch.cat(seen, 2))  # [B, 1, T, S]
         parts = torch.cat([torch.stack(tops, 1), inputs, torch.stack(contexts, 1)], -1)  # [B, T, D + E + M]
         outputs = torch.unflatten(self.readout(self.dropout(parts)), -1, (-1, 2)).amax(-1)  # [B, T, E]
-        return outputs, LSTMState(torch.stack(hidden, 1), torch.stack(cells, 1))
+        return outputs, LSTMState(torch.stack(hidden, 1), torch.stack(cells, 1), read)
 
 
 def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:

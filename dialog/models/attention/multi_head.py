@@ -1,89 +1,18 @@
-"""Attention: scorers, the masked mean that they all share, and multi-head attention.
+"""Multi-head attention, as the Transformer has it.
 
-Shapes: B rows, T queries, S source tokens, D width, K key width, H heads. Masks are boolean, True = real.
+Shapes: B rows, T queries, S source tokens, D width, H heads. Masks are boolean, True = real.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dialog.components import Component, build
+from dialog.models.attention.softmax import masked_softmax
 from dialog.models.contracts import AttentionHook
-
-
-def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Softmax over the last dimension's real entries; a row in which nothing is real gives 0, with gradient 0."""
-    if mask is None:
-        return scores.softmax(-1)
-    filled = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-    return filled.softmax(-1).masked_fill(~mask, 0.0)
-
-
-# ------------------------------------------------------------------ scorers
-
-
-class AttentionScorer(Protocol):
-    """How well each query fits each source token. It only scores: :class:`Attention` masks, normalises and averages."""
-
-    def keys(self, states: Tensor) -> Tensor:
-        """States [B, S, D] -> keys [B, S, K]: all that depends on the source only, once for each source."""
-
-    def __call__(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Queries [B, T, D] and keys [B, S, K] -> scores [B, T, S]."""
-
-
-class AdditiveScorer(nn.Module):
-    """score(q, k) = v . tanh(W q + U k); Bahdanau et al. 2015, appendix A.1.2 (W_a, U_a, v_a).
-
-    Parameters ``query.weight`` is W, ``key.weight`` is U, ``energy.weight`` is v; no biases.
-    """
-
-    def __init__(self, query_size: int, key_size: int, size: int) -> None:
-        super().__init__()
-        self.query = nn.Linear(query_size, size, bias=False)
-        self.key = nn.Linear(key_size, size, bias=False)
-        self.energy = nn.Linear(size, 1, bias=False)
-
-    def keys(self, states: Tensor) -> Tensor:
-        """U k for every source token."""
-        keys: Tensor = self.key(states)  # [B, S, K]
-        return keys
-
-    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Scores [B, T, S]."""
-        mixed = torch.tanh(self.query(query).unsqueeze(2) + keys.unsqueeze(1))  # [B, T, S, K]
-        scores: Tensor = self.energy(mixed).squeeze(-1)  # [B, T, S]
-        return scores
-
-
-SCORERS = {"additive": AdditiveScorer}
-
-
-class Attention(nn.Module):
-    """Soft alignment: the mean of the values, weighted by the softmax of a scorer's scores over real tokens."""
-
-    def __init__(self, scorer: Component, *, query_size: int, key_size: int) -> None:
-        super().__init__()
-        self.scorer: AttentionScorer = build(SCORERS, scorer, query_size=query_size, key_size=key_size)
-        if not callable(getattr(self.scorer, "keys", None)):
-            raise TypeError(f"{type(self.scorer).__name__} has no keys(states); see AttentionScorer")
-
-    def forward(
-        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, hook: AttentionHook | None = None
-    ) -> Tensor:
-        """Queries [B, T, D], keys [B, S, K], values [B, S, D], mask [B, S] -> contexts [B, T, D]."""
-        weights = masked_softmax(self.scorer(query, keys), mask.unsqueeze(1))  # [B, T, S]
-        if hook is not None:
-            hook(self, weights.unsqueeze(1))  # [B, 1, T, S]
-        return weights.to(values.dtype) @ values  # [B, T, D]
-
-
-# ------------------------------------------------------------------ multi-head attention
 
 
 def attention_weights(query: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:

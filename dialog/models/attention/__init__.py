@@ -1,0 +1,27 @@
+"""Attention: scorers, the masked mean that they share, and the Transformer's multi-head attention."""
+
+from dialog.models.attention.attention import SCORERS, Attention, AttentionScorer, NoAttention, build_attention
+from dialog.models.attention.content import AdditiveScorer, BilinearScorer, DotScorer, ScaledDotScorer
+from dialog.models.attention.interactive import InteractiveScorer
+from dialog.models.attention.multi_head import MultiHeadAttention
+from dialog.models.attention.multi_head_scorer import MultiHeadScorer
+from dialog.models.attention.positional import LocalScorer, LocationScorer
+from dialog.models.attention.softmax import masked_softmax
+
+__all__ = [
+    "SCORERS",
+    "AdditiveScorer",
+    "Attention",
+    "AttentionScorer",
+    "BilinearScorer",
+    "DotScorer",
+    "InteractiveScorer",
+    "LocalScorer",
+    "LocationScorer",
+    "MultiHeadAttention",
+    "MultiHeadScorer",
+    "NoAttention",
+    "ScaledDotScorer",
+    "build_attention",
+    "masked_softmax",
+]

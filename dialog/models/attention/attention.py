@@ -1,0 +1,175 @@
+"""How a recurrent decoder reads its source: one attention for all scorers, and none.
+
+Shapes: B rows, T queries of width Q, S source tokens of width M, K key width, H heads, W width of a head's values.
+Masks are boolean, True = real.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from dialog.components import Component, Table, build
+from dialog.models.attention.content import CONTENT
+from dialog.models.attention.interactive import InteractiveScorer
+from dialog.models.attention.multi_head_scorer import MultiHeadScorer
+from dialog.models.attention.positional import LocalScorer, LocationScorer
+from dialog.models.attention.softmax import masked_softmax
+from dialog.models.contracts import AttentionHook, Encoded
+from dialog.models.state import Rows
+
+
+class AttentionScorer(Protocol):
+    """How well each query fits each source token. It only scores: :class:`Attention` masks, normalises and averages.
+
+    These two methods are enough. The call may also name ``mask`` [B, S], ``last`` [B, S] (the weights of the step
+    before) and ``coverage`` [B, S] (their sum over all steps before), and is given what it names. With H heads it gives
+    scores [B, H, T, S], and has ``values(states)`` -> [B, H, S, W] and ``join(contexts [B, H, T, W])`` -> [B, T, M]. One
+    that changes what it reads has ``write(states, query, last)`` -> states [B, S, M], called before each read.
+    """
+
+    def keys(self, states: Tensor) -> Tensor:
+        """States [B, S, M] -> keys [B, S, K]: all that depends on the source only, once for each source."""
+
+    def __call__(self, query: Tensor, keys: Tensor) -> Tensor:
+        """Queries [B, T, Q] and keys [B, S, K] -> scores [B, T, S]."""
+
+
+SCORERS: Table[AttentionScorer] = {
+    **CONTENT,
+    "multi_head": MultiHeadScorer,
+    "location": LocationScorer,
+    "local": LocalScorer,
+    "interactive": InteractiveScorer,
+}
+
+
+@dataclass(frozen=True)
+class Source(Rows):
+    """A source as an attention reads it."""
+
+    keys: Tensor  # [B, S, K], or with heads [B, H, S, K / H]
+    values: Tensor  # [B, S, M], or with heads [B, H, S, W]
+    mask: Tensor  # [B, S]
+
+
+@dataclass(frozen=True)
+class Past(Rows):
+    """What an attention remembers of its reads."""
+
+    last: Tensor  # [B, S], the weights of the step before
+    coverage: Tensor  # [B, S], their sum over all steps before
+    states: tuple[Tensor, ...]  # [B, S, M] as they were written, if they are
+
+
+class SourceReader(nn.Module, ABC):
+    """What a recurrent decoder asks at each step. The law: reading xs + ys is reading xs, and then ys."""
+
+    @abstractmethod
+    def start(self, encoded: Encoded) -> tuple[Rows, Rows]:
+        """What stays fixed for a source, and what is remembered before the first read."""
+
+    @abstractmethod
+    def forward(self, query: Tensor, memory: Any, state: Any, hook: AttentionHook | None = None) -> tuple[Tensor, Rows]:
+        """Queries [B, T, Q] -> contexts [B, T, M], and what is remembered after them."""
+
+
+class Attention(SourceReader):
+    """Soft alignment: the mean of the values, weighted by the softmax of a scorer's scores over real tokens.
+
+    Where the scorer asks for no step before, all T queries are answered in one batch.
+    """
+
+    def __init__(self, scorer: Component, *, query_size: int, key_size: int) -> None:
+        super().__init__()
+        self.scorer: Any = build(SCORERS, scorer, query_size=query_size, key_size=key_size)
+        if not callable(getattr(self.scorer, "keys", None)):
+            raise TypeError(f"{type(self.scorer).__name__} has no keys(states); see AttentionScorer")
+        self.asks = set(inspect.signature(getattr(self.scorer, "forward", self.scorer)).parameters)
+        self.values = getattr(self.scorer, "values", as_they_are)
+        self.join = getattr(self.scorer, "join", as_they_are)
+        self.write = getattr(self.scorer, "write", None)
+        self.remembers = self.write is not None or not self.asks.isdisjoint(("last", "coverage"))
+
+    def start(self, encoded: Encoded) -> tuple[Source, Rows]:
+        """Keys and values of the source; nothing was read yet."""
+        memory = self._source(encoded.states, encoded.mask)
+        if not self.remembers:
+            return memory, Rows()
+        nothing = encoded.states.new_zeros(encoded.mask.shape)  # [B, S]
+        return memory, Past(nothing, nothing, (encoded.states,) if self.write else ())
+
+    def forward(
+        self, query: Tensor, memory: Source, state: Any, hook: AttentionHook | None = None
+    ) -> tuple[Tensor, Rows]:
+        """Queries [B, T, Q] -> contexts [B, T, M]; the hook is shown the weights [B, H, T, S] of all steps."""
+        if not self.remembers:
+            contexts, weights = self._read(query, memory, {})
+        else:
+            steps = []
+            for one in query.split(1, 1):  # [B, 1, Q]
+                if self.write:
+                    state = replace(state, states=(self.write(*state.states, one, state.last),))
+                    memory = self._source(*state.states, memory.mask)
+                context, weights = self._read(one, memory, {"last": state.last, "coverage": state.coverage})
+                last = (weights if weights.dim() == 3 else weights.mean(1)).squeeze(1)  # [B, S]
+                state = replace(state, last=last, coverage=state.coverage + last)
+                steps.append((context, weights))
+            contexts, weights = (torch.cat(each, -2) for each in zip(*steps, strict=True))
+        if hook is not None:
+            hook(self, weights if weights.dim() == 4 else weights.unsqueeze(1))  # [B, H, T, S]
+        return contexts, state
+
+    def _source(self, states: Tensor, mask: Tensor) -> Source:
+        keys = self.scorer.keys(states)
+        return Source(keys, self.values(states).to(keys.dtype), mask)  # cast once, not at each step under autocast
+
+    def _read(self, query: Tensor, memory: Source, past: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Contexts [B, T, M] and weights [B, T, S], or with heads [B, H, T, S]."""
+        offered = {"mask": memory.mask, **past}
+        scores = self.scorer(query, memory.keys, **{name: offered[name] for name in offered if name in self.asks})
+        mask = memory.mask[:, None] if scores.dim() == 3 else memory.mask[:, None, None]
+        weights = masked_softmax(scores, mask)
+        return self.join(weights.to(memory.values.dtype) @ memory.values), weights
+
+
+def as_they_are(states: Tensor) -> Tensor:
+    """The values of a scorer that has none of its own, and one head that needs no joining."""
+    return states
+
+
+@dataclass(frozen=True)
+class Summary(Rows):
+    """A source in one vector."""
+
+    vector: Tensor  # [B, M]
+
+
+class NoAttention(SourceReader):
+    """The fixed-vector baseline: every context is the source's summary; Cho et al. 2014, equation 7."""
+
+    def start(self, encoded: Encoded) -> tuple[Summary, Rows]:
+        """The summary."""
+        return Summary(encoded.summary), Rows()
+
+    def forward(
+        self, query: Tensor, memory: Summary, state: Rows, hook: AttentionHook | None = None
+    ) -> tuple[Tensor, Rows]:
+        """Queries [B, T, Q] -> contexts [B, T, M]; there are no weights to be shown."""
+        return memory.vector.unsqueeze(1).expand(-1, query.shape[1], -1), state
+
+
+ATTENTIONS = {"none": NoAttention, **SCORERS}
+"""All that a recipe may name as a recurrent decoder's attention."""
+
+
+def build_attention(component: Component, *, query_size: int, key_size: int) -> SourceReader:
+    """The attention of a scorer, or none."""
+    if component.get("name") == "none":
+        return build({"none": NoAttention}, component)
+    return Attention(component, query_size=query_size, key_size=key_size)

@@ -1,0 +1,41 @@
+"""An attention that writes to what it reads.
+
+Shapes: B rows, T queries of width Q, S source tokens of width M, K key width.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from dialog.components import Component, build
+from dialog.models.attention.content import CONTENT
+
+
+class InteractiveScorer(nn.Module):
+    """The scores of any scorer; after each read, state j becomes k_j (1 - a_j F) + a_j U; Meng et al. 2016, 3.2.
+
+    F = sigmoid(W_F s) and U = sigmoid(W_U s), with the weights a of that read and s the first state of the decoder that
+    knows what was read, which is the next query: so it is written just before the next read.
+    """
+
+    def __init__(self, query_size: int, key_size: int, scorer: Component) -> None:
+        super().__init__()
+        self.scorer = build(CONTENT, scorer, query_size=query_size, key_size=key_size)
+        self.forget = nn.Linear(query_size, key_size)
+        self.update = nn.Linear(query_size, key_size)
+
+    def keys(self, states: Tensor) -> Tensor:
+        """The inner scorer's keys."""
+        keys: Tensor = self.scorer.keys(states)  # [B, S, K]
+        return keys
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        """Scores [B, T, S]."""
+        scores: Tensor = self.scorer(query, keys)
+        return scores
+
+    def write(self, states: Tensor, query: Tensor, last: Tensor) -> Tensor:
+        """States [B, S, M] after a read with the weights last [B, S]; query [B, 1, Q]."""
+        forget, update = self.forget(query).sigmoid(), self.update(query).sigmoid()  # [B, 1, M]
+        read = last.unsqueeze(-1).to(update.dtype)  # [B, S, 1]
+        return states * (1 - read * forget) + read * update  # [B, S, M]

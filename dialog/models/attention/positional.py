@@ -1,0 +1,76 @@
+"""Scorers that also look at where a source token stands, and at what was attended to before.
+
+Shapes: B rows, T queries of width Q, S source tokens of width M, K key width.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from dialog.components import Component, build
+from dialog.models.attention.content import CONTENT
+
+BILINEAR: Component = {"name": "bilinear"}
+
+
+class LocationScorer(nn.Module):
+    """score_j = v . tanh(W q + V k_j + U f_j + b), f = F * [a; c]; Chorowski et al. 2015, equations 8 and 9.
+
+    F convolves the weights a of the step before and their sum c over all steps before (coverage, See et al. 2017).
+    """
+
+    def __init__(self, query_size: int, key_size: int, size: int, *, filters: int = 10, width: int = 5) -> None:
+        super().__init__()
+        if width % 2 == 0:
+            raise ValueError(f"width {width} of the filters must be odd")
+        self.query = nn.Linear(query_size, size)
+        self.key = nn.Linear(key_size, size, bias=False)
+        self.filters = nn.Conv1d(2, filters, width, padding=width // 2, bias=False)
+        self.location = nn.Linear(filters, size, bias=False)
+        self.energy = nn.Linear(size, 1, bias=False)
+
+    def keys(self, states: Tensor) -> Tensor:
+        """V k for every source token."""
+        keys: Tensor = self.key(states)  # [B, S, K]
+        return keys
+
+    def forward(self, query: Tensor, keys: Tensor, last: Tensor, coverage: Tensor) -> Tensor:
+        """Scores [B, T, S]; last and coverage [B, S]."""
+        features = self.filters(torch.stack([last, coverage], 1)).transpose(1, 2)  # [B, S, filters]
+        known = keys + self.location(features)  # [B, S, K]
+        scores: Tensor = self.energy(torch.tanh(self.query(query).unsqueeze(2) + known.unsqueeze(1))).squeeze(-1)
+        return scores  # [B, T, S]
+
+
+class LocalScorer(nn.Module):
+    """score_j - (j - p)^2 / (2 sigma^2) where |j - p| <= D, p = (n - 1) sigmoid(v . tanh(W q)), sigma = D / 2.
+
+    Luong et al. 2015, 3.2 (local-p), with n real tokens and D the ``window``. There the Gaussian multiplies the softmax;
+    as a term of the scores it does so before the weights are normalised, so that they sum to 1.
+    """
+
+    def __init__(
+        self, query_size: int, key_size: int, size: int, *, window: int = 10, scorer: Component = BILINEAR
+    ) -> None:
+        super().__init__()
+        if window < 1:
+            raise ValueError(f"window must be at least 1, not {window}")
+        self.scorer = build(CONTENT, scorer, query_size=query_size, key_size=key_size)
+        self.place = nn.Sequential(nn.Linear(query_size, size, bias=False), nn.Tanh(), nn.Linear(size, 1, bias=False))
+        self.window = window
+
+    def keys(self, states: Tensor) -> Tensor:
+        """The inner scorer's keys."""
+        keys: Tensor = self.scorer.keys(states)  # [B, S, K]
+        return keys
+
+    def forward(self, query: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
+        """Scores [B, T, S], -inf outside the window; mask [B, S]."""
+        scores: Tensor = self.scorer(query, keys)  # [B, T, S]
+        exact = torch.promote_types(scores.dtype, torch.float32)  # in bfloat16, 256 and 257 are one position
+        last = (mask.sum(1) - 1).clamp(min=0).to(exact)[:, None, None]  # [B, 1, 1]
+        place = last * self.place(query).to(exact).sigmoid()  # [B, T, 1]
+        away = torch.arange(keys.shape[1], device=keys.device, dtype=exact) - place  # [B, T, S]
+        local = scores.to(exact) - 2 * (away / self.window).square()
+        return local.masked_fill(away.abs() > self.window, -torch.inf)
