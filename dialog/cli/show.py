@@ -64,7 +64,7 @@ def modules(recipe: Recipe) -> Iterator[str]:
     sizes = count_parameters(network)
     yield f"parameters: {sizes['total']:,} in all, {sizes['embeddings']:,} in embeddings and output layer"
     encoder = 2 * sum(each.numel() for each in network.encoder.parameters())
-    decoder = 2 * (sum(each.numel() for each in network.decoder.parameters()) + network.head.weight.numel())
+    decoder = 2 * sum(each.numel() for part in (network.decoder, network.head) for each in part.parameters())
     yield f"forward FLOPs: about {encoder:,} a source token, {decoder:,} a target token (2 a weight, no attention)"
 
 

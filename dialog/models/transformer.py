@@ -193,6 +193,11 @@ class TransformerDecoder(Decoder):
         )
         self.norm = last_norm(input_size, norm_first)
 
+    @property
+    def pointer(self) -> nn.Module:
+        """The last layer's cross-attention."""
+        return cast("DecoderLayer", self.layers[-1]).cross_attention
+
     def start(self, encoded: Encoded) -> tuple[SourceMemory, SaidState]:
         """The source's keys and values for each layer, and nothing said yet."""
         states = self.bridge(encoded.states)
