@@ -64,7 +64,11 @@ class VocabularyHead(Head):
 
 
 class PointerHead(Head):
-    """p(v) = sum of the attention on the source's tokens v; Vinyals et al. 2015. It says only what is there."""
+    """p(v) = sum of the attention on the source's tokens v; Vinyals et al. 2015. It says only what is there.
+
+    The decoder's own attention is all that it looks at, so take one that asks with the state after the token before
+    (``lstm_luong``, ``transformer``); Bahdanau's asks with the state before it.
+    """
 
     points = True
 
