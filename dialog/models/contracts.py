@@ -17,6 +17,25 @@ from dialog.models.state import Rows
 AttentionHook = Callable[[nn.Module, Tensor], None]
 """Called with an attention module and the weights [B, H, T, S] that it has just used."""
 
+
+@dataclass(frozen=True)
+class Only:
+    """A hook for one module, so that all others keep their fused kernels; a module asks :func:`meant_for`."""
+
+    module: nn.Module
+    hook: AttentionHook
+
+    def __call__(self, module: nn.Module, weights: Tensor) -> None:
+        """Weights [B, H, T, S] of any module: those of another one are not shown."""
+        if module is self.module:
+            self.hook(module, weights)
+
+
+def meant_for(hook: AttentionHook | None, module: nn.Module) -> AttentionHook | None:
+    """The hook that a module has to show its weights to, if there is one."""
+    return None if isinstance(hook, Only) and hook.module is not module else hook
+
+
 Memory = Any
 """What stays fixed for a source while its response is decoded: a bundle of rows."""
 
