@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from dialog.components import Table, build
 from dialog.errors import UserError
+from dialog.models.contracts import AttentionHook, Encoded
 from dialog.models.seq2seq import DECODERS, ENCODERS
 from dialog.models.transformer import TransformerDecoder, TransformerEncoder
 from dialog.models.transformer.feed_forward import FEED_FORWARDS, SwiGLU
@@ -60,20 +61,20 @@ def turned(x: Vector, place: int) -> Vector:
     return found
 
 
-def attention(queries: Matrix, keys: Matrix, values: Matrix, named: dict[str, Any], heads: int, groups: int) -> Matrix:
-    """Rotary self-attention without biases, each group of heads with keys and values of its own."""
-    width, found = len(queries[0]) // heads, []
+def attention(queries: Matrix, source: Matrix, named: dict[str, Any], *, rotary: bool, causal: bool) -> Matrix:
+    """Attention without biases, four heads in two groups, each with keys and values of its own."""
+    heads, groups, width, found = 4, 2, len(queries[0]) // 4, []
     for place, query in enumerate(times(named["query"], x) for x in queries):
-        joined: Vector = []
+        seen, joined = source[: place + 1] if causal else source, []
         for head in range(heads):
             own = slice(head * width, (head + 1) * width)
             shared = slice(head * groups // heads * width, (head * groups // heads + 1) * width)
-            asked, scores = turned(query[own], place), []
-            for other, key in enumerate(times(named["key"], x) for x in keys):
-                score = sum(a * b for a, b in zip(asked, turned(key[shared], other), strict=True))
+            asked, scores = turned(query[own], place * rotary), []
+            for other, key in enumerate(times(named["key"], x)[shared] for x in seen):
+                score = sum(a * b for a, b in zip(asked, turned(key, other * rotary), strict=True))
                 scores.append(math.exp(score / math.sqrt(width)))
             shares = [score / sum(scores) for score in scores]
-            read = [times(named["value"], x)[shared] for x in values]
+            read = [times(named["value"], x)[shared] for x in seen]
             joined += [sum(share * x[d] for share, x in zip(shares, read, strict=True)) for d in range(width)]
         found.append(times(named["output"], joined))
     return found
@@ -129,52 +130,81 @@ def test_feed_forward_is_its_formula(
     )
 
 
-# ------------------------------------------------------------------ a whole encoder of the modern kind
+# ------------------------------------------------------------------ whole stacks of the modern kind
+
+MODERN: dict[str, Any] = {
+    "heads": 4,
+    "feed_forward_size": INNER,
+    "layers": 2,
+    "norm": "rms_norm",
+    "activation": "swiglu",
+    "positions": {"name": "rotary"},
+    "key_value_heads": 2,
+}
 
 
-@pytest.mark.parametrize("norm_first", [True, False], ids=["norm first", "norm last"])
-def test_a_modern_encoder_is_its_formula(norm_first: bool, draw: Draw, stir: Stir) -> None:
-    encoder = stir(
-        TransformerEncoder(
-            input_size=16,
-            heads=4,
-            feed_forward_size=INNER,
-            layers=2,
-            norm_first=norm_first,
-            norm="rms_norm",
-            activation="swiglu",
-            positions={"name": "rotary"},
-            key_value_heads=2,
-        )
-    )
+def without_biases(module: nn.Module) -> nn.Module:
     with torch.no_grad():
-        for name, parameter in encoder.named_parameters():
+        for name, parameter in module.named_parameters():
             if name.endswith("bias"):
                 parameter.zero_()
+    return module
+
+
+def weights(module: nn.Module, names: tuple[str, ...]) -> dict[str, Matrix]:
+    return {name: getattr(module, name).weight.tolist() for name in names}
+
+
+def states_of(model: nn.Module, row: Matrix, source: Matrix | None, norm_first: bool) -> Matrix:
+    """The states of one row of an encoder, or with a source of a decoder."""
+    for layer in model.layers:
+        own, feed = weights(layer.self_attention, NAMES), weights(layer.feed_forward, ("gate", "value", "output"))
+        causal = source is not None
+        steps = [(layer.self_residual, lambda x, w=own, c=causal: attention(x, x, w, rotary=True, causal=c))]
+        if source is not None:
+            other = weights(layer.cross_attention, NAMES)
+            consult = lambda x, w=other: attention(x, source, w, rotary=False, causal=False)  # noqa: E731
+            steps.append((layer.cross_residual, consult))
+        steps.append((layer.feed_residual, lambda x, f=feed: [swiglu(each, **f) for each in x]))
+        for residual, sublayer in steps:
+            gain = residual.norm.weight.tolist()
+            if norm_first:
+                row = list(map(plus, row, sublayer([rms_norm(x, gain) for x in row])))
+            else:
+                row = [rms_norm(x, gain) for x in map(plus, row, sublayer(row))]
+    return [rms_norm(x, model.norm.weight.tolist()) for x in row] if norm_first else row
+
+
+@pytest.mark.parametrize("hook", [None, lambda *_: None], ids=["fused", "hooked"])
+@pytest.mark.parametrize("norm_first", [True, False], ids=["norm first", "norm last"])
+def test_a_modern_encoder_is_its_formula(norm_first: bool, hook: AttentionHook | None, draw: Draw, stir: Stir) -> None:
+    encoder = without_biases(stir(TransformerEncoder(input_size=16, norm_first=norm_first, **MODERN)))
     inputs, mask = draw(2, 5, 16).requires_grad_(), torch.arange(5) < torch.tensor([[5], [3]])
+    encoded = encoder(inputs, mask, hook)
+    for row, length in enumerate((5, 3)):
+        found = states_of(encoder, inputs[row, :length].tolist(), None, norm_first)
+        expected = torch.tensor(found, dtype=torch.float64)
+        torch.testing.assert_close(encoded.states[row, :length], expected, rtol=0, atol=1e-10)
+        torch.testing.assert_close(encoded.summary[row], expected.mean(0), rtol=0, atol=1e-10)
+    assert torch.autograd.gradcheck(lambda x: encoder(x, mask, hook).states, inputs, fast_mode=True)
 
-    def states_of(row: Matrix) -> Matrix:
-        for layer in encoder.layers:
-            weights = {name: getattr(layer.self_attention, name).weight.tolist() for name in NAMES}
-            matrices = [getattr(layer.feed_forward, name).weight.tolist() for name in ("gate", "value", "output")]
-            for residual, sublayer in (
-                (layer.self_residual, lambda x, w=weights: attention(x, x, x, w, 4, 2)),
-                (layer.feed_residual, lambda x, m=matrices: [swiglu(each, *m) for each in x]),
-            ):
-                gain = residual.norm.weight.tolist()
-                if norm_first:
-                    row = list(map(plus, row, sublayer([rms_norm(x, gain) for x in row])))
-                else:
-                    row = [rms_norm(x, gain) for x in map(plus, row, sublayer(row))]
-        return [rms_norm(x, encoder.norm.weight.tolist()) for x in row] if norm_first else row
 
-    for hook in (None, lambda *_: None):
-        encoded = encoder(inputs, mask, hook)
-        for row, length in enumerate((5, 3)):
-            expected = torch.tensor(states_of(inputs[row, :length].tolist()), dtype=torch.float64)
-            torch.testing.assert_close(encoded.states[row, :length], expected, rtol=0, atol=1e-10)
-            torch.testing.assert_close(encoded.summary[row], expected.mean(0), rtol=0, atol=1e-10)
-    assert torch.autograd.gradcheck(lambda x: encoder(x, mask).states, inputs, fast_mode=True)
+@pytest.mark.parametrize("hook", [None, lambda *_: None], ids=["fused", "hooked"])
+@pytest.mark.parametrize("norm_first", [True, False], ids=["norm first", "norm last"])
+def test_a_modern_decoder_is_its_formula(norm_first: bool, hook: AttentionHook | None, draw: Draw, stir: Stir) -> None:
+    decoder = without_biases(stir(TransformerDecoder(input_size=16, memory_size=16, norm_first=norm_first, **MODERN)))
+    inputs, states = draw(2, 4, 16).requires_grad_(), draw(2, 5, 16)
+    mask = torch.arange(5) < torch.tensor([[5], [3]])
+
+    def outputs(x: Tensor) -> Tensor:
+        found: Tensor = decoder(x, *decoder.start(Encoded(states, mask, states.mean(1))), hook)[0]
+        return found
+
+    for row, length in enumerate((5, 3)):
+        found = states_of(decoder, inputs[row].tolist(), states[row, :length].tolist(), norm_first)
+        expected = torch.tensor(found, dtype=torch.float64)
+        torch.testing.assert_close(outputs(inputs)[row], expected, rtol=0, atol=1e-10)
+    assert torch.autograd.gradcheck(outputs, inputs, fast_mode=True)
 
 
 # ------------------------------------------------------------------ a layer left out
