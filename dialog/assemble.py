@@ -77,7 +77,7 @@ def prepare_data(recipe: Recipe, progress: Callable[[str], None] | None = None) 
 
 def build_model(model: Model, vocabulary: int) -> Seq2Seq:
     """The network of a recipe's ``model`` section, for a vocabulary of so many tokens."""
-    from dialog.data.tokenizer import PAD
+    from dialog.data.tokenizer import OTHER, PAD, SELF
     from dialog.models.seq2seq import Seq2Seq
 
     return Seq2Seq(
@@ -86,6 +86,8 @@ def build_model(model: Model, vocabulary: int) -> Seq2Seq:
         embedding_size=model.embedding_size,
         encoder=model.encoder,
         decoder=model.decoder,
+        head=model.head,
+        turn_tokens=(OTHER, SELF),
         tie_embeddings=model.tie_embeddings,
         dropout=model.dropout,
     )

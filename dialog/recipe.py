@@ -53,7 +53,8 @@ class Model:
     embedding_size: int = MISSING
     encoder: Component = MISSING
     decoder: Component = MISSING
-    tie_embeddings: bool = True
+    head: Component = field(default_factory=lambda: {"name": "vocabulary"})
+    tie_embeddings: bool | str = True
     dropout: float = 0.1
     loss: Component = field(default_factory=lambda: {"name": "cross_entropy"})
 

@@ -60,7 +60,7 @@ class Run:
         """The maps of every layer and head while the response is said, as ``dialog attention`` writes them."""
         import torch
 
-        from dialog.analysis.maps import as_json, attention_maps
+        from dialog.analysis.maps import as_json, attention_maps, turns_of
         from dialog.data.layout import encode_example
         from dialog.data.tokenizer import PAD
         from dialog.generation.responder import as_example
@@ -71,7 +71,7 @@ class Run:
         source, target = (torch.tensor([ids], device=device) for ids in pair)
         maps = attention_maps(self.model, source, source != PAD, target[:, :-1])
         shown, said = ([self.tokenizer.label(token) for token in ids] for ids in (pair[0], pair[1][1:]))
-        return as_json(maps, 0, shown, said)
+        return as_json(maps, 0, shown, said, turns_of(self.model, source[0], len(shown)))
 
     def score(self, context: Sequence[str], response: str) -> float:
         """Log p(response | context) in nats, end token included."""

@@ -13,7 +13,7 @@ from dialog.components import lookup
 
 RUNTIME = {
     "path", "texts", "input_size", "memory_size", "query_size", "key_size", "parameters", "optimizer", "folder",
-    "end", "banned", "responses", "references",
+    "end", "banned", "responses", "references", "tied",
 }  # fmt: skip
 """What other parts of a recipe set."""
 
@@ -38,7 +38,7 @@ def parts(family: str | None, as_json: bool) -> None:
             given = found[name][part].items()
             shown = ", ".join(f"{key}={value}" if value != "required" else key for key, value in given)
             click.echo(f"  {part}({shown})")
-            click.echo(f"      {(inspect.getdoc(factory) or '').partition(chr(10))[0]}")
+            click.echo(f"      {(inspect.getdoc(getattr(factory, 'func', factory)) or '').partition(chr(10))[0]}")
 
 
 def tables() -> dict[str, Mapping[str, Callable[..., Any]]]:
@@ -47,8 +47,10 @@ def tables() -> dict[str, Mapping[str, Callable[..., Any]]]:
     from dialog.data.tokenizer import TOKENIZERS
     from dialog.generation.greedy import SEARCHES
     from dialog.metrics import METRICS
-    from dialog.models.attention import SCORERS
+    from dialog.models.attention.attention import ATTENTIONS
+    from dialog.models.heads import HEADS
     from dialog.models.positions import POSITIONS
+    from dialog.models.recurrent import BRIDGES
     from dialog.models.seq2seq import DECODERS, ENCODERS
     from dialog.training.loggers import LOGGERS
     from dialog.training.losses import LOSSES
@@ -59,7 +61,9 @@ def tables() -> dict[str, Mapping[str, Callable[..., Any]]]:
         "tokenizers": TOKENIZERS,
         "encoders": ENCODERS,
         "decoders": DECODERS,
-        "attentions": SCORERS,
+        "attentions": ATTENTIONS,
+        "bridges": BRIDGES,
+        "heads": HEADS,
         "positions": POSITIONS,
         "losses": LOSSES,
         "optimizers": OPTIMIZERS,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import click
 
+from dialog.errors import UserError
 from dialog.layers import leaves
 from dialog.recipe import Composed, Recipe, compose, to_dict
 from dialog.report.terminal import one_line
@@ -45,16 +46,16 @@ def values(composed: Composed) -> Iterator[str]:
 
 
 def modules(recipe: Recipe) -> Iterator[str]:
-    """The module tree with parameters; 2 FLOPs a weight and token, scores and means of attention left out."""
+    """The module tree with parameters, their sums, and what a response costs."""
     import torch
 
-    from dialog.assemble import build_model, prepare_data
-    from dialog.data.store import Store
+    from dialog.assemble import build_model, section
+    from dialog.models.flops import forward_flops
     from dialog.models.seq2seq import count_parameters
 
-    vocabulary = len(Store(prepare_data(recipe), "train").tokenizer)
-    with torch.device("meta"):
-        network = build_model(recipe.model, vocabulary)
+    vocabulary, source = tokens_of(recipe)
+    with section("model"), torch.random.fork_rng():
+        network = build_model(recipe.model, vocabulary).eval()
     for name, module in network.named_modules():
         size = sum(parameter.numel() for parameter in module.parameters())
         depth = name.count(".") + 1 if name else 0
@@ -62,10 +63,25 @@ def modules(recipe: Recipe) -> Iterator[str]:
         if size:
             yield f"{label:<56}{size:>12,}"
     sizes = count_parameters(network)
-    yield f"parameters: {sizes['total']:,} in all, {sizes['embeddings']:,} in embeddings and output layer"
-    encoder = 2 * sum(each.numel() for each in network.encoder.parameters())
-    decoder = 2 * (sum(each.numel() for each in network.decoder.parameters()) + network.head.weight.numel())
-    yield f"forward FLOPs: about {encoder:,} a source token, {decoder:,} a target token (2 a weight, no attention)"
+    yield f"vocabulary: {vocabulary:,} tokens ({source})"
+    yield f"parameters: {sizes['total']:,} in all, {sizes['rest']:,} without embeddings and output layer"
+    read, said = recipe.data.max_source, recipe.data.max_target
+    flops = forward_flops(network, read, said) // said
+    yield f"forward: {flops:,} FLOPs per target token ({said} tokens to a source of {read}, which is counted in)"
+
+
+def tokens_of(recipe: Recipe) -> tuple[int, str]:
+    """How many tokens the vocabulary has, and who says so: the corpus, or without it the recipe."""
+    from dialog.assemble import prepare_data
+    from dialog.data.store import Store
+
+    try:
+        return len(Store(prepare_data(recipe), "train").tokenizer), "learnt from the corpus"
+    except UserError:
+        stated = recipe.data.tokenizer.get("vocabulary")
+        if stated is None:
+            raise
+        return int(stated), "as the recipe says; the corpus is not here"
 
 
 def first_examples(recipe: Recipe, count: int) -> Iterator[str]:

@@ -105,7 +105,7 @@ def compare(
         "models": models,
         "parity": parity(contenders),
         "samples": shown,
-        "attention": maps,
+        "attention": [each for each in maps if each is not None],
     }
     write_json(folder / "results.json", results)
     (folder / "report.md").write_text(to_markdown(results), encoding="utf-8")

@@ -32,6 +32,7 @@ def parity(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
         row("batch tokens", [each.recipe.data.batch_tokens for each in contenders]),
         row("loss", [show(each.recipe.model.loss) for each in contenders]),
         row("dropout", [each.recipe.model.dropout for each in contenders]),
+        row("head", [show(each.recipe.model.head) for each in contenders]),
         row("tied embeddings", [each.recipe.model.tie_embeddings for each in contenders]),
         row("optimizer", [show(each.recipe.optimizer) for each in contenders]),
         row("gradient clipping", [str(each.recipe.trainer.gradient_clip_val) for each in contenders]),

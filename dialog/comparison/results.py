@@ -92,13 +92,17 @@ def picked(file: Path, places: set[int]) -> list[dict[str, Any]]:
         return [json.loads(line) for place, line in enumerate(islice(lines, max(places) + 1)) if place in places]
 
 
-def attention(run: Run, name: str, metrics: dict[str, Any], sample: dict[str, Any], place: int) -> dict[str, Any]:
+def attention(
+    run: Run, name: str, metrics: dict[str, Any], sample: dict[str, Any], place: int
+) -> dict[str, Any] | None:
     """One map of a model saying its own response: the head that aligns best where that is known, else a mean.
 
-    The mean is over the heads of the last cross-attention.
+    The mean is over the heads of the last cross-attention; a model without one has no map.
     """
     found = run.attention(sample["context"], sample["responses"][place])
-    cross = [each for each in found["maps"] if each["kind"] == "cross"]
+    cross = [each for each in found["maps"] if (each["kind"], each["columns"]) == ("cross", "source")]
+    if not cross:
+        return None
     best = metrics.get("alignment_head")
     if best is not None:
         module, _, digit = str(best).rpartition(".")

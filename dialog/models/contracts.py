@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 from torch import Tensor, nn
 
@@ -18,21 +18,22 @@ AttentionHook = Callable[[nn.Module, Tensor], None]
 """Called with an attention module and the weights [B, H, T, S] that it has just used."""
 
 
-@dataclass(frozen=True)
+@final
 class Only:
-    """A hook for one module, so that all others keep their fused kernels; a module asks :func:`meant_for`."""
+    """A hook for one module: all others take their fastest path."""
 
-    module: nn.Module
-    hook: AttentionHook
+    def __init__(self, module: nn.Module, hook: AttentionHook) -> None:
+        self.module = module
+        self.hook = hook
 
     def __call__(self, module: nn.Module, weights: Tensor) -> None:
-        """Weights [B, H, T, S] of any module: those of another one are not shown."""
+        """Pass on what the one module shows."""
         if module is self.module:
             self.hook(module, weights)
 
 
 def meant_for(hook: AttentionHook | None, module: nn.Module) -> AttentionHook | None:
-    """The hook that a module has to show its weights to, if there is one."""
+    """The hook, unless it is for another module only."""
     return None if isinstance(hook, Only) and hook.module is not module else hook
 
 
@@ -60,7 +61,10 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, inputs: Tensor, mask: Tensor, hook: AttentionHook | None = None) -> Encoded:
-        """Inputs [B, S, E] and mask [B, S] (True = real, padding on the right) -> states [B, S, M]."""
+        """Inputs [B, S, E] and mask [B, S] (True = real, padding on the right) -> states [B, S, M].
+
+        It may also name ``turns`` [B, S], the number of each token's turn counted from 0, and is given it.
+        """
 
 
 class Decoder(nn.Module, ABC):
@@ -69,6 +73,14 @@ class Decoder(nn.Module, ABC):
     The law: ``decode(xs + ys, s)`` is ``decode(xs, s)`` and then ``decode(ys, s')``. Teacher forcing gives all tokens
     at once, generation one at a time; there is no second code path to disagree with.
     """
+
+    @property
+    @abstractmethod
+    def pointer(self) -> nn.Module | None:
+        """The module whose weights [B, H, T, S] over the source a head may point with; none without attention."""
+
+    stepwise: bool = False
+    """Whether it works token by token under teacher forcing too, so that a step costs no more alone."""
 
     @abstractmethod
     def start(self, encoded: Encoded) -> tuple[Memory, State]:

@@ -1,4 +1,4 @@
-"""Token embeddings, shared or not with the output layer.
+"""Token embeddings.
 
 Shapes: B rows, T tokens, E embedding size, V vocabulary.
 """
@@ -26,13 +26,3 @@ class TokenEmbedding(nn.Module):
         """Tokens [B, T] -> vectors [B, T, E]."""
         vectors: Tensor = self.dropout(self.table(tokens) * self.scale)  # [B, T, E]
         return vectors
-
-
-def output_layer(embedding: TokenEmbedding, *, tied: bool) -> nn.Linear:
-    """The head, vectors [.., E] -> scores [.., V], with the embedding's table as its weight if tied."""
-    vocabulary, size = embedding.table.weight.shape
-    head = nn.Linear(size, vocabulary, bias=False)
-    nn.init.normal_(head.weight, std=size**-0.5)
-    if tied:
-        head.weight = embedding.table.weight
-    return head

@@ -1,64 +1,150 @@
-"""The laws that every encoder with every decoder keeps, in float64."""
+"""The laws that every encoder with every decoder, attention and head keeps, in float64.
+
+All widths are 8, so that every part fits every other one. A part of your own is held to them by
+``python -m pytest tests/laws --attention '{name: my_lab.Location, size: 8}'``, or --encoder, --decoder, --head.
+"""
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
+import yaml
 from torch import Tensor, nn
 
 from dialog.analysis.maps import attention_maps
-from dialog.models.attention import SCORERS
+from dialog.models.attention.attention import ATTENTIONS
+from dialog.models.heads import HEADS, PointerHead
+from dialog.models.positions import POSITIONS
+from dialog.models.recurrent import BRIDGES, BahdanauDecoder
 from dialog.models.seq2seq import DECODERS, ENCODERS, Seq2Seq, count_parameters
 
-VOCABULARY, PAD = 23, 0
-SIZES = {
-    "lstm": [{"name": "lstm", "size": 10}, {"name": "lstm", "size": 6, "layers": 2}],
-    "transformer": [
-        {"name": "transformer", "heads": 2, "feed_forward_size": 12, "layers": 2},
-        {"name": "transformer", "heads": 4, "feed_forward_size": 12, "layers": 1, "norm_first": False},
-    ],
-}
-ENCODER_CASES = [component for name in ENCODERS for component in SIZES[name]] + [
-    {"name": "lstm", "size": 7, "bidirectional": False}
+VOCABULARY, SIZE, PAD, TURNS = 23, 8, 0, (4, 5)
+Component = dict[str, Any]
+
+ATTENTION_CASES: list[Component] = [
+    {"name": "none"},
+    {"name": "additive", "size": 5},
+    {"name": "dot"},
+    {"name": "scaled_dot"},
+    {"name": "bilinear"},
+    {"name": "multi_head", "heads": 2},
+    {"name": "multi_head", "heads": 4, "join": "mean", "size": 12},
+    {"name": "multi_head", "heads": 2, "join": "max"},
+    {"name": "location", "size": 5, "filters": 3, "width": 3},
+    {"name": "local", "size": 5, "window": 2},
+    {"name": "interactive", "scorer": {"name": "additive", "size": 5}},
 ]
-DECODER_CASES = [
-    {**component, "attention": {"name": scorer, "size": 5}} if name == "lstm" else component
-    for name in DECODERS
-    for component in SIZES[name]
-    for scorer in (SCORERS if name == "lstm" else [None])
+TRANSFORMER_CASES: list[Component] = [
+    {"name": "transformer", "heads": 2, "feed_forward_size": 12, "layers": 2},
+    {"name": "transformer", "heads": 4, "feed_forward_size": 12, "layers": 1, "norm_first": False},
 ]
-CASES = list(itertools.product(ENCODER_CASES, DECODER_CASES))
+ENCODER_CASES: list[Component] = [
+    {"name": "lstm", "size": SIZE},
+    {"name": "lstm", "size": SIZE, "bidirectional": False},
+    {"name": "gru", "size": SIZE, "layers": 2, "variational": True},
+    *TRANSFORMER_CASES,
+    {"name": "hierarchical", "tokens": {"name": "lstm", "size": SIZE}, "turns": TRANSFORMER_CASES[0]},
+    {"name": "hierarchical", "tokens": TRANSFORMER_CASES[1], "turns": {"name": "lstm", "size": SIZE}},
+]
+RECURRENT_CASES: list[Component] = [
+    {"name": "lstm", "size": SIZE},
+    {"name": "gru", "size": SIZE, "layers": 2, "variational": True, "bridge": {"name": "copy"}},
+    {"name": "lstm_luong", "size": SIZE, "layers": 2},
+    {"name": "gru_luong", "size": SIZE, "bridge": {"name": "zero"}},
+    {"name": "lstm_luong", "size": SIZE, "input_feeding": False, "variational": True},
+    {"name": "gru_luong", "size": SIZE, "layers": 2, "input_feeding": False},
+]
+HEAD_CASES: list[Component] = [{"name": "vocabulary"}, {"name": "pointer"}, {"name": "pointer_generator"}]
 
 
-def name_of(case: dict) -> str:
-    return "-".join(str(value) for value in case.values() if not isinstance(value, dict))
+def label(case: Component) -> str:
+    """All that a component says, in one word."""
+    inner = (f"({label(value)})" if isinstance(value, dict) else str(value) for value in case.values())
+    return "-".join(inner)
 
 
-@pytest.fixture(params=CASES, ids=lambda case: "+".join(map(name_of, case)))
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every encoder with every decoder and attention; every head with every way to attend."""
+    if "model" not in metafunc.fixturenames:
+        return
+
+    def family(name: str, cases: list[Component]) -> list[Component]:
+        given = metafunc.config.getoption(f"--{name}", default=None)
+        return cases if given is None else [yaml.safe_load(given)]
+
+    def has(case: Component) -> bool:
+        return case["name"] in {each["name"] for each in RECURRENT_CASES}
+
+    attentions = family("attention", ATTENTION_CASES)
+    decoders = family("decoder", [*RECURRENT_CASES, *TRANSFORMER_CASES])
+    if metafunc.config.getoption("--attention", default=None):
+        decoders = [each for each in decoders if has(each)]
+    decoders = [
+        {**decoder, "attention": attention} if attention else decoder
+        for decoder in decoders
+        for attention in (attentions if has(decoder) else [None])
+    ]
+    encoders, (plain, *pointing) = family("encoder", ENCODER_CASES), family("head", HEAD_CASES)
+    cases = list(itertools.product(encoders, decoders, [plain]))
+    cases += [
+        (encoders[0], decoder, head)
+        for decoder in decoders
+        for head in pointing
+        if decoder.get("attention") != {"name": "none"}
+    ]
+    metafunc.parametrize("model", cases, ids=["+".join(map(label, case)) for case in cases], indirect=True)
+
+
+@pytest.fixture
 def model(request: pytest.FixtureRequest) -> Seq2Seq:
-    encoder, decoder = request.param
     torch.manual_seed(3)
-    made = Seq2Seq(VOCABULARY, padding=PAD, embedding_size=8, encoder=encoder, decoder=decoder, dropout=0.2)
-    return made.double().eval()
+    return make(*request.param).double().eval()
+
+
+def make(encoder: Component, decoder: Component, head: Component) -> Seq2Seq:
+    return Seq2Seq(
+        VOCABULARY,
+        padding=PAD,
+        embedding_size=SIZE,
+        encoder=encoder,
+        decoder=decoder,
+        head=head,
+        turn_tokens=TURNS,
+        dropout=0.2,
+    )
 
 
 @pytest.fixture
 def batch() -> tuple[Tensor, Tensor, Tensor]:
+    """Three sources of 3, 2 and 1 turns, and their targets."""
     generator = torch.Generator().manual_seed(5)
-    source = torch.randint(1, VOCABULARY, (3, 7), generator=generator)
+    source = torch.randint(6, VOCABULARY, (3, 7), generator=generator)
+    source[:, 0] = TURNS[0]
+    source[0, 2], source[0, 5], source[1, 1] = TURNS[1], TURNS[0], TURNS[1]
     source[1, 4:] = PAD
     source[2, 1:] = PAD
-    target = torch.randint(1, VOCABULARY, (3, 6), generator=generator)
+    target = torch.randint(1, VOCABULARY, (3, 4), generator=generator)
     return source, source != PAD, target
 
 
 def close(one: Tensor, other: Tensor) -> None:
-    torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+    torch.testing.assert_close(one, other, rtol=0, atol=1e-11)
+
+
+def mixed(logits: Tensor) -> Tensor:
+    """A number that depends on every logit."""
+    generator = torch.Generator().manual_seed(9)
+    return (logits * torch.randn(logits.shape, generator=generator, dtype=logits.dtype)).sum()
 
 
 def test_the_cases_cover_the_tables() -> None:
     assert {case["name"] for case in ENCODER_CASES} == set(ENCODERS)
-    assert {case["name"] for case in DECODER_CASES} == set(DECODERS)
+    assert {case["name"] for case in [*RECURRENT_CASES, *TRANSFORMER_CASES]} == set(DECODERS)
+    assert {case["name"] for case in ATTENTION_CASES} == set(ATTENTIONS)
+    assert {case["name"] for case in HEAD_CASES} == set(HEADS)
+    assert {case.get("bridge", {"name": "dense"})["name"] for case in RECURRENT_CASES} == set(BRIDGES)
+    assert {case.get("positions", {"name": "sinusoidal"})["name"] for case in TRANSFORMER_CASES} == set(POSITIONS)
 
 
 def test_folding_a_target_in_every_way_gives_the_same(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
@@ -78,12 +164,12 @@ def test_reordering_then_stepping_is_stepping_then_reordering(model: Seq2Seq, ba
     source, mask, target = batch
     rows = torch.tensor([2, 0, 0, 1])
     memory, state = model.start(source, mask)
-    _, state = model.step(target[:, :3], memory, state)
-    stepped, after = model.step(target[:, 3:4], memory, state)
-    reordered, after_reordered = model.step(target[rows, 3:4], memory.select(rows), state.select(rows))
+    _, state = model.step(target[:, :2], memory, state)
+    stepped, after = model.step(target[:, 2:3], memory, state)
+    reordered, after_reordered = model.step(target[rows, 2:3], memory.select(rows), state.select(rows))
     close(reordered, stepped[rows])
-    more, _ = model.step(target[:, 4:5], memory, after)
-    more_reordered, _ = model.step(target[rows, 4:5], memory.select(rows), after_reordered)
+    more, _ = model.step(target[:, 3:4], memory, after)
+    more_reordered, _ = model.step(target[rows, 3:4], memory.select(rows), after_reordered)
     close(more_reordered, more[rows])
 
 
@@ -97,7 +183,7 @@ def test_repeating_a_source_repeats_its_answers(model: Seq2Seq, batch: tuple[Ten
 def test_padding_of_the_source_changes_nothing(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
     source, mask, target = batch
     padding = torch.full((3, 4), PAD)
-    garbage = torch.where(mask, source, 9)
+    garbage = torch.where(mask, source, TURNS[1])
     expected = model(source, mask, target)
     close(model(torch.cat([source, padding], 1), torch.cat([mask, padding.bool()], 1), target), expected)
     close(model(garbage, mask, target), expected)
@@ -115,13 +201,17 @@ def test_watching_changes_nothing_and_shows_distributions(model: Seq2Seq, batch:
     source, mask, target = batch
     close(model(source, mask, target, lambda *_: None), model(source, mask, target))
     maps = attention_maps(model, source, mask, target)
-    assert {each.kind for each in maps} >= {"cross"}
+    crosses = [each for each in maps if each.kind == "cross"]
+    assert bool(crosses) is (model.decoder.pointer is not None)
+    turns = torch.tensor([3, 2, 1]).unsqueeze(1) > torch.arange(3)
+    columns = {"source": mask, "turns": turns, "target": torch.ones_like(target, dtype=torch.bool)}
     for each in maps:
-        assert each.name in dict(model.named_modules())
+        assert each.name.removesuffix(".turns") in dict(model.named_modules())
         assert (each.weights >= 0).all()
-        columns = mask if each.weights.shape[-1] == mask.shape[1] else torch.ones_like(target, dtype=torch.bool)
-        close(each.weights.sum(-1), torch.ones(each.weights.shape[:-1], dtype=torch.float64))
-        assert (each.weights * ~columns[:, None, None]).abs().max() == 0
+        real = columns[each.columns]
+        sums = each.weights.sum(-1) * columns[each.side][:, None]
+        close(sums, columns[each.side][:, None].expand_as(sums).double())
+        assert (each.weights * ~real[:, None, None]).abs().max() == 0
 
 
 def test_a_later_token_never_reaches_an_earlier_logit(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
@@ -132,21 +222,25 @@ def test_a_later_token_never_reaches_an_earlier_logit(model: Seq2Seq, batch: tup
         changed[:, step] = (changed[:, step] % (VOCABULARY - 1)) + 1
         after = model(source, mask, changed)
         assert torch.equal(after[:, :step], before[:, :step])
-        assert not torch.equal(after[:, step:], before[:, step:])
+        late = isinstance(model.head, PointerHead) and isinstance(model.decoder, BahdanauDecoder)  # points, then reads
+        if step + late < target.shape[1]:
+            assert not torch.equal(after[:, step + late :], before[:, step + late :])
 
 
 def test_a_source_with_nothing_real_is_finite(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
     source, mask, target = batch
     mask = mask & (torch.arange(3) != 1).unsqueeze(1)
     logits = model(source, mask, target)
-    logits.sum().backward()
+    mixed(logits).backward()
     assert logits.isfinite().all()
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None)
 
 
 def test_every_parameter_gets_a_gradient(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
-    model.train()(*batch).logsumexp(-1).sum().backward()
+    mixed(model.train()(*batch)).backward()
     for name, parameter in model.named_parameters():
+        if isinstance(model.head, PointerHead) and name.startswith("decoder."):
+            continue  # what makes the decoder's outputs, which this head does not look at
         assert parameter.grad is not None, name
         assert parameter.grad.abs().sum() > 0, name
 
@@ -163,11 +257,7 @@ def test_a_forward_leaves_nothing_on_modules(model: Seq2Seq, batch: tuple[Tensor
 
 
 def test_it_builds_on_meta(request: pytest.FixtureRequest, model: Seq2Seq) -> None:
-    encoder, decoder = request.node.callspec.params["model"]
     with torch.device("meta"):
-        shadow = Seq2Seq(VOCABULARY, padding=PAD, embedding_size=8, encoder=encoder, decoder=decoder)
+        shadow = make(*request.node.callspec.params["model"])
+    assert {parameter.device.type for parameter in shadow.parameters()} == {"meta"}
     assert count_parameters(shadow) == count_parameters(model)
-    logits = shadow(
-        *(each.to("meta") for each in (torch.ones(2, 4).long(), torch.ones(2, 4).bool(), torch.ones(2, 3).long()))
-    )
-    assert logits.shape == (2, 3, VOCABULARY)

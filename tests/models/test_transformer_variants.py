@@ -141,7 +141,7 @@ def test_parts_keep_their_names(variant: dict[str, Any]) -> None:
             assert f"encoder.layers.{layer}.{part}" in modules
             assert f"decoder.layers.{layer}.{part}" in modules
         assert f"decoder.layers.{layer}.cross_attention" in modules
-    assert "decoder.attention" not in modules
+    assert "decoder.pointer" not in modules
 
 
 # ------------------------------------------------------------------ a hook for one module
@@ -151,7 +151,7 @@ def test_watching_the_last_cross_attention_leaves_the_rest_fused(
     draw: Draw, stir: Stir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, source, target = stir(Both({"layers": 3})), draw(3, SOURCE, SIZE), draw(3, LENGTH, SIZE)
-    watched = model.decoder.attention
+    watched = model.decoder.pointer
     assert watched is model.decoder.layers[-1].cross_attention
     kernel, calls, all_shown, shown = F.scaled_dot_product_attention, [], [], []
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a, **k: (calls.append(1), kernel(*a, **k))[1])
@@ -169,7 +169,7 @@ def test_watching_the_last_cross_attention_leaves_the_rest_fused(
 
 def test_the_watched_module_cannot_be_replaced() -> None:
     with pytest.raises(AttributeError):
-        decoder().attention = None
+        decoder().pointer = None
 
 
 # ------------------------------------------------------------------ dropouts

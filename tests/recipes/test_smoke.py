@@ -6,11 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
+from dialog.assemble import build_model
 from dialog.cli import program
+from dialog.models.seq2seq import count_parameters
 from dialog.recipe import compose, shipped
 
 CORPORA = Path(__file__).parents[1] / "corpora"
+DAILYDIALOG = [name for name in shipped() if name.startswith("dailydialog/")]
 BUILTIN = [name for name in shipped() if compose(name).recipe.data.corpus["name"] == "builtin"]
 
 
@@ -39,6 +43,40 @@ def test_smoke(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     metrics = json.loads(capsys.readouterr().out)
     assert 0 < metrics["bits_per_byte"] < 20
     assert (folder / "evaluation" / "test" / "responses.jsonl").is_file()
+
+
+@pytest.mark.parametrize("name", DAILYDIALOG)
+def test_smoke_on_dialogues_of_ours(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The network as it ships, on dialogues in the official archive's form."""
+    monkeypatch.setenv("DIALOG_DATA", str(CORPORA))
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    composed = compose(name)
+    small = [*composed.recipe.smoke, "data.tokenizer.vocabulary=400", "data.batch_tokens=256"]
+    small += ["trainer.max_steps=2", "trainer.log_every_n_steps=1"]
+    program.main(["train", name, *small, "--output", str(tmp_path / "run")], standalone_mode=False)
+    capsys.readouterr()
+    maps = list((tmp_path / "run" / "attention").glob("step-2/*.json"))
+    assert maps
+    found = json.loads(maps[0].read_text(encoding="utf-8"))
+    assert bool(found["maps"]) is ("no_attention" not in name)
+    (tmp_path / "in.jsonl").write_text(json.dumps({"context": ["Hello .", "How are you ?"]}) + "\n", encoding="utf-8")
+    search = "generation.max_length=3"
+    program.main(
+        ["respond", str(tmp_path / "run"), search, "--input", str(tmp_path / "in.jsonl")], standalone_mode=False
+    )
+    assert json.loads(capsys.readouterr().out)["context"] == ["Hello .", "How are you ?"]
+
+
+@pytest.mark.parametrize("name", DAILYDIALOG)
+def test_parameters_are_matched_and_as_the_recipe_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DIALOG_DATA", raising=False)
+    recipe = compose(name).recipe
+    with torch.device("meta"):
+        total = count_parameters(build_model(recipe.model, recipe.data.tokenizer["vocabulary"]))["total"]
+    assert total == recipe.about.parameters
+    assert total == pytest.approx(10e6, rel=0.06)
 
 
 def test_dailydialog_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from dialog.models.attention.interactive import InteractiveScorer
 from dialog.models.attention.multi_head_scorer import MultiHeadScorer
 from dialog.models.attention.positional import LocalScorer, LocationScorer
 from dialog.models.attention.softmax import masked_softmax
-from dialog.models.contracts import AttentionHook, Encoded
+from dialog.models.contracts import AttentionHook, Encoded, Memory, State
 from dialog.models.state import Rows
 
 
@@ -28,9 +28,9 @@ class AttentionScorer(Protocol):
     """How well each query fits each source token. It only scores: :class:`Attention` masks, normalises and averages.
 
     These two methods are enough. The call may also name ``mask`` [B, S], ``last`` [B, S] (the weights of the step
-    before) and ``coverage`` [B, S] (their sum over all steps before), and is given what it names. With H heads it gives
-    scores [B, H, T, S], and has ``values(states)`` -> [B, H, S, W] and ``join(contexts [B, H, T, W])`` -> [B, T, M]. One
-    that changes what it reads has ``write(states, query, last)`` -> states [B, S, M], called before each read.
+    before) and ``coverage`` [B, S] (their sum over all steps before), and is given what it names. With H heads it
+    gives scores [B, H, T, S], and has ``values(states)`` -> [B, H, S, W] and ``join(contexts)`` -> [B, T, M].
+    One that changes what it reads has ``write(states, query, last)`` -> states [B, S, M], called before each read.
     """
 
     def keys(self, states: Tensor) -> Tensor:
@@ -70,12 +70,17 @@ class Past(Rows):
 class SourceReader(nn.Module, ABC):
     """What a recurrent decoder asks at each step. The law: reading xs + ys is reading xs, and then ys."""
 
+    shows: bool = True
+    """Whether there are weights to be shown."""
+
     @abstractmethod
     def start(self, encoded: Encoded) -> tuple[Rows, Rows]:
         """What stays fixed for a source, and what is remembered before the first read."""
 
     @abstractmethod
-    def forward(self, query: Tensor, memory: Any, state: Any, hook: AttentionHook | None = None) -> tuple[Tensor, Rows]:
+    def forward(
+        self, query: Tensor, memory: Memory, state: State, hook: AttentionHook | None = None
+    ) -> tuple[Tensor, State]:
         """Queries [B, T, Q] -> contexts [B, T, M], and what is remembered after them."""
 
 
@@ -105,17 +110,17 @@ class Attention(SourceReader):
         return memory, Past(nothing, nothing, (encoded.states,) if self.write else ())
 
     def forward(
-        self, query: Tensor, memory: Source, state: Any, hook: AttentionHook | None = None
-    ) -> tuple[Tensor, Rows]:
+        self, query: Tensor, memory: Source, state: State, hook: AttentionHook | None = None
+    ) -> tuple[Tensor, State]:
         """Queries [B, T, Q] -> contexts [B, T, M]; the hook is shown the weights [B, H, T, S] of all steps."""
         if not self.remembers:
             contexts, weights = self._read(query, memory, {})
         else:
             steps = []
-            for one in query.split(1, 1):  # [B, 1, Q]
+            for one in torch.split(query, 1, 1):  # [B, 1, Q]
                 if self.write:
-                    state = replace(state, states=(self.write(*state.states, one, state.last),))
-                    memory = self._source(*state.states, memory.mask)
+                    state = replace(state, states=(self.write(state.states[0], one, state.last),))
+                    memory = self._source(state.states[0], memory.mask)
                 context, weights = self._read(one, memory, {"last": state.last, "coverage": state.coverage})
                 last = (weights if weights.dim() == 3 else weights.mean(1)).squeeze(1)  # [B, S]
                 state = replace(state, last=last, coverage=state.coverage + last)
@@ -152,6 +157,8 @@ class Summary(Rows):
 
 class NoAttention(SourceReader):
     """The fixed-vector baseline: every context is the source's summary; Cho et al. 2014, equation 7."""
+
+    shows = False
 
     def start(self, encoded: Encoded) -> tuple[Summary, Rows]:
         """The summary."""

@@ -5,6 +5,8 @@ Shapes: B rows, T queries of width Q, S source tokens of width M, K key width.
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from dialog.components import Component, build
@@ -20,7 +22,7 @@ class InteractiveScorer(nn.Module):
 
     def __init__(self, query_size: int, key_size: int, scorer: Component) -> None:
         super().__init__()
-        self.scorer = build(CONTENT, scorer, query_size=query_size, key_size=key_size)
+        self.scorer: Any = build(CONTENT, scorer, query_size=query_size, key_size=key_size)
         self.forget = nn.Linear(query_size, key_size)
         self.update = nn.Linear(query_size, key_size)
 
@@ -36,6 +38,7 @@ class InteractiveScorer(nn.Module):
 
     def write(self, states: Tensor, query: Tensor, last: Tensor) -> Tensor:
         """States [B, S, M] after a read with the weights last [B, S]; query [B, 1, Q]."""
-        forget, update = self.forget(query).sigmoid(), self.update(query).sigmoid()  # [B, 1, M]
+        forget: Tensor = self.forget(query).sigmoid()  # [B, 1, M]
+        update: Tensor = self.update(query).sigmoid()  # [B, 1, M]
         read = last.unsqueeze(-1).to(update.dtype)  # [B, S, 1]
         return states * (1 - read * forget) + read * update  # [B, S, M]

@@ -32,7 +32,7 @@ class MultiHeadScorer(nn.Module):
         self.heads = heads
         self.pool = join
         self.query = nn.Linear(query_size, size)
-        self.key = nn.Linear(key_size, size)
+        self.key = nn.Linear(key_size, size, bias=False)  # one would add the same to all scores of a query
         self.value = nn.Linear(key_size, key_size if join == "concatenation" else heads * key_size)
         self.output = nn.Linear(key_size, key_size) if join == "concatenation" else nn.Identity()
 

@@ -5,6 +5,8 @@ Shapes: B rows, T queries of width Q, S source tokens of width M, K key width.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -46,8 +48,8 @@ class LocationScorer(nn.Module):
 class LocalScorer(nn.Module):
     """score_j - (j - p)^2 / (2 sigma^2) where |j - p| <= D, p = (n - 1) sigmoid(v . tanh(W q)), sigma = D / 2.
 
-    Luong et al. 2015, 3.2 (local-p), with n real tokens and D the ``window``. There the Gaussian multiplies the softmax;
-    as a term of the scores it does so before the weights are normalised, so that they sum to 1.
+    Luong et al. 2015, 3.2 (local-p), with n real tokens and D the ``window``. There the Gaussian multiplies the
+    softmax; as a term of the scores it does so before the weights are normalised, so that they sum to 1.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class LocalScorer(nn.Module):
         super().__init__()
         if window < 1:
             raise ValueError(f"window must be at least 1, not {window}")
-        self.scorer = build(CONTENT, scorer, query_size=query_size, key_size=key_size)
+        self.scorer: Any = build(CONTENT, scorer, query_size=query_size, key_size=key_size)
         self.place = nn.Sequential(nn.Linear(query_size, size, bias=False), nn.Tanh(), nn.Linear(size, 1, bias=False))
         self.window = window
 
@@ -73,4 +75,4 @@ class LocalScorer(nn.Module):
         place = last * self.place(query).to(exact).sigmoid()  # [B, T, 1]
         away = torch.arange(keys.shape[1], device=keys.device, dtype=exact) - place  # [B, T, S]
         local = scores.to(exact) - 2 * (away / self.window).square()
-        return local.masked_fill(away.abs() > self.window, -torch.inf)
+        return torch.masked_fill(local, away.abs() > self.window, -torch.inf)

@@ -87,7 +87,7 @@ class TransformerDecoder(Decoder):
         self.norm = settings.last_norm()
 
     @property
-    def attention(self) -> MultiHeadAttention:
+    def pointer(self) -> MultiHeadAttention:
         """The last layer's cross-attention: its weights say where in the source a token comes from."""
         return cast("DecoderLayer", self.layers[-1]).cross_attention
 

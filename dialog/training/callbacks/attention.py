@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import WandbLogger
 
-from dialog.analysis.maps import as_json, attention_maps
+from dialog.analysis.maps import as_json, attention_maps, turns_of
 from dialog.data.store import Store
 from dialog.data.tokenizer import BOS, PAD, SPECIAL_TOKENS
 from dialog.report.picture import heatmap_grid
@@ -57,9 +56,10 @@ class AttentionRecorder(Callback):
         module.eval()
         found = attention_maps(module.model, source, source != PAD, target[:, :-1])
         module.train(training)
+        shown = [(self._labels(one), self._labels(other[1:])) for one, other in zip(source, target, strict=True)]
         return [
-            as_json(found, place, self._labels(one), self._labels(other[1:]))
-            for place, (one, other) in enumerate(zip(source, target, strict=True))
+            as_json(found, place, read, said, turns_of(module.model, source[place], len(read)))
+            for place, (read, said) in enumerate(shown)
         ]
 
     def _labels(self, tokens: torch.Tensor) -> list[str]:
@@ -70,12 +70,12 @@ def log_images(logger: WandbLogger, maps: dict[str, Any], row: int, step: int) -
     """One image for each module, with a panel for each head."""
     import wandb
 
-    sides = {"source": maps["context_tokens"], "target": maps["response_tokens"]}
+    said = maps["response_tokens"]
+    rows = {"source": maps["context_tokens"], "turns": maps.get("context_turns", []), "target": said}
+    columns = {**rows, "target": [SPECIAL_TOKENS[BOS], *said[:-1]]}
     images = {}
     for each in maps["maps"]:
-        rows: Sequence[str] = sides[each["side"]]
-        said_before = [SPECIAL_TOKENS[BOS], *rows[:-1]]
-        columns = said_before if (each["kind"], each["side"]) == ("self", "target") else maps["context_tokens"]
-        picture = heatmap_grid(each["weights"], rows=rows, columns=columns, title=each["name"])
+        axes = {"rows": rows[each["side"]], "columns": columns[each["columns"]]}
+        picture = heatmap_grid(each["weights"], **axes, title=each["name"])
         images[f"attention/{row}/{each['name']}"] = wandb.Image(picture)
     logger.experiment.log({**images, "trainer/global_step": step})

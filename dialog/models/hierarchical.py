@@ -1,0 +1,109 @@
+"""The hierarchical encoder: tokens into turns, turns into a dialogue.
+
+Shapes: B rows, S source tokens, U turns, L tokens of the longest turn, E embedding size, M memory size, H heads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from dialog.components import Component, build
+from dialog.models.contracts import AttentionHook, Encoded, Encoder
+from dialog.models.encoders import FLAT
+
+
+class HierarchicalEncoder(Encoder):
+    """One encoder reads each turn, another one the turns' summaries; HRED, Sordoni et al. 2015, Serban et al. 2016.
+
+    Token j of turn u has the state W [h_j; d_u] of its own and its turn's, so that attention over tokens knows the
+    dialogue; the summary is W [last turn's; dialogue's], which with no attention is all that the decoder
+    sees. Maps of the encoder of the turns are over turns; those of the encoder of the tokens are over the whole source,
+    0 between turns.
+    """
+
+    def __init__(self, *, input_size: int, tokens: Component, turns: Component, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.tokens = build(FLAT, tokens, input_size=input_size, dropout=dropout)
+        self.turns = build(FLAT, turns, input_size=self.tokens.size, dropout=dropout)
+        self.size = self.turns.size
+        self.join = nn.Linear(self.tokens.size + self.turns.size, self.size)
+
+    def forward(  # type: ignore[override]  # it names turns, see the contract
+        self, inputs: Tensor, mask: Tensor, turns: Tensor, hook: AttentionHook | None = None
+    ) -> Encoded:
+        """Inputs [B, S, E], mask [B, S], turns [B, S] counted from 0 -> states [B, S, M]."""
+        fold = Fold.of(turns, mask)
+        each = self.tokens(fold.split(inputs).flatten(0, 1), fold.mask.flatten(0, 1), fold.watch(hook))  # [B U, L, M']
+        summaries = torch.unflatten(each.summary, 0, fold.mask.shape[:2])  # [B, U, M']
+        dialogue = self.turns(summaries, fold.mask.any(2), hook)  # [B, U, M]
+        token = fold.join(torch.unflatten(each.states, 0, fold.mask.shape[:2]))  # [B, S, M']
+        place = fold.turns.unsqueeze(-1).expand(-1, -1, self.size)  # [B, S, M]
+        states = self.join(torch.cat([token, dialogue.states.gather(1, place)], -1))  # [B, S, M]
+        last = fold.turns.amax(1)[:, None, None].expand(-1, -1, summaries.shape[-1])  # [B, 1, M']
+        summary = self.join(torch.cat([summaries.gather(1, last).squeeze(1), dialogue.summary], -1))  # [B, M]
+        return Encoded(states.masked_fill(~mask.unsqueeze(-1), 0.0), mask, summary)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Where each token of a source stands among the turns."""
+
+    turns: Tensor  # [B, S], 0 at padding
+    places: Tensor  # [B, S] within its turn, 0 at padding
+    real: Tensor  # [B, S]
+    mask: Tensor  # [B, U, L]
+
+    @staticmethod
+    def of(turns: Tensor, mask: Tensor) -> Fold:
+        """From the number of each token's turn, which begins with 0 and never skips."""
+        turns = turns.masked_fill(~mask, 0)
+        steps = torch.arange(turns.shape[1], device=turns.device).expand_as(turns)  # [B, S]
+        begins = torch.cat([turns[:, :1] * 0, (turns.diff(dim=1) > 0) * steps[:, 1:]], 1).cummax(1).values  # [B, S]
+        places = (steps - begins).masked_fill(~mask, 0)
+        rows, turn_count, length = len(turns), int(turns.max()) + 1, int(places.max()) + 1
+        real = mask.new_zeros(rows, turn_count * length + 1)
+        slots = torch.where(mask, turns * length + places, turn_count * length)
+        real = torch.unflatten(real.scatter(1, slots, True)[:, :-1], 1, (turn_count, length))  # [B, U, L]
+        return Fold(turns, places, mask, real)
+
+    def split(self, states: Tensor) -> Tensor:
+        """States [B, S, E] -> those of each turn [B, U, L, E], 0 elsewhere."""
+        rows, turns, length = self.mask.shape
+        slots = torch.where(self.real, self.turns * length + self.places, turns * length)  # [B, S]
+        empty = states.new_zeros(rows, turns * length + 1, states.shape[-1])
+        filled = empty.scatter(1, slots.unsqueeze(-1).expand_as(states), states)
+        return torch.unflatten(filled[:, :-1], 1, (turns, length))  # [B, U, L, E]
+
+    def join(self, states: Tensor) -> Tensor:
+        """States of each turn [B, U, L, E] -> [B, S, E]."""
+        slots = self.turns * self.mask.shape[2] + self.places  # [B, S]
+        flat = states.flatten(1, 2)  # [B, U L, E]
+        return flat.gather(1, slots.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
+
+    def watch(self, hook: AttentionHook | None) -> AttentionHook | None:
+        """A hook for weights within turns [B U, H, L, L], which shows them over the source [B, H, S, S]."""
+        if hook is None:
+            return None
+
+        def show(module: nn.Module, weights: Tensor) -> None:
+            inside = torch.unflatten(weights, 0, self.mask.shape[:2])  # [B, U, H, L, L]
+            rows = torch.arange(len(self.turns), device=self.turns.device).unsqueeze(1)
+            queries = inside.transpose(2, 3)[rows, self.turns, self.places]  # [B, S, H, L]
+            columns = self.places[:, None, None].expand(-1, *queries.shape[1:3], -1)  # [B, S, H, S]
+            both = self.real.unsqueeze(2) & self.real.unsqueeze(1)
+            together = (self.turns.unsqueeze(2) == self.turns.unsqueeze(1)) & both  # [B, S, S]
+            hook(module, (queries.gather(-1, columns) * together.unsqueeze(2)).transpose(1, 2))  # [B, H, S, S]
+
+        return show
+
+
+def turn_numbers(source: Tensor, turn_tokens: tuple[int, ...]) -> Tensor:
+    """Tokens [B, S] -> the number of each one's turn, counted from 0; a turn begins with one of the turn tokens."""
+    begins = torch.zeros_like(source, dtype=torch.bool)
+    for token in turn_tokens:
+        begins |= source == token
+    numbers = begins.cumsum(1)  # [B, S]
+    return numbers - numbers[:, :1]

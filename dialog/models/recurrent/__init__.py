@@ -1,0 +1,9 @@
+"""Recurrent encoders and decoders, of any cell."""
+
+from dialog.models.recurrent.bahdanau import BahdanauDecoder
+from dialog.models.recurrent.bridges import BRIDGES
+from dialog.models.recurrent.cells import GRU, LSTM
+from dialog.models.recurrent.encoder import RecurrentEncoder
+from dialog.models.recurrent.luong import LuongDecoder
+
+__all__ = ["BRIDGES", "GRU", "LSTM", "BahdanauDecoder", "LuongDecoder", "RecurrentEncoder"]
