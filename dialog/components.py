@@ -20,8 +20,15 @@ Table = Mapping[str, Callable[..., T]]
 """A literal dict from the names that a recipe may use to the classes or functions that they mean."""
 
 
-KINDS = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,)}
-"""What an argument may be whose annotation is one word."""
+KINDS: Mapping[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "str": (str,),
+    "int | None": (int, type(None)),
+    "float | None": (int, float, type(None)),
+}
+"""What an argument may be whose annotation is a plain one."""
 
 
 def build(table: Table[T], component: Mapping[str, Any], **runtime: object) -> T:
@@ -73,7 +80,7 @@ def check_kind(name: str, parameter: inspect.Parameter, value: object) -> None:
     annotation = parameter.annotation
     word = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
     kinds = KINDS.get(word, (object,))
-    if not isinstance(value, kinds) or (isinstance(value, bool) and word in ("int", "float")):
+    if not isinstance(value, kinds) or (isinstance(value, bool) and int in kinds):
         raise UserError(f"{name}: {parameter.name} must be {word}, not {value!r}")
 
 

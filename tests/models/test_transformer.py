@@ -11,13 +11,18 @@ from torch import Tensor, nn
 
 from dialog.models.attention import MultiHeadAttention
 from dialog.models.contracts import Encoded
-from dialog.models.transformer import DecoderLayer, EncoderLayer, TransformerDecoder, TransformerEncoder
+from dialog.models.transformer import TransformerDecoder, TransformerEncoder
+from dialog.models.transformer.layers import DecoderLayer, EncoderLayer
+from dialog.models.transformer.settings import LayerSettings
 
 SIZE, HEADS, INNER, ROWS = 8, 2, 12, 3
 Stir = Callable[[nn.Module], nn.Module]
 Named = dict[str, Tensor]
 
-pytestmark = pytest.mark.parametrize("norm_first", [True, False], ids=["norm first", "norm last"])
+pytestmark = [
+    pytest.mark.parametrize("norm_first", [True, False], ids=["norm first", "norm last"]),
+    pytest.mark.parametrize("activation", ["relu", "gelu"]),
+]
 
 
 # ------------------------------------------------------------------ our weights under torch's names
@@ -80,12 +85,31 @@ def call(theirs: nn.Module, named: Named, *arguments: Tensor, **masks: Tensor) -
 # ------------------------------------------------------------------ parity
 
 
-def encoder_layer(norm_first: bool) -> nn.Module:
-    return nn.TransformerEncoderLayer(SIZE, HEADS, INNER, 0.0, batch_first=True, norm_first=norm_first)
+def encoder_layer(norm_first: bool, activation: str) -> nn.Module:
+    return nn.TransformerEncoderLayer(SIZE, HEADS, INNER, 0.0, activation, batch_first=True, norm_first=norm_first)
 
 
-def decoder_layer(norm_first: bool) -> nn.Module:
-    return nn.TransformerDecoderLayer(SIZE, HEADS, INNER, 0.0, batch_first=True, norm_first=norm_first)
+def decoder_layer(norm_first: bool, activation: str) -> nn.Module:
+    return nn.TransformerDecoderLayer(SIZE, HEADS, INNER, 0.0, activation, batch_first=True, norm_first=norm_first)
+
+
+def settings(norm_first: bool, activation: str) -> LayerSettings:
+    return LayerSettings(
+        size=SIZE,
+        heads=HEADS,
+        feed_forward_size=INNER,
+        norm_first=norm_first,
+        norm="layer_norm",
+        activation=activation,
+        key_value_heads=None,
+        dropout=0.0,
+        attention_dropout=None,
+        activation_dropout=None,
+    )
+
+
+def as_it_is(heads: Tensor) -> Tensor:
+    return heads
 
 
 def real(length: int) -> Tensor:
@@ -98,26 +122,27 @@ def later(length: int) -> Tensor:
 
 
 def test_encoder_layer_agrees_with_torch(
-    norm_first: bool, draw: Callable[..., Tensor], stir: Stir, agree: Callable[..., None]
+    norm_first: bool, activation: str, draw: Callable[..., Tensor], stir: Stir, agree: Callable[..., None]
 ) -> None:
-    ours = stir(EncoderLayer(SIZE, HEADS, INNER, dropout=0.0, norm_first=norm_first))
+    ours = stir(EncoderLayer(settings(norm_first, activation)))
     states, mask = draw(ROWS, 6, SIZE).requires_grad_(), real(6)
-    expected = call(encoder_layer(norm_first), encoder_weights(ours), states, src_key_padding_mask=~mask)
+    expected = call(encoder_layer(norm_first, activation), encoder_weights(ours), states, src_key_padding_mask=~mask)
     for hook in (None, lambda *_: None):
-        agree([ours(states, mask[:, None, None], hook)], [expected], [states, *ours.parameters()])
+        agree([ours(states, mask[:, None, None], as_it_is, hook=hook)], [expected], [states, *ours.parameters()])
 
 
 def test_decoder_layer_agrees_with_torch(
-    norm_first: bool, draw: Callable[..., Tensor], stir: Stir, agree: Callable[..., None]
+    norm_first: bool, activation: str, draw: Callable[..., Tensor], stir: Stir, agree: Callable[..., None]
 ) -> None:
-    ours = stir(DecoderLayer(SIZE, HEADS, INNER, dropout=0.0, norm_first=norm_first))
+    ours = stir(DecoderLayer(settings(norm_first, activation)))
     said, source, mask = draw(ROWS, 5, SIZE).requires_grad_(), draw(ROWS, 6, SIZE).requires_grad_(), real(6)
     masks = {"tgt_mask": later(5), "memory_key_padding_mask": ~mask}
-    expected = call(decoder_layer(norm_first), decoder_weights(ours), said, source, **masks)
+    expected = call(decoder_layer(norm_first, activation), decoder_weights(ours), said, source, **masks)
     nothing = torch.zeros(ROWS, HEADS, 0, SIZE // HEADS, dtype=torch.float64)
     for hook in (None, lambda *_: None):
         keys_values = ours.cross_attention.keys_values(source)
-        found, (keys, values) = ours(said, (nothing, nothing), keys_values, mask[:, None, None], hook)
+        others = {"mask": mask[:, None, None], "turn": as_it_is, "hook": hook}
+        found, (keys, values) = ours(said, (nothing, nothing), keys_values, **others)
         agree([found], [expected], [said, source, *ours.parameters()])
         assert keys.shape == values.shape == (ROWS, HEADS, 5, SIZE // HEADS)
 
@@ -130,13 +155,25 @@ def with_positions(inputs: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("layers", [1, 3])
 def test_encoder_is_a_stack_of_torchs_layers(
-    norm_first: bool, layers: int, draw: Callable[..., Tensor], stir: Stir, agree: Callable[..., None]
+    norm_first: bool,
+    activation: str,
+    layers: int,
+    draw: Callable[..., Tensor],
+    stir: Stir,
+    agree: Callable[..., None],
 ) -> None:
     ours = stir(
-        TransformerEncoder(input_size=SIZE, heads=HEADS, feed_forward_size=INNER, layers=layers, norm_first=norm_first)
+        TransformerEncoder(
+            input_size=SIZE,
+            heads=HEADS,
+            feed_forward_size=INNER,
+            layers=layers,
+            norm_first=norm_first,
+            activation=activation,
+        )
     )
     norm = nn.LayerNorm(SIZE) if norm_first else None
-    theirs = nn.TransformerEncoder(encoder_layer(norm_first), layers, norm, enable_nested_tensor=False)
+    theirs = nn.TransformerEncoder(encoder_layer(norm_first, activation), layers, norm, enable_nested_tensor=False)
     inputs, mask = draw(ROWS, 6, SIZE).requires_grad_(), real(6)
     states = call(
         theirs, stack_weights(ours, encoder_weights), with_positions(inputs), src_key_padding_mask=~mask
@@ -152,6 +189,7 @@ def test_encoder_is_a_stack_of_torchs_layers(
 @pytest.mark.parametrize("layers", [1, 3])
 def test_decoder_is_a_stack_of_torchs_layers(
     norm_first: bool,
+    activation: str,
     layers: int,
     memory_size: int,
     draw: Callable[..., Tensor],
@@ -166,9 +204,11 @@ def test_decoder_is_a_stack_of_torchs_layers(
             feed_forward_size=INNER,
             layers=layers,
             norm_first=norm_first,
+            activation=activation,
         )
     )
-    theirs = nn.TransformerDecoder(decoder_layer(norm_first), layers, nn.LayerNorm(SIZE) if norm_first else None)
+    norm = nn.LayerNorm(SIZE) if norm_first else None
+    theirs = nn.TransformerDecoder(decoder_layer(norm_first, activation), layers, norm)
     inputs, states, mask = draw(ROWS, 5, SIZE).requires_grad_(), draw(ROWS, 6, memory_size).requires_grad_(), real(6)
     encoded = Encoded(states, mask, draw(ROWS, memory_size))
     bridged = states if memory_size == SIZE else states @ ours.bridge.weight.T + ours.bridge.bias

@@ -1,18 +1,20 @@
 """Multi-head attention, as the Transformer has it.
 
-Shapes: B rows, T queries, S source tokens, D width, H heads. Masks are boolean, True = real.
+Shapes: B rows, T queries, S source tokens, D width, H heads, G heads of keys and values. Masks are boolean,
+True = real.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dialog.models.attention.softmax import masked_softmax
-from dialog.models.contracts import AttentionHook
+from dialog.models.contracts import AttentionHook, meant_for
 
 
 def attention_weights(query: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
@@ -34,17 +36,26 @@ class MultiHeadAttention(nn.Module):
 
     ``output([head_1; ...; head_H])``, ``head_i = softmax(q_i k_i' / sqrt(D / H)) v_i``. With copied weights it agrees
     with ``torch.nn.MultiheadAttention``. Dropout falls on the weights; a hook is shown them before it.
+
+    With G ``key_value_heads``, each H / G heads of the query in a row share one head of keys and values: grouped-query
+    attention, Ainslie et al. 2023, 2.2; with one of them multi-query attention, Shazeer 2019.
     """
 
-    def __init__(self, size: int, heads: int, *, dropout: float = 0.0, bias: bool = True) -> None:
+    def __init__(
+        self, size: int, heads: int, *, dropout: float = 0.0, bias: bool = True, key_value_heads: int | None = None
+    ) -> None:
         super().__init__()
         if heads < 1 or size % heads:
             raise ValueError(f"size {size} is no multiple of {heads} heads")
+        groups = heads if key_value_heads is None else key_value_heads
+        if groups < 1 or heads % groups:
+            raise ValueError(f"heads {heads} is no multiple of {groups} key_value_heads")
         self.heads = heads
+        self.width = size // heads
         self.dropout = dropout
         self.query = nn.Linear(size, size, bias=bias)
-        self.key = nn.Linear(size, size, bias=bias)
-        self.value = nn.Linear(size, size, bias=bias)
+        self.key = nn.Linear(size, groups * self.width, bias=bias)
+        self.value = nn.Linear(size, groups * self.width, bias=bias)
         self.output = nn.Linear(size, size, bias=bias)
         for layer in (self.query, self.key, self.value, self.output):
             nn.init.xavier_uniform_(layer.weight)
@@ -52,7 +63,7 @@ class MultiHeadAttention(nn.Module):
                 nn.init.zeros_(layer.bias)
 
     def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """States [B, S, D] -> keys and values, each [B, H, S, D / H]: once for each source."""
+        """States [B, S, D] -> keys and values, each [B, G, S, D / H], G = H unless grouped: once for each source."""
         return self._split(self.key(states)), self._split(self.value(states))
 
     def forward(
@@ -63,17 +74,33 @@ class MultiHeadAttention(nn.Module):
         mask: Tensor | None = None,
         causal: bool = False,
         hook: AttentionHook | None = None,
+        *,
+        turn: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
-        """Queries [B, T, D] -> [B, T, D]; mask broadcastable to [B, H, T, S]; causal: the last query sees all keys."""
+        """Queries [B, T, D] -> [B, T, D]; mask broadcastable to [B, H, T, S]; causal: the last query sees all keys.
+
+        ``turn`` changes the heads of the query [B, H, T, D / H]: rotary positions, which the keys have already.
+        """
+        hook = meant_for(hook, self)
         heads = self._split(self.query(query))  # [B, H, T, D / H]
+        if turn is not None:
+            heads = turn(heads)
         dropout = self.dropout if self.training else 0.0
         fused = hook is None and not _formula_is_faster(heads)
+        if keys.shape[1] != self.heads and not (fused and _kernel_knows_groups(keys)):
+            keys, values = (each.repeat_interleave(self.heads // keys.shape[1], 1) for each in (keys, values))
         if causal and not (fused and mask is None and heads.shape[2] == keys.shape[2]):
             slant = causal_mask(heads.shape[2], keys.shape[2], keys.device)
             mask, causal = (slant if mask is None else mask & slant), False
         if fused:
             mixed = F.scaled_dot_product_attention(
-                heads, keys, values, attn_mask=mask, dropout_p=dropout, is_causal=causal
+                heads,
+                keys,
+                values,
+                attn_mask=mask,
+                dropout_p=dropout,
+                is_causal=causal,
+                enable_gqa=keys.shape[1] != self.heads,
             )
         else:
             weights = attention_weights(heads, keys, mask)  # [B, H, T, S]
@@ -84,9 +111,14 @@ class MultiHeadAttention(nn.Module):
         return output
 
     def _split(self, states: Tensor) -> Tensor:
-        return torch.unflatten(states, -1, (self.heads, -1)).transpose(1, 2)  # [B, H, S, D / H]
+        return torch.unflatten(states, -1, (-1, self.width)).transpose(1, 2)  # [B, H, S, D / H]
 
 
 def _formula_is_faster(query: Tensor) -> bool:
     """On a CPU in bfloat16 the fused kernel's backward is slower than the formula for short sequences."""
     return query.device.type == "cpu" and query.dtype is torch.bfloat16
+
+
+def _kernel_knows_groups(keys: Tensor) -> bool:
+    """On a CPU every fused kernel takes grouped heads; on CUDA those that take a mask or float32 do not."""
+    return keys.device.type == "cpu"

@@ -1,0 +1,91 @@
+"""One layer of the encoder, one of the decoder, and a stack of them.
+
+Shapes: B rows, S source tokens, T target tokens, T' of them said so far, D width, H heads, G heads of keys and values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from dialog.models.contracts import AttentionHook
+from dialog.models.transformer.settings import LayerSettings
+
+KeysValues = tuple[Tensor, Tensor]
+Turn = Callable[[Tensor], Tensor]
+"""What positions do to heads [B, H, T, D / H] of queries and keys."""
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention over the source, then the feed-forward network."""
+
+    def __init__(self, settings: LayerSettings) -> None:
+        super().__init__()
+        self.self_attention = settings.attention()
+        self.feed_forward = settings.feed_forward()
+        self.self_residual, self.feed_residual = (settings.residual() for _ in range(2))
+
+    def forward(self, states: Tensor, mask: Tensor, turn: Turn, *, hook: AttentionHook | None = None) -> Tensor:
+        """States [B, S, D], mask [B, 1, 1, S] -> [B, S, D]."""
+
+        def attend(x: Tensor) -> Tensor:
+            keys, values = self.self_attention.keys_values(x)  # [B, G, S, D / H]
+            attended: Tensor = self.self_attention(x, turn(keys), values, mask, hook=hook, turn=turn)
+            return attended  # [B, S, D]
+
+        states = self.self_residual(states, attend)
+        states = self.feed_residual(states, self.feed_forward)
+        return states  # [B, S, D]
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention over what was said, cross-attention to the source, then the feed-forward network."""
+
+    def __init__(self, settings: LayerSettings) -> None:
+        super().__init__()
+        self.self_attention = settings.attention()
+        self.cross_attention = settings.attention()
+        self.feed_forward = settings.feed_forward()
+        self.self_residual, self.cross_residual, self.feed_residual = (settings.residual() for _ in range(3))
+
+    def forward(
+        self,
+        states: Tensor,
+        past: KeysValues,
+        source: KeysValues,
+        *,
+        mask: Tensor,
+        turn: Turn,
+        hook: AttentionHook | None = None,
+    ) -> tuple[Tensor, KeysValues]:
+        """States [B, T, D] -> [B, T, D], and the keys (turned) and values of all that was said [B, G, T', D / H]."""
+        said = past
+
+        def remember(x: Tensor) -> Tensor:
+            nonlocal said
+            keys, values = self.self_attention.keys_values(x)  # [B, G, T, D / H]
+            said = torch.cat([past[0], turn(keys)], 2), torch.cat([past[1], values], 2)  # [B, G, T', D / H]
+            attended: Tensor = self.self_attention(x, *said, causal=True, hook=hook, turn=turn)
+            return attended  # [B, T, D]
+
+        def consult(x: Tensor) -> Tensor:
+            attended: Tensor = self.cross_attention(x, *source, mask, hook=hook)
+            return attended  # [B, T, D]
+
+        states = self.self_residual(states, remember)
+        states = self.cross_residual(states, consult)
+        states = self.feed_residual(states, self.feed_forward)
+        return states, said  # [B, T, D]
+
+
+def stack(layer: Callable[[LayerSettings], nn.Module], layers: int, settings: LayerSettings) -> nn.ModuleList:
+    """Layers of one kind above each other.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if layers < 1:
+        raise ValueError(f"layers must be at least 1, not {layers}")
+    return nn.ModuleList(layer(settings) for _ in range(layers))
