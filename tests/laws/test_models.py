@@ -35,16 +35,22 @@ ATTENTION_CASES: list[Component] = [
     {"name": "local", "size": 5, "window": 2},
     {"name": "interactive", "scorer": {"name": "additive", "size": 5}},
 ]
+PLAIN: Component = {"name": "transformer", "heads": 2, "feed_forward_size": 12, "layers": 2}
 TRANSFORMER_CASES: list[Component] = [
-    {"name": "transformer", "heads": 2, "feed_forward_size": 12, "layers": 2},
-    {"name": "transformer", "heads": 4, "feed_forward_size": 12, "layers": 1, "norm_first": False},
+    PLAIN,
+    PLAIN | {"heads": 4, "layers": 1, "norm_first": False},
+    PLAIN | {"norm": "rms_norm", "activation": "swiglu", "positions": {"name": "rotary"}, "key_value_heads": 1},
+    PLAIN | {"norm": "rms_norm", "activation": "gelu", "positions": {"name": "learned", "length": 16}},
+    PLAIN | {"heads": 4, "key_value_heads": 2, "norm_first": False, "norm": "rms_norm", "attention_dropout": 0.0},
+    PLAIN | {"activation": "swiglu", "norm_first": False, "positions": {"name": "rotary"}, "activation_dropout": 0.0},
 ]
+"""The first with every other part, the rest with themselves; layer_drop, which drops gradients, has its own tests."""
 ENCODER_CASES: list[Component] = [
     {"name": "lstm", "size": SIZE},
     {"name": "lstm", "size": SIZE, "bidirectional": False},
     {"name": "gru", "size": SIZE, "layers": 2, "variational": True},
-    *TRANSFORMER_CASES,
-    {"name": "hierarchical", "tokens": {"name": "lstm", "size": SIZE}, "turns": TRANSFORMER_CASES[0]},
+    *TRANSFORMER_CASES[:2],
+    {"name": "hierarchical", "tokens": {"name": "lstm", "size": SIZE}, "turns": PLAIN},
     {"name": "hierarchical", "tokens": TRANSFORMER_CASES[1], "turns": {"name": "lstm", "size": SIZE}},
 ]
 RECURRENT_CASES: list[Component] = [
@@ -77,7 +83,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return case["name"] in {each["name"] for each in RECURRENT_CASES}
 
     attentions = family("attention", ATTENTION_CASES)
-    decoders = family("decoder", [*RECURRENT_CASES, *TRANSFORMER_CASES])
+    decoders = family("decoder", [*RECURRENT_CASES, *TRANSFORMER_CASES[:2]])
     if metafunc.config.getoption("--attention", default=None):
         decoders = [each for each in decoders if has(each)]
     decoders = [
@@ -93,6 +99,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for head in pointing
         if decoder.get("attention") != {"name": "none"}
     ]
+    if len(encoders) > 1 < len(decoders) and len(attentions) > 1:
+        cases += [(each, each, plain) for each in TRANSFORMER_CASES[2:]]
     metafunc.parametrize("model", cases, ids=["+".join(map(label, case)) for case in cases], indirect=True)
 
 
