@@ -1,0 +1,93 @@
+"""The classic mistakes of this field, put in one by one, and the test that finds each.
+
+    python tests/mutants/mutants.py [--only attention]
+
+works on a copy. First every named test passes on the code as it is; then each mutant must make its test fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("dialog", "configs", "recipes", "tests", "pyproject.toml", "README.md")
+
+
+class Mutant(NamedTuple):
+    """One mistake: in a file, ``old`` becomes ``new``; ``test`` is the one that finds it."""
+
+    name: str
+    mistake: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+SOFTMAX = "dialog/models/attention/softmax.py"
+MULTI_HEAD = "dialog/models/attention/multi_head.py"
+ATTENTION = "dialog/models/attention/attention.py"
+POSITIONS = "dialog/models/positions.py"
+ENCODER = "dialog/models/recurrent/encoder.py"
+CELLS = "dialog/models/recurrent/cells.py"
+MODULE = "dialog/training/module.py"
+
+MUTANTS: tuple[Mutant, ...] = ()
+
+
+def passes(folder: Path, tests: Iterable[str]) -> bool:
+    """Whether tests of a copy pass; an error of collection is neither."""
+    environment = {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"{' '.join(command)}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+    return done.returncode == 0
+
+
+def killed(folder: Path, mutant: Mutant) -> bool:
+    """Whether a mutant's test finds it; the copy is as before afterwards."""
+    path = folder / mutant.file
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    try:
+        return not passes(folder, [mutant.test])
+    finally:
+        path.write_text(text, encoding="utf-8")
+
+
+def main() -> int:
+    """Print a table; 1 if a mutant lives."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="only mutants whose name begins so")
+    only = parser.parse_args().only
+    chosen = [mutant for mutant in MUTANTS if mutant.name.startswith(only)]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        for name in COPIED:
+            source = ROOT / name
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
+        if not passes(folder, sorted({mutant.test for mutant in chosen})):
+            raise SystemExit("the tests fail without a mutant")
+        alive = 0
+        print("| mutant | mistake | found by | seconds |\n| --- | --- | --- | ---: |")
+        for mutant in chosen:
+            began = time.monotonic()
+            found = killed(folder, mutant)
+            alive += not found
+            test = mutant.test.removeprefix("tests/") if found else f"**nothing** ({mutant.test})"
+            print(f"| {mutant.name} | {mutant.mistake} | {test} | {time.monotonic() - began:.0f} |", flush=True)
+    return 1 if alive else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
