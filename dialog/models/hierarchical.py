@@ -19,9 +19,9 @@ class HierarchicalEncoder(Encoder):
     """One encoder reads each turn, another one the turns' summaries; HRED, Sordoni et al. 2015, Serban et al. 2016.
 
     Token j of turn u has the state W [h_j; d_u] of its own and its turn's, so that attention over tokens knows the
-    dialogue; the summary is W [last turn's; dialogue's], which with no attention is all that HRED's decoder sees. Maps
-    of the encoder of the turns are over turns, those of the encoder of the tokens over the whole source, 0 between
-    turns.
+    dialogue; the summary is W [last turn's; dialogue's], which with no attention is all that the decoder
+    sees. Maps of the encoder of the turns are over turns; those of the encoder of the tokens are over the whole source,
+    0 between turns.
     """
 
     def __init__(self, *, input_size: int, tokens: Component, turns: Component, dropout: float = 0.0) -> None:
