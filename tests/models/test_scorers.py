@@ -134,7 +134,7 @@ def location_weights(scorer: nn.Module, query: Vector, sources: list[Vector], pa
 
 
 def local_weights(scorer: nn.Module, query: Vector, sources: list[Vector]) -> Vector:
-    """Luong et al. 2015, equations 9 and 10: the Gaussian multiplies the softmax; then all is normalised again."""
+    """Luong et al. 2015, equations 9 and 10, with places from 0 to n - 1, and all normalised again at the end."""
     hidden = [each.tanh() for each in times(scorer.place[0], query)]
     place = (len(sources) - 1) * dot(list(scorer.place[2].weight[0]), hidden).sigmoid()
     softmax = content_weights(scorer.scorer, query, sources)
