@@ -1,6 +1,5 @@
-"""Attention against torch's own and against loops over scalars, in float64."""
+"""Masked softmax, and multi-head attention against torch's own, in float64."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dialog.models.attention import AdditiveScorer, Attention, MultiHeadAttention, causal_mask, masked_softmax
+from dialog.models.attention import MultiHeadAttention, masked_softmax
+from dialog.models.attention.multi_head import causal_mask
 
 FORMATS = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 
@@ -53,87 +53,6 @@ def test_without_a_mask_it_is_softmax(draw: Callable[..., Tensor]) -> None:
     scores = draw(2, 3, 5)
     assert torch.equal(masked_softmax(scores, None), scores.softmax(-1))
     assert torch.equal(masked_softmax(scores, torch.ones(2, 1, 5, dtype=torch.bool)), scores.softmax(-1))
-
-
-# ------------------------------------------------------------------ additive scorer
-
-
-def additive(scorer: AdditiveScorer, query: list[float], state: list[float]) -> float:
-    """V . tanh(W q + U k), number by number."""
-    w, u, (v,) = (layer.weight.tolist() for layer in (scorer.query, scorer.key, scorer.energy))
-    score = 0.0
-    for i in range(len(v)):
-        inner = 0.0
-        for j in range(len(query)):
-            inner += w[i][j] * query[j]
-        for j in range(len(state)):
-            inner += u[i][j] * state[j]
-        score += v[i] * math.tanh(inner)
-    return score
-
-
-def test_additive_scorer_is_its_formula(draw: Callable[..., Tensor], stir: Callable[[nn.Module], nn.Module]) -> None:
-    scorer = stir(AdditiveScorer(3, 4, 5))
-    query, states = draw(2, 3, 3), draw(2, 6, 4)
-    scores = scorer(query, scorer.keys(states))
-    expected = [
-        [[additive(scorer, asked, state) for state in states[row].tolist()] for asked in query[row].tolist()]
-        for row in range(2)
-    ]
-    torch.testing.assert_close(scores, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)
-
-
-def test_additive_scorer_has_the_promised_parameters() -> None:
-    shapes = {name: tuple(parameter.shape) for name, parameter in AdditiveScorer(3, 4, 5).named_parameters()}
-    assert shapes == {"query.weight": (5, 3), "key.weight": (5, 4), "energy.weight": (1, 5)}
-
-
-def test_additive_attention_is_the_weighted_mean(
-    draw: Callable[..., Tensor], stir: Callable[[nn.Module], nn.Module]
-) -> None:
-    attention = stir(Attention({"name": "additive", "size": 5}, query_size=3, key_size=4))
-    query, states, lengths = draw(2, 3, 3), draw(2, 6, 4), [6, 2]
-    mask = torch.arange(6) < torch.tensor(lengths).unsqueeze(1)
-    seen = []
-    contexts = attention(
-        query, attention.scorer.keys(states), states, mask, lambda module, weights: seen.append((module, weights))
-    )
-    ((module, weights),) = seen
-    assert module is attention
-    assert weights.shape == (2, 1, 3, 6)
-    for row, length in enumerate(lengths):
-        for step in range(3):
-            energies = [
-                math.exp(additive(attention.scorer, query[row, step].tolist(), state))
-                for state in states[row, :length].tolist()
-            ]
-            expected = torch.tensor([each / sum(energies) for each in energies], dtype=torch.float64)
-            torch.testing.assert_close(weights[row, 0, step, :length], expected, rtol=0, atol=1e-12)
-            assert not weights[row, 0, step, length:].any()
-            mean = sum(share * state for share, state in zip(expected, states[row, :length], strict=True))
-            torch.testing.assert_close(contexts[row, step], mean, rtol=0, atol=1e-12)
-
-
-def test_gradients_of_the_scorer_are_right(draw: Callable[..., Tensor], stir: Callable[[nn.Module], nn.Module]) -> None:
-    scorer = stir(AdditiveScorer(3, 4, 2))
-    inputs = [draw(2, 2, 3), draw(2, 3, 4), *(parameter.detach() for parameter in scorer.parameters())]
-    names = [name for name, _ in scorer.named_parameters()]
-
-    def scores(query: Tensor, states: Tensor, *weights: Tensor) -> Tensor:
-        keys = F.linear(states, weights[names.index("key.weight")])
-        return torch.func.functional_call(scorer, dict(zip(names, weights, strict=True)), (query, keys))
-
-    assert torch.autograd.gradcheck(scores, [each.clone().requires_grad_() for each in inputs])
-
-
-def test_gradients_of_attention_are_right(draw: Callable[..., Tensor], stir: Callable[[nn.Module], nn.Module]) -> None:
-    attention = stir(Attention({"name": "additive", "size": 2}, query_size=3, key_size=4))
-    mask = torch.tensor([[1, 1, 0], [1, 1, 1], [0, 0, 0]]).bool()
-
-    def contexts(query: Tensor, states: Tensor) -> Tensor:
-        return attention(query, attention.scorer.keys(states), states, mask)
-
-    assert torch.autograd.gradcheck(contexts, [draw(3, 2, 3).requires_grad_(), draw(3, 3, 4).requires_grad_()])
 
 
 # ------------------------------------------------------------------ multi-head attention

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from dialog.errors import UserError
-from dialog.models.embedding import TokenEmbedding, output_layer
+from dialog.models.embedding import TokenEmbedding
+from dialog.models.heads import VocabularyHead
 from dialog.models.seq2seq import Seq2Seq, count_parameters
 
 VOCABULARY, SIZE, PAD = 11, 8, 0
@@ -28,27 +29,54 @@ def tables(model: Seq2Seq) -> list[nn.Parameter]:
 # ------------------------------------------------------------------ embeddings
 
 
-def test_tied_embeddings_are_one_tensor() -> None:
-    one, *others = tables(make(tie_embeddings=True))
-    assert all(other is one for other in others)
+TIES = {
+    "all": [0, 0, 0],
+    "output": [0, 1, 1],
+    "source": [0, 0, 1],
+    "none": [0, 1, 2],
+    True: [0, 0, 0],
+    False: [0, 1, 2],
+}
+"""Which of the tables of source, target and output layer are one."""
+every_tie = pytest.mark.parametrize(("word", "expected"), TIES.items())
 
 
-def test_untied_embeddings_are_three() -> None:
-    model = make(tie_embeddings=False)
-    assert len({table.data_ptr() for table in tables(model)}) == 3
-    assert len({id(table) for table in tables(model)} & {id(each) for each in model.parameters()}) == 3
+@every_tie
+def test_embeddings_are_tied_as_the_word_says(word: bool | str, expected: list[int]) -> None:
+    model = make(tie_embeddings=word)
+    names = [id(table) for table in tables(model)]
+    assert [[*dict.fromkeys(names)].index(each) for each in names] == expected
+    storages = [table.data_ptr() for table in tables(model)]
+    assert [[*dict.fromkeys(storages)].index(each) for each in storages] == expected
+    assert set(names) <= {id(each) for each in model.parameters()}
 
 
-@pytest.mark.parametrize(("tied", "number"), [(True, 1), (False, 3)])
-def test_shared_parameters_count_once(tied: bool, number: int) -> None:
-    model = make(tie_embeddings=tied)
-    counts = count_parameters(model)
+@every_tie
+def test_shared_parameters_count_once(word: bool | str, expected: list[int]) -> None:
+    model = make(tie_embeddings=word)
+    number = len(set(expected))
     layers = sum(each.numel() for part in (model.encoder, model.decoder) for each in part.parameters())
-    assert counts == {
+    assert count_parameters(model) == {
         "total": number * VOCABULARY * SIZE + layers,
         "embeddings": number * VOCABULARY * SIZE,
         "rest": layers,
     }
+
+
+@pytest.mark.parametrize(
+    ("head", "more"),
+    [
+        ({"name": "vocabulary"}, {"all": 0, "none": 2 * VOCABULARY * SIZE}),
+        ({"name": "pointer"}, {"all": 0, "none": VOCABULARY * SIZE}),
+        ({"name": "pointer_generator"}, {"all": 2 * SIZE + 1, "none": 2 * VOCABULARY * SIZE + 2 * SIZE + 1}),
+    ],
+    ids=lambda value: value.get("name"),
+)
+def test_what_a_head_has_counts_with_the_embeddings(head: dict[str, str], more: dict[str, int]) -> None:
+    for word, number in more.items():
+        counts = count_parameters(make(head=head, tie_embeddings=word))
+        assert counts["embeddings"] == VOCABULARY * SIZE + number
+        assert counts["total"] == counts["embeddings"] + counts["rest"]
 
 
 def test_tied_embeddings_stay_tied_after_loading_and_moving() -> None:
@@ -96,9 +124,9 @@ def test_embeddings_are_scaled_rows() -> None:
 def test_vectors_and_scores_begin_with_unit_variance(tied: bool) -> None:
     torch.manual_seed(0)
     embedding = TokenEmbedding(2000, 64, padding=PAD)
-    head = output_layer(embedding, tied=tied)
+    head = VocabularyHead(2000, 64, tied=embedding.table.weight if tied else None)
     assert embedding(torch.arange(2000)).var().item() == pytest.approx(1, rel=0.05)
-    assert head(torch.randn(500, 64)).var().item() == pytest.approx(1, rel=0.05)
+    assert (torch.randn(500, 64) @ head.weight.T).var().item() == pytest.approx(1, rel=0.05)
 
 
 def test_dropout_of_embeddings_is_for_training() -> None:
@@ -115,7 +143,7 @@ def test_dropout_of_embeddings_is_for_training() -> None:
 
 def test_the_decoder_is_built_for_the_width_of_the_encoder() -> None:
     model = make(encoder={"name": "lstm", "size": 14}, decoder=LSTM)
-    assert model.decoder.bridge.in_features == 14
+    assert model.decoder.bridge.dense.in_features == 14
     assert model.decoder.attention.scorer.key.in_features == 14
 
 
@@ -135,6 +163,19 @@ def test_a_model_without_dropout_trains_as_it_evaluates(changes: dict[str, Any])
     )
 
 
+@pytest.mark.parametrize("turn_tokens", [(), (9,), (8, 9)])
+def test_an_encoder_that_names_turns_is_given_them(turn_tokens: tuple[int, ...]) -> None:
+    inner = {"name": "lstm", "size": 6}
+    encoder = {"name": "hierarchical", "tokens": inner, "turns": inner}
+    model = make(encoder=encoder, decoder=LSTM, turn_tokens=turn_tokens).eval()
+    source, given = torch.tensor([[8, 1, 9, 2, 8, 3], [9, 1, 8, 8, PAD, PAD]]), []
+    model.encoder.register_forward_hook(lambda _, __, options, ___: given.append(options["turns"]), with_kwargs=True)
+    model(source, source != PAD, source)
+    begins = torch.isin(source, torch.tensor(turn_tokens, dtype=torch.long))
+    begins[:, 0] = False  # what comes first is turn 0, whether its beginning is there or not
+    assert torch.equal(given[0], begins.cumsum(1))
+
+
 # ------------------------------------------------------------------ errors
 
 
@@ -151,12 +192,17 @@ def test_a_model_without_dropout_trains_as_it_evaluates(changes: dict[str, Any])
         ({"decoder": {**TRANSFORMER, "layers": 0}}, "transformer: layers must be at least 1, not 0"),
         ({"encoder": {"name": "lstm", "size": 6, "layers": 0}}, "lstm: layers must be at least 1, not 0"),
         ({"decoder": {**LSTM, "layers": 0}}, "lstm: layers must be at least 1, not 0"),
+        ({"decoder": {**LSTM, "name": "gru_luong", "layers": -1}}, "gru_luong: layers must be at least 1, not -1"),
         ({"encoder": {"name": "lstm", "size": 5}}, "lstm: size 5 of a bidirectional encoder must be even"),
         ({"encoder": {**TRANSFORMER, "head": 2}}, "transformer takes no 'head'; did you mean 'heads'?"),
         ({"encoder": {"name": "lstm"}}, "lstm needs size"),
         ({"decoder": {"name": "lstm", "size": 6}}, "lstm needs attention"),
         ({"decoder": {**LSTM, "memory_size": 9}}, "'memory_size' is set by the recipe's other parts"),
         ({"encoder": {"size": 6}}, "a component needs a name"),
+        ({"tie_embeddings": "al"}, "there is no 'al'; did you mean 'all'?"),
+        ({"head": {"name": "pointr"}}, "there is no 'pointr'; did you mean 'pointer'?"),
+        ({"head": {"name": "vocabulary", "tied": None}}, "'tied' is set by the recipe's other parts"),
+        ({"encoder": {"name": "hierarchical", "tokens": TRANSFORMER}}, "hierarchical needs turns"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

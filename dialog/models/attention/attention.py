@@ -95,6 +95,8 @@ class Attention(SourceReader):
         self.scorer: Any = build(SCORERS, scorer, query_size=query_size, key_size=key_size)
         if not callable(getattr(self.scorer, "keys", None)):
             raise TypeError(f"{type(self.scorer).__name__} has no keys(states); see AttentionScorer")
+        if not callable(self.scorer):
+            raise TypeError(f"{type(self.scorer).__name__} cannot be called with (query, keys); see AttentionScorer")
         self.asks = set(inspect.signature(getattr(self.scorer, "forward", self.scorer)).parameters)
         self.values = getattr(self.scorer, "values", as_they_are)
         self.join = getattr(self.scorer, "join", as_they_are)

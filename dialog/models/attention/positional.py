@@ -24,8 +24,10 @@ class LocationScorer(nn.Module):
 
     def __init__(self, query_size: int, key_size: int, size: int, *, filters: int = 10, width: int = 5) -> None:
         super().__init__()
-        if width % 2 == 0:
-            raise ValueError(f"width {width} of the filters must be odd")
+        if width < 1 or width % 2 == 0:
+            raise ValueError(f"width {width} of the filters must be odd and above 0")
+        if filters < 1:
+            raise ValueError(f"filters must be at least 1, not {filters}")
         self.query = nn.Linear(query_size, size)
         self.key = nn.Linear(key_size, size, bias=False)
         self.filters = nn.Conv1d(2, filters, width, padding=width // 2, bias=False)

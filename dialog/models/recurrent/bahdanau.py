@@ -55,7 +55,6 @@ class BahdanauDecoder(Decoder):
     ) -> None:
         super().__init__()
         self.attention = build_attention(attention, query_size=size, key_size=memory_size)
-        self.bridge = build(BRIDGES, bridge, memory_size=memory_size, size=size, layers=layers)
         self.stack = Stack(
             cell,
             input_size=input_size,
@@ -65,6 +64,7 @@ class BahdanauDecoder(Decoder):
             variational=variational,
             dropout=dropout,
         )
+        self.bridge = build(BRIDGES, bridge, memory_size=memory_size, size=size, layers=layers)
         self.readout = nn.Linear(size + input_size + memory_size, 2 * input_size)
         self.dropout = nn.Dropout(dropout)
 

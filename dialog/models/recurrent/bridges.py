@@ -21,8 +21,7 @@ class DenseBridge(nn.Module):
 
     def forward(self, summary: Tensor) -> Tensor:
         """Summary [B, M] -> hidden [B, L, D]."""
-        hidden = torch.unflatten(torch.tanh(self.dense(summary)), -1, (-1, self.size))  # [B, L, D]
-        return hidden.to(self.dense.weight.dtype)
+        return torch.unflatten(torch.tanh(self.dense(summary)), -1, (-1, self.size))
 
 
 class CopyBridge(nn.Module):

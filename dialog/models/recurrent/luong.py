@@ -56,7 +56,6 @@ class LuongDecoder(Decoder):
     ) -> None:
         super().__init__()
         self.attention = build_attention(attention, query_size=size, key_size=memory_size)
-        self.bridge = build(BRIDGES, bridge, memory_size=memory_size, size=size, layers=layers)
         self.stack = Stack(
             cell,
             input_size=input_size,
@@ -66,6 +65,7 @@ class LuongDecoder(Decoder):
             variational=variational,
             dropout=dropout,
         )
+        self.bridge = build(BRIDGES, bridge, memory_size=memory_size, size=size, layers=layers)
         self.attentional = nn.Linear(memory_size + size, input_size, bias=False)
         self.input_feeding = input_feeding
         self.input_size = input_size

@@ -53,7 +53,11 @@ class Stack(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def start(self, hidden: Tensor) -> StackState:
-        """The state before the first token, for hidden [B, L, D]; masks are drawn here, for a whole target."""
+        """The state before the first token, for hidden [B, L, D]; masks are drawn here, for a whole target.
+
+        It is in the weights' own precision, whatever autocast makes of a summary: states add up over all steps.
+        """
+        hidden = hidden.to(next(self.layers.parameters()).dtype)
         memory = torch.stack([self.cell.memory(each) for each in hidden.unbind(1)], 1)  # [B, L, C]
         drawn = self.variational and self.training
         kept = tuple(shared_mask(hidden, self.dropout.p) for _ in range(2)) if drawn else ()
