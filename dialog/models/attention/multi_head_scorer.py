@@ -24,10 +24,10 @@ class MultiHeadScorer(nn.Module):
         self, query_size: int, key_size: int, *, heads: int, size: int | None = None, join: str = "concatenation"
     ) -> None:
         super().__init__()
-        size = size or key_size
+        size = key_size if size is None else size
         if join not in JOINS:
             raise ValueError(f"join must be one of {', '.join(JOINS)}, not {join!r}")
-        if heads < 1 or size % heads or (join == "concatenation" and key_size % heads):
+        if heads < 1 or size < 1 or size % heads or (join == "concatenation" and key_size % heads):
             raise ValueError(f"size {size} and the source's {key_size} must be multiples of {heads} heads")
         self.heads = heads
         self.pool = join

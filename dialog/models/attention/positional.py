@@ -50,8 +50,8 @@ class LocationScorer(nn.Module):
 class LocalScorer(nn.Module):
     """score_j - (j - p)^2 / (2 sigma^2) where |j - p| <= D, p = (n - 1) sigmoid(v . tanh(W q)), sigma = D / 2.
 
-    Luong et al. 2015, 3.2 (local-p), with n real tokens and D the ``window``. There the Gaussian multiplies the
-    softmax; as a term of the scores it does so before the weights are normalised, so that they sum to 1.
+    Luong et al. 2015, 3.2 (local-p), with n real tokens, counted from 0, and D the ``window``. There the Gaussian
+    multiplies the softmax; as a term of the scores it does so before the weights are normalised: they sum to 1.
     """
 
     def __init__(
