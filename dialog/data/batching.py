@@ -26,6 +26,7 @@ class Batch(NamedTuple):
     source_tokens: int
     target_tokens: int  # ids and </s>: what is predicted
     target_bytes: int  # of the responses' text in UTF-8
+    others: tuple[Batch, ...] = ()  # what else a step of joint training learns, one for each auxiliary objective
 
 
 def collate(
