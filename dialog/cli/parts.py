@@ -13,7 +13,7 @@ from dialog.components import lookup
 
 RUNTIME = {
     "path", "texts", "input_size", "memory_size", "query_size", "key_size", "parameters", "optimizer", "folder",
-    "end", "banned", "responses", "references", "tied",
+    "end", "banned", "responses", "references", "tied", "padding", "tokenizer",
 }  # fmt: skip
 """What other parts of a recipe set."""
 
@@ -54,7 +54,9 @@ def tables() -> dict[str, Mapping[str, Callable[..., Any]]]:
     from dialog.models.seq2seq import DECODERS, ENCODERS
     from dialog.training.loggers import LOGGERS
     from dialog.training.losses import LOSSES
+    from dialog.training.objectives import OBJECTIVES
     from dialog.training.optimizers import OPTIMIZERS, SCHEDULES
+    from dialog.training.teacher_forcing import TEACHER_FORCINGS
 
     return {
         "corpora": CORPORA,
@@ -66,6 +68,8 @@ def tables() -> dict[str, Mapping[str, Callable[..., Any]]]:
         "heads": HEADS,
         "positions": POSITIONS,
         "losses": LOSSES,
+        "teacher_forcings": TEACHER_FORCINGS,
+        "objectives": OBJECTIVES,
         "optimizers": OPTIMIZERS,
         "schedules": SCHEDULES,
         "searches": SEARCHES,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,10 +17,24 @@ from dialog.training.chunks import Sums, chunks, in_chunks
 from dialog.training.losses import CrossEntropy, Loss, LossSums, asks
 
 
-def loss_sums(head: Head, loss: Loss, passes: Sequence[Decoded], targets: Tensor, *, padding: int) -> LossSums:
-    """The loss of targets [B, T], over the real ones, that were decoded in one pass, or in two if it asks for them."""
-    real = places(targets, padding)
-    named = {"previous": tokens_before(targets, padding)[real]} if asks(loss, "previous") else {}  # [N, T]
+class Positions(NamedTuple):
+    """The real target positions of a batch."""
+
+    passes: tuple[Decoded, ...]  # [N, ..] each; one, or two of a loss that asks for another
+    targets: Tensor  # [N]
+    previous: Tensor | None  # [N, T], the target tokens before, padding elsewhere; of a loss that asks for them
+
+
+def positions(loss: Loss, passes: Sequence[Decoded], targets: Tensor, *, padding: int) -> Positions:
+    """The real ones of targets [B, T] that were decoded in one pass or more."""
+    real = (targets != padding).nonzero(as_tuple=True)  # [N], [N]
+    previous = tokens_before(targets, padding)[real] if asks(loss, "previous") else None  # [N, T]
+    return Positions(tuple(each[real] for each in passes), targets[real], previous)
+
+
+def loss_sums(head: Head, loss: Loss, real: Positions) -> LossSums:
+    """The loss over real target positions, which gets what it names."""
+    named = {} if real.previous is None else {"previous": real.previous}
     width = len(fields(Decoded))
 
     def sums(gold: Tensor, *rest: Tensor) -> Sums:
@@ -28,19 +43,18 @@ def loss_sums(head: Head, loss: Loss, passes: Sequence[Decoded], targets: Tensor
         second = dict(zip(("again",), again, strict=False))
         return loss(logits, gold, **dict(zip(named, before, strict=True)), **second)
 
-    parts = (part for each in passes for part in tensors(each[real]))
-    return LossSums(*in_chunks(sums, (targets[real], *named.values(), *parts), tuple(head.parameters())))
+    parts = (part for each in real.passes for part in tensors(each))
+    return LossSums(*in_chunks(sums, (real.targets, *named.values(), *parts), tuple(head.parameters())))
 
 
-def likelihood_sums(head: Head, decoded: Decoded, targets: Tensor, *, padding: int) -> tuple[Tensor, Tensor]:
-    """-log p of targets [B, T], summed over the real ones, and how many of them have the highest score."""
-    real = places(targets, padding)
+def likelihood_sums(head: Head, real: Positions) -> tuple[Tensor, Tensor]:
+    """The sum of -log p over real target positions, and how many of their tokens have the highest score."""
 
     def sums(gold: Tensor, *parts: Tensor) -> Sums:
         logits = head(Decoded(*parts))  # [N, V]
         return CrossEntropy()(logits, gold).nll, (logits.argmax(-1) == gold).sum()
 
-    nll, correct = in_chunks(sums, (targets[real], *tensors(decoded[real])), tuple(head.parameters()))
+    nll, correct = in_chunks(sums, (real.targets, *tensors(real.passes[0])), tuple(head.parameters()))
     return nll, correct
 
 
@@ -55,11 +69,6 @@ def own_tokens(head: Head, decoded: Decoded, *, sampled: bool = False) -> Tensor
             )  # [N]
             found.append(drawn)
         return torch.cat(found).view(decoded.outputs.shape[:2])  # [B, T]
-
-
-def places(targets: Tensor, padding: int) -> tuple[Tensor, ...]:
-    """Rows [N] and columns [N] of the real targets."""
-    return (targets != padding).nonzero(as_tuple=True)
 
 
 def tokens_before(targets: Tensor, padding: int) -> Tensor:

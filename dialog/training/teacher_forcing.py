@@ -29,7 +29,7 @@ def constant(*, ratio: float = 1.0) -> Schedule:
 
 
 def linear(*, steps: int, start: float = 1.0, end: float = 0.0) -> Schedule:
-    """Start + (end - start) i / steps at step i, from there on end; Bengio et al. 2015, 2.4, with k = start."""
+    """``start + (end - start) i / steps`` at step i, then end; Bengio et al. 2015, 2.4, with k = start."""
     share("start", start)
     share("end", end)
     if steps < 1:
@@ -38,7 +38,7 @@ def linear(*, steps: int, start: float = 1.0, end: float = 0.0) -> Schedule:
 
 
 def exponential(*, base: float, end: float = 0.0) -> Schedule:
-    """base^i at step i, but no less than end; Bengio et al. 2015, 2.4, with k = base < 1."""
+    """``base^i`` at step i, but no less than end; Bengio et al. 2015, 2.4, with k = base < 1."""
     if not 0 < base < 1:
         raise ValueError(f"base must be above 0 and below 1, not {base}")
     share("end", end)
@@ -46,7 +46,7 @@ def exponential(*, base: float, end: float = 0.0) -> Schedule:
 
 
 def inverse_sigmoid(*, scale: float, end: float = 0.0) -> Schedule:
-    """K / (k + exp(i / k)) at step i with k = scale >= 1, but no less than end; Bengio et al. 2015, 2.4.
+    """``k / (k + exp(i / k))`` at step i with k = scale >= 1, but no less than end; Bengio et al. 2015, 2.4.
 
     It is 1/2 at step k ln k.
     """
@@ -96,10 +96,9 @@ def _step_by_step(
     model: Seq2Seq, tokens: Tensor, memory: Source, state: State, gold: Tensor, *, sampled: bool
 ) -> Decoded:
     """Read where ``gold`` [B, T] the token, else what was said at the step before."""
-    steps = []
-    said = tokens[:, :1]
-    for token, keep in zip(tokens.split(1, 1), gold.split(1, 1), strict=True):  # [B, 1]
+    steps: list[Decoded] = []
+    for token, keep in zip(torch.split(tokens, 1, 1), torch.split(gold, 1, 1), strict=True):  # [B, 1]
+        said = own_tokens(model.head, steps[-1], sampled=sampled) if steps else token  # [B, 1]
         decoded, state = model.decode(token.where(keep, said), memory, state)
-        said = own_tokens(model.head, decoded, sampled=sampled)  # [B, 1]
         steps.append(decoded)
     return Decoded(*(torch.cat([getattr(each, field.name) for each in steps], 1) for field in fields(Decoded)))
