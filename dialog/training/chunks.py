@@ -47,18 +47,20 @@ class _Chunked(torch.autograd.Function):
     def forward(ctx: Any, function: Callable[..., Sums], count: int, *given: Tensor) -> Sums:  # noqa: ANN401 - torch's
         """So many tensors of rows, then parameters, to sums."""
         wanted: tuple[bool, ...] = ctx.needs_input_grad[2:]
-        gradients = [torch.zeros_like(each) if needed else None for each, needed in zip(given, wanted, strict=True)]
+        gradients: list[Tensor | None] = [None] * len(given)
         found = []
         for start in range(0, len(given[0]), CHUNK):
             here = slice(start, start + CHUNK)
-            rows = [each[here].detach() for each in given[:count]]
-            for row, needed in zip(rows, wanted[:count], strict=True):
-                row.requires_grad_(needed)
+            inputs = [each[here].detach() for each in given[:count]] + list(given[count:])
+            for each, needed in zip(inputs[:count], wanted[:count], strict=True):
+                each.requires_grad_(needed)
             with torch.enable_grad():
-                sums = function(*rows)
+                sums = function(*inputs[:count])
             found.append(tuple(each.detach() for each in sums))
-            places = [None if each is None else each[here] for each in gradients[:count]] + gradients[count:]
-            _add_slopes(sums[0], [*rows, *given[count:]], places)
+            for at, slope in _slopes(sums[0], inputs, wanted):
+                whole = torch.zeros_like(given[at]) if (known := gradients[at]) is None else known
+                (whole[here] if at < count else whole).add_(slope)
+                gradients[at] = whole
         ctx.save_for_backward(*gradients)
         results = total(found)
         ctx.mark_non_differentiable(*results[1:])
@@ -71,11 +73,9 @@ class _Chunked(torch.autograd.Function):
         return None, None, *(None if each is None else each * slope for each in ctx.saved_tensors)
 
 
-def _add_slopes(objective: Tensor, inputs: Sequence[Tensor], places: Sequence[Tensor | None]) -> None:
-    """Add the objective's gradient by each input to its place, where it has one."""
-    asked = [(each, place) for each, place in zip(inputs, places, strict=True) if place is not None]
+def _slopes(objective: Tensor, inputs: Sequence[Tensor], wanted: Sequence[bool]) -> Iterator[tuple[int, Tensor]]:
+    """The objective's gradient by those inputs that it depends on, and which they are."""
+    asked = [at for at, needed in enumerate(wanted) if needed]
     if asked:
-        slopes = torch.autograd.grad(objective, [each for each, _ in asked], allow_unused=True)
-        for (_, place), slope in zip(asked, slopes, strict=True):
-            if slope is not None:
-                place.add_(slope)
+        slopes = torch.autograd.grad(objective, [inputs[at] for at in asked], allow_unused=True)
+        yield from ((at, slope) for at, slope in zip(asked, slopes, strict=True) if slope is not None)
