@@ -17,6 +17,7 @@ from torchmetrics import SumMetric
 from dialog.components import Component, build
 from dialog.data.batching import Batch
 from dialog.data.tokenizer import Tokenizer
+from dialog.errors import UserError
 from dialog.models.heads import Decoded
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.coverage import coverage_loss
@@ -63,7 +64,9 @@ class DialogModule(LightningModule):
         self.loss = build_loss(LOSSES, loss or {"name": "cross_entropy"}, padding=padding)
         self.passes = 2 if asks(self.loss, "again") else 1
         forcing = dict(teacher_forcing or {"name": "constant"})
-        self.sampled = bool(forcing.pop("sampled", False))
+        self.sampled = forcing.pop("sampled", False)
+        if not isinstance(self.sampled, bool):
+            raise UserError(f"teacher_forcing: sampled must be bool, not {self.sampled!r}")
         self.forced = forcing == {"name": "constant"}
         self.ratio = build(TEACHER_FORCINGS, forcing)
         self.objectives = build_objectives(objectives, tokenizer=tokenizer)
