@@ -49,9 +49,8 @@ def measure(tokens: int, vocabulary: int, *, whole: bool) -> tuple[float, float]
 
 def main() -> None:
     """Print a row for each case."""
-    print(
-        f"{'tokens':>6} {'vocabulary':>10} {'whole s':>8} {'chunks s':>8} {'ratio':>6} {'whole MiB':>9} {'chunks MiB':>10}"
-    )
+    titles = ("tokens", "vocabulary", "whole s", "chunks s", "ratio", "whole MiB", "chunks MiB")
+    print(" ".join(f"{title:>10}" for title in titles))
     for tokens, vocabulary in CASES:
         found = []
         for whole in (True, False):
@@ -59,10 +58,8 @@ def main() -> None:
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             found.append(json.loads(done.stdout))
         (slow, much), (fast, little) = found
-        print(
-            f"{tokens:>6} {vocabulary:>10} {slow:>8.3f} {fast:>8.3f} {fast / slow:>6.2f} {much:>9.0f} {little:>10.0f}",
-            flush=True,
-        )
+        figures = (str(tokens), str(vocabulary), *(f"{each:.3f}" for each in (slow, fast)), f"{fast / slow:.2f}")
+        print(" ".join(f"{each:>10}" for each in (*figures, f"{much:.0f}", f"{little:.0f}")), flush=True)
 
 
 if __name__ == "__main__":
