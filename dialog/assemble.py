@@ -19,6 +19,7 @@ from dialog.recipe import Composed, Model, Recipe, compose, to_yaml
 from dialog.run import Run
 
 if TYPE_CHECKING:
+    from dialog.data.tokenizer import Tokenizer
     from dialog.models.seq2seq import Seq2Seq
     from dialog.training.module import DialogModule
     from dialog.training.trainer import Callback, Logger, Trainer
@@ -93,15 +94,19 @@ def build_model(model: Model, vocabulary: int) -> Seq2Seq:
     )
 
 
-def build_module(recipe: Recipe, vocabulary: int) -> DialogModule:
-    """The LightningModule of a recipe, its weights drawn from the recipe's seed."""
+def build_module(recipe: Recipe, vocabulary: int, tokenizer: Tokenizer | None = None) -> DialogModule:
+    """The LightningModule of a recipe, its weights drawn from the recipe's seed.
+
+    Without the run's tokenizer it can be looked at, but an objective that reads text cannot be trained.
+    """
     from dialog.data.tokenizer import PAD
     from dialog.training.module import DialogModule
     from dialog.training.trainer import seed
 
     seed(recipe.seed)
     model = build_model(recipe.model, vocabulary)
-    return DialogModule(model, padding=PAD, optimizer=recipe.optimizer, loss=recipe.model.loss)
+    taught = {key: getattr(recipe.model, key) for key in ("loss", "teacher_forcing", "objectives")}
+    return DialogModule(model, padding=PAD, optimizer=recipe.optimizer, tokenizer=tokenizer, **taught)
 
 
 # ------------------------------------------------------------------ training
@@ -212,7 +217,7 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
     check(recipe)
     data = prepare_data(recipe, (lambda line: None) if quiet else _say)
     store = Store(data, "validation")
-    module = build_module(recipe, len(store.tokenizer))
+    module = build_module(recipe, len(store.tokenizer), store.tokenizer)
     folder = output or fresh_folder("runs", composed.name)
     own = loggers.build_loggers(recipe.logger, folder)
     lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store)])

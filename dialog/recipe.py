@@ -48,7 +48,12 @@ class Data:
 
 @dataclass
 class Model:
-    """The network, and the loss that it is trained to lower."""
+    """The network, and how it is taught.
+
+    ``teacher_forcing`` is the share of gold tokens that the decoder reads in training, by the optimizer step; the rest
+    are its own words, drawn if ``sampled`` is set. ``objectives`` are learnt besides to respond, each with a ``weight``
+    and a ``schedule`` of it.
+    """
 
     embedding_size: int = MISSING
     encoder: Component = MISSING
@@ -57,6 +62,8 @@ class Model:
     tie_embeddings: bool | str = True
     dropout: float = 0.1
     loss: Component = field(default_factory=lambda: {"name": "cross_entropy"})
+    teacher_forcing: Component = field(default_factory=lambda: {"name": "constant"})
+    objectives: list[Component] = field(default_factory=list)
 
 
 @dataclass

@@ -245,7 +245,12 @@ def test_names_say_what_is_inside() -> None:
 
 
 def test_no_forward_takes_what_it_does_not_name() -> None:
-    forwards = [(file, each) for file in FILES for each in functions(tree(file)) if each.name == "forward"]
+    forwards = [
+        (file, each)
+        for file in FILES
+        for each in functions(tree(file))
+        if each.name == "forward" and each.args.args[0].arg == "self"  # an autograd Function's has all tensors there
+    ]
     assert len(forwards) > 5
     assert not [f"{file}:{each.lineno}" for file, each in forwards if each.args.kwarg or each.args.vararg]
 

@@ -12,10 +12,23 @@ import click
 from dialog.components import lookup
 
 RUNTIME = {
-    "path", "texts", "input_size", "memory_size", "query_size", "key_size", "parameters", "optimizer", "folder",
-    "end", "banned", "responses", "references", "tied",
-}  # fmt: skip
-"""What other parts of a recipe set."""
+    "corpora": {"path"},
+    "tokenizers": {"texts"},
+    "encoders": {"input_size", "dropout"},
+    "decoders": {"input_size", "memory_size", "dropout"},
+    "attentions": {"query_size", "key_size"},
+    "bridges": {"memory_size", "size", "layers"},
+    "heads": {"vocabulary", "size", "tied"},
+    "positions": {"size"},
+    "losses": {"padding"},
+    "objectives": {"tokenizer"},
+    "optimizers": {"parameters"},
+    "schedules": {"optimizer"},
+    "searches": {"end", "banned", "min_length", "max_length"},
+    "metrics": {"responses", "references"},
+    "loggers": {"folder"},
+}
+"""What other parts of a recipe set, by family."""
 
 
 @click.command()
@@ -28,7 +41,10 @@ def parts(family: str | None, as_json: bool) -> None:
     """
     families = tables()
     chosen = {family: lookup(families, family)} if family else families
-    found = {name: {part: arguments(factory) for part, factory in table.items()} for name, table in chosen.items()}
+    found = {
+        name: {part: arguments(factory, RUNTIME.get(name, set())) for part, factory in table.items()}
+        for name, table in chosen.items()
+    }
     if as_json:
         click.echo(json.dumps(found, indent=1, default=str))
         return
@@ -54,7 +70,9 @@ def tables() -> dict[str, Mapping[str, Callable[..., Any]]]:
     from dialog.models.seq2seq import DECODERS, ENCODERS
     from dialog.training.loggers import LOGGERS
     from dialog.training.losses import LOSSES
+    from dialog.training.objectives import OBJECTIVES
     from dialog.training.optimizers import OPTIMIZERS, SCHEDULES
+    from dialog.training.teacher_forcing import TEACHER_FORCINGS
 
     return {
         "corpora": CORPORA,
@@ -66,6 +84,8 @@ def tables() -> dict[str, Mapping[str, Callable[..., Any]]]:
         "heads": HEADS,
         "positions": POSITIONS,
         "losses": LOSSES,
+        "teacher_forcings": TEACHER_FORCINGS,
+        "objectives": OBJECTIVES,
         "optimizers": OPTIMIZERS,
         "schedules": SCHEDULES,
         "searches": SEARCHES,
@@ -74,10 +94,11 @@ def tables() -> dict[str, Mapping[str, Callable[..., Any]]]:
     }
 
 
-def arguments(factory: Callable[..., Any]) -> dict[str, Any]:
+def arguments(factory: Callable[..., Any], runtime: set[str]) -> dict[str, Any]:
     """The arguments that a recipe may set, with their defaults."""
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return {
         key: "required" if parameter.default is parameter.empty else parameter.default
         for key, parameter in inspect.signature(factory).parameters.items()
-        if key not in RUNTIME
+        if key not in runtime and parameter.kind in named
     }

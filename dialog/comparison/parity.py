@@ -31,6 +31,8 @@ def parity(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
         row("response length", [lengths(each.recipe) for each in contenders], must=True),
         row("batch tokens", [each.recipe.data.batch_tokens for each in contenders]),
         row("loss", [show(each.recipe.model.loss) for each in contenders]),
+        row("teacher forcing", [show(each.recipe.model.teacher_forcing) for each in contenders]),
+        row("objectives", [", ".join(map(show, each.recipe.model.objectives)) for each in contenders]),
         row("dropout", [each.recipe.model.dropout for each in contenders]),
         row("head", [show(each.recipe.model.head) for each in contenders]),
         row("tied embeddings", [each.recipe.model.tie_embeddings for each in contenders]),

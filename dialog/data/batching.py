@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dialog.data.tokenizer import PAD
+from dialog.data.tokenizer import OTHER, PAD, SELF
 from dialog.errors import UserError
 
 Integers = NDArray[np.int64]
@@ -26,6 +26,7 @@ class Batch(NamedTuple):
     source_tokens: int
     target_tokens: int  # ids and </s>: what is predicted
     target_bytes: int  # of the responses' text in UTF-8
+    last_turn: int  # tokens of the longest last turn of a context
 
 
 def collate(
@@ -33,14 +34,22 @@ def collate(
 ) -> Batch:
     """Put (source ids, target ids) of examples into a batch."""
     sources, targets = zip(*pairs, strict=True)
+    source = _padded(sources)
     return Batch(
-        source=_padded(sources),
+        source=source,
         target=_padded(targets),
         rows=torch.tensor(rows, dtype=torch.int64),
         source_tokens=sum(map(len, sources)),
         target_tokens=sum(map(len, targets)) - len(targets),
         target_bytes=target_bytes,
+        last_turn=int(((source != PAD).sum(1) - 1 - last_starts(source)).max()),
     )
+
+
+def last_starts(source: Tensor) -> Tensor:
+    """Where the ids of the last turn of each `<self> ids <other> ids ... </s>` [B, S] begin [B]; 0 if it was cut."""
+    places = torch.arange(1, source.shape[1] + 1, device=source.device)  # [S]
+    return torch.where((source == SELF) | (source == OTHER), places, 0).amax(1)  # [B]
 
 
 def _padded(sequences: Sequence[Sequence[int]]) -> Tensor:

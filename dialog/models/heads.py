@@ -28,6 +28,10 @@ class Decoded(Rows):
     weights: Tensor  # [.., S], attention over the source; [.., 0] for a head that does not point
     source: Tensor  # [.., S], the source's tokens; [.., 0] for a head that does not point
 
+    def __getitem__(self, places: tuple[Tensor, ...]) -> Decoded:
+        """The positions [N, ..] of [B, T, ..] at N rows and columns."""
+        return self._map(lambda tensor: tensor[places])  # [N, ..]
+
 
 class Head(nn.Module, ABC):
     """Scores of the next token; a softmax of them is its distribution."""

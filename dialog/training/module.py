@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,19 +16,34 @@ from torchmetrics import SumMetric
 
 from dialog.components import Component, build
 from dialog.data.batching import Batch
+from dialog.data.tokenizer import Tokenizer
+from dialog.errors import UserError
+from dialog.models.heads import Decoded
 from dialog.models.seq2seq import Seq2Seq
-from dialog.training.losses import LOSSES, Loss, LossSums
+from dialog.training.coverage import coverage_loss
+from dialog.training.losses import LOSSES, asks, build_loss
+from dialog.training.objectives import build_objectives
 from dialog.training.optimizers import OPTIMIZERS, SCHEDULES
+from dialog.training.projection import Positions, likelihood_sums, loss_sums, positions
+from dialog.training.teacher_forcing import TEACHER_FORCINGS, decode
 
 
 class DialogModule(LightningModule):
     """Teacher forcing of a :class:`Seq2Seq` on batches of dialogue examples.
 
-    The training loss is the mean over the batch's real target tokens (the end token is one). ``validation/loss`` is
-    sum nll / sum tokens over the whole split, exact for any batching; ``validation/bits_per_byte`` is
-    sum nll / (ln 2 x bytes of the raw responses).
+    ``train/loss`` is -log p per real target token (the end token is one), ``train/objective`` what is lowered: the mean
+    of the recipe's loss over these tokens, a head's coverage loss, and each auxiliary objective's mean over its own
+    tokens by its weight. ``validation/loss`` is sum nll / sum tokens over the whole split, exact for any batching;
+    ``validation/bits_per_byte`` is sum nll / (ln 2 x bytes of the raw responses).
 
-    ``optimizer`` is a component with its schedule inside: ``{name: adamw, lr: ..., schedule: {name: inverse_sqrt}}``.
+    Args:
+        model: The network.
+        padding: The token that fills rows up.
+        optimizer: With its schedule inside: ``{name: adamw, lr: ..., schedule: {name: inverse_sqrt}}``.
+        loss: What is lowered of real target tokens.
+        teacher_forcing: How often gold tokens are read, with ``sampled: true`` if the model's own words are drawn.
+        objectives: Auxiliary objectives, each with its ``weight`` and ``schedule``; their targets are always forced.
+        tokenizer: The run's, for objectives that read text.
     """
 
     def __init__(
@@ -37,12 +53,23 @@ class DialogModule(LightningModule):
         padding: int,
         optimizer: Component | None = None,
         loss: Component | None = None,
+        teacher_forcing: Component | None = None,
+        objectives: Sequence[Component] = (),
+        tokenizer: Tokenizer | None = None,
     ) -> None:
         super().__init__()
         self.model = model
         self.padding = padding
         self.optimizer_component = optimizer or {"name": "adamw"}
-        self.loss: Loss = build(LOSSES, loss or {"name": "cross_entropy"})
+        self.loss = build_loss(LOSSES, loss or {"name": "cross_entropy"}, padding=padding)
+        self.passes = 2 if asks(self.loss, "again") else 1
+        forcing = dict(teacher_forcing or {"name": "constant"})
+        self.sampled = forcing.pop("sampled", False)
+        if not isinstance(self.sampled, bool):
+            raise UserError(f"teacher_forcing: sampled must be bool, not {self.sampled!r}")
+        self.forced = forcing == {"name": "constant"}
+        self.ratio = build(TEACHER_FORCINGS, forcing)
+        self.objectives = build_objectives(objectives, tokenizer=tokenizer)
         self.target_tokens = 0
         """Real target tokens that this process has trained on; when training has ended, all processes."""
         sums = ("nll", "tokens", "correct", "bytes")
@@ -54,12 +81,18 @@ class DialogModule(LightningModule):
         return logits
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
-        """Mean loss per real target token."""
-        sums = self._loss(batch, self(batch))[0]
+        """What is lowered."""
+        ratio = self.ratio(self.global_step)
+        passes = [self._decode(batch.source, batch.target, ratio) for _ in range(self.passes)]
+        real = self._real(passes, batch.target)
+        sums = loss_sums(self.model.head, self.loss, real)
         self.target_tokens += batch.target_tokens
-        rows = len(batch.source)
-        self.log("train/loss", sums.nll.detach() / batch.target_tokens, prog_bar=True, batch_size=rows)
-        return sums.objective / batch.target_tokens
+        objective = sums.objective / batch.target_tokens + self._coverage(passes, batch) + self._auxiliary(batch)
+        self._log_step(batch, {"loss": sums.nll / batch.target_tokens, "objective": objective}, prog_bar=True)
+        with torch.no_grad():
+            measures = self.model.head.measures(real.passes[0])
+        self._log_step(batch, measures if self.forced else {**measures, "teacher_forcing": ratio})
+        return objective
 
     def on_train_end(self) -> None:
         """Add what the other processes have trained on."""
@@ -68,10 +101,10 @@ class DialogModule(LightningModule):
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
         """Add the batch to the split's sums."""
-        logits = self(batch)
-        sums, correct = self._loss(batch, logits)
+        real = self._real([self._decode(batch.source, batch.target)], batch.target)
+        nll, correct = likelihood_sums(self.model.head, real)
         new = {
-            "nll": sums.nll.double(),
+            "nll": nll.double(),
             "tokens": torch.tensor(batch.target_tokens),
             "correct": correct,
             "bytes": torch.tensor(batch.target_bytes),
@@ -115,14 +148,41 @@ class DialogModule(LightningModule):
         self.log("train/gradient_norm", norm, batch_size=1)
         self.log("train/learning_rate", optimizer.param_groups[0]["lr"], batch_size=1)
 
-    def _loss(self, batch: Batch, logits: Tensor) -> tuple[LossSums, Tensor]:
-        """The loss over real target tokens, and how many of them have the highest score."""
-        targets = batch.target[:, 1:]  # [B, T]
-        real = targets != self.padding
-        scores, gold = logits[real], targets[real]  # [N, V], [N]
-        with torch.no_grad():
-            correct = (scores.argmax(-1) == gold).sum() if not self.training else gold.new_zeros(())
-        return self.loss(scores, gold), correct
+    def _decode(self, source: Tensor, target: Tensor, ratio: float = 1.0) -> Decoded:
+        """Positions [B, T] of targets [B, T + 1], as far as the head."""
+        memory, state = self.model.start(source, source != self.padding)
+        return decode(self.model, target[:, :-1], memory, state, ratio=ratio, sampled=self.sampled)
+
+    def _real(self, passes: Sequence[Decoded], target: Tensor) -> Positions:
+        """The real positions of targets [B, T + 1]."""
+        return positions(self.loss, passes, target[:, 1:], padding=self.padding)
+
+    def _coverage(self, passes: Sequence[Decoded], batch: Batch) -> Tensor | float:
+        """The coverage loss of the mean target token, by the head's weight of it."""
+        if not self.model.head.coverage:
+            return 0.0
+        real = batch.target[:, 1:] != self.padding  # [B, T]
+        mean = sum(coverage_loss(each.weights, real) for each in passes) / (len(passes) * batch.target_tokens)
+        self._log_step(batch, {"coverage": mean})
+        return self.model.head.coverage * mean
+
+    def _auxiliary(self, batch: Batch) -> Tensor | float:
+        """The auxiliary objectives by their weights."""
+        added: Tensor | float = 0.0
+        for each in self.objectives:
+            source, target = each.objective(batch)
+            real = self._real([self._decode(source, target) for _ in range(self.passes)], target)
+            sums = loss_sums(self.model.head, self.loss, real)
+            tokens = (target[:, 1:] != self.padding).sum().clamp(min=1)
+            self._log_step(batch, {each.name: sums.nll / tokens})
+            added = added + each.weight * each.schedule(self.global_step) * sums.objective / tokens
+        return added
+
+    def _log_step(self, batch: Batch, values: Mapping[str, Tensor | float], *, prog_bar: bool = False) -> None:
+        """Log what a training step says."""
+        for name, value in values.items():
+            number = torch.as_tensor(value).detach()
+            self.log(f"train/{name}", number, prog_bar=prog_bar, batch_size=len(batch.source))
 
     def _watch_for_plateau(self, loss: float) -> None:
         """Step a schedule that waits for a plateau at each validation, however many an epoch has."""

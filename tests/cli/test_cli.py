@@ -415,6 +415,16 @@ def test_parts_lists_arguments_and_defaults(call: Callable[..., Done]) -> None:
     assert found["attentions"]["additive"] == {"size": "required"}
     assert found["corpora"]["builtin"] == {"size": 2000, "seed": 0, "scenarios": None}
     assert {"encoders", "decoders", "searches", "metrics", "loggers", "schedules"} <= set(found)
+    assert found["losses"]["r_drop"] == {"loss": {"name": "cross_entropy"}, "weight": 0.5}
+    assert found["teacher_forcings"]["linear"] == {"steps": "required", "start": 1.0, "end": 0.0}
+    assert found["objectives"]["denoising"]["path"] is None
+    given = {"path", "tokenizer", "padding", "vocabulary", "tied", "end", "kwargs"}
+    assert {
+        key
+        for family in ("corpora", "heads", "attentions", "losses", "searches", "objectives")
+        for part in found[family].values()
+        for key in part
+    } & given == {"path"}
     shown = call("parts", "attentions").out
     assert "  additive(size)\n" in shown
     assert "encoders" not in shown

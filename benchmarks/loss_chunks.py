@@ -1,0 +1,69 @@
+"""Vocabulary projection and loss in chunks against the whole: time and peak memory of forward and backward.
+
+Each figure is of a process of its own, on one thread; times are medians. Run: python benchmarks/loss_chunks.py
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+import torch
+
+from dialog.data.tokenizer import PAD
+from dialog.models.heads import Decoded, VocabularyHead
+from dialog.training import chunks
+from dialog.training.losses import CrossEntropy
+from dialog.training.projection import Positions, loss_sums
+
+SIZE = 512
+REPEATS = 5
+CASES = [(tokens, vocabulary) for tokens in (4096, 960) for vocabulary in (8000, 32000)]
+
+
+def measure(tokens: int, vocabulary: int, *, whole: bool) -> tuple[float, float]:
+    """Seconds of a step, and MiB that it takes at its peak beyond what stands before it."""
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    if whole:
+        chunks.CHUNK = sys.maxsize
+    head, loss = VocabularyHead(vocabulary, SIZE), CrossEntropy(label_smoothing=0.1)
+    outputs = torch.randn(tokens, SIZE, requires_grad=True)
+    targets = torch.randint(PAD + 1, vocabulary, (tokens,))
+    nothing = outputs.detach()[:, :0]
+    real = Positions((Decoded(outputs, outputs, nothing, nothing.long()),), targets, None)
+    head.weight.grad = torch.zeros_like(head.weight)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    seconds = []
+    for _ in range(REPEATS + 1):
+        start = time.perf_counter()
+        (loss_sums(head, loss, real).objective / tokens).backward()
+        seconds.append(time.perf_counter() - start)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return statistics.median(seconds[1:]), peak / 1024
+
+
+def main() -> None:
+    """Print a row for each case."""
+    titles = ("tokens", "vocabulary", "whole s", "chunks s", "ratio", "whole MiB", "chunks MiB")
+    print(" ".join(f"{title:>10}" for title in titles))
+    for tokens, vocabulary in CASES:
+        found = []
+        for whole in (True, False):
+            command = [sys.executable, __file__, str(tokens), str(vocabulary), str(int(whole))]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            found.append(json.loads(done.stdout))
+        (slow, much), (fast, little) = found
+        figures = (str(tokens), str(vocabulary), *(f"{each:.3f}" for each in (slow, fast)), f"{fast / slow:.2f}")
+        print(" ".join(f"{each:>10}" for each in (*figures, f"{much:.0f}", f"{little:.0f}")), flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        print(json.dumps(measure(int(sys.argv[1]), int(sys.argv[2]), whole=sys.argv[3] == "1")))
+    else:
+        main()

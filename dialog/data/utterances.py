@@ -1,0 +1,62 @@
+"""Unpaired text: utterances that answer nothing, to be drawn at random."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dialog.data.tokenizer import EOS, PAD, Tokenizer
+from dialog.errors import UserError
+
+LINES = 10_000
+"""Lines that are tokenised at a time."""
+
+
+class Utterances:
+    """A UTF-8 text of one utterance a line, as flat token ids; empty lines do not count.
+
+    Args:
+        path: The text.
+        tokenizer: The run's.
+        max_tokens: The most tokens of an utterance, its end token included; a longer one loses its end.
+
+    Raises:
+        UserError: with the path, when the text cannot be read or has no utterance.
+    """
+
+    def __init__(self, path: Path, tokenizer: Tokenizer, *, max_tokens: int) -> None:
+        try:
+            lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{path}: the text cannot be read: {error}") from error
+        if not lines:
+            raise UserError(f"{path}: no line of the text has an utterance")
+        parts, lengths = [], []
+        for start in range(0, len(lines), LINES):
+            encoded = [ids[: max_tokens - 1] for ids in tokenizer.encode_batch(lines[start : start + LINES])]
+            parts.append(np.fromiter(chain.from_iterable(encoded), np.int32))
+            lengths += [len(ids) for ids in encoded]
+        self.ids = torch.from_numpy(np.concatenate(parts))  # [all tokens]
+        self.lengths = torch.tensor(lengths)  # [utterances]
+        self.starts = self.lengths.cumsum(0) - self.lengths  # [utterances]
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def draw(self, count: int) -> Tensor:
+        """So many utterances ``ids </s>``, padded on the right [count, T], each as likely as any other."""
+        chosen = torch.randint(len(self), (count,))
+        lengths = self.lengths[chosen]
+        places = self.starts[chosen].unsqueeze(1) + torch.arange(int(lengths.max()) + 1)  # [count, T]
+        return ended(self.ids[places.clamp(max=len(self.ids) - 1)].long(), lengths)
+
+
+def ended(tokens: Tensor, lengths: Tensor) -> Tensor:
+    """The first ids of each row [B, T], as many as ``lengths`` [B] says and fewer than T, then </s> and padding."""
+    places = torch.arange(tokens.shape[1], device=tokens.device)  # [T]
+    cut = tokens.masked_fill(places > lengths.unsqueeze(1), PAD)
+    return cut.masked_fill(places == lengths.unsqueeze(1), EOS)

@@ -1,0 +1,86 @@
+"""Losses of one pass.
+
+Shapes: N target tokens, T tokens of the longest target, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from dialog.components import Table
+from dialog.data.tokenizer import PAD
+from dialog.training.losses.contract import Loss, LossSums, at_least_float
+
+
+class CrossEntropy:
+    """(1 - e) (-log p(y)) + (e / V) sum_v -log p(v), with label smoothing e over the whole vocabulary.
+
+    The form of ``torch.nn.functional.cross_entropy``; Szegedy et al. 2016, section 7. Computed in float32 or better.
+    """
+
+    def __init__(self, *, label_smoothing: float = 0.0) -> None:
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(f"label_smoothing must be in [0, 1), not {label_smoothing}")
+        self.label_smoothing = label_smoothing
+
+    def __call__(self, logits: Tensor, targets: Tensor) -> LossSums:
+        """Sums over the N tokens."""
+        scores = at_least_float(logits)  # [N, V]
+        total = scores.logsumexp(-1)  # [N]
+        nll = (total - chosen(scores, targets)).sum()
+        if not self.label_smoothing:
+            return LossSums(nll, nll)
+        uniform = (total - scores.mean(-1)).sum()
+        return LossSums((1 - self.label_smoothing) * nll + self.label_smoothing * uniform, nll)
+
+
+class Unlikelihood:
+    """-log p(y) - alpha sum_c log(1 - p(c)) over the distinct tokens c before y in the response, without y itself.
+
+    The token-level objective of Welleck et al. 2020, equation 4, with the candidates of equation 5. 1 - p(c) counts as
+    no less than 1e-6.
+    """
+
+    def __init__(self, *, alpha: float = 1.0, padding: int = PAD) -> None:
+        if not alpha >= 0:
+            raise ValueError(f"alpha must be at least 0, not {alpha}")
+        self.alpha = alpha
+        self.padding = padding
+
+    def __call__(self, logits: Tensor, targets: Tensor, previous: Tensor) -> LossSums:
+        """Sums over the N tokens."""
+        scores = at_least_float(logits)  # [N, V]
+        total = scores.logsumexp(-1, keepdim=True)  # [N, 1]
+        nll = (total.squeeze(-1) - chosen(scores, targets)).sum()
+        candidates = previous.sort(-1).values  # [N, T], equal ones in a row
+        counted = (candidates != targets.unsqueeze(-1)) & (candidates != self.padding)  # [N, T]
+        counted[:, 1:] &= candidates[:, 1:] != candidates[:, :-1]
+        rest = 1 - (scores.gather(-1, candidates) - total).exp()  # [N, T], 1 - p(c)
+        unlike = -rest.clamp(min=1e-6).log().masked_fill(~counted, 0).sum()
+        return LossSums(nll + self.alpha * unlike, nll)
+
+
+class Focal:
+    """(1 - p(y))^gamma (-log p(y)): tokens that are certain already count less; Lin et al. 2017, equation 4."""
+
+    def __init__(self, *, gamma: float = 1.0) -> None:
+        if not gamma >= 0:
+            raise ValueError(f"gamma must be at least 0, not {gamma}")
+        self.gamma = gamma
+
+    def __call__(self, logits: Tensor, targets: Tensor) -> LossSums:
+        """Sums over the N tokens."""
+        scores = at_least_float(logits)  # [N, V]
+        nll = scores.logsumexp(-1) - chosen(scores, targets)  # [N]
+        rest = (-torch.expm1(-nll)).clamp(min=torch.finfo(nll.dtype).tiny)  # [N], 1 - p(y)
+        return LossSums((rest**self.gamma * nll).sum(), nll.sum())
+
+
+SINGLE: Table[Loss] = {"cross_entropy": CrossEntropy, "unlikelihood": Unlikelihood, "focal": Focal}
+"""What R-drop may be laid over."""
+
+
+def chosen(scores: Tensor, targets: Tensor) -> Tensor:
+    """The score of each target."""
+    return scores.gather(-1, targets.unsqueeze(-1)).squeeze(-1)  # [N]
