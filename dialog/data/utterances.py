@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from collections.abc import Iterable
+from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dialog.data.tokenizer import EOS, PAD, Tokenizer
 from dialog.errors import UserError
 
+Integers = NDArray[np.integer[Any]]
 LINES = 10_000
 """Lines that are tokenised at a time."""
 
@@ -30,18 +34,14 @@ class Utterances:
 
     def __init__(self, path: Path, tokenizer: Tokenizer, *, max_tokens: int) -> None:
         try:
-            lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+            with path.open(encoding="utf-8") as file:
+                parts, lengths = _encoded((line.strip() for line in file), tokenizer, max_tokens - 1)
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"{path}: the text cannot be read: {error}") from error
-        if not lines:
+        if not lengths:
             raise UserError(f"{path}: no line of the text has an utterance")
-        parts, lengths = [], []
-        for start in range(0, len(lines), LINES):
-            encoded = [ids[: max_tokens - 1] for ids in tokenizer.encode_batch(lines[start : start + LINES])]
-            parts.append(np.fromiter(chain.from_iterable(encoded), np.int32))
-            lengths += [len(ids) for ids in encoded]
         self.ids = torch.from_numpy(np.concatenate(parts))  # [all tokens]
-        self.lengths = torch.tensor(lengths)  # [utterances]
+        self.lengths = torch.from_numpy(np.concatenate(lengths))  # [utterances]
         self.starts = self.lengths.cumsum(0) - self.lengths  # [utterances]
 
     def __len__(self) -> int:
@@ -53,6 +53,18 @@ class Utterances:
         lengths = self.lengths[chosen]
         places = self.starts[chosen].unsqueeze(1) + torch.arange(int(lengths.max()) + 1)  # [count, T]
         return ended(self.ids[places.clamp(max=len(self.ids) - 1)].long(), lengths)
+
+
+def _encoded(lines: Iterable[str], tokenizer: Tokenizer, most: int) -> tuple[list[Integers], list[Integers]]:
+    """Ids of all lines that are not empty, a block at a time, each line cut to so many; and their lengths."""
+    parts: list[Integers] = []
+    lengths: list[Integers] = []
+    rest = filter(None, lines)
+    while block := list(islice(rest, LINES)):
+        encoded = [ids[:most] for ids in tokenizer.encode_batch(block)]
+        parts.append(np.fromiter(chain.from_iterable(encoded), np.int32))
+        lengths.append(np.fromiter(map(len, encoded), np.int64))
+    return parts, lengths
 
 
 def ended(tokens: Tensor, lengths: Tensor) -> Tensor:

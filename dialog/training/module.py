@@ -25,6 +25,7 @@ from dialog.training.losses import LOSSES, asks, build_loss
 from dialog.training.objectives import build_objectives
 from dialog.training.optimizers import OPTIMIZERS, SCHEDULES
 from dialog.training.projection import Positions, likelihood_sums, loss_sums, positions
+from dialog.training.ranks import mean_over_ranks
 from dialog.training.teacher_forcing import TEACHER_FORCINGS, decode
 
 
@@ -32,8 +33,8 @@ class DialogModule(LightningModule):
     """Teacher forcing of a :class:`Seq2Seq` on batches of dialogue examples.
 
     ``train/loss`` is -log p per real target token (the end token is one), ``train/objective`` what is lowered: the mean
-    of the recipe's loss over these tokens, a head's coverage loss, and each auxiliary objective's mean over its own
-    tokens by its weight. ``validation/loss`` is sum nll / sum tokens over the whole split, exact for any batching;
+    of the recipe's loss over these tokens (of all processes), a head's coverage loss, and each auxiliary objective's
+    mean over its own tokens by its weight. ``validation/loss`` is sum nll / sum tokens over the whole split, exact for any batching;
     ``validation/bits_per_byte`` is sum nll / (ln 2 x bytes of the raw responses).
 
     Args:
@@ -87,7 +88,8 @@ class DialogModule(LightningModule):
         real = self._real(passes, batch.target)
         sums = loss_sums(self.model.head, self.loss, real)
         self.target_tokens += batch.target_tokens
-        objective = sums.objective / batch.target_tokens + self._coverage(passes, batch) + self._auxiliary(batch)
+        tokens = mean_over_ranks(batch.target_tokens, self.device)
+        objective = (sums.objective + self._coverage(passes, batch)) / tokens + self._auxiliary(batch)
         self._log_step(batch, {"loss": sums.nll / batch.target_tokens, "objective": objective}, prog_bar=True)
         with torch.no_grad():
             measures = self.model.head.measures(real.passes[0])
@@ -158,13 +160,13 @@ class DialogModule(LightningModule):
         return positions(self.loss, passes, target[:, 1:], padding=self.padding)
 
     def _coverage(self, passes: Sequence[Decoded], batch: Batch) -> Tensor | float:
-        """The coverage loss of the mean target token, by the head's weight of it."""
+        """The coverage loss of all target tokens, by the head's weight of it."""
         if not self.model.head.coverage:
             return 0.0
         real = batch.target[:, 1:] != self.padding  # [B, T]
-        mean = sum(coverage_loss(each.weights, real) for each in passes) / (len(passes) * batch.target_tokens)
-        self._log_step(batch, {"coverage": mean})
-        return self.model.head.coverage * mean
+        whole = sum(coverage_loss(each.weights, real) for each in passes) / len(passes)
+        self._log_step(batch, {"coverage": whole / batch.target_tokens})
+        return self.model.head.coverage * whole
 
     def _auxiliary(self, batch: Batch) -> Tensor | float:
         """The auxiliary objectives by their weights."""
@@ -175,7 +177,8 @@ class DialogModule(LightningModule):
             sums = loss_sums(self.model.head, self.loss, real)
             tokens = (target[:, 1:] != self.padding).sum().clamp(min=1)
             self._log_step(batch, {each.name: sums.nll / tokens})
-            added = added + each.weight * each.schedule(self.global_step) * sums.objective / tokens
+            weight = each.weight * each.schedule(self.global_step)
+            added = added + weight * sums.objective / mean_over_ranks(tokens, self.device)
         return added
 
     def _log_step(self, batch: Batch, values: Mapping[str, Tensor | float], *, prog_bar: bool = False) -> None:
