@@ -34,8 +34,8 @@ class DialogModule(LightningModule):
 
     ``train/loss`` is -log p per real target token (the end token is one), ``train/objective`` what is lowered: the mean
     of the recipe's loss over these tokens (of all processes), a head's coverage loss, and each auxiliary objective's
-    mean over its own tokens by its weight. ``validation/loss`` is sum nll / sum tokens over the whole split, exact for any batching;
-    ``validation/bits_per_byte`` is sum nll / (ln 2 x bytes of the raw responses).
+    mean over its own tokens by its weight. ``validation/loss`` is sum nll / sum tokens over the whole split, exact for
+    any batching; ``validation/bits_per_byte`` is sum nll / (ln 2 x bytes of the raw responses).
 
     Args:
         model: The network.

@@ -22,26 +22,193 @@ ROOT = Path(__file__).parents[2]
 COPIED = ("dialog", "configs", "recipes", "tests", "pyproject.toml", "README.md")
 
 
-class Mutant(NamedTuple):
-    """One mistake: in a file, ``old`` becomes ``new``; ``test`` is the one that finds it."""
+class Edit(NamedTuple):
+    """In a file, ``old`` becomes ``new``."""
 
-    name: str
-    mistake: str
     file: str
     old: str
     new: str
+
+
+class Mutant(NamedTuple):
+    """One mistake, and the test that finds it."""
+
+    name: str
+    mistake: str
     test: str
+    edits: tuple[Edit, ...]
 
 
-SOFTMAX = "dialog/models/attention/softmax.py"
-MULTI_HEAD = "dialog/models/attention/multi_head.py"
-ATTENTION = "dialog/models/attention/attention.py"
-POSITIONS = "dialog/models/positions.py"
-ENCODER = "dialog/models/recurrent/encoder.py"
-CELLS = "dialog/models/recurrent/cells.py"
-MODULE = "dialog/training/module.py"
+def mutant(name: str, mistake: str, test: str, *edits: tuple[str, str, str]) -> Mutant:
+    """Edits in files below ``dialog/``, a test below ``tests/``."""
+    return Mutant(name, mistake, f"tests/{test}", tuple(Edit(f"dialog/{file}", old, new) for file, old, new in edits))
 
-MUTANTS: tuple[Mutant, ...] = ()
+
+SOFTMAX = "models/attention/softmax.py"
+MULTI_HEAD = "models/attention/multi_head.py"
+BAHDANAU = "models/recurrent/bahdanau.py"
+CELLS = "models/recurrent/cells.py"
+ENCODER = "models/recurrent/encoder.py"
+SPEAKER = "models/transformer/decoder.py"
+PROJECTION = "training/projection.py"
+REAL = "(targets != padding).nonzero"
+PREDICTED = "training/test_projection.py::test_each_real_token_and_the_end_is_predicted_from_those_before"
+ASK = "            context, read = self.attention(loop.top.unsqueeze(1), memory, read, watch)  # [B, 1, M]\n"
+STEP = "            loop.step(gates, context.squeeze(1))\n"
+LATE = (
+    "            before = contexts[-1].squeeze(1) if contexts else gates.new_zeros(len(gates), self.stack.split[1])\n"
+    "            loop.step(gates, before)\n"
+)
+SHOW = "            if hook is not None:\n                hook(self, weights)\n"
+DROP = "            mixed = F.dropout(weights, dropout)"
+
+MUTANTS = (
+    mutant(
+        "loss-1",
+        "mean over ranks",
+        "training/test_ranks.py::test_processes_weigh_their_tokens_alike",
+        ("training/ranks.py", "if not (dist.is_available() and dist.is_initialized()):", "if True:"),
+    ),
+    mutant(
+        "loss-2",
+        "padding in the loss",
+        "training/test_projection.py::test_only_real_positions_are_projected_and_no_more_than_a_chunk_at_a_time",
+        (PROJECTION, REAL, "(targets >= 0).nonzero"),
+    ),
+    mutant(
+        "loss-3",
+        "predicts the token that it reads",
+        PREDICTED,
+        ("training/module.py", "decode(self.model, target[:, :-1]", "decode(self.model, target[:, 1:]"),
+    ),
+    mutant(
+        "loss-4",
+        "predicts the token after the next",
+        PREDICTED,
+        ("training/module.py", "passes, target[:, 1:], padding", "passes, target[:, 1:].roll(-1, 1), padding"),
+    ),
+    mutant(
+        "loss-5",
+        "label smoothing counts padding",
+        PREDICTED,
+        (PROJECTION, REAL, "(targets >= 0).nonzero"),
+        (
+            "training/losses/single.py",
+            "nll = (total - chosen(scores, targets)).sum()",
+            "nll = ((total - chosen(scores, targets)) * (targets != PAD)).sum()",
+        ),
+    ),
+    mutant(
+        "loss-6",
+        "the end token is not in the loss",
+        PREDICTED,
+        (PROJECTION, REAL, "((targets != padding) & (targets != 2)).nonzero"),
+    ),
+    mutant(
+        "attention-1",
+        "softmax over the rows of a batch",
+        "models/test_attention.py::test_masked_softmax_is_a_distribution_over_what_is_real",
+        (SOFTMAX, "filled.softmax(-1)", "filled.softmax(0)"),
+    ),
+    mutant(
+        "attention-2",
+        "the mask is inverted",
+        "models/test_attention.py::test_masked_softmax_is_a_distribution_over_what_is_real",
+        (SOFTMAX, "scores.masked_fill(~mask,", "scores.masked_fill(mask,"),
+    ),
+    mutant(
+        "attention-3",
+        "no mask over the source",
+        "models/test_scorers.py::test_what_stands_at_padding_is_never_read",
+        ("models/attention/attention.py", "masked_softmax(scores, mask)", "masked_softmax(scores, None)"),
+    ),
+    mutant(
+        "attention-4",
+        "a token does not see itself",
+        "models/test_attention.py::test_with_a_past_the_last_query_sees_all_keys",
+        (MULTI_HEAD, ".tril(keys - queries)", ".tril(keys - queries - 1)"),
+    ),
+    mutant(
+        "attention-4b",
+        "a token sees the next one",
+        "models/test_attention.py::test_with_a_past_the_last_query_sees_all_keys",
+        (MULTI_HEAD, ".tril(keys - queries)", ".tril(keys - queries + 1)"),
+    ),
+    mutant(
+        "attention-5",
+        "scores over d, not its root",
+        "models/test_attention.py::test_multi_head_attention_agrees_with_torch",
+        (MULTI_HEAD, "/ math.sqrt(query.shape[-1])", "/ query.shape[-1]"),
+    ),
+    mutant(
+        "attention-6",
+        "dropout in evaluation",
+        "models/test_attention.py::test_dropout_falls_on_the_weights_after_the_hook_and_in_training_only",
+        (MULTI_HEAD, "dropout = self.dropout if self.training else 0.0", "dropout = self.dropout"),
+    ),
+    mutant(
+        "attention-7",
+        "the weights shown are those after dropout",
+        "models/test_attention.py::test_dropout_falls_on_the_weights_after_the_hook_and_in_training_only",
+        (
+            MULTI_HEAD,
+            SHOW + DROP,
+            "            weights = F.dropout(weights, dropout)\n" + SHOW + "            mixed = weights",
+        ),
+    ),
+    mutant(
+        "attention-8",
+        "the decoder asks with s_i, not s_(i-1)",
+        "models/test_recurrent.py::test_decoder_is_the_equations_of_its_docstring",
+        (BAHDANAU, ASK + STEP, LATE + ASK),
+    ),
+    mutant(
+        "positions-1",
+        "off by one when it goes on",
+        "models/test_transformer_variants.py::test_every_kind_keeps_the_laws",
+        (SPEAKER, "self.positions(inputs, state.length)", "self.positions(inputs, max(state.length - 1, 0))"),
+    ),
+    mutant(
+        "positions-2",
+        "sine and cosine swapped",
+        "models/test_positions.py::test_sinusoidal_positions_are_their_formula",
+        ("models/positions.py", "[angles.sin(), angles.cos()]", "[angles.cos(), angles.sin()]"),
+    ),
+    mutant(
+        "positions-3",
+        "positions are added twice",
+        "models/test_transformer.py::test_decoder_is_a_stack_of_torchs_layers",
+        (SPEAKER, "self.positions(inputs, state.length)", "self.positions(self.positions(inputs, state.length))"),
+    ),
+    mutant(
+        "LSTM-1",
+        "the backward direction begins in the padding",
+        "models/test_recurrent.py::test_padding_reaches_neither_direction",
+        (ENCODER, "torch.where(mask, lengths - 1 - steps, steps)", "steps.flip(0).expand_as(mask)"),
+    ),
+    mutant(
+        "LSTM-2",
+        "the bridge drops the backward direction",
+        "models/test_recurrent.py::test_a_bridge_keeps_both_directions",
+        (
+            "models/recurrent/bridges.py",
+            "self.dense(summary)",
+            "self.dense(summary * (torch.arange(summary.shape[-1]) < summary.shape[-1] // 2))",
+        ),
+    ),
+    mutant(
+        "LSTM-3",
+        "hidden state and cell are swapped",
+        "models/test_recurrent.py::test_layers_at_once_are_layers_step_by_step",
+        (CELLS, "return outputs, last.squeeze(0), cell.squeeze(0)", "return outputs, cell.squeeze(0), last.squeeze(0)"),
+    ),
+    mutant(
+        "LSTM-4",
+        "states end with the longest real row",
+        "models/test_recurrent.py::test_encoder_agrees_with_torch_on_packed_sequences",
+        (ENCODER, "states.masked_fill(~real, 0.0)", "states.masked_fill(~real, 0.0)[:, : int(lengths.max())]"),
+    ),
+)
 
 
 def passes(folder: Path, tests: Iterable[str]) -> bool:
@@ -56,13 +223,14 @@ def passes(folder: Path, tests: Iterable[str]) -> bool:
 
 def killed(folder: Path, mutant: Mutant) -> bool:
     """Whether a mutant's test finds it; the copy is as before afterwards."""
-    path = folder / mutant.file
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    texts = {edit.file: (folder / edit.file).read_text(encoding="utf-8") for edit in mutant.edits}
+    for edit in mutant.edits:
+        (folder / edit.file).write_text(texts[edit.file].replace(edit.old, edit.new), encoding="utf-8")
     try:
         return not passes(folder, [mutant.test])
     finally:
-        path.write_text(text, encoding="utf-8")
+        for file, text in texts.items():
+            (folder / file).write_text(text, encoding="utf-8")
 
 
 def main() -> int:
@@ -70,22 +238,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="only mutants whose name begins so")
     only = parser.parse_args().only
-    chosen = [mutant for mutant in MUTANTS if mutant.name.startswith(only)]
+    chosen = [each for each in MUTANTS if each.name.startswith(only)]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         for name in COPIED:
             source = ROOT / name
             (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
-        if not passes(folder, sorted({mutant.test for mutant in chosen})):
+        if not passes(folder, sorted({each.test for each in chosen})):
             raise SystemExit("the tests fail without a mutant")
         alive = 0
         print("| mutant | mistake | found by | seconds |\n| --- | --- | --- | ---: |")
-        for mutant in chosen:
+        for each in chosen:
             began = time.monotonic()
-            found = killed(folder, mutant)
+            found = killed(folder, each)
             alive += not found
-            test = mutant.test.removeprefix("tests/") if found else f"**nothing** ({mutant.test})"
-            print(f"| {mutant.name} | {mutant.mistake} | {test} | {time.monotonic() - began:.0f} |", flush=True)
+            test = each.test.removeprefix("tests/") if found else f"**nothing** ({each.test})"
+            print(f"| {each.name} | {each.mistake} | {test} | {time.monotonic() - began:.0f} |", flush=True)
     return 1 if alive else 0
 
 
