@@ -19,7 +19,7 @@ RUNTIME = {
     "attentions": {"query_size", "key_size"},
     "bridges": {"memory_size", "size", "layers"},
     "heads": {"vocabulary", "size", "tied"},
-    "positions": {"size"},
+    "positions": {"size", "heads"},
     "losses": {"padding"},
     "objectives": {"tokenizer"},
     "optimizers": {"parameters"},

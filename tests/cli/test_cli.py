@@ -441,6 +441,15 @@ def test_show_prints_examples_and_modules(call: Callable[..., Done]) -> None:
     assert len(modules) == 1
 
 
+def test_show_counts_a_network_without_its_corpus(call: Callable[..., Done]) -> None:
+    done = call("show", "dailydialog/hred", "--model")
+    assert (done.code, done.err) == (0, "")
+    vocabulary, parameters, forward = done.out.rstrip("\n").split("\n")[-3:]
+    assert vocabulary == "vocabulary: 8,000 tokens (as the recipe says; the corpus is not here)"
+    assert parameters == "parameters: 9,670,320 in all, 7,622,320 without embeddings and output layer"
+    assert re.fullmatch(r"forward: [\d,]+ FLOPs per target token \(64 tokens to a source of 96, .*\)", forward)
+
+
 RESPOND_WRONG = [
     (b"not JSON\n", "questions:2: not JSON"),
     (b'{"text": "Hi"}\n', 'questions:2: needs {"context": [TEXT, ...]}'),
