@@ -32,10 +32,24 @@ SCORERS = {
     "none": "{name: none}",
 }
 LUONG = ("bilinear", "dot")
-LONGER = {"reverse": "[13,16]", "copy": "[13,16]", "sort": "[11,13]"}
-SORT = ["data.corpus.task=sort", "data.corpus.lengths=[3,10]"]
-RARE = ["data=rare"]
-RECALL = ["data=recall"]
+LONGER = {"reverse": "[10,12]", "copy": "[10,12]", "sort": "[10,12]"}
+EQUAL = ["model.encoder.size=64", "model.decoder.size=64"]
+RARE = [
+    "data.corpus.task=rare",
+    "data.corpus.lengths=[2,6]",
+    "data.corpus.symbols=20",
+    "data.corpus.values=1500",
+    "data.tokenizer.vocabulary=4000",
+]
+RECALL = [
+    "data.corpus.task=recall",
+    "data.corpus.lengths=[2,98]",
+    "data.corpus.symbols=100",
+    "data.corpus.values=100",
+    "data.tokenizer.vocabulary=1000",
+    "data.max_source=256",
+    "data.batch_tokens=4096",
+]
 
 
 class Row(NamedTuple):
@@ -51,24 +65,26 @@ def rows() -> Iterator[Row]:
     """The table, from the top."""
     for task in ("reverse", "copy"):
         chosen = [f"data.corpus.task={task}"]
-        for name, scorer in SCORERS.items():
-            yield Row(task, f"LSTM, Bahdanau, {name}", RECURRENT, [*chosen, f"model.decoder.attention={scorer}"])
+        for name in SCORERS:
+            yield Row(task, f"LSTM, Bahdanau, {name}", RECURRENT, [*chosen, *attention(name)])
         for name in LUONG:
-            yield Row(task, f"LSTM, Luong, {name}", "reverse/lstm_luong", [*chosen, attention(name)])
+            yield Row(task, f"LSTM, Luong, {name}", "reverse/lstm_luong", [*chosen, *attention(name)])
         yield Row(task, "Transformer", TRANSFORMER, chosen)
     for head in ("pointer", "vocabulary"):
         for family, recipe in (("LSTM, Bahdanau, additive", RECURRENT), ("Transformer", TRANSFORMER)):
-            yield Row("sort", f"{family}, head {head}", recipe, [*SORT, f"model.head={{name: {head}}}"])
+            yield Row(
+                "sort", f"{family}, head {head}", recipe, ["data.corpus.task=sort", f"model.head={{name: {head}}}"]
+            )
     for head in ("pointer_generator", "vocabulary"):
         for family, recipe in (("LSTM, Bahdanau, additive", RECURRENT), ("Transformer", TRANSFORMER)):
             yield Row("rare", f"{family}, head {head}", recipe, [*RARE, f"model.head={{name: {head}}}"])
     for name in ("additive", "none"):
-        yield Row("recall", f"LSTM, Bahdanau, {name}", RECURRENT, [*RECALL, attention(name)])
+        yield Row("recall", f"LSTM, Bahdanau, {name}", RECURRENT, [*RECALL, *attention(name)])
 
 
-def attention(name: str) -> str:
-    """The override that chooses a scorer."""
-    return f"model.decoder.attention={SCORERS[name]}"
+def attention(name: str) -> list[str]:
+    """The overrides that choose a scorer, and sizes that fit it."""
+    return [f"model.decoder.attention={SCORERS[name]}", *(EQUAL if "dot" in name else [])]
 
 
 def measure(row: Row, overrides: Sequence[str], folder: Path) -> dict[str, Any]:
