@@ -17,8 +17,8 @@ from dialog.errors import UserError
 from dialog.recipe import compose, shipped
 
 SETTINGS: dict[str, dict[str, object]] = {
-    "recall": {"lengths": [2, 20]},
-    "rare": {"lengths": [2, 6], "symbols": 20, "values": 400},
+    "recall": {"lengths": [2, 20], "symbols": 5},
+    "rare": {"lengths": [4, 8], "values": 400},
 }
 VOCABULARY = 2000
 
@@ -87,21 +87,27 @@ def test_responses_are_right() -> None:
             context, response = said(dialogue)
             assert response == answer(context)
             assert task != "sort" or len(set(context)) == len(context)
-    for task in ("recall", "rare"):
-        for dialogue in corpus(task).dialogues("train"):
-            *pairs, ask, key = said(dialogue)[0]
-            assert ask == "?"
-            facts = dict(zip(pairs[::2], pairs[1::2], strict=True))
-            assert len(facts) == len(set(facts.values())) == len(pairs) / 2
-            assert said(dialogue)[1] == [facts[key]]
+    keys = {said(dialogue)[0][-1] for dialogue in corpus("recall").dialogues("train")}
+    assert len(keys) == 5
+    for dialogue in corpus("recall").dialogues("train"):
+        *words, ask, key = said(dialogue)[0]
+        assert ask == "?"
+        assert words.count(key) == 1
+        assert said(dialogue)[1] == [words[words.index(key) + 1]]
+        assert not set(said(dialogue)[1]) & keys
+    for dialogue in corpus("rare").dialogues("train"):
+        context, response = said(dialogue)
+        assert response == [context[context.index("?") + 1]]
+        assert len(set(context)) == len(context)
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_lengths_are_the_chosen_ones(task: str) -> None:
-    chosen = corpus(task, lengths=[2, 4], test_lengths=[5, 6])
+    chosen = corpus(task, lengths=[2, 4], test_lengths=[5, 6], symbols=2 if task == "recall" else 26)
     for split, wanted in zip(SPLITS, ({2, 3, 4}, {2, 3, 4}, {5, 6}), strict=True):
         words = {len(said(dialogue)[0]) for dialogue in chosen.dialogues(split)}
-        assert words == ({2 * length + 2 for length in wanted} if task in ("recall", "rare") else wanted)
+        more = {"recall": 2 + 2, "rare": 1}.get(task, 0)
+        assert words == {length + more for length in wanted}
 
 
 def test_rare_words_are_asked_for_hardly_ever_in_training_and_the_tests_never() -> None:
@@ -171,7 +177,7 @@ def test_the_fingerprint_tells_settings_apart() -> None:
         ({"lengths": [4]}, "the fewest and the most"),
         ({"test_lengths": [4, 0]}, "lengths are"),
         ({"task": "sort", "symbols": 10, "lengths": [3, 11]}, "from 1 to 10"),
-        ({"task": "recall", "values": 5, "lengths": [3, 6]}, "from 1 to 5"),
+        ({"task": "rare", "values": 5, "lengths": [3, 6]}, "from 1 to 5"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], message: str) -> None:

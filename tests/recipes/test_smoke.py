@@ -11,7 +11,7 @@ from dialog.cli import program
 from dialog.recipe import compose, shipped
 
 CORPORA = Path(__file__).parents[1] / "corpora"
-BUILTIN = [name for name in shipped() if compose(name).recipe.data.corpus["name"] == "builtin"]
+BUILTIN = [name for name in shipped() if compose(name).recipe.data.corpus["name"] in ("builtin", "synthetic")]
 
 
 def test_there_are_recipes_that_need_no_download() -> None:

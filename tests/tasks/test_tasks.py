@@ -115,20 +115,20 @@ def measure(model: Seq2Seq, test: Data) -> Result:
 
 
 def test_attention_learns_to_reverse_and_where_to_look() -> None:
-    found = learn(Synthetic(task="reverse", symbols=12, lengths=[3, 6], size=4000), size=32, steps=400)
+    found = learn(Synthetic(task="reverse", symbols=12, lengths=[3, 6], size=4000), steps=400)
     assert found.exact > 0.99
     assert found.aligned > 0.99
 
 
 def test_a_pointer_sorts() -> None:
-    corpus = Synthetic(task="sort", symbols=12, lengths=[3, 5], size=4000)
-    found = learn(corpus, head={"name": "pointer"}, steps=400)
+    corpus = Synthetic(task="sort", symbols=12, lengths=[3, 5], size=8000)
+    found = learn(corpus, head={"name": "pointer"}, steps=700)
     assert found.exact > 0.99
     assert found.aligned > 0.99
 
 
 def test_rare_words_are_copied_by_a_pointer_generator_only() -> None:
-    corpus = Synthetic(task="rare", symbols=6, values=400, lengths=[2, 4], size=4000)
+    corpus = Synthetic(task="rare", values=400, lengths=[2, 4], size=4000)
     copying = learn(corpus, head={"name": "pointer_generator"}, steps=400)
     writing = learn(corpus, head=VOCABULARY, steps=400)
     assert copying.exact > 0.9
@@ -136,8 +136,8 @@ def test_rare_words_are_copied_by_a_pointer_generator_only() -> None:
 
 
 def test_attention_recalls_what_a_fixed_vector_forgets() -> None:
-    corpus = Synthetic(task="recall", symbols=20, values=20, lengths=[1, 10], test_lengths=[10, 10], size=4000)
-    attending = learn(corpus, steps=500)
-    remembering = learn(corpus, attention=NONE, steps=500)
-    assert attending.exact > 0.9
+    corpus = Synthetic(task="recall", symbols=6, values=20, lengths=[1, 40], test_lengths=[40, 40], size=8000)
+    attending = learn(corpus, steps=900)
+    remembering = learn(corpus, attention=NONE, steps=900)
+    assert attending.exact > 0.8
     assert remembering.exact < 0.5

@@ -14,8 +14,7 @@ from dialog.errors import UserError
 VERSION = "1"
 """Raised whenever a change of the generator changes a dialogue."""
 
-PAIRS = ("recall", "rare")
-TASKS = ("reverse", "copy", "sort", *PAIRS)
+TASKS = ("reverse", "copy", "sort", "recall", "rare")
 
 WORDS = [a + b + c + d for a in "bdklmnrstv" for b in "aeiou" for c in "bdklmnrstv" for d in "aeiou"]
 """In alphabetical order."""
@@ -36,10 +35,11 @@ class Synthetic:
 
     - `reverse` and `copy` of random symbols: any attention; a fixed vector while they are few.
     - `sort` of different symbols into alphabetical order: a pure pointer too (Vinyals et al. 2015).
-    - `recall`: different keys, a value after each, then `?` and one of the keys, answered by its value
-      (`> key value key value ? key`): where there are many, attention but no fixed vector.
-    - `rare`: the same with so many values that training asks for each hardly ever, and for every tenth never; the test
-      asks for those alone: a head that copies (See et al. 2017).
+    - `recall` of the value after a key: values, all keys among them, `?` and one of the keys, answered by the value
+      that followed it (`> value key value value key value ? key`): where they are many, attention but no fixed vector.
+    - `rare`: values, and a `?` before the one that the response repeats (`> value ? value value`). They may be so many
+      that training asks for each hardly ever; for every tenth it never does, and the test asks for those alone: a head
+      that copies (See et al. 2017).
 
     Words follow a mark, so the space before them belongs to their token wherever they stand, and a tokenizer with room
     for it has one token for each word that training shows twice. The split of a dialogue is a function of its words, so
@@ -49,9 +49,9 @@ class Synthetic:
     Args:
         task: one of the above.
         size: training dialogues, at least 1; validation and test hold a tenth of it each, at least one.
-        lengths: the fewest and the most symbols, or pairs of key and value.
+        lengths: the fewest and the most symbols of a context, or values where the task is recall or rare.
         test_lengths: the same for the test split, if it shall be of other lengths than those seen.
-        symbols: how many different symbols, or keys, there are.
+        symbols: how many different symbols, or keys for recall, there are.
         values: how many different values there are.
         seed: another seed, another corpus.
 
@@ -81,7 +81,7 @@ class Synthetic:
         self.lengths = {split: tuple(lengths) for split in SPLITS}
         if test_lengths is not None:
             self.lengths["test"] = tuple(test_lengths)
-        most = min(symbols, values) if task in PAIRS else symbols if task == "sort" else len(WORDS)
+        most = {"sort": symbols, "rare": values}.get(task, len(WORDS))
         for chosen in self.lengths.values():
             if len(chosen) != 2 or not 1 <= chosen[0] <= chosen[1] <= most:
                 raise UserError(
@@ -102,7 +102,7 @@ class Synthetic:
         low, high = self.lengths[split]
         held_back = {_word(self.symbols + value) for value in range(0, self.values, 10) if self.task == "rare"}
         for _ in range(TRIES):
-            words, places = self._exchange(random, low + _below(random, high - low + 1))
+            words, places = self._exchange(random, self._length(random, low, high))
             text, starts = _say(words)
             if _split(text) == split and (words[places[0]] in held_back) == (split == "test" and bool(held_back)):
                 response, at = _say([words[place] for place in places])
@@ -112,14 +112,26 @@ class Synthetic:
                 return Dialogue(f"{split}-{index}", turns, {"task": self.task})
         raise UserError(f"corpus synthetic: {split} finds no dialogue; set other lengths, or more symbols and values")
 
+    def _length(self, random: Random, low: int, high: int) -> int:
+        """Each length is as frequent as any other; for recall each doubling is, so that the short teach the long."""
+        if self.task == "recall":
+            return int(low * ((high + 1) / low) ** random.random())
+        return low + _below(random, high - low + 1)
+
     def _exchange(self, random: Random, length: int) -> tuple[list[str], list[int]]:
         """The words of a context, and the places in it that the response repeats."""
-        if self.task in PAIRS:
-            keys = [_word(key) for key in _different(random, length, self.symbols)]
-            values = [_word(self.symbols + value) for value in _different(random, length, self.values)]
+        if self.task == "rare":
+            words = [_word(self.symbols + value) for value in _different(random, length, self.values)]
             asked = _below(random, length)
-            pairs = [word for pair in zip(keys, values, strict=True) for word in pair]
-            return [*pairs, ASK, keys[asked]], [2 * asked + 1]
+            return [*words[:asked], ASK, *words[asked:]], [asked + 1]
+        if self.task == "recall":
+            words = [_word(self.symbols + _below(random, self.values)) for _ in range(length)]
+            keys = [_word(key) for key in _different(random, min(length, self.symbols), self.symbols)]
+            before = sorted(_different(random, len(keys), length), reverse=True)  # so that none moves another
+            for place, key in zip(before, keys, strict=True):
+                words.insert(place, key)
+            asked = keys[_below(random, len(keys))]
+            return [*words, ASK, asked], [words.index(asked) + 1]
         if self.task == "sort":
             words = [_word(symbol) for symbol in _different(random, length, self.symbols)]
             return words, sorted(range(length), key=lambda place: words[place])
