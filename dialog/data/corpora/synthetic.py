@@ -122,16 +122,16 @@ class Synthetic:
         """The words of a context, and the places in it that the response repeats."""
         if self.task == "rare":
             words = [_word(self.symbols + value) for value in _different(random, length, self.values)]
-            asked = _below(random, length)
-            return [*words[:asked], ASK, *words[asked:]], [asked + 1]
+            place = _below(random, length)
+            return [*words[:place], ASK, *words[place:]], [place + 1]
         if self.task == "recall":
             words = [_word(self.symbols + _below(random, self.values)) for _ in range(length)]
             keys = [_word(key) for key in _different(random, min(length, self.symbols), self.symbols)]
             before = sorted(_different(random, len(keys), length), reverse=True)  # so that none moves another
             for place, key in zip(before, keys, strict=True):
                 words.insert(place, key)
-            asked = keys[_below(random, len(keys))]
-            return [*words, ASK, asked], [words.index(asked) + 1]
+            key = keys[_below(random, len(keys))]
+            return [*words, ASK, key], [words.index(key) + 1]
         if self.task == "sort":
             words = [_word(symbol) for symbol in _different(random, length, self.symbols)]
             return words, sorted(range(length), key=lambda place: words[place])
