@@ -15,7 +15,7 @@ from dialog.recipe import compose, shipped
 
 CORPORA = Path(__file__).parents[1] / "corpora"
 DAILYDIALOG = [name for name in shipped() if name.startswith("dailydialog/")]
-BUILTIN = [name for name in shipped() if compose(name).recipe.data.corpus["name"] == "builtin"]
+BUILTIN = [name for name in shipped() if compose(name).recipe.data.corpus["name"] in ("builtin", "synthetic")]
 
 
 def test_there_are_recipes_that_need_no_download() -> None:

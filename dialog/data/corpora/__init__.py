@@ -8,9 +8,10 @@ from typing import Protocol
 from dialog.data.corpora.builtin import Builtin
 from dialog.data.corpora.dailydialog import DailyDialog
 from dialog.data.corpora.jsonl import JsonLines
+from dialog.data.corpora.synthetic import Synthetic
 from dialog.data.dialogue import Dialogue
 
-__all__ = ["CORPORA", "Builtin", "Corpus", "DailyDialog", "JsonLines"]
+__all__ = ["CORPORA", "Builtin", "Corpus", "DailyDialog", "JsonLines", "Synthetic"]
 
 
 class Corpus(Protocol):
@@ -23,4 +24,9 @@ class Corpus(Protocol):
         """Map each file to its SHA-256, or each setting to its value; equal exactly when the dialogues are."""
 
 
-CORPORA: dict[str, Callable[..., Corpus]] = {"builtin": Builtin, "dailydialog": DailyDialog, "jsonl": JsonLines}
+CORPORA: dict[str, Callable[..., Corpus]] = {
+    "builtin": Builtin,
+    "dailydialog": DailyDialog,
+    "jsonl": JsonLines,
+    "synthetic": Synthetic,
+}

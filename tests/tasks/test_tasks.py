@@ -1,0 +1,143 @@
+"""Tasks that only the right mechanism solves, learnt in seconds by tiny networks in a bare loop; seeds are fixed.
+
+The whole table, by the package's own training and evaluation, is benchmarks/tasks.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dialog.components import Component
+from dialog.data.corpora.synthetic import Synthetic
+from dialog.models.seq2seq import Seq2Seq
+
+PADDING, BEGIN, END = range(3)
+ADDITIVE: Component = {"name": "additive", "size": 32}
+NONE: Component = {"name": "none"}
+VOCABULARY: Component = {"name": "vocabulary"}
+
+
+class Data(NamedTuple):
+    """A split as token ids, a word a token."""
+
+    source: Tensor  # [N, S]
+    target: Tensor  # [N, T]
+    places: Tensor  # [N, T - 2], where in the source each word of the response stands; -1 after the last
+
+
+class Result(NamedTuple):
+    """What was learnt, on the test split."""
+
+    exact: float
+    aligned: float
+
+
+def splits(corpus: Synthetic) -> tuple[int, Data, Data]:
+    """The size of the vocabulary, the training split and the test split."""
+    number: dict[str, int] = {}
+
+    def ids(words: Sequence[str]) -> list[int]:
+        return [number.setdefault(word, 3 + len(number)) for word in words]
+
+    found = []
+    for split in ("train", "test"):
+        rows: list[list[list[int]]] = [[], [], []]
+        for dialogue in corpus.dialogues(split):
+            context, response = (turn.text.split()[1:] for turn in dialogue.turns)
+            starts = [copy.source for copy in dialogue.turns[1].copies]
+            rows[0].append([*ids(context), END])
+            rows[1].append([BEGIN, *ids(response), END])
+            rows[2].append([dialogue.turns[0].text[:start].count(" ") - 1 for start in starts])
+        padded = (
+            nn.utils.rnn.pad_sequence([torch.tensor(row) for row in each], batch_first=True, padding_value=padding)
+            for each, padding in zip(rows, (PADDING, PADDING, -1), strict=True)
+        )
+        found.append(Data(*padded))
+    return 3 + len(number), found[0], found[1]
+
+
+def learn(
+    corpus: Synthetic,
+    *,
+    attention: Component = ADDITIVE,
+    head: Component = VOCABULARY,
+    size: int = 32,
+    steps: int,
+    learning_rate: float = 1e-2,
+) -> Result:
+    """Train on the training split, and measure on the test split."""
+    vocabulary, train, test = splits(corpus)
+    torch.manual_seed(0)
+    model = Seq2Seq(
+        vocabulary,
+        padding=PADDING,
+        embedding_size=size,
+        encoder={"name": "lstm", "size": size},
+        decoder={"name": "lstm", "size": size, "attention": attention},
+        head=head,
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=steps, pct_start=0.1)
+    for _ in range(steps):
+        rows = torch.randint(len(train.source), (64,))
+        source, target = train.source[rows], train.target[rows]
+        logits = model(source, source != PADDING, target[:, :-1])
+        loss = F.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=PADDING)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+    return measure(model.eval(), test)
+
+
+@torch.no_grad()
+def measure(model: Seq2Seq, test: Data) -> Result:
+    """Greedy responses that are the reference, and copied words at which the attention looks."""
+    seen: list[Tensor] = []
+    memory, state = model.start(test.source, test.source != PADDING)
+    said = test.target[:, :1]
+    for _ in range(test.target.shape[1] - 1):
+        logits, state = model.step(said[:, -1:], memory, state)
+        said = torch.cat([said, logits[:, -1:].argmax(-1)], 1)
+    exact = ((said == test.target) | (test.target == PADDING)).all(1)
+    model(test.source, test.source != PADDING, test.target[:, :-1], lambda _, weights: seen.append(weights))
+    if not seen:
+        return Result(exact.double().mean().item(), 0.0)
+    looked = seen[-1].mean(1).argmax(-1)[:, : test.places.shape[1]]  # [N, T - 2]
+    known = test.places >= 0
+    return Result(exact.double().mean().item(), (looked == test.places)[known].double().mean().item())
+
+
+def test_attention_learns_to_reverse_and_where_to_look() -> None:
+    found = learn(Synthetic(task="reverse", symbols=12, lengths=[3, 6], size=4000), steps=400)
+    assert found.exact > 0.99
+    assert found.aligned > 0.99
+
+
+def test_a_pointer_sorts() -> None:
+    corpus = Synthetic(task="sort", symbols=12, lengths=[3, 5], size=8000)
+    found = learn(corpus, head={"name": "pointer"}, steps=700)
+    assert found.exact > 0.99
+    assert found.aligned > 0.99
+
+
+def test_rare_words_are_copied_by_a_pointer_generator_only() -> None:
+    corpus = Synthetic(task="rare", values=400, lengths=[2, 4], size=4000)
+    copying = learn(corpus, head={"name": "pointer_generator"}, steps=400)
+    writing = learn(corpus, head=VOCABULARY, steps=400)
+    assert copying.exact > 0.9
+    assert writing.exact < 0.3
+
+
+def test_attention_recalls_what_a_fixed_vector_forgets() -> None:
+    corpus = Synthetic(task="recall", symbols=6, values=20, lengths=[1, 40], test_lengths=[40, 40], size=8000)
+    attending = learn(corpus, steps=900)
+    remembering = learn(corpus, attention=NONE, steps=900)
+    assert attending.exact > 0.8
+    assert remembering.exact < 0.5
