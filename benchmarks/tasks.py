@@ -41,7 +41,7 @@ RARE = [
     "data.tokenizer.vocabulary=4000",
 ]
 RECALL = [
-    "data.corpus={task: recall, size: 20000, lengths: [1,190], test_lengths: [190,190], symbols: 8, values: 50}",
+    "data.corpus={task: recall, size: 20000, lengths: [1,190], test_lengths: [190,190], symbols: 6, values: 50}",
     "data.max_source=256",
     "data.batch_tokens=2048",
     "trainer.max_steps=3000",
