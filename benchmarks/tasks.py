@@ -41,11 +41,12 @@ RARE = [
     "data.tokenizer.vocabulary=4000",
 ]
 RECALL = [
-    "data.corpus={task: recall, size: 20000, lengths: [1,190], test_lengths: [190,190], symbols: 6, values: 50}",
+    "data.corpus={task: recall, size: 20000, lengths: [1,190], test_lengths: [190,190], symbols: 6, values: 20}",
     "data.max_source=256",
-    "data.batch_tokens=2048",
-    "trainer.max_steps=3000",
+    "data.batch_tokens=8192",
+    "trainer.max_steps=2000",
     "trainer.val_check_interval=500",
+    *EQUAL,
 ]
 
 
@@ -68,14 +69,14 @@ def rows() -> Iterator[Row]:
             yield Row(task, f"LSTM, Luong, {name}", "reverse/lstm_luong", [*chosen, *attention(name)])
         yield Row(task, "Transformer", TRANSFORMER, chosen)
     for head in ("pointer", "vocabulary"):
-        for family, recipe in (("LSTM, Bahdanau, additive", RECURRENT), ("Transformer", TRANSFORMER)):
+        for family, recipe in (("LSTM, Luong, bilinear", "reverse/lstm_luong"), ("Transformer", TRANSFORMER)):
             yield Row(
                 "sort", f"{family}, head {head}", recipe, ["data.corpus.task=sort", f"model.head={{name: {head}}}"]
             )
     for head in ("pointer_generator", "vocabulary"):
         for family, recipe in (("LSTM, Bahdanau, additive", RECURRENT), ("Transformer", TRANSFORMER)):
             yield Row("rare", f"{family}, head {head}", recipe, [*RARE, f"model.head={{name: {head}}}"])
-    for name in ("additive", "none"):
+    for name in ("bilinear", "none"):
         yield Row("recall", f"LSTM, Bahdanau, {name}", RECURRENT, [*RECALL, *attention(name)])
 
 
