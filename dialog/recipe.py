@@ -287,7 +287,7 @@ def typed(values: Mapping[str, Any], origin: Mapping[str, str], recipe: str) -> 
         if missing:
             raise UserError(f"{recipe}: the recipe must set {', '.join(missing)}")
         filled = OmegaConf.to_object(merged)
-    except OmegaConfBaseException as error:
+    except (OmegaConfBaseException, TypeError) as error:  # TypeError: a list where a mapping belongs, or vice versa
         raise UserError(refusal(values, origin) or f"{recipe}: {first_line(error)}") from error
     assert isinstance(filled, Recipe)
     return filled
@@ -316,6 +316,6 @@ def refusal(values: Mapping[str, Any], origin: Mapping[str, str]) -> str | None:
             section, _, last = unknown.rpartition(".")
             known = OmegaConf.select(frame, section) if section else frame
             return f"{place}: there is no key {unknown!r}{hint(last, map(str, known))}"
-        except OmegaConfBaseException as error:
+        except (OmegaConfBaseException, TypeError) as error:
             return f"{place}: {key}: {first_line(error)}"
     return None

@@ -409,3 +409,9 @@ def test_the_trainers_fields_are_lightnings() -> None:
 
     theirs = inspect.signature(LightningTrainer).parameters
     assert [field.name for field in fields(Trainer) if field.name not in theirs] == []
+
+
+@pytest.mark.parametrize("override", ["model.objectives={name: denoising}", "model.objectives.0.weight=2"])
+def test_a_mapping_where_a_list_belongs_is_the_users_to_mend(override: str) -> None:
+    with pytest.raises(UserError, match=r"command line: model\.objectives"):
+        compose("quickstart/transformer", [override])

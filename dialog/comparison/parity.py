@@ -32,7 +32,10 @@ def parity(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
         row("batch tokens", [each.recipe.data.batch_tokens for each in contenders]),
         row("loss", [show(each.recipe.model.loss) for each in contenders]),
         row("teacher forcing", [show(each.recipe.model.teacher_forcing) for each in contenders]),
-        row("objectives", [", ".join(map(show, each.recipe.model.objectives)) for each in contenders]),
+        row(
+            "auxiliary objectives",
+            [", ".join(map(show, each.recipe.model.objectives)) or "none" for each in contenders],
+        ),
         row("dropout", [each.recipe.model.dropout for each in contenders]),
         row("head", [show(each.recipe.model.head) for each in contenders]),
         row("tied embeddings", [each.recipe.model.tie_embeddings for each in contenders]),

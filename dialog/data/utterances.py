@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -49,10 +50,16 @@ class Utterances:
 
     def draw(self, count: int) -> Tensor:
         """So many utterances ``ids </s>``, padded on the right [count, T], each as likely as any other."""
-        chosen = torch.randint(len(self), (count,))
+        chosen = (torch.randint(len(self), (count,)) + self._share()) % len(self)
         lengths = self.lengths[chosen]
         places = self.starts[chosen].unsqueeze(1) + torch.arange(int(lengths.max()) + 1)  # [count, T]
         return ended(self.ids[places.clamp(max=len(self.ids) - 1)].long(), lengths)
+
+    def _share(self) -> int:
+        """Where the lines of this process begin: processes of one seed draw the same numbers."""
+        if not (dist.is_available() and dist.is_initialized()):
+            return 0
+        return dist.get_rank() * len(self) // dist.get_world_size()
 
 
 def _encoded(lines: Iterable[str], tokenizer: Tokenizer, most: int) -> tuple[list[Integers], list[Integers]]:

@@ -79,11 +79,12 @@ class PointerHead(Head):
     def __init__(self, vocabulary: int, *, coverage: float = 0.0) -> None:
         super().__init__()
         self.vocabulary = vocabulary
-        self.coverage = coverage
+        self.coverage = at_least_zero(coverage)
 
     def forward(self, decoded: Decoded) -> Tensor:
         """Log-probabilities [.., V]."""
-        return (copied(decoded, self.vocabulary) + NEVER).log()
+        unused = 0.0 * decoded.outputs.sum(-1, keepdim=True)  # so that processes wait for no gradient that never comes
+        return (copied(decoded, self.vocabulary) + NEVER).log() + unused
 
     def measures(self, decoded: Decoded) -> dict[str, Tensor]:
         """Nothing."""
@@ -103,7 +104,7 @@ class PointerGeneratorHead(Head):
         super().__init__()
         self.weight = scores_of(vocabulary, size) if tied is None else tied
         self.gate = nn.Linear(2 * size, 1)
-        self.coverage = coverage
+        self.coverage = at_least_zero(coverage)
 
     def forward(self, decoded: Decoded) -> Tensor:
         """Log-probabilities [.., V]."""
@@ -130,6 +131,13 @@ HEADS: Table[Head] = {
 def scores_of(vocabulary: int, size: int) -> nn.Parameter:
     """An output layer [V, E] whose scores of vectors of unit variance have unit variance."""
     return nn.Parameter(nn.init.normal_(torch.empty(vocabulary, size), std=size**-0.5))
+
+
+def at_least_zero(coverage: float) -> float:
+    """Refuse a weight that would reward looking at the same place again."""
+    if not coverage >= 0:
+        raise ValueError(f"coverage must be at least 0, not {coverage}")
+    return coverage
 
 
 def copied(decoded: Decoded, vocabulary: int) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dialog.components import Component, build
-from dialog.models.contracts import AttentionHook, Encoded, Encoder
+from dialog.models.contracts import AttentionHook, Encoded, Encoder, Only
 from dialog.models.encoders import FLAT
 
 
@@ -97,7 +97,7 @@ class Fold:
             together = (self.turns.unsqueeze(2) == self.turns.unsqueeze(1)) & both  # [B, S, S]
             hook(module, (queries.gather(-1, columns) * together.unsqueeze(2)).transpose(1, 2))  # [B, H, S, S]
 
-        return show
+        return Only(hook.module, show) if isinstance(hook, Only) else show
 
 
 def turn_numbers(source: Tensor, turn_tokens: tuple[int, ...]) -> Tensor:

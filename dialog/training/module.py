@@ -88,7 +88,7 @@ class DialogModule(LightningModule):
         real = self._real(passes, batch.target)
         sums = loss_sums(self.model.head, self.loss, real)
         self.target_tokens += batch.target_tokens
-        tokens = mean_over_ranks(batch.target_tokens, self.device)
+        tokens = mean_over_ranks(batch.target_tokens, sums.objective)
         objective = (sums.objective + self._coverage(passes, batch)) / tokens + self._auxiliary(batch)
         self._log_step(batch, {"loss": sums.nll / batch.target_tokens, "objective": objective}, prog_bar=True)
         with torch.no_grad():
@@ -178,7 +178,7 @@ class DialogModule(LightningModule):
             tokens = (target[:, 1:] != self.padding).sum().clamp(min=1)
             self._log_step(batch, {each.name: sums.nll / tokens})
             weight = each.weight * each.schedule(self.global_step)
-            added = added + weight * sums.objective / mean_over_ranks(tokens, self.device)
+            added = added + weight * sums.objective / mean_over_ranks(tokens, sums.objective)
         return added
 
     def _log_step(self, batch: Batch, values: Mapping[str, Tensor | float], *, prog_bar: bool = False) -> None:

@@ -7,13 +7,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 
-def mean_over_ranks(count: int | Tensor, device: torch.device) -> int | Tensor:
-    """The mean of a count over all processes: what each divides its sum by, so that the mean of gradients is right.
+def mean_over_ranks(count: int | Tensor, like: Tensor) -> int | Tensor:
+    """The mean of a count over all processes, in the format of ``like``: what each divides its own sum by.
 
-    With sums s_r over n_r tokens, mean_r(s_r / mean(n)) = sum s / sum n; the mean of s_r / n_r is not.
+    So the mean of their gradients is right: with sums s_r over n_r tokens, mean_r(s_r / mean(n)) = sum s / sum n, which
+    the mean of s_r / n_r is not.
     """
     if not (dist.is_available() and dist.is_initialized()):
         return count
-    total = torch.as_tensor(count, dtype=torch.float64, device=device).clone()
+    total = torch.as_tensor(count, dtype=torch.float64, device=like.device).clone()
     dist.all_reduce(total)
-    return total / dist.get_world_size()
+    return (total / dist.get_world_size()).to(like.dtype)

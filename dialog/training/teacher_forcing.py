@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -25,7 +26,7 @@ Schedule = Callable[[int], float]
 def constant(*, ratio: float = 1.0) -> Schedule:
     """The same at every step."""
     share("ratio", ratio)
-    return lambda step: ratio
+    return partial(_constant, ratio)
 
 
 def linear(*, steps: int, start: float = 1.0, end: float = 0.0) -> Schedule:
@@ -34,7 +35,7 @@ def linear(*, steps: int, start: float = 1.0, end: float = 0.0) -> Schedule:
     share("end", end)
     if steps < 1:
         raise ValueError(f"steps must be at least 1, not {steps}")
-    return lambda step: start + (end - start) * min(step / steps, 1.0)
+    return partial(_linear, steps, start, end)
 
 
 def exponential(*, base: float, end: float = 0.0) -> Schedule:
@@ -42,7 +43,7 @@ def exponential(*, base: float, end: float = 0.0) -> Schedule:
     if not 0 < base < 1:
         raise ValueError(f"base must be above 0 and below 1, not {base}")
     share("end", end)
-    return lambda step: max(end, base**step)
+    return partial(_exponential, base, end)
 
 
 def inverse_sigmoid(*, scale: float, end: float = 0.0) -> Schedule:
@@ -53,7 +54,23 @@ def inverse_sigmoid(*, scale: float, end: float = 0.0) -> Schedule:
     if not scale >= 1:
         raise ValueError(f"scale must be at least 1, not {scale}")
     share("end", end)
-    return lambda step: max(end, scale / (scale + math.exp(min(step / scale, 700.0))))
+    return partial(_inverse_sigmoid, scale, end)
+
+
+def _constant(ratio: float, step: int) -> float:
+    return ratio
+
+
+def _linear(steps: int, start: float, end: float, step: int) -> float:
+    return start + (end - start) * min(step / steps, 1.0)
+
+
+def _exponential(base: float, end: float, step: int) -> float:
+    return max(end, base**step)
+
+
+def _inverse_sigmoid(scale: float, end: float, step: int) -> float:
+    return max(end, scale / (scale + math.exp(min(step / scale, 700.0))))
 
 
 TEACHER_FORCINGS: Table[Schedule] = {

@@ -556,3 +556,12 @@ def wait_for(path: Path, child: subprocess.Popen[str]) -> None:
         assert child.poll() is None, child.stderr and child.stderr.read()
         time.sleep(0.05)
     raise AssertionError(f"{path} has not come")
+
+
+def test_show_does_not_hide_a_wrong_corpus_behind_a_missing_one(call: Callable[..., Done]) -> None:
+    done = call("show", "dailydialog/hred", "data.corpus.name=dailydialogg", "--model")
+    assert (done.code, done.err) == (
+        2,
+        "dialog: data.corpus: there is no 'dailydialogg'; did you mean 'dailydialog'?\n",
+    )
+    assert call("show", "dailydialog/hred", "data.tokenizer.words=3", "--model").code == 2

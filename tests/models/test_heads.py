@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dialog.components import build
+from dialog.errors import UserError
 from dialog.models.heads import HEADS, Decoded, Head, PointerGeneratorHead, PointerHead, VocabularyHead
 from dialog.models.seq2seq import Seq2Seq
 
@@ -227,3 +229,9 @@ def test_a_head_cannot_point_where_nothing_is_attended_to(name: str, head: str) 
     with pytest.raises(ValueError, match=f"^the head '{head}' points with the decoder's attention, and there is none$"):
         model_of(decoder, head)
     assert model_of(decoder, "vocabulary").decoder.pointer is None
+
+
+@pytest.mark.parametrize("name", ["pointer", "pointer_generator"])
+def test_a_coverage_below_zero_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=r"coverage must be at least 0, not -1\.0"):
+        build(HEADS, {"name": name, "coverage": -1.0}, vocabulary=5, size=3)

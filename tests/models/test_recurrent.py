@@ -185,10 +185,15 @@ def align(decoder: nn.Module, query: Vector, sources: list[Vector]) -> tuple[Vec
     return weights, [dot(weights, [source[i] for source in sources]) for i in range(len(sources[0]))]
 
 
-def cell_by_hand(layer: nn.Module, entering: Vector, hidden: Vector, memory: Vector) -> tuple[Vector, Vector]:
-    """Gers et al. 2000, gates in the order input, forget, cell, output; Cho et al. 2014, gates reset, update, new."""
+def cell_by_hand(
+    layer: nn.Module, entering: Vector, hidden: Vector, memory: Vector, kept: Vector
+) -> tuple[Vector, Vector]:
+    """Gers et al. 2000, gates in the order input, forget, cell, output; Cho et al. 2014, gates reset, update, new.
+
+    What dropout has kept of the state is for its products alone: a GRU's leak would grow by 1 / (1 - p) at each step.
+    """
     x = times(layer.weight_ih_l0, entering, layer.bias_ih_l0)
-    h = times(layer.weight_hh_l0, hidden, layer.bias_hh_l0)
+    h = times(layer.weight_hh_l0, [a * b for a, b in zip(hidden, kept, strict=True)], layer.bias_hh_l0)
     d = len(hidden)
     if isinstance(layer, nn.LSTM):
         gates = [a + b for a, b in zip(x, h, strict=True)]
@@ -212,8 +217,10 @@ class StackByHand:
         for depth, layer in enumerate(self.layers):
             if depth:
                 entering = [a * b for a, b in zip(entering, self.upward[depth], strict=True)]
-            before = [a * b for a, b in zip(self.hidden[depth], self.recurrent[depth], strict=True)]
-            self.hidden[depth], self.memory[depth] = cell_by_hand(layer, entering, before, self.memory[depth])
+            kept = list(self.recurrent[depth])
+            self.hidden[depth], self.memory[depth] = cell_by_hand(
+                layer, entering, self.hidden[depth], self.memory[depth], kept
+            )
             entering = self.hidden[depth]
 
 
@@ -469,6 +476,14 @@ def test_variational_dropout_keeps_one_mask_for_all_steps(
     torch.testing.assert_close(torch.cat(parts, 1), outputs, rtol=0, atol=1e-12)
 
 
+@both_cells
+def test_variational_dropout_leaves_states_bounded(cell: Cell) -> None:
+    torch.manual_seed(0)
+    encoder = RecurrentEncoder(cell, input_size=8, size=8, variational=True, dropout=0.4).double().train()
+    encoded = encoder(torch.randn(3, 200, 8).double(), torch.ones(3, 200, dtype=torch.bool))
+    assert encoded.states.abs().max() <= 1
+
+
 @every_decoder
 def test_variational_masks_are_drawn_for_each_row_of_each_target(kind: str, stir: Stir, draw: Draw) -> None:
     decoder = decoder_of(kind, LSTM(), 2, dropout=0.4, variational=True).double().train()
@@ -516,8 +531,8 @@ def test_variational_dropout_of_an_encoder_is_its_formula(
                 hidden = [torch.zeros((), dtype=torch.float64)] * 2
                 memory, told_states = hidden, []
                 for state in states[::-1] if direction else states:
-                    kept = [a * b for a, b in zip(hidden, recurrent[depth, direction][row], strict=True)]
-                    hidden, memory = cell_by_hand(stacks[depth], list(state), kept, memory)
+                    kept = list(recurrent[depth, direction][row])
+                    hidden, memory = cell_by_hand(stacks[depth], list(state), hidden, memory, kept)
                     told_states.append(torch.stack(hidden))
                 read.append(told_states[::-1] if direction else told_states)
             states = [torch.cat(pair) for pair in zip(*read, strict=True)]

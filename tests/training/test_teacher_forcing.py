@@ -1,7 +1,9 @@
 """What the decoder reads in training: schedules from their formulas, both families against loops by hand."""
 
+import copy
 import math
 from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import pytest
@@ -192,3 +194,16 @@ def test_the_ratio_follows_the_optimizer_steps_and_is_logged(
         made.training_step(batch(), 0)
     assert logged == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2, 0.2])
     assert made.sampled
+
+
+def test_a_module_can_be_sent_to_another_process(network: Callable[..., Seq2Seq]) -> None:
+    forcing = {"name": "linear", "steps": 4}
+    auxiliary = {"name": "reverse", "schedule": {"name": "exponential", "base": 0.5}}
+    made = dialog.DialogModule(network(), padding=PAD, teacher_forcing=forcing, objectives=[auxiliary])
+    again = copy.deepcopy(made)
+    assert (
+        [again.ratio(step) for step in range(6)]
+        == [made.ratio(step) for step in range(6)]
+        == [1, 0.75, 0.5, 0.25, 0, 0]
+    )
+    assert ForkingPickler.dumps(made)

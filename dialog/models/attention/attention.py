@@ -98,10 +98,8 @@ class Attention(SourceReader):
         if not callable(self.scorer):
             raise TypeError(f"{type(self.scorer).__name__} cannot be called with (query, keys); see AttentionScorer")
         self.asks = set(inspect.signature(getattr(self.scorer, "forward", self.scorer)).parameters)
-        self.values = getattr(self.scorer, "values", as_they_are)
-        self.join = getattr(self.scorer, "join", as_they_are)
-        self.write = getattr(self.scorer, "write", None)
-        self.remembers = self.write is not None or not self.asks.isdisjoint(("last", "coverage"))
+        self.has_heads, self.writes = hasattr(self.scorer, "join"), hasattr(self.scorer, "write")
+        self.remembers = self.writes or not self.asks.isdisjoint(("last", "coverage"))
 
     def start(self, encoded: Encoded) -> tuple[Source, Rows]:
         """Keys and values of the source; nothing was read yet."""
@@ -109,7 +107,7 @@ class Attention(SourceReader):
         if not self.remembers:
             return memory, Rows()
         nothing = encoded.states.new_zeros(encoded.mask.shape)  # [B, S]
-        return memory, Past(nothing, nothing, (encoded.states,) if self.write else ())
+        return memory, Past(nothing, nothing, (encoded.states,) if self.writes else ())
 
     def forward(
         self, query: Tensor, memory: Source, state: State, hook: AttentionHook | None = None
@@ -120,8 +118,8 @@ class Attention(SourceReader):
         else:
             steps = []
             for one in torch.split(query, 1, 1):  # [B, 1, Q]
-                if self.write:
-                    state = replace(state, states=(self.write(state.states[0], one, state.last),))
+                if self.writes:
+                    state = replace(state, states=(self.scorer.write(state.states[0], one, state.last),))
                     memory = self._source(state.states[0], memory.mask)
                 context, weights = self._read(one, memory, {"last": state.last, "coverage": state.coverage})
                 last = (weights if weights.dim() == 3 else weights.mean(1)).squeeze(1)  # [B, S]
@@ -134,7 +132,8 @@ class Attention(SourceReader):
 
     def _source(self, states: Tensor, mask: Tensor) -> Source:
         keys = self.scorer.keys(states)
-        return Source(keys, self.values(states).to(keys.dtype), mask)  # cast once, not at each step under autocast
+        values = self.scorer.values(states) if self.has_heads else states
+        return Source(keys, values.to(keys.dtype), mask)  # cast once, not at each step under autocast
 
     def _read(self, query: Tensor, memory: Source, past: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Contexts [B, T, M] and weights [B, T, S], or with heads [B, H, T, S]."""
@@ -142,12 +141,8 @@ class Attention(SourceReader):
         scores = self.scorer(query, memory.keys, **{name: offered[name] for name in offered if name in self.asks})
         mask = memory.mask[:, None] if scores.dim() == 3 else memory.mask[:, None, None]
         weights = masked_softmax(scores, mask)
-        return self.join(weights.to(memory.values.dtype) @ memory.values), weights
-
-
-def as_they_are(states: Tensor) -> Tensor:
-    """The values of a scorer that has none of its own, and one head that needs no joining."""
-    return states
+        contexts = weights.to(memory.values.dtype) @ memory.values  # [B, T, M], or with heads [B, H, T, W]
+        return (self.scorer.join(contexts) if self.has_heads else contexts), weights
 
 
 @dataclass(frozen=True)

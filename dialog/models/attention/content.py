@@ -5,10 +5,14 @@ Shapes: B rows, T queries of width Q, S source tokens of width M, K key width. E
 
 from __future__ import annotations
 
+import inspect
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from dialog.components import Component, Table, build
 
 
 class AdditiveScorer(nn.Module):
@@ -91,4 +95,20 @@ def same_size(query_size: int, key_size: int) -> None:
         raise ValueError(f"the query has size {query_size}, the source {key_size}; make them equal or take bilinear")
 
 
-CONTENT = {"additive": AdditiveScorer, "dot": DotScorer, "scaled_dot": ScaledDotScorer, "bilinear": BilinearScorer}
+CONTENT: Table[Any] = {
+    "additive": AdditiveScorer,
+    "dot": DotScorer,
+    "scaled_dot": ScaledDotScorer,
+    "bilinear": BilinearScorer,
+}
+
+
+def build_content(component: Component, *, query_size: int, key_size: int) -> Any:  # noqa: ANN401 - a user's may be any
+    """A scorer inside another one, which has a query and keys to give it and no more."""
+    scorer = build(CONTENT, component, query_size=query_size, key_size=key_size)
+    asks = set(inspect.signature(getattr(scorer, "forward", scorer)).parameters) & {"mask", "last", "coverage"}
+    if asks:
+        raise ValueError(
+            f"the scorer inside, {component['name']}, is given a query and keys, not {', '.join(sorted(asks))}"
+        )
+    return scorer

@@ -5,24 +5,22 @@ Shapes: B rows, T queries of width Q, S source tokens of width M, K key width.
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor, nn
 
-from dialog.components import Component, build
-from dialog.models.attention.content import CONTENT
+from dialog.components import Component
+from dialog.models.attention.content import build_content
 
 
 class InteractiveScorer(nn.Module):
-    """The scores of any scorer; after each read, state j becomes k_j (1 - a_j F) + a_j U; Meng et al. 2016, 3.2.
+    """The scores of a scorer of content; after a read, state j becomes k_j (1 - a_j F) + a_j U; Meng et al. 2016, 3.2.
 
-    F = sigmoid(W_F s) and U = sigmoid(W_U s), with the weights a of that read and s the first state of the decoder that
-    knows what was read, which is the next query: so it is written just before the next read.
+    F = sigmoid(W_F s) and U = sigmoid(W_U s), with the weights a of that read and the next query as s: in Bahdanau's
+    form, and with input feeding, the first state that knows what was read. So it is written just before the next read.
     """
 
     def __init__(self, query_size: int, key_size: int, scorer: Component) -> None:
         super().__init__()
-        self.scorer: Any = build(CONTENT, scorer, query_size=query_size, key_size=key_size)
+        self.scorer = build_content(scorer, query_size=query_size, key_size=key_size)
         self.forget = nn.Linear(query_size, key_size)
         self.update = nn.Linear(query_size, key_size)
 

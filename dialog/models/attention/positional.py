@@ -5,13 +5,11 @@ Shapes: B rows, T queries of width Q, S source tokens of width M, K key width.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
-from dialog.components import Component, build
-from dialog.models.attention.content import CONTENT
+from dialog.components import Component
+from dialog.models.attention.content import build_content
 
 BILINEAR: Component = {"name": "bilinear"}
 
@@ -60,7 +58,7 @@ class LocalScorer(nn.Module):
         super().__init__()
         if window < 1:
             raise ValueError(f"window must be at least 1, not {window}")
-        self.scorer: Any = build(CONTENT, scorer, query_size=query_size, key_size=key_size)
+        self.scorer = build_content(scorer, query_size=query_size, key_size=key_size)
         self.place = nn.Sequential(nn.Linear(query_size, size, bias=False), nn.Tanh(), nn.Linear(size, 1, bias=False))
         self.window = window
 

@@ -148,8 +148,8 @@ def run(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """A layer over inputs [B, T, I]: outputs [B, T, D], hidden [B, D] and cell [B, C] after them.
 
-    In the fused kernel; with a mask ``kept`` [B, D], which multiplies the hidden state before each step, in a loop of
-    :meth:`Cell.step`. Autocast is left off on a CPU whose kernels know no recurrence in bfloat16.
+    In the fused kernel; with a mask ``kept`` [B, D], which multiplies the hidden state in each step's product, in a
+    loop of :meth:`Cell.step`. Autocast is left off on a CPU whose kernels know no recurrence in bfloat16.
     """
     if torch.is_autocast_enabled("cpu") and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         with torch.autocast("cpu", enabled=False):
@@ -172,8 +172,7 @@ def _run(
     weight, bias = cell.from_hidden(layer.weight_hh_l0), cell.from_hidden(layer.bias_hh_l0)
     outputs = []
     for gates in entering.unbind(1):  # [B, 4 D]
-        hidden = hidden * kept
-        hidden, memory = cell.step(gates + F.linear(hidden, weight, bias), hidden, memory)
+        hidden, memory = cell.step(gates + F.linear(hidden * kept, weight, bias), hidden, memory)
         outputs.append(hidden)
     return torch.stack(outputs, 1), hidden, memory
 

@@ -111,18 +111,20 @@ class Loop:
 
     def step(self, gates: Tensor, extra: Tensor) -> None:
         """One token: its share of the gates [B, 4 D], and the vector more [B, X]."""
-        for depth, kept in enumerate(self.recurrent):
-            self.hidden[depth] = self.hidden[depth] * kept
-        below = torch.cat([extra, self.hidden[0].to(extra.dtype)], -1)  # [B, X + D]
+        below = torch.cat([extra, self._kept(0).to(extra.dtype)], -1)  # [B, X + D]
         self._set(0, gates + F.linear(below, self.weights[0]))
         for depth, bias in enumerate(self.biases, start=1):
             entering = self.stack.between(self.hidden[depth - 1].unsqueeze(1), depth, self.kept).squeeze(1)
-            below = torch.cat([entering, self.hidden[depth]], -1)  # [B, 2 D]
+            below = torch.cat([entering, self._kept(depth)], -1)  # [B, 2 D]
             self._set(depth, F.linear(below, self.weights[depth], bias))
 
     def state(self) -> StackState:
         """What each layer remembers now."""
         return StackState(torch.stack(self.hidden, 1), torch.stack(self.memory, 1), self.kept)
+
+    def _kept(self, depth: int) -> Tensor:
+        """What variational dropout leaves of a layer's state, for its product alone."""
+        return self.hidden[depth] * self.recurrent[depth] if self.recurrent else self.hidden[depth]
 
     def _set(self, depth: int, gates: Tensor) -> None:
         self.hidden[depth], self.memory[depth] = self.stack.cell.step(gates, self.hidden[depth], self.memory[depth])
