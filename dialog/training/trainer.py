@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import signal
+import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -51,7 +52,13 @@ def build_trainer(
     precision = precision_plugin(arguments["precision"], device_of(arguments["accelerator"]))
     if precision is not None:
         del arguments["precision"]
-    own: list[Callback] = [Throughput(), LastStep(), *checkpoints(folder / "checkpoints", every_n_steps), *callbacks]
+    own: list[Callback] = [
+        Interrupt(),
+        Throughput(),
+        LastStep(),
+        *checkpoints(folder / "checkpoints", every_n_steps),
+        *callbacks,
+    ]
     if patience is not None:
         own.append(EarlyStopping(MONITOR, patience=patience, check_finite=True, check_on_train_epoch_end=False))
     if progress:
@@ -82,6 +89,33 @@ def best_loss(trainer: Trainer) -> float:
     best = trainer.checkpoint_callback
     assert isinstance(best, ModelCheckpoint)
     return math.inf if best.best_model_score is None else float(best.best_model_score)
+
+
+class Interrupt(Callback):
+    """An interrupt (SIGINT) that code on the way has swallowed is raised again at the next batch."""
+
+    def __init__(self) -> None:
+        self.came = False
+
+    def setup(self, trainer: Trainer, module: LightningModule, stage: str) -> None:
+        """Listen, where nobody else does."""
+        mine = threading.current_thread() is threading.main_thread()
+        if mine and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._take)
+
+    def teardown(self, trainer: Trainer, module: LightningModule, stage: str) -> None:
+        """Listen no more."""
+        if signal.getsignal(signal.SIGINT) == self._take:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def on_train_batch_start(self, trainer: Trainer, module: LightningModule, batch: object, batch_index: int) -> None:
+        """Raise what was lost."""
+        if self.came:
+            raise KeyboardInterrupt
+
+    def _take(self, number: int, frame: object) -> None:
+        self.came = True
+        raise KeyboardInterrupt
 
 
 class LastStep(Callback):

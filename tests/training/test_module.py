@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
+import signal
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -28,6 +30,7 @@ from dialog.data.tokenizer import PAD
 from dialog.errors import UserError
 from dialog.training.checkpoint_io import MANIFEST, SafeCheckpointIO
 from dialog.training.losses import CrossEntropy
+from dialog.training.trainer import Interrupt, fit
 
 CLIP = 0.05
 FAMILIES = ["lstm", "transformer"]
@@ -508,3 +511,26 @@ def test_the_last_step_is_validated_wherever_it_falls(
     assert len(notes["validation/loss"]) == 1
     steps = {checkpoint(tmp_path, name)["global_step"] for name in ("best", "last")}
     assert steps == {trainer.global_step}
+
+
+class Swallow(Callback):
+    """Code on the way that takes an interrupt for something of its own."""
+
+    def __init__(self) -> None:
+        self.batches = 0
+
+    def on_train_batch_end(self, *_: Any) -> None:  # noqa: ANN401 - Lightning's arguments
+        self.batches += 1
+        if self.batches == 1:
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupt_that_is_swallowed_comes_again(
+    module: Callable[..., dialog.DialogModule], data: dialog.DialogDataModule
+) -> None:
+    swallow = Swallow()
+    with pytest.raises(KeyboardInterrupt):
+        fit(users_own(callbacks=[Interrupt(), swallow], max_epochs=3), module(), data)
+    assert swallow.batches == 1
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # Lightning ignores it from then on
