@@ -100,18 +100,27 @@ class Interrupt(Callback):
     def setup(self, trainer: Trainer, module: LightningModule, stage: str) -> None:
         """Listen, where nobody else does."""
         mine = threading.current_thread() is threading.main_thread()
-        if mine and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        listener = signal.getsignal(signal.SIGINT)
+        another = getattr(listener, "__func__", None) is Interrupt._take  # of a trainer that came to no end
+        if mine and (another or listener is signal.default_int_handler):
             signal.signal(signal.SIGINT, self._take)
 
     def teardown(self, trainer: Trainer, module: LightningModule, stage: str) -> None:
         """Listen no more."""
-        if signal.getsignal(signal.SIGINT) == self._take:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._leave()
+
+    def on_exception(self, trainer: Trainer, module: LightningModule, exception: BaseException) -> None:
+        """Nor after what ends a training before its time."""
+        self._leave()
 
     def on_train_batch_start(self, trainer: Trainer, module: LightningModule, batch: object, batch_index: int) -> None:
         """Raise what was lost."""
         if self.came:
             raise KeyboardInterrupt
+
+    def _leave(self) -> None:
+        if signal.getsignal(signal.SIGINT) == self._take:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def _take(self, number: int, frame: object) -> None:
         self.came = True
