@@ -24,7 +24,7 @@ VOCABULARY = 2000
 
 
 def corpus(task: str, size: int = 1000, **settings: object) -> Synthetic:
-    return Synthetic(**{"task": task, "size": size, **SETTINGS.get(task, {}), **settings})  # type: ignore[arg-type]
+    return Synthetic(**{"task": task, "size": size, **SETTINGS.get(task, {}), **settings})
 
 
 def said(dialogue: Dialogue) -> tuple[list[str], list[str]]:
@@ -160,7 +160,7 @@ def test_the_fingerprint_tells_settings_apart() -> None:
         {"lengths": [3, 4]},
         {"test_lengths": [3, 4]},
     ]
-    prints = [Synthetic(**each).fingerprint() for each in settings]  # type: ignore[arg-type]
+    prints = [Synthetic(**each).fingerprint() for each in settings]
     assert all(one != other for place, one in enumerate(prints) for other in prints[:place])
     assert prints[0] == Synthetic().fingerprint()
     assert all(isinstance(value, str) for value in prints[0].values())
@@ -182,7 +182,7 @@ def test_the_fingerprint_tells_settings_apart() -> None:
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        Synthetic(**settings)  # type: ignore[arg-type]
+        Synthetic(**settings)
 
 
 def test_a_split_without_dialogues_is_refused_not_sought_for_ever() -> None:

@@ -213,7 +213,7 @@ def test_what_cannot_be_learnt_is_refused(component: dict[str, Any], message: st
 
 def logs(made: dialog.DialogModule) -> dict[str, Tensor]:
     logged: dict[str, Tensor] = {}
-    made.log = lambda name, value, **_: logged.update({name: value})  # type: ignore[method-assign]
+    made.log = lambda name, value, **_: logged.update({name: value})
     return logged
 
 
@@ -223,8 +223,7 @@ def mean_loss(model: Seq2Seq, source: Tensor, target: Tensor, smoothing: float) 
     options = {"ignore_index": PAD, "reduction": "sum"}
     gold = target[:, 1:].flatten()
     sums = [
-        torch.nn.functional.cross_entropy(logits, gold, label_smoothing=each, **options)  # type: ignore[arg-type]
-        for each in (smoothing, 0.0)
+        torch.nn.functional.cross_entropy(logits, gold, label_smoothing=each, **options) for each in (smoothing, 0.0)
     ]
     return sums[0] / (gold != PAD).sum(), sums[1] / (gold != PAD).sum()
 
@@ -296,7 +295,7 @@ def test_coverage_is_added_by_the_heads_weight_and_logged_apart(
     assert coverage > 0.01
     torch.testing.assert_close(logged["train/coverage"], coverage.detach(), rtol=0, atol=1e-12)
     torch.testing.assert_close(found, mean_loss(model, rows.source, rows.target, 0.0)[0] + 0.7 * coverage)
-    gate = model.head.measures(decoded[real.nonzero(as_tuple=True)])["generation_probability"]  # type: ignore[operator]
+    gate = model.head.measures(decoded[real.nonzero(as_tuple=True)])["generation_probability"]
     torch.testing.assert_close(logged["train/generation_probability"], gate.detach(), rtol=0, atol=1e-12)
 
 

@@ -36,7 +36,7 @@ def objective(made: dialog.DialogModule, batch: Batch) -> tuple[Tensor, dict[str
 
 
 def step(made: dialog.DialogModule, batch: Batch) -> Tensor:
-    made.log = lambda *_, **__: None  # type: ignore[method-assign]
+    made.log = lambda *_, **__: None
     return made.training_step(batch, 0)
 
 
@@ -80,7 +80,7 @@ def test_only_real_positions_are_projected_and_no_more_than_a_chunk_at_a_time(
     network: Network, batch: Draw, small: Callable[[int], None]
 ) -> None:
     made = dialog.DialogModule(network(), padding=PAD)
-    made.model.head = spy = Spy().double()  # type: ignore[assignment]
+    made.model.head = spy = Spy().double()
     rows = batch(8, 9)
     step(made, rows)
     assert spy.rows == [rows.target_tokens]
@@ -190,7 +190,7 @@ def test_a_users_own_loss(network: Network, batch: Draw, monkeypatch: pytest.Mon
     from types import ModuleType
 
     lab = ModuleType("lab")
-    lab.function, lab.Module = own_loss, OwnLoss  # type: ignore[attr-defined]
+    lab.function, lab.Module = own_loss, OwnLoss
     monkeypatch.setitem(sys.modules, "lab", lab)
     rows = batch()
     model = network()

@@ -105,7 +105,7 @@ def test_the_ratio_1_is_the_plain_path(
     expected = made.loss(scores, gold).objective / rows.target_tokens
     calls = watched(model)
     logged: dict[str, Any] = {}
-    made.log = lambda name, value, **_: logged.update({name: value})  # type: ignore[method-assign]
+    made.log = lambda name, value, **_: logged.update({name: value})
     torch.manual_seed(3)
     assert torch.equal(made.training_step(rows, 0), expected)
     assert len(calls) == 1
@@ -188,7 +188,7 @@ def test_the_ratio_follows_the_optimizer_steps_and_is_logged(
         network(), padding=PAD, teacher_forcing={"name": "linear", "steps": 4, "end": 0.2, "sampled": True}
     )
     logged: list[float] = []
-    made.log = lambda name, value, **_: logged.append(float(value)) if name == "train/teacher_forcing" else None  # type: ignore[method-assign]
+    made.log = lambda name, value, **_: logged.append(float(value)) if name == "train/teacher_forcing" else None
     for number in range(6):
         monkeypatch.setattr(dialog.DialogModule, "global_step", number)
         made.training_step(batch(), 0)

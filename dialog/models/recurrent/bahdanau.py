@@ -13,12 +13,10 @@ from torch import Tensor, nn
 from dialog.components import Component, build
 from dialog.models.attention import build_attention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, Memory, meant_for
-from dialog.models.recurrent.bridges import BRIDGES
+from dialog.models.recurrent.bridges import BRIDGES, DENSE
 from dialog.models.recurrent.cells import Cell
 from dialog.models.recurrent.stack import Loop, Stack, StackState
 from dialog.models.state import Rows
-
-DENSE: Component = {"name": "dense"}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dialog.components import Table
+from dialog.components import Component, Table
 
 
 class DenseBridge(nn.Module):
@@ -51,3 +51,5 @@ class ZeroBridge(nn.Module):
 
 
 BRIDGES: Table[nn.Module] = {"dense": DenseBridge, "copy": CopyBridge, "zero": ZeroBridge}
+DENSE: Component = {"name": "dense"}
+"""The bridge of a recipe that names none."""
