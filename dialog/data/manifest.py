@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dialog.data.corpora.textfile import sha256
+from dialog.data.files import sha256
 from dialog.errors import UserError
 
 FORMAT = 1

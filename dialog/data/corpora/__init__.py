@@ -9,7 +9,7 @@ from dialog.data.corpora.builtin import Builtin
 from dialog.data.corpora.dailydialog import DailyDialog
 from dialog.data.corpora.jsonl import JsonLines
 from dialog.data.corpora.synthetic import Synthetic
-from dialog.data.dialogue import Dialogue
+from dialog.data.dialogue import Entry
 
 __all__ = ["CORPORA", "Builtin", "Corpus", "DailyDialog", "JsonLines", "Synthetic"]
 
@@ -17,7 +17,7 @@ __all__ = ["CORPORA", "Builtin", "Corpus", "DailyDialog", "JsonLines", "Syntheti
 class Corpus(Protocol):
     """A source of dialogues in the three splits of `dialog.data.dialogue.SPLITS`."""
 
-    def dialogues(self, split: str) -> Iterator[Dialogue]:
+    def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split, in the same order at every call."""
 
     def fingerprint(self) -> Mapping[str, str]:

@@ -2,51 +2,80 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
-from dialog.data.corpora.textfile import numbered_lines, require_file, sha256
-from dialog.data.dialogue import SPLITS, Dialogue, Turn
+from dialog.data.corpora.records import decoded, digests, numbered, records, require_path
+from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Turn
+from dialog.data.files import find_file, raw_lines
 from dialog.errors import UserError
 
 END = "__eou__"
-WHERE = "set data.path=DIR, or DIALOG_DATA to the folder that holds a folder dailydialog"
+LABELS = {"acts": "act", "emotions": "emotion"}
+SPLIT_IN_TWO = "train-7852"
+"""Its turns 4 and 5 are one turn, with one label, in other copies in circulation."""
+SIGNS = str.maketrans({"’": "'", "‘": "'", "′": "'", "“": '"', "”": '"', "—": "--", "–": "--", "。": ". ", "、": ", "})
 
 
 class DailyDialog:
     """Reads `<path>/<split>/dialogues_<split>.txt`: a dialogue a line, ` __eou__` after every turn.
 
-    Two speakers, "A" and "B", alternate. Ids are `<split>-<line number>`. A blank line is a dialogue without turns
-    and nothing between two marks is a turn without text, so that whoever drops them can count them.
+    Two speakers, "A" and "B", alternate. Ids are `<split>-<line number>`. The files of acts and emotions, where they
+    are there, become `meta["acts"]` and `meta["emotions"]`, a number a turn; a line with another number of labels than
+    turns, as the published train has one, is read without them and with a warning. A blank line is a dialogue without
+    turns and nothing between two marks is a turn without text, so that whoever drops them can count them.
 
-    Raises:
-        UserError: no path, a missing file, a byte that is not UTF-8, or a line that does not end with the mark.
+    Args:
+        path: The unpacked archive.
+        cleaned: Whether the text is as ParlAI has it, on which Sankar et al. 2019 measured: signs as ASCII, full stops
+            set apart, the turn that is split in two in train in one piece.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        if path is None:
-            raise UserError(f"dailydialog needs the unpacked archive (train/dialogues_train.txt, ...); {WHERE}")
-        self.path = Path(path)
+    def __init__(self, path: Path | None, *, cleaned: bool = False) -> None:
+        self.path = require_path(path, "dailydialog", "the unpacked archive (train/dialogues_train.txt, ...)")
+        self.cleaned = cleaned
 
-    def dialogues(self, split: str) -> Iterator[Dialogue]:
+    def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split in the order of its file."""
-        file = self._file(split)
-        for number, line in numbered_lines(file):
-            yield Dialogue(f"{split}-{number}", _turns(line, where=f"{file}:{number}"))
+        text, *labels = self._files(split)
+        names = [name for name, kind in LABELS.items() for file in labels if file.name == _labels(kind, split)]
+        rows = zip_longest(numbered(text), *map(raw_lines, labels))
+        items = ((line[0], (line[1], dict(zip(names, found, strict=True)))) for line, *found in rows if line)
+        return records(items, lambda item, place: self._dialogue(*item, split, place))
 
     def fingerprint(self) -> dict[str, str]:
-        """Map the three files to their SHA-256."""
-        files = {split: self._file(split) for split in SPLITS}
-        return {file.relative_to(self.path).as_posix(): sha256(file) for file in files.values()}
+        """Map the files to their SHA-256."""
+        return digests(self.path, (file for split in SPLITS for file in self._files(split)))
 
-    def _file(self, split: str) -> Path:
-        file = self.path / split / f"dialogues_{split}.txt"
-        require_file(file, f"the unpacked archive of DailyDialog should hold it; {WHERE}")
-        return file
+    def _files(self, split: str) -> list[Path]:
+        """The text of a split, and those of its labels that are there."""
+        text = find_file(
+            self.path, f"{split}/dialogues_{split}.txt", "the unpacked archive should hold it; set data.path=DIR"
+        )
+        labels = (self.path / split / _labels(kind, split) for kind in LABELS.values())
+        return [text, *(file for file in labels if file.is_file())]
+
+    def _dialogue(self, raw: bytes, labels: dict[str, bytes | None], split: str, place: str) -> Dialogue:
+        id = f"{split}-{place.rpartition(':')[2]}"
+        *texts, rest = (piece.strip(" ") for piece in decoded(raw, place).split(END))
+        if rest:
+            raise UserError(f"{place}: text after the last {END}; end every turn with {END}")
+        if self.cleaned:
+            texts = [_cleaned(text) for text in texts]
+            if (id, len(texts)) == (SPLIT_IN_TWO, 12):
+                texts[4:6] = [f"{texts[4]} {texts[5]}"]
+        turns = tuple(Turn("AB"[position % 2], text) for position, text in enumerate(texts))
+        meta = {name: [int(each) for each in (found or b"").split()] for name, found in labels.items()}
+        odd = [f"{len(found)} {name}" for name, found in meta.items() if len(found) != len(turns)]
+        warning = {WARNING: f"{place}: {len(turns)} turns but {', '.join(odd)}; read without them"}
+        return Dialogue(id, turns, warning if odd else meta, place=place)
 
 
-def _turns(line: str, *, where: str) -> tuple[Turn, ...]:
-    *texts, rest = (piece.strip(" ") for piece in line.split(END))
-    if rest:
-        raise UserError(f"{where}: text after the last {END}; end every turn with {END}")
-    return tuple(Turn("AB"[position % 2], text) for position, text in enumerate(texts))
+def _labels(kind: str, split: str) -> str:
+    return f"dialogues_{kind}_{split}.txt"
+
+
+def _cleaned(text: str) -> str:
+    return re.sub(r"\.(\w)", r" . \1", text.translate(SIGNS)).strip()

@@ -1,0 +1,187 @@
+"""From the records of a file to dialogues: what is none becomes a `Malformed` with its file and line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from dialog.data.dialogue import Dialogue, Entry, Malformed
+from dialog.data.files import document, raw_lines, sha256
+from dialog.errors import UserError
+
+T = TypeVar("T")
+Json = Any
+"""What a piece of JSON is in Python; `records` turns what a reader expects wrongly of it into a `Malformed`."""
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+TENTHS = {"train": range(8), "validation": range(8, 9), "test": range(9, 10)}
+
+
+# ------------------------------------------------------------------ records
+
+
+def records(items: Iterable[tuple[str, T]], parse: Callable[[T, str], Dialogue | None]) -> Iterator[Entry]:
+    """`parse(item, place)` of each (place, item), in order: a dialogue, None for a record that is meant to be none.
+
+    What `parse` cannot read becomes `Malformed`: a UserError with its own words, an item that lacks a key or has
+    another type as such. Texts, speakers and ids that are no Unicode text are malformed too.
+    """
+    for place, item in items:
+        try:
+            found = parse(item, place)
+            if found is not None:
+                _require_text(found)
+        except UserError as error:
+            yield Malformed(str(error))
+        except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
+            yield Malformed(f"{place}: not as this corpus has it ({type(error).__name__}: {error}); mend or remove it")
+        else:
+            if found is not None:
+                yield found
+
+
+def line_records(path: Path, parse: Callable[[str, str], Dialogue | None], encoding: str = "utf-8") -> Iterator[Entry]:
+    """`records` of the lines of a file, without their ends; a line of other bytes than `encoding` has is malformed."""
+    return records(numbered(path), lambda raw, place: parse(decoded(raw, place, encoding), place))
+
+
+def numbered_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[str, str]]:
+    """(file:line, line without its end) of a file whose records are longer than a line.
+
+    Raises:
+        UserError: a byte that the encoding does not have, with file:line, or a file without any character.
+    """
+    return ((place, decoded(raw, place, encoding)) for place, raw in numbered(path))
+
+
+def decoded(raw: bytes, place: str, encoding: str = "utf-8") -> str:
+    """A line as text, without its LF or CRLF; other characters that Unicode counts as line ends are text.
+
+    An encoding with `:replace` after it gives U+FFFD for each byte that it does not have.
+    """
+    name, _, errors = encoding.partition(":")
+    try:
+        line = raw.decode(name, errors or "strict")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{place}: byte {error.start + 1} of the line is not {name.upper()}; convert the file to UTF-8"
+        ) from error
+    except LookupError as error:
+        raise UserError(f"{place}: there is no encoding {encoding!r} ({error})") from error
+    return line.removesuffix("\n").removesuffix("\r")
+
+
+def numbered(path: Path) -> Iterator[tuple[str, bytes]]:
+    """(file:line, line with its end) of a file that has at least one, without a byte order mark."""
+    number = 0
+    for number, raw in enumerate(raw_lines(path), start=1):
+        yield f"{path}:{number}", raw.removeprefix(BYTE_ORDER_MARK) if number == 1 else raw
+    if number == 0:
+        raise UserError(f"{path} is empty; it should hold dialogues")
+
+
+def _require_text(dialogue: Dialogue) -> None:
+    said = (*dialogue.turns, *dialogue.facts)
+    for text in (dialogue.id, *(turn.speaker for turn in said), *(turn.text for turn in said)):
+        if not isinstance(text, str):
+            raise UserError(f"{dialogue.place}: {text!r} is no text; write it in quotes")
+        if not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                half = f"\\u{ord(text[error.start]):04x}"
+                raise UserError(f"{dialogue.place}: holds half a character ({half}); write both halves") from error
+
+
+# ------------------------------------------------------------------ JSON
+
+
+def json_document(path: Path) -> Json:
+    """The JSON of a whole file, read as strictly as `parse_json` does.
+
+    Raises:
+        UserError: it is no such JSON, with the file.
+    """
+    raw = document(path).removeprefix(BYTE_ORDER_MARK)
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: byte {error.start + 1} is not UTF-8; convert the file to UTF-8") from error
+    return parse_json(text, str(path))
+
+
+def parse_json(text: str, place: str) -> Json:
+    """JSON without NaN, infinities, keys that come twice and numbers or nesting out of all proportion.
+
+    Raises:
+        UserError: with the place.
+    """
+    try:
+        return json.loads(text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, " if error.lineno > 1 else ""
+        raise UserError(f"{place}: not JSON at {where}character {error.colno}: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{place}: not JSON that can be read: {error}") from error
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"{number} is too large a number")
+    return value
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands there twice")
+    return fields
+
+
+# ------------------------------------------------------------------ files and splits
+
+
+def digests(root: Path, files: Iterable[Path]) -> dict[str, str]:
+    """The SHA-256 of each file, under its path below `root`."""
+    return {file.relative_to(root).as_posix(): sha256(file) for file in sorted(set(files))}
+
+
+def require_path(path: Path | None, corpus: str, holds: str) -> Path:
+    """The path that a corpus was given.
+
+    Raises:
+        UserError: none was given.
+    """
+    if path is None:
+        raise UserError(f"{corpus} needs {holds}: set data.path, or DIALOG_DATA to the folder that holds a {corpus}")
+    return Path(path)
+
+
+def share(entries: Iterable[Entry], split: str) -> Iterator[Entry]:
+    """The part of a corpus without splits that falls to `split`: eight tenths to train, one each to the others.
+
+    The rule: SHA-256 of the author (`meta["author"]`), else of the turns' texts, joined by line feeds, read as one
+    integer, modulo 10; 0 to 7 is train, 8 validation, 9 test. Dialogues of one author, or of the same words, are in
+    one split, and adding some moves none. What is malformed is counted with train.
+    """
+    for entry in entries:
+        if isinstance(entry, Malformed):
+            if split == "train":
+                yield entry
+        elif _tenth(entry) in TENTHS[split]:
+            yield entry
+
+
+def _tenth(dialogue: Dialogue) -> int:
+    words = (turn.text for turn in dialogue.turns)
+    content = str(dialogue.meta["author"]) if "author" in dialogue.meta else "\n".join(words)
+    return int(hashlib.sha256(content.encode()).hexdigest(), 16) % 10

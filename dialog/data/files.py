@@ -1,0 +1,123 @@
+"""Files from elsewhere, opened with care: regular, read to their end, and bounded in memory whatever they hold."""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from dialog.errors import UserError
+
+COMPRESSED = (".gz", ".xz", ".zst")
+LONGEST_LINE = 64 * 2**20
+LARGEST_DOCUMENT = 2**32
+BOMB_RATIO = 300
+BOMB_SIZE = 64 * 2**20
+"""A compressed file is refused once it has given more than so many bytes, and so many times its own size."""
+
+
+def require_file(path: Path, hint: str) -> None:
+    """Raise a UserError that ends with `hint` unless `path` is a regular file that may be read."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise UserError(f"{path} is not a regular file; {hint}")
+        with path.open("rb"):
+            pass
+    except FileNotFoundError as error:
+        raise UserError(f"{path} does not exist; {hint}") from error
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}); {hint}") from error
+
+
+def find_file(folder: Path, name: str, hint: str) -> Path:
+    """The file `name` of a folder, or the one compressed file of that name with .gz, .xz or .zst after it.
+
+    Raises:
+        UserError: there is none, or more than one.
+    """
+    there = [path for suffix in ("", *COMPRESSED) if (path := folder / (name + suffix)).exists()]
+    if len(there) > 1:
+        raise UserError(f"{there[0]} and {there[1].name} are both there; keep the one that counts")
+    path = there[0] if there else folder / name
+    require_file(path, hint)
+    return path
+
+
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file, each with its end, decompressed where its name says so.
+
+    Raises:
+        UserError: with the file, when it is damaged or cut off, a line is longer than 64 MiB, or so much comes out of
+            so small a file that it can only be meant to fill the memory.
+    """
+    given, size = 0, path.stat().st_size
+    with _opened(path) as file:
+        while line := file.readline(LONGEST_LINE + 1):
+            given += len(line)
+            _refuse_bomb(path, given, size)
+            if len(line) > LONGEST_LINE:
+                raise UserError(f"{path}: a line is longer than {LONGEST_LINE:,} bytes; is this a text of lines?")
+            yield line
+
+
+def document(path: Path) -> bytes:
+    """All that a file holds, decompressed where its name says so; errors as `raw_lines`, and above 4 GiB."""
+    parts: list[bytes] = []
+    given, size = 0, path.stat().st_size
+    with _opened(path) as file:
+        while part := file.read(2**20):
+            given += len(part)
+            _refuse_bomb(path, given, size)
+            if given > LARGEST_DOCUMENT:
+                raise UserError(f"{path} holds more than {LARGEST_DOCUMENT:,} bytes; give it as JSON lines")
+            parts.append(part)
+    return b"".join(parts)
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """The bytes of a file; what goes wrong while they are read is the user's to mend."""
+    try:
+        with _open(path) as file:
+            yield file
+    except UserError:
+        raise
+    except Exception as error:  # the libraries' errors have nothing narrower in common
+        raise UserError(f"{path} cannot be read to its end ({error}); get it again") from error
+
+
+def _open(path: Path) -> BinaryIO:
+    if path.suffix == ".gz":
+        import gzip
+
+        return cast(BinaryIO, gzip.open(path))
+    if path.suffix == ".xz":
+        return cast(BinaryIO, lzma.open(path))
+    if path.suffix == ".zst":
+        return _open_zst(path)
+    return path.open("rb")
+
+
+def _open_zst(path: Path) -> BinaryIO:
+    import sys
+
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return cast(BinaryIO, zstd.open(path))
+
+
+def _refuse_bomb(path: Path, given: int, size: int) -> None:
+    if given > BOMB_SIZE and given > BOMB_RATIO * size and path.suffix in COMPRESSED:
+        raise UserError(f"{path} gives more than {BOMB_RATIO} times its size; unpack it yourself if that is right")
