@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dialog.components import build, lookup, named, resolve
+from dialog.components import Component, build, lookup, named, resolve
 from dialog.data.corpora import CORPORA, Corpus
 from dialog.errors import UserError
 from dialog.folders import fresh_folder, make_folder, name_of, to_json, write_json
@@ -19,6 +19,8 @@ from dialog.recipe import Composed, Model, Recipe, compose, to_yaml
 from dialog.run import Run
 
 if TYPE_CHECKING:
+    from dialog.data.examples import Rules
+    from dialog.data.shards import Job
     from dialog.data.tokenizer import Tokenizer
     from dialog.models.seq2seq import Seq2Seq
     from dialog.training.module import DialogModule
@@ -30,13 +32,17 @@ if TYPE_CHECKING:
 def build_corpus(recipe: Recipe) -> Corpus:
     """The corpus of a recipe; its folder is ``data.path``, else ``$DIALOG_DATA/<corpus>``."""
     with section("data.corpus"):
-        name, arguments = named(recipe.data.corpus)
-        if "path" in arguments:  # a corpus of the user's own may have it there
-            return build(CORPORA, recipe.data.corpus)
-        path = Path(recipe.data.path) if recipe.data.path else None
-        if path is None and (root := os.environ.get("DIALOG_DATA")):
-            path = Path(root) / name
-        return build(CORPORA, recipe.data.corpus, path=path)
+        return build_member(recipe.data.corpus, recipe.data.path)
+
+
+def build_member(component: Component, path: str | None = None) -> Corpus:
+    """A corpus, or one of a mixture's; its folder is the component's own `path`, else that which is given."""
+    name, arguments = named(component)
+    chosen = arguments.pop("path", path)
+    if chosen is None and (root := os.environ.get("DIALOG_DATA")):
+        chosen = str(Path(root) / name)
+    folder = None if chosen is None else Path(chosen)
+    return build(CORPORA, {"name": name, **arguments}, path=folder, member=build_member)
 
 
 def check_tokenizer(recipe: Recipe) -> None:
@@ -54,23 +60,46 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dialog"
 
 
-def prepare_data(recipe: Recipe, progress: Callable[[str], None] | None = None) -> Path:
-    """Tokenizer and token stores of a recipe's corpus: the folder that holds them, built if need be."""
-    from dialog.data.prepare import prepare
+def build_rules(recipe: Recipe) -> Rules:
+    """How the dialogues of a recipe's corpus become examples."""
+    from dialog.data.examples import Rules
+
+    return Rules(**{each.name: getattr(recipe.data, each.name) for each in fields(Rules)})
+
+
+def build_job(recipe: Recipe) -> Job:
+    """What is prepared for a recipe."""
+    from dialog.data.shards import Job
+    from dialog.data.writer import Limits
 
     data = recipe.data
     check_tokenizer(recipe)
-    return prepare(
-        build_corpus(recipe),
-        corpus_component=data.corpus,
-        tokenizer=data.tokenizer,
-        context_turns=data.context_turns,
-        first_turns=data.first_turns,
-        max_source=data.max_source,
-        max_target=data.max_target,
-        root=cache(),
-        progress=progress,
-    )
+    limits = Limits(data.max_source, data.max_target)
+    rules = build_rules(recipe)
+    return Job(build_corpus(recipe), data.corpus, data.tokenizer, rules, limits, data.max_dropped, tuple(data.filters))
+
+
+def prepare_data(
+    recipe: Recipe, *, quiet: bool = True, engine: str = "processes", workers: int = 1, merges: bool = False
+) -> Path:
+    """Tokenizer and token stores of a recipe's corpus: the folder that holds them, built or merged if need be."""
+    from dialog.data.prepare import merge_shards, prepare
+    from dialog.report.progress import Bars
+
+    job = build_job(recipe)
+    with Bars(quiet=quiet) as bars:
+        if merges:
+            return merge_shards(job, cache())
+        return prepare(job, cache(), engine=engine, workers=workers, progress=bars.show)
+
+
+def prepare_part(recipe: Recipe, index: int, count: int) -> Path:
+    """One of so many shards of the prepared data; the folder where they gather."""
+    from dialog.data.prepare import prepare_shard
+    from dialog.report.progress import Bars
+
+    with Bars() as bars:
+        return prepare_shard(build_job(recipe), cache(), index, count, progress=bars.show)
 
 
 # ------------------------------------------------------------------ network
@@ -215,7 +244,7 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
     recipe = fitted(composed.recipe)
     warn_emulated(recipe.trainer.precision, recipe.trainer.accelerator)
     check(recipe)
-    data = prepare_data(recipe, (lambda line: None) if quiet else _say)
+    data = prepare_data(recipe, quiet=quiet)
     store = Store(data, "validation")
     module = build_module(recipe, len(store.tokenizer), store.tokenizer)
     folder = output or fresh_folder("runs", composed.name)
@@ -248,12 +277,6 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
     trained = Trained(folder, seconds, lightning.global_step, module.target_tokens)
     write_json(folder / "summary.json", {key: value for key, value in asdict(trained).items() if key != "folder"})
     return trained
-
-
-def _say(line: str) -> None:
-    import sys
-
-    print(line, file=sys.stderr, flush=True)  # noqa: T201 - progress
 
 
 # ------------------------------------------------------------------ runs
@@ -340,7 +363,7 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
 
     data = run.recipe.data
     dialogues = build_corpus(run.recipe).dialogues(split)
-    stream = examples(dialogues, context_turns=data.context_turns, first_turns=data.first_turns, counts=Counter())
+    stream = examples(dialogues, build_rules(run.recipe), Counter())
     evaluator = Evaluator(run.responder, run.recipe.generation.search, data.batch_tokens)
     aligned, evaluation = AlignmentCounts(), Evaluation()
     folder = run.folder / "evaluation" / split

@@ -32,15 +32,24 @@ class About:
 class Data:
     """Which dialogues, and how they become examples and batches.
 
+    The keys of ``dialog.data.examples.Rules`` are explained there. ``filters`` are for the training split.
     ``max_source`` and ``max_target`` count tokens: a longer context loses its beginning, a longer training response its
-    end. ``batch_tokens`` bounds the padded tokens of a batch, source and target together.
+    end. ``max_dropped`` is the share of a split that may be malformed or empty. ``batch_tokens`` bounds the padded
+    tokens of a batch, source and target together.
     """
 
     corpus: Component = MISSING
     path: str | None = None
     tokenizer: Component = MISSING
-    context_turns: int = 3
+    filters: list[Component] = field(default_factory=list)
+    context_turns: int | None = 3
     first_turns: bool = False
+    responder: str | None = None
+    merge_turns: bool = False
+    reverse: bool = False
+    max_turn_characters: int = 10_000
+    malformed: str = "refuse"
+    max_dropped: float = 0.01
     max_source: int = 128
     max_target: int = 64
     batch_tokens: int = 8192

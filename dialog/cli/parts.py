@@ -12,7 +12,7 @@ import click
 from dialog.components import lookup
 
 RUNTIME = {
-    "corpora": {"path"},
+    "corpora": {"member", "path"},
     "tokenizers": {"texts"},
     "encoders": {"input_size", "dropout"},
     "decoders": {"input_size", "memory_size", "dropout"},

@@ -83,7 +83,7 @@ def compare(
             raise UserError(
                 f"{each.name}: compare trains in one process; train with more, then compare the run folders"
             )
-    prepared = {each.name: assemble.prepare_data(each.composed.recipe, say) for each in listed}
+    prepared = {each.name: assemble.prepare_data(each.composed.recipe, quiet=False) for each in listed}
     check_same_data(prepared)
     folder = make_folder(output or fresh_folder("comparisons"))
     began = time.monotonic()

@@ -1,96 +1,89 @@
-"""Raw corpus to tokenizer and token store, in one pass over the training texts and one over every split."""
+"""Raw corpus to tokenizer and token store: one pass over the training split to learn, one over every split to write."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import shutil
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
-from dialog.components import build
-from dialog.data.corpora import Corpus
-from dialog.data.dialogue import SPLITS, Dialogue
-from dialog.data.examples import usable
-from dialog.data.manifest import TOKENIZER, fingerprint, read_manifest, write_manifest
-from dialog.data.tokenizer import TOKENIZERS
-from dialog.data.writer import Limits, SplitWriter
+from dialog.data.engines import ENGINES
+from dialog.data.manifest import fingerprint, read_manifest, write_manifest
+from dialog.data.shards import Job, Progress, draft, merge, nothing, write_shard
 from dialog.errors import UserError
 
-BLOCK = 8192
-"""Turns that are encoded and written at a time."""
-
-Progress = Callable[[str], None]
+PARTIAL, PARTS = "partial", "shards"
 
 
-def prepare(
-    corpus: Corpus,
-    *,
-    corpus_component: Mapping[str, object],
-    tokenizer: Mapping[str, object],
-    context_turns: int,
-    first_turns: bool,
-    max_source: int,
-    max_target: int,
-    root: Path,
-    progress: Progress | None = None,
-) -> Path:
+def prepare(job: Job, root: Path, *, engine: str = "processes", workers: int = 1, progress: Progress = nothing) -> Path:
     """Build `<root>/<corpus name>-<fingerprint>/` for a `Store`, or return it where it is.
 
-    The fingerprint covers the corpus (its own fingerprint, its component but for a `path`) and every setting. The
-    tokenizer learns from the training split only. The folder appears at once and complete, by a rename; what a kill
-    leaves is a hidden folder `.<name>.*.partial`. The memory needed does not grow with the corpus but for its words.
+    The fingerprint covers the corpus (its own fingerprint, its component but for a `path`) and every setting; engine
+    and workers change no byte. The tokenizer learns from the training split only. The folder appears at once and
+    complete, by a rename; the hidden folder that a kill leaves is removed by the next preparation. The memory needed
+    does not grow with the corpus but for what the tokenizer and the filters hold.
 
     Args:
-        corpus: Where the dialogues come from.
-        corpus_component: The part of the recipe that chose `corpus`.
-        tokenizer: A member of `TOKENIZERS` with its arguments.
-        context_turns: The most turns of a context.
-        first_turns: Whether first turns are responses too.
-        max_source: The most source ids, the end included; more are cut from the left.
-        max_target: The most target ids, the end included; in the training split more are cut from the right.
+        job: What is prepared.
         root: Where prepared data lie.
-        progress: Called with a line about what is being done.
+        engine: A member of `ENGINES`, which runs the shards.
+        workers: How many shards there are, each in a process of its own if there are more than one.
+        progress: Told what is being done.
 
     Raises:
         UserError: a setting out of range, a corpus that cannot be read or changes meanwhile, a split without examples.
     """
-    limits = {"context_turns": context_turns, "max_source": max_source, "max_target": max_target}
-    _check(limits)
-    sources = dict(corpus.fingerprint())
-    settings: dict[str, object] = {
-        "corpus": {key: value for key, value in corpus_component.items() if key != "path"},
-        "sources": sources,
-        "tokenizer": dict(tokenizer),
-        "first_turns": first_turns,
-        **limits,
-    }
-    mark = fingerprint(settings)
-    name = f"{corpus_component['name']}-{mark[:12]}"
-    if _finished(root / name):
-        return root / name
-    partial = _partial_folder(root, name)
-    try:
-        report = progress or (lambda line: None)
-        content = _build(corpus, partial, tokenizer, first_turns=first_turns, limits=limits, progress=report)
-        if dict(corpus.fingerprint()) != sources:
-            raise UserError(f"{name}: the corpus changed while it was read; prepare it again")
-        write_manifest(partial, {"fingerprint": mark, "settings": settings, **content})
-        _publish(partial, root / name)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return root / name
+    _check(job)
+    sources = dict(job.corpus.fingerprint())
+    folder = root / _name(job, sources)
+    if finished(folder):
+        return folder
+    with _partial_folder(folder) as partial:
+        draft(job, partial / PARTS, progress)
+        ENGINES[engine](job, partial / PARTS, workers, progress)
+        _finish(job, partial, partial / PARTS, workers, sources, folder)
+    return folder
 
 
-def _check(limits: Limits) -> None:
-    for key, value in limits.items():
-        least = 0 if key == "context_turns" else 1
-        if value < least:
-            raise UserError(f"data.{key} is {value}; give at least {least}")
+def prepare_shard(job: Job, root: Path, index: int, count: int, progress: Progress = nothing) -> Path:
+    """Write one of `count` shards for a later `merge_shards`; the folder where they lie.
+
+    Raises:
+        UserError: as `prepare`.
+    """
+    _check(job)
+    parts = _shards(job, root, dict(job.corpus.fingerprint()))
+    draft(job, parts, progress)
+    write_shard(job, parts, index, count, progress)
+    return parts
 
 
-def _finished(folder: Path) -> bool:
+def merge_shards(job: Job, root: Path) -> Path:
+    """The prepared data from shards that were all written with the same count.
+
+    Raises:
+        UserError: shards are missing.
+    """
+    sources = dict(job.corpus.fingerprint())
+    folder, parts = root / _name(job, sources), _shards(job, root, sources)
+    if finished(folder):
+        return folder
+    counts = {int(path.name.rpartition("-of-")[2]) for path in parts.glob("[0-9]*-of-[0-9]*")}
+    if len(counts) != 1:
+        found = ", ".join(f"N = {count}" for count in sorted(counts)) or "none"
+        raise UserError(f"{parts}: shards of one N are needed, there are: {found}; run --shard I/N for every I below N")
+    with _partial_folder(folder) as partial:
+        _finish(job, partial, parts, counts.pop(), sources, folder)
+    shutil.rmtree(parts)
+    return folder
+
+
+def finished(folder: Path) -> bool:
+    """Whether a folder holds prepared data, whole."""
     try:
         read_manifest(folder)
     except UserError:
@@ -98,67 +91,114 @@ def _finished(folder: Path) -> bool:
     return True
 
 
-def _partial_folder(root: Path, name: str) -> Path:
-    partial = root / f".{name}.{secrets.token_hex(4)}.partial"
+# ------------------------------------------------------------------ names
+
+
+def _check(job: Job) -> None:
+    for key, value in job.limits._asdict().items():
+        if value < 1:
+            raise UserError(f"data.{key} is {value}; give at least 1")
+    if not 0 <= job.max_dropped <= 1:
+        raise UserError(f"data.max_dropped is {job.max_dropped}; give a share from 0 to 1")
+
+
+def _settings(job: Job, sources: Mapping[str, str]) -> dict[str, object]:
+    return {
+        "corpus": without_paths(job.component),
+        "sources": sources,
+        "tokenizer": dict(job.tokenizer),
+        "filters": [dict(component) for component in job.filters],
+        **asdict(job.rules),
+        **job.limits._asdict(),
+    }
+
+
+def without_paths(component: object) -> object:
+    """A component without its `path` and those of its parts: data are the same wherever they lie."""
+    if isinstance(component, Mapping):
+        return {key: without_paths(value) for key, value in component.items() if key != "path"}
+    if isinstance(component, list | tuple):
+        return [without_paths(value) for value in component]
+    return component
+
+
+def _name(job: Job, sources: Mapping[str, str]) -> str:
+    return f"{job.component['name']}-{fingerprint(_settings(job, sources))[:12]}"
+
+
+def _shards(job: Job, root: Path, sources: Mapping[str, str]) -> Path:
+    parts = root / f".{_name(job, sources)}.{PARTS}"
+    _make(parts, exist_ok=True)
+    return parts
+
+
+# ------------------------------------------------------------------ folders
+
+
+def _finish(job: Job, partial: Path, parts: Path, count: int, sources: Mapping[str, str], folder: Path) -> None:
+    """Merge the shards into `partial` and publish it, unless the corpus has changed."""
+    content = merge(job, parts, count, partial)
+    if parts.parent == partial:
+        shutil.rmtree(parts)
+    if dict(job.corpus.fingerprint()) != sources:
+        raise UserError(f"{folder.name}: the corpus changed while it was read; prepare it again")
+    settings = _settings(job, sources)
+    write_manifest(partial, {"fingerprint": fingerprint(settings), "settings": settings, **content})
+    _publish(partial, folder)
+
+
+@contextmanager
+def _partial_folder(folder: Path) -> Iterator[Path]:
+    """A hidden folder beside `folder`, locked while this process lives; those that nobody holds are swept first."""
+    for left in folder.parent.glob(f".{folder.name}.*.{PARTIAL}"):
+        with _locked(left) as alone:
+            if alone:
+                shutil.rmtree(left, ignore_errors=True)
+    partial = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.{PARTIAL}"
+    _make(partial, exist_ok=False)
     try:
-        partial.mkdir(parents=True)
+        with _locked(partial):
+            yield partial
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """Hold the lock of a folder, unless another process does."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # it is gone
+        yield False
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield True
+    except BlockingIOError:
+        yield False
+    finally:
+        os.close(handle)
+
+
+def _make(folder: Path, *, exist_ok: bool) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=exist_ok)
     except OSError as error:
         raise UserError(
-            f"{root}: cannot write prepared data there ({error.strerror}); choose another folder"
+            f"{folder.parent}: cannot write prepared data there ({error.strerror}); choose another folder"
         ) from error
-    return partial
-
-
-def _build(
-    corpus: Corpus,
-    folder: Path,
-    component: Mapping[str, object],
-    *,
-    first_turns: bool,
-    limits: Limits,
-    progress: Progress,
-) -> dict[str, object]:
-    progress("learning the tokenizer")
-    training = usable(corpus.dialogues("train"), first_turns=first_turns, counts=Counter())
-    tokenizer = build(TOKENIZERS, component, texts=(turn.text for dialogue in training for turn in dialogue.turns))
-    tokenizer.save(folder / TOKENIZER)
-    splits = {}
-    for split in SPLITS:
-        counts: Counter[str] = Counter()
-        dialogues = usable(corpus.dialogues(split), first_turns=first_turns, counts=counts)
-        with SplitWriter(folder, split, tokenizer, first_turns=first_turns, limits=limits) as writer:
-            for block in _blocks(dialogues):
-                counts.update(writer.write(block))
-                progress(f"{split}: {counts['dialogues']:,} dialogues")
-        if not counts["examples"]:
-            raise UserError(f"the split {split} gives no example ({dict(counts)}); give dialogues of two turns or more")
-        splits[split] = dict(counts)
-    return {"vocabulary": len(tokenizer), "tokenizer": tokenizer.fingerprint, "splits": splits}
-
-
-def _blocks(dialogues: Iterable[Dialogue]) -> Iterator[list[Dialogue]]:
-    block: list[Dialogue] = []
-    turns = 0
-    for dialogue in dialogues:
-        block.append(dialogue)
-        turns += len(dialogue.turns)
-        if turns >= BLOCK:
-            yield block
-            block, turns = [], 0
-    if block:
-        yield block
 
 
 def _publish(partial: Path, folder: Path) -> None:
     """Rename a complete folder into place, unless another process was faster."""
     for path in (*partial.iterdir(), partial):
         _sync(path)
-    if folder.exists() and not _finished(folder):
+    if folder.exists() and not finished(folder):
         shutil.rmtree(folder)
     try:
         partial.replace(folder)
     except OSError:
-        if not _finished(folder):
+        if not finished(folder):
             raise
     _sync(folder.parent)
 

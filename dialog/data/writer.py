@@ -1,37 +1,107 @@
-"""The arrays of a split, written block by block."""
+"""The arrays of a split: a block's made from its dialogues, and appended to files."""
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dialog.data.dialogue import Dialogue
-from dialog.data.examples import windows
+from dialog.data.examples import Chosen
 from dialog.data.layout import source_lengths, target_lengths
 from dialog.data.manifest import ARRAYS, array_file, ids_dtype
 from dialog.data.tokenizer import Tokenizer
 
 Integers = NDArray[np.int64]
-Limits = dict[str, int]
-"""`context_turns`, `max_source` and `max_target`, as `prepare` takes them."""
+Arrays = dict[str, NDArray[Any]]
+MARKS = "marks"
+"""[dialogues, 2] hashes of ids and of words, which are looked at while the arrays are made and not kept."""
 
 
-class SplitWriter:
-    """Appends blocks of dialogues to the arrays of a split, and closes them at the end of a `with`."""
+class Limits(NamedTuple):
+    """The most source ids and target ids of an example; targets are cut in the training split only."""
 
-    def __init__(self, folder: Path, split: str, tokenizer: Tokenizer, *, first_turns: bool, limits: Limits) -> None:
-        self.tokenizer = tokenizer
-        self.first_turns = first_turns
-        self.limits = limits
-        self.cuts_targets = split == "train"
-        self.dtypes = {**ARRAYS, "ids": ids_dtype(len(tokenizer))}
+    max_source: int
+    max_target: int
+
+
+def encode(chosen: list[Chosen], tokenizer: Tokenizer, limits: Limits, *, train: bool) -> tuple[Arrays, Counter[str]]:
+    """The arrays of a block, flat and counted from its own beginning, and what they hold."""
+    dialogues = [each.dialogue for each in chosen]
+    texts = [turn.text for dialogue in dialogues for turn in dialogue.turns]
+    ids = tokenizer.encode_batch(texts)
+    ends = np.cumsum(np.fromiter(map(len, ids), np.int64, len(ids)))
+    offsets = np.concatenate([[0], ends])
+    starts = np.cumsum([0, *(len(dialogue.turns) for dialogue in dialogues)])[:-1]
+    pairs = [
+        np.array(each.windows, np.int64).reshape(-1, 2) + start for each, start in zip(chosen, starts, strict=True)
+    ]
+    examples = np.concatenate([np.empty((0, 2), np.int64), *pairs])
+    sizes = np.fromiter((len(text.encode()) for text in texts), np.int64, len(texts))
+    arrays: Arrays = {
+        "ids": np.fromiter(chain.from_iterable(ids), np.int64, int(offsets[-1])),
+        "offsets": ends,
+        "speakers": np.fromiter((number for each in dialogues for number in _speakers(each)), np.int64, len(texts)),
+        "bytes": sizes,
+        "examples": examples.ravel(),
+        MARKS: np.array([_marks(dialogue) for dialogue in dialogues], np.uint64).ravel(),
+    }
+    return arrays, _counts(offsets, examples, sizes, limits, train=train)
+
+
+def _counts(offsets: Integers, examples: Integers, sizes: Integers, limits: Limits, *, train: bool) -> Counter[str]:
+    sources, targets = source_lengths(offsets, examples), target_lengths(offsets, examples)
+    counts = Counter(
+        {
+            "examples": len(examples),
+            "tokens": int(offsets[-1]),
+            "bytes": int(sizes.sum()),
+            "target bytes": int(sizes[examples[:, 1]].sum()),
+            "truncated: source": int((sources > limits.max_source).sum()),
+        }
+    )
+    if train:
+        counts["truncated: target"] = int((targets > limits.max_target).sum())
+        targets = np.minimum(targets, limits.max_target)
+    sources = np.minimum(sources, limits.max_source)
+    return counts + Counter({"source tokens": int(sources.sum()), "target tokens": int(targets.sum())})
+
+
+def _speakers(dialogue: Dialogue) -> list[int]:
+    numbers: dict[str, int] = {}
+    return [numbers.setdefault(turn.speaker, len(numbers)) for turn in dialogue.turns]
+
+
+def _marks(dialogue: Dialogue) -> tuple[int, int]:
+    words = "\0".join(f"{turn.speaker}\0{turn.text}" for turn in dialogue.turns)
+    return mark(dialogue.id), mark(words)
+
+
+def mark(text: str) -> int:
+    """A 64-bit hash."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+# ------------------------------------------------------------------ files
+
+
+def dtypes(vocabulary: int) -> dict[str, str]:
+    """The type of every array while a split is written."""
+    return {**ARRAYS, "ids": ids_dtype(vocabulary), MARKS: "<u8"}
+
+
+class Appender:
+    """The files of a split's arrays, appended to, and closed at the end of a `with`."""
+
+    def __init__(self, folder: Path, split: str, vocabulary: int) -> None:
+        self.dtypes = dtypes(vocabulary)
         self.files = {array: array_file(folder, split, array).open("wb") for array in self.dtypes}
-        self.ids = self.turns = 0
-        self._append("offsets", np.zeros(1))
 
     def __enter__(self) -> Self:
         return self
@@ -40,51 +110,7 @@ class SplitWriter:
         for file in self.files.values():
             file.close()
 
-    def write(self, block: list[Dialogue]) -> dict[str, int]:
-        """Append dialogues that have turns, and count what they hold."""
-        texts = [turn.text for dialogue in block for turn in dialogue.turns]
-        ids = self.tokenizer.encode_batch(texts)
-        sizes = np.array([len(text.encode()) for text in texts])
-        offsets = np.cumsum([0, *map(len, ids)])
-        examples = np.array(self._examples(block), dtype=np.int64).reshape(-1, 2)
-        self._append("ids", np.fromiter(chain.from_iterable(ids), self.dtypes["ids"]))
-        self._append("offsets", offsets[1:] + self.ids)
-        self._append("speakers", np.array([number for dialogue in block for number in _speakers(dialogue)]))
-        self._append("bytes", sizes)
-        self._append("examples", examples + self.turns)
-        self.ids += int(offsets[-1])
-        self.turns += len(texts)
-        return self._counts(offsets, examples, sizes)
-
-    def _examples(self, block: list[Dialogue]) -> list[tuple[int, int]]:
-        pairs: list[tuple[int, int]] = []
-        start = 0
-        for dialogue in block:
-            turns = len(dialogue.turns)
-            chosen = windows(turns, context_turns=self.limits["context_turns"], first_turns=self.first_turns)
-            pairs += [(start + first, start + response) for first, response in chosen]
-            start += turns
-        return pairs
-
-    def _counts(self, offsets: Integers, examples: Integers, sizes: Integers) -> dict[str, int]:
-        sources, targets = source_lengths(offsets, examples), target_lengths(offsets, examples)
-        counts = {
-            "examples": len(examples),
-            "tokens": int(offsets[-1]),
-            "bytes": int(sizes.sum()),
-            "target bytes": int(sizes[examples[:, 1]].sum()),
-            "truncated: source": int((sources > self.limits["max_source"]).sum()),
-        }
-        if self.cuts_targets:
-            counts["truncated: target"] = int((targets > self.limits["max_target"]).sum())
-            targets = np.minimum(targets, self.limits["max_target"])
-        sources = np.minimum(sources, self.limits["max_source"])
-        return {**counts, "source tokens": int(sources.sum()), "target tokens": int(targets.sum())}
-
-    def _append(self, array: str, values: NDArray[Any]) -> None:
-        values.astype(self.dtypes[array]).tofile(self.files[array])
-
-
-def _speakers(dialogue: Dialogue) -> list[int]:
-    numbers: dict[str, int] = {}
-    return [numbers.setdefault(turn.speaker, len(numbers)) for turn in dialogue.turns]
+    def append(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Write values behind those that are there."""
+        for name, values in arrays.items():
+            values.astype(self.dtypes[name], copy=False).tofile(self.files[name])

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable
 
 from dialog.data.corpora.builtin import Builtin
+from dialog.data.corpora.contract import Corpus
 from dialog.data.corpora.dailydialog import DailyDialog
 from dialog.data.corpora.jsonl import JsonLines
+from dialog.data.corpora.mixture import Mixture
 from dialog.data.corpora.synthetic import Synthetic
-from dialog.data.dialogue import Entry
 
-__all__ = ["CORPORA", "Builtin", "Corpus", "DailyDialog", "JsonLines", "Synthetic"]
-
-
-class Corpus(Protocol):
-    """A source of dialogues in the three splits of `dialog.data.dialogue.SPLITS`."""
-
-    def dialogues(self, split: str) -> Iterator[Entry]:
-        """Yield the dialogues of a split, in the same order at every call."""
-
-    def fingerprint(self) -> Mapping[str, str]:
-        """Map each file to its SHA-256, or each setting to its value; equal exactly when the dialogues are."""
+__all__ = ["CORPORA", "Builtin", "Corpus", "DailyDialog", "JsonLines", "Mixture", "Synthetic"]
 
 
 CORPORA: dict[str, Callable[..., Corpus]] = {
     "builtin": Builtin,
     "dailydialog": DailyDialog,
     "jsonl": JsonLines,
+    "mixture": Mixture,
     "synthetic": Synthetic,
 }

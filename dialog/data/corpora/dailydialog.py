@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import zip_longest
+from itertools import chain, repeat, zip_longest
 from pathlib import Path
 
 from dialog.data.corpora.records import decoded, digests, numbered, records, require_path
@@ -41,8 +41,9 @@ class DailyDialog:
         """Yield the dialogues of a split in the order of its file."""
         text, *labels = self._files(split)
         names = [name for name, kind in LABELS.items() for file in labels if file.name == _labels(kind, split)]
-        rows = zip_longest(numbered(text), *map(raw_lines, labels))
-        items = ((line[0], (line[1], dict(zip(names, found, strict=True)))) for line, *found in rows if line)
+        columns = zip_longest(*map(raw_lines, labels)) if labels else repeat(())
+        labelled = (dict(zip(names, column, strict=True)) for column in chain(columns, repeat((None,) * len(names))))
+        items = ((place, (raw, each)) for (place, raw), each in zip(numbered(text), labelled, strict=False))
         return records(items, lambda item, place: self._dialogue(*item, split, place))
 
     def fingerprint(self) -> dict[str, str]:

@@ -1,0 +1,81 @@
+"""What runs the shards of a preparation: processes here, or a Ray cluster."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+from dialog.data.shards import Job, Progress, write_shard
+from dialog.errors import UserError
+
+Engine = Callable[[Job, Path, int, Progress], None]
+"""Makes `write_shard(job, parts, index, count)` happen for every index below the count, anywhere and in any order."""
+
+
+def on_processes(job: Job, parts: Path, count: int, progress: Progress) -> None:
+    """Each shard in a process of its own; a single one in this.
+
+    Raises:
+        UserError: as `write_shard`, or when a process was killed.
+    """
+    if count == 1:
+        write_shard(job, parts, 0, 1, progress)
+        return
+    context = multiprocessing.get_context("spawn")  # a fork would copy the threads' locks
+    with ProcessPoolExecutor(count, mp_context=context, initializer=_alone) as pool:
+        running = {pool.submit(write_shard, job, parts, index, count) for index in range(count)}
+        try:
+            while running:
+                progress("shards", count - len(running), count)
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for each in done:
+                    each.result()
+        except BrokenProcessPool as error:
+            raise UserError(
+                "a process of the preparation was killed; is there memory for so many --workers?"
+            ) from error
+        finally:
+            pool.shutdown(cancel_futures=True)
+    progress("shards", count, count)
+
+
+def _alone() -> None:
+    """The processes share the cores: each tokenises on one."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+def on_ray(job: Job, parts: Path, count: int, progress: Progress) -> None:
+    """Each shard as a task of the Ray cluster at `$RAY_ADDRESS`, or of one that is started here.
+
+    A task whose worker dies is run again elsewhere. All machines must see the corpus and the cache under the same path.
+
+    Raises:
+        UserError: Ray is not installed, its cluster cannot be reached, or as `write_shard`.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise UserError("--engine ray needs Ray; install dialog-seq2seq[ray]") from error
+    try:
+        ray.init(log_to_driver=False, configure_logging=False, ignore_reinit_error=True)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise UserError(f"the Ray cluster cannot be reached: {error}") from error
+    try:
+        task = ray.remote(write_shard).options(max_retries=5)
+        running = [task.remote(job, parts, index, count) for index in range(count)]
+        while running:
+            progress("shards", count - len(running), count)
+            done, running = ray.wait(running)
+            ray.get(done)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause if isinstance(error.cause, UserError) else UserError(f"a task failed: {error}") from error
+    finally:
+        ray.shutdown()
+    progress("shards", count, count)
+
+
+ENGINES: dict[str, Engine] = {"processes": on_processes, "ray": on_ray}

@@ -1,0 +1,235 @@
+"""Preparation as a pure map: shard i of N tokenises the blocks i, i + N, ... of every split; a merge orders them.
+
+What shards share (the tokenizer, what filters know of the corpus) is a function of the job alone: the draft.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+
+from dialog.components import build
+from dialog.data.blocks import SHOWN, Sieve, Surveyed, blocks, choose
+from dialog.data.corpora import Corpus
+from dialog.data.dialogue import SPLITS, Dialogue
+from dialog.data.examples import Rules
+from dialog.data.filters import FILTERS, Filter
+from dialog.data.manifest import TOKENIZER, array_file
+from dialog.data.tokenizer import TOKENIZERS, Tokenizer
+from dialog.data.writer import MARKS, Appender, Arrays, Limits, dtypes, encode, mark
+from dialog.errors import UserError
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with what is being done, how much of it is done, and how much there is where that is known."""
+
+DRAFT = "draft"
+RECORDS = "records.json"
+
+
+def nothing(what: str, done: int, total: int | None) -> None:
+    """Progress that nobody looks at."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is prepared: a corpus and every setting on which the result depends.
+
+    Args:
+        corpus: Where the dialogues come from.
+        component: The part of the recipe that chose it.
+        tokenizer: A member of `TOKENIZERS` with its arguments.
+        rules: How dialogues become examples.
+        limits: The most ids, the end included: of a source, which is cut from the left, and of a target, which is cut
+            from the right in the training split.
+        max_dropped: The greatest share of records, and of turns, that may be dropped for being malformed or empty.
+        filters: Members of `FILTERS` with their arguments, for the training split.
+    """
+
+    corpus: Corpus
+    component: Mapping[str, object]
+    tokenizer: Mapping[str, object]
+    rules: Rules
+    limits: Limits
+    max_dropped: float = 0.01
+    filters: Sequence[Mapping[str, object]] = field(default_factory=tuple)
+
+    def build_filters(self) -> list[Filter]:
+        """The filters, which know nothing of the corpus yet."""
+        return [build(FILTERS, component) for component in self.filters]
+
+
+# ------------------------------------------------------------------ draft
+
+
+def draft(job: Job, parts: Path, progress: Progress = nothing) -> None:
+    """Make `<parts>/draft/`: the tokenizer, what each filter knows, and how many records train has."""
+    if (parts / DRAFT).is_dir():
+        return
+    with at_once(parts / DRAFT) as folder:
+        splits = Surveyed(job.corpus, job.rules)
+        for number, filter in enumerate(job.build_filters()):
+            progress(f"filter {job.filters[number]['name']}", 0, None)
+            np.save(folder / f"filter-{number}.npy", filter.survey(splits), allow_pickle=False)
+        records = Counter[str]()
+        texts = _texts(job, _sieves(job, folder), records, progress)
+        build(TOKENIZERS, job.tokenizer, texts=texts).save(folder / TOKENIZER)
+        for _ in texts:
+            pass  # what the tokenizer has not asked for is counted all the same
+        (folder / RECORDS).write_text(str(records["train"]))
+
+
+def _texts(job: Job, sieves: Sequence[Sieve], records: Counter[str], progress: Progress) -> Iterator[str]:
+    """What is said and known in the training dialogues that stay."""
+    for start, entries in blocks(job.corpus.dialogues("train")):
+        for dialogue, _ in choose(start, entries, job.rules, sieves).chosen:
+            yield from (line.text for line in (*dialogue.facts, *dialogue.turns))
+        records["train"] += len(entries)
+        progress("learning the tokenizer", records["train"], None)
+
+
+def _sieves(job: Job, folder: Path) -> list[Sieve]:
+    names = [str(component["name"]) for component in job.filters]
+    known = (np.load(folder / f"filter-{number}.npy", allow_pickle=False) for number in range(len(names)))
+    return [Sieve(*each) for each in zip(names, job.build_filters(), known, strict=True)]
+
+
+@contextmanager
+def at_once(folder: Path) -> Iterator[Path]:
+    """A folder beside `folder` to write into, which takes its place at the end, unless another was faster."""
+    partial = folder.parent / f".{folder.name}.{secrets.token_hex(4)}"
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        try:
+            partial.replace(folder)
+        except OSError:
+            if not folder.is_dir():
+                raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+# ------------------------------------------------------------------ shards
+
+
+def write_shard(job: Job, parts: Path, index: int, count: int, progress: Progress = nothing) -> None:
+    """Make `<parts>/<index>-of-<count>/` from the draft, unless it is there: it appears at once and complete."""
+    folder = parts / f"{index}-of-{count}"
+    if folder.is_dir():
+        return
+    tokenizer = Tokenizer.load(parts / DRAFT / TOKENIZER)
+    sieves = _sieves(job, parts / DRAFT)
+    train = int((parts / DRAFT / RECORDS).read_text())
+    with at_once(folder) as partial:
+        for split in SPLITS:
+            with Appender(partial, split, len(tokenizer)) as files, _log(partial, split).open("w") as log:
+                for number, (start, entries) in enumerate(blocks(job.corpus.dialogues(split))):
+                    if number % count == index:
+                        block = choose(start, entries, job.rules, sieves if split == "train" else ())
+                        arrays, counts = encode(block.chosen, tokenizer, job.limits, train=split == "train")
+                        files.append(arrays)
+                        sizes = {name: len(array) for name, array in arrays.items()}
+                        log.write(json.dumps([sizes, block.counts + counts, block.remarks]) + "\n")
+                    progress(split, start + len(entries), train if split == "train" else None)
+
+
+def merge(job: Job, parts: Path, count: int, folder: Path) -> dict[str, object]:
+    """Join the shards into the files of `folder`; what the manifest says of them.
+
+    Raises:
+        UserError: a shard is missing, a split gives no example, an id stands for two dialogues, too much was dropped.
+    """
+    shards = [parts / f"{index}-of-{count}" for index in range(count)]
+    for index, shard in enumerate(shards):
+        if not shard.is_dir():
+            raise UserError(f"{parts}: shard {index} of {count} is missing; run it with --shard {index}/{count}")
+    tokenizer = Tokenizer.load(parts / DRAFT / TOKENIZER)
+    tokenizer.save(folder / TOKENIZER)
+    splits = {split: _joined(shards, folder, split, len(tokenizer)) for split in SPLITS}
+    for split, (counts, remarks) in splits.items():
+        check_counts(split, counts, remarks, job.max_dropped)
+        check_ids(job.corpus, split, array_file(folder, split, MARKS))
+    about = {split: dict(sorted((+counts).items())) for split, (counts, _) in splits.items()}
+    said = {split: remarks for split, (_, remarks) in splits.items()}
+    return {"vocabulary": len(tokenizer), "tokenizer": tokenizer.fingerprint, "splits": about, "remarks": said}
+
+
+def _joined(shards: Sequence[Path], folder: Path, split: str, vocabulary: int) -> tuple[Counter[str], list[str]]:
+    """Append the blocks of all shards in their order, counted from the split's beginning."""
+    counts, remarks = Counter[str](), list[str]()
+    readers = cycle([_written(shard, split, vocabulary) for shard in shards])
+    with Appender(folder, split, vocabulary) as files:
+        files.append({"offsets": np.zeros(1)})
+        ids = turns = 0
+        while block := next(next(readers), None):
+            arrays, found, said = block
+            counts += Counter(found)
+            remarks += said[: SHOWN - len(remarks)]
+            files.append({**arrays, "offsets": arrays["offsets"] + ids, "examples": arrays["examples"] + turns})
+            ids, turns = ids + len(arrays["ids"]), turns + len(arrays["speakers"])
+    return counts, remarks
+
+
+def _written(shard: Path, split: str, vocabulary: int) -> Iterator[tuple[Arrays, dict[str, int], list[str]]]:
+    """The blocks of a shard as `encode` made them, their counts and remarks."""
+    with ExitStack() as stack:
+        files = {name: stack.enter_context(array_file(shard, split, name).open("rb")) for name in dtypes(vocabulary)}
+        for line in stack.enter_context(_log(shard, split).open()):
+            sizes, counts, remarks = json.loads(line)
+            arrays = {name: np.fromfile(files[name], kind, sizes[name]) for name, kind in dtypes(vocabulary).items()}
+            yield arrays, counts, remarks
+
+
+def _log(shard: Path, split: str) -> Path:
+    return shard / f"{split}.blocks.jsonl"
+
+
+# ------------------------------------------------------------------ checks
+
+
+def check_counts(split: str, counts: Mapping[str, int], remarks: Sequence[str], max_dropped: float) -> None:
+    """Refuse a split without examples, and one of which too much was malformed or empty."""
+    if not counts["examples"]:
+        raise UserError(f"the split {split} gives no example ({_listed(counts)}); give dialogues of two turns or more")
+    for what, reasons in (("dialogues", ("malformed", "empty")), ("turns", ("empty",))):
+        dropped = sum(counts[f"dropped {what}: {reason}"] for reason in reasons)
+        read = counts[f"{what} read"]
+        if dropped > max_dropped * read:
+            first = f"; first: {remarks[0]}" if remarks else ""
+            raise UserError(
+                f"{split}: {dropped:,} of {read:,} {what} are {' or '.join(reasons)}, more than data.max_dropped="
+                f"{max_dropped:g} allows; mend them or raise it{first}"
+            )
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{key} {value:,}" for key, value in counts.items() if value) or "it is empty"
+
+
+def check_ids(corpus: Corpus, split: str, marks: Path) -> None:
+    """Refuse two dialogues of one id in a split, unless they say the same; the file of marks goes.
+
+    Raises:
+        UserError: with the places of both.
+    """
+    ids = np.sort(np.fromfile(marks, "<u8")[::2])
+    twice = ids[1:][ids[1:] == ids[:-1]]
+    marks.unlink()
+    seen: dict[str, Dialogue] = {}
+    for entry in corpus.dialogues(split) if len(twice) else ():
+        if isinstance(entry, Dialogue) and mark(entry.id) in twice:
+            other = seen.setdefault(entry.id, entry)
+            if other.turns != entry.turns:
+                raise UserError(
+                    f"{entry.place or entry.id}: the id {entry.id!r} occurs twice in {split}, for other words at "
+                    f"{other.place or 'an earlier place'}; give each dialogue its own"
+                )
