@@ -30,11 +30,15 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
-    """Turns in the order in which they were said; `id` is unique within a split."""
+    """Turns in the order in which they were said; `id` is unique within a split.
+
+    `facts` are lines that are known before the first turn; the speaker of a fact is who knows it, "" is everybody.
+    """
 
     id: str
     turns: tuple[Turn, ...]
     meta: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    facts: tuple[Turn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class Example:
     """A response and the turns just before it.
 
     `first` is the index of `context[0]` in the dialogue, so `Copy.turn - first` is an index of `context`;
-    below 0 it lies outside the window.
+    below 0 it lies outside the window. `facts` are those that the responder knows, in order.
     """
 
     id: str
@@ -50,3 +54,4 @@ class Example:
     context: tuple[Turn, ...]
     response: Turn
     first: int
+    facts: tuple[Turn, ...] = ()

@@ -40,6 +40,7 @@ def examples(
                 context=dialogue.turns[first:response],
                 response=dialogue.turns[response],
                 first=first,
+                facts=known(dialogue.facts, dialogue.turns[response].speaker),
             )
 
 
@@ -63,6 +64,11 @@ def windows(turns: int, *, context_turns: int, first_turns: bool) -> Iterator[tu
     """Yield (first turn of the context, response) as indices into a dialogue of so many turns."""
     for response in range(0 if first_turns else 1, turns):
         yield max(0, response - context_turns), response
+
+
+def known(facts: Iterable[Turn], speaker: str) -> tuple[Turn, ...]:
+    """The facts that a speaker knows: his own and everybody's."""
+    return tuple(fact for fact in facts if fact.speaker in (speaker, ""))
 
 
 def without_empty_turns(dialogue: Dialogue) -> Dialogue:

@@ -13,6 +13,7 @@ from dialog.components import build
 from dialog.data.corpora import Corpus
 from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.data.examples import usable
+from dialog.data.lengths import write_classes
 from dialog.data.manifest import TOKENIZER, fingerprint, read_manifest, write_manifest
 from dialog.data.tokenizer import TOKENIZERS
 from dialog.data.writer import Limits, SplitWriter
@@ -132,6 +133,7 @@ def _build(
                 progress(f"{split}: {counts['dialogues']:,} dialogues")
         if not counts["examples"]:
             raise UserError(f"the split {split} gives no example ({dict(counts)}); give dialogues of two turns or more")
+        write_classes(folder, split)
         splits[split] = dict(counts)
     return {"vocabulary": len(tokenizer), "tokenizer": tokenizer.fingerprint, "splits": splits}
 
