@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import lightning
-import numpy as np
-from numpy.typing import NDArray
 from torch import distributed
 
-from dialog.data.batching import Batch, plan
+from dialog.data.batching import Batch
+from dialog.data.plan import Plan
 from dialog.data.store import Store
+from dialog.errors import UserError
 
 
 class Epoch:
@@ -26,10 +26,11 @@ class Epoch:
 
 
 class Loader:
-    """Batches of a store as `plan` cuts them, for this process of `torch.distributed` where there is one.
+    """Batches of a store as `Plan` cuts them, for this process of `torch.distributed` where there is one.
 
     Its length is the same in every process and every epoch. With `shuffle` the batches change from epoch to epoch,
-    unless `repeat` makes every epoch the first.
+    unless `repeat` makes every epoch the first. Its state, the same in every process, is how many batches of an epoch
+    it has given; a loader that is given that state goes on behind them when that epoch comes, once.
     """
 
     batch_sampler = None  # Lightning reads it where there is a sampler
@@ -41,23 +42,49 @@ class Loader:
         self.shuffle = shuffle
         self.repeat = repeat
         self.sampler = Epoch()
+        self._epoch = self._position = 0
+        self._start: tuple[int, int] | None = None
         self._batches: dict[int, int] = {}
 
     def __len__(self) -> int:
         _, world = _place()
         if world not in self._batches:
-            self._batches[world] = len(self._rows())
+            self._batches[world] = len(self._plan())
         return self._batches[world]
 
     def __iter__(self) -> Iterator[Batch]:
-        for rows in self._rows():
+        self._epoch = self.sampler.number
+        epoch, position = self._start or (self._epoch, 0)
+        self._position = position if epoch == self._epoch and position < len(self) else 0
+        self._start = None
+        for rows in self._plan().batches(self._position):
+            self._position += 1
             yield self.store.batch(rows)
 
-    def _rows(self) -> list[NDArray[np.int64]]:
+    def state_dict(self) -> dict[str, int | str]:
+        """Epoch, position and the plan that they are of, for checkpoints."""
+        return {"epoch": self._epoch, "position": self._position, **self._mark()}
+
+    def load_state_dict(self, state: dict[str, int | str]) -> None:
+        """Go on where a loader of the same plan was.
+
+        Raises:
+            UserError: the state is of another plan, in which its position means nothing.
+        """
+        for key, value in self._mark().items():
+            if state[key] != value:
+                raise UserError(f"the checkpoint's {key} is {state[key]}, here it is {value}; resume with the same")
+        self._start = int(state["epoch"]), int(state["position"])
+
+    def _mark(self) -> dict[str, int | str]:
+        _, world = _place()
+        data = f"{self.store.manifest['fingerprint']}/{self.store.split}"
+        return {"data": data, "batch_tokens": self.batch_tokens, "seed": self.seed, "processes": world}
+
+    def _plan(self) -> Plan:
         rank, world = _place()
-        return plan(
-            self.store.source_lengths,
-            self.store.target_lengths,
+        return Plan(
+            self.store.classes,
             budget=self.batch_tokens,
             seed=self.seed,
             epoch=0 if self.repeat else self.sampler.number,

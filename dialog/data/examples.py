@@ -60,14 +60,13 @@ def examples(entries: Iterable[Entry], rules: Rules, counts: Counter[str]) -> It
             continue
         for first, response in windows(dialogue, rules):
             counts["examples"] += 1
-            speaker = dialogue.turns[response].speaker
             yield Example(
                 id=f"{dialogue.id}#{response}",
                 dialogue_id=dialogue.id,
                 context=dialogue.turns[first:response],
                 response=dialogue.turns[response],
                 first=first,
-                facts=tuple(fact for fact in dialogue.facts if fact.speaker in ("", speaker)),
+                facts=known(dialogue.facts, dialogue.turns[response].speaker),
             )
 
 
@@ -127,6 +126,11 @@ def windows(dialogue: Dialogue, rules: Rules, without: Collection[int] = ()) -> 
         speaks = rules.responder is None or dialogue.turns[response].speaker == rules.responder
         if speaks and response not in without:
             yield 0 if rules.context_turns is None else max(0, response - rules.context_turns), response
+
+
+def known(facts: Iterable[Turn], speaker: str) -> tuple[Turn, ...]:
+    """The facts that a speaker knows: his own and everybody's."""
+    return tuple(fact for fact in facts if fact.speaker in (speaker, ""))
 
 
 def without_empty_turns(dialogue: Dialogue) -> Dialogue:

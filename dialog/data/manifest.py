@@ -13,16 +13,21 @@ import numpy as np
 from dialog.data.files import sha256
 from dialog.errors import UserError
 
-FORMAT = 1
+FORMAT = 2
 NAME = "manifest.json"
 TOKENIZER = "tokenizer.json"
 ARRAYS = {
-    "offsets": "<i8",  # [turns + 1]: where in ids each turn starts, and the end
-    "speakers": "<i4",  # [turns]: number of the speaker in the dialogue, in the order in which they first speak
-    "bytes": "<i8",  # [turns]: of the text in UTF-8
-    "examples": "<i8",  # [N, 2]: first turn of the context, response
+    "offsets": "<i8",  # [lines + 1]: where in ids each line starts, and the end
+    "speakers": "<i4",  # [lines]: number of the speaker in the dialogue
+    "bytes": "<i8",  # [lines]: of the text in UTF-8
+    "examples": "<i8",  # [N, 4]: lines: first fact, end of the facts, first turn of the context, response
+    "lengths": "<i4",  # [N, 2]: source, target without <s>, after the cuts
 }
-"""The little-endian type of each array of a split; `ids`, the turns' token ids one after the other, has its own."""
+"""The little-endian type of each array of a split that is written as its dialogues come.
+
+A line is a turn, or a fact that stands before its dialogue's turns. `ids`, a role's place and the token ids of each
+line, has a type of its own, and so has `order` [N], the rows sorted by their lengths, with the table `classes`.
+"""
 
 Manifest = dict[str, Any]
 
@@ -30,6 +35,11 @@ Manifest = dict[str, Any]
 def ids_dtype(vocabulary: int) -> str:
     """The smallest type for ids of a vocabulary of that size."""
     return "<u2" if vocabulary <= np.iinfo(np.uint16).max else "<u4"
+
+
+def rows_dtype(examples: int) -> str:
+    """The smallest type for rows of so many examples."""
+    return "<u4" if examples <= np.iinfo(np.uint32).max else "<i8"
 
 
 def array_file(folder: Path, split: str, array: str) -> Path:

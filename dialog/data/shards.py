@@ -23,6 +23,7 @@ from dialog.data.corpora import Corpus
 from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.data.examples import Rules
 from dialog.data.filters import FILTERS, Filter
+from dialog.data.lengths import write_classes
 from dialog.data.manifest import TOKENIZER, array_file
 from dialog.data.tokenizer import TOKENIZERS, Tokenizer
 from dialog.data.writer import MARKS, Appender, Arrays, Limits, dtypes, encode, mark
@@ -158,6 +159,7 @@ def merge(job: Job, parts: Path, count: int, folder: Path) -> dict[str, object]:
     for split, (counts, remarks) in splits.items():
         check_counts(split, counts, remarks, job.max_dropped)
         check_ids(job.corpus, split, array_file(folder, split, MARKS))
+        write_classes(folder, split)
     about = {split: dict(sorted((+counts).items())) for split, (counts, _) in splits.items()}
     said = {split: remarks for split, (_, remarks) in splits.items()}
     return {"vocabulary": len(tokenizer), "tokenizer": tokenizer.fingerprint, "splits": about, "remarks": said}

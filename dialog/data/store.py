@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dialog.data.batching import Batch, collate
-from dialog.data.layout import source_ids, source_lengths, target_ids, target_lengths
+from dialog.data.batching import Batch, pack
+from dialog.data.layout import Lines, padded_pairs
+from dialog.data.lengths import LengthClasses, read_classes
 from dialog.data.manifest import ARRAYS, TOKENIZER, array_file, ids_dtype, read_manifest
 from dialog.data.tokenizer import Tokenizer
 
@@ -22,7 +23,7 @@ class Store:
     """The examples of one split of a folder that `prepare` has built, memory-mapped.
 
     Row i is the i-th example that `dialog.data.examples.examples` yields for that split. Targets are cut to
-    `max_target` in the training split only.
+    `max_target` in the training split only. Whatever its size, opening a split reads next to nothing of it.
 
     Raises:
         UserError: the folder is no prepared data, or damaged.
@@ -35,9 +36,13 @@ class Store:
         settings = self.manifest["settings"]
         self.max_source: int = settings["max_source"]
         self.max_target: int | None = settings["max_target"] if split == "train" else None
-        self._ids = self._array("ids", ids_dtype(self.manifest["vocabulary"]))
-        self._offsets, self._speakers, self._bytes, flat = (self._array(name, ARRAYS[name]) for name in ARRAYS)
-        self._examples = flat.reshape(-1, 2)
+        arrays = {name: self._array(name, dtype) for name, dtype in ARRAYS.items()}
+        ids = self._array("ids", ids_dtype(self.manifest["vocabulary"]))
+        self._lines = Lines(ids, arrays["offsets"], arrays["speakers"])
+        self._bytes = arrays["bytes"]
+        self._examples = arrays["examples"].reshape(-1, 4)
+        self.lengths: NDArray[Any] = arrays["lengths"].reshape(-1, 2)
+        """Of each row, the length of the source and that of the target without `<s>` [N, 2]."""
 
     def __len__(self) -> int:
         return len(self._examples)
@@ -53,43 +58,31 @@ class Store:
         return Tokenizer.load(self.folder / TOKENIZER)
 
     @cached_property
-    def source_lengths(self) -> Integers:
-        """Length of each source [N]."""
-        return np.minimum(source_lengths(self._offsets, self._examples), self.max_source)
-
-    @cached_property
-    def target_lengths(self) -> Integers:
-        """Length of each target without `<s>` [N]: the tokens that are predicted."""
-        lengths = target_lengths(self._offsets, self._examples)
-        return lengths if self.max_target is None else np.minimum(lengths, self.max_target)
-
-    @cached_property
-    def target_bytes(self) -> Integers:
-        """Bytes of each response's text in UTF-8 [N], also where the target is cut."""
-        return np.asarray(self._bytes[self._examples[:, 1]])
+    def classes(self) -> LengthClasses:
+        """The rows sorted by their lengths."""
+        return read_classes(self.folder, self.split)
 
     def source(self, row: int) -> Integers:
         """Source ids of an example."""
-        return np.array(self._pair(row)[0], dtype=np.int64)
+        return self._pairs(np.array([row]))[0][0]
 
     def target(self, row: int) -> Integers:
         """Target ids of an example, from `<s>` to `</s>`."""
-        return np.array(self._pair(row)[1], dtype=np.int64)
+        return self._pairs(np.array([row]))[1][0]
+
+    def target_bytes(self, rows: Sequence[int] | Integers) -> int:
+        """Bytes of these responses' texts in UTF-8, also where the targets are cut."""
+        return int(self._bytes[self._examples[rows, 3]].sum())
 
     def batch(self, rows: Sequence[int] | Integers) -> Batch:
         """The examples of these rows, in this order."""
-        chosen = [int(row) for row in rows]
-        return collate(map(self._pair, chosen), chosen, target_bytes=int(self.target_bytes[chosen].sum()))
+        chosen = np.asarray(rows, dtype=np.int64)
+        return pack(*self._pairs(chosen), chosen, target_bytes=self.target_bytes(chosen))
 
-    def _pair(self, row: int) -> tuple[list[int], list[int]]:
-        first, response = self._examples[row].tolist()
-        bounds = self._offsets[first : response + 2].tolist()
-        ids = self._ids[bounds[0] : bounds[-1]].tolist()
-        *context, reply = [ids[start - bounds[0] : end - bounds[0]] for start, end in pairwise(bounds)]
-        own = self._speakers[first:response] == self._speakers[response]
-        source = source_ids(zip(own.tolist(), context, strict=True), max_source=self.max_source)
-        return source, target_ids(reply, max_target=self.max_target)
+    def _pairs(self, rows: Integers) -> tuple[Integers, Integers]:
+        examples = self._examples[rows]
+        return padded_pairs(self._lines, examples, max_source=self.max_source, max_target=self.max_target)
 
-    def _array(self, name: str, dtype: str) -> NDArray[np.int64]:
+    def _array(self, name: str, dtype: str) -> NDArray[Any]:
         mapped = np.memmap(array_file(self.folder, self.split, name), dtype=dtype, mode="r")
         return mapped.view(np.ndarray)  # slices of a memmap itself are ten times slower

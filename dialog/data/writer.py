@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -12,14 +12,15 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dialog.data.dialogue import Dialogue
-from dialog.data.examples import Chosen
-from dialog.data.layout import source_lengths, target_lengths
+from dialog.data.dialogue import Dialogue, Turn
+from dialog.data.examples import Chosen, known
+from dialog.data.layout import Kept, kept
 from dialog.data.manifest import ARRAYS, array_file, ids_dtype
-from dialog.data.tokenizer import Tokenizer
+from dialog.data.tokenizer import OTHER, Tokenizer
 
 Integers = NDArray[np.int64]
 Arrays = dict[str, NDArray[Any]]
+Counts = Counter[str]
 MARKS = "marks"
 """[dialogues, 2] hashes of ids and of words, which are looked at while the arrays are made and not kept."""
 
@@ -31,51 +32,88 @@ class Limits(NamedTuple):
     max_target: int
 
 
-def encode(chosen: list[Chosen], tokenizer: Tokenizer, limits: Limits, *, train: bool) -> tuple[Arrays, Counter[str]]:
+class Laid(NamedTuple):
+    """A dialogue as it lies in the arrays: facts, in a run for each set of them that a responder knows, and turns."""
+
+    facts: int
+    lines: list[Turn]
+    examples: list[
+        tuple[int, int, int, int]
+    ]  # lines: first fact, end of the facts, first turn of the context, response
+
+
+def encode(chosen: Sequence[Chosen], tokenizer: Tokenizer, limits: Limits, *, train: bool) -> tuple[Arrays, Counts]:
     """The arrays of a block, flat and counted from its own beginning, and what they hold."""
-    dialogues = [each.dialogue for each in chosen]
-    texts = [turn.text for dialogue in dialogues for turn in dialogue.turns]
+    laid = [_laid(each) for each in chosen]
+    texts = [line.text for each in laid for line in each.lines]
     ids = tokenizer.encode_batch(texts)
-    ends = np.cumsum(np.fromiter(map(len, ids), np.int64, len(ids)))
+    ends = np.cumsum(np.fromiter((1 + len(tokens) for tokens in ids), np.int64, len(ids)))
     offsets = np.concatenate([[0], ends])
-    starts = np.cumsum([0, *(len(dialogue.turns) for dialogue in dialogues)])[:-1]
-    pairs = [
-        np.array(each.windows, np.int64).reshape(-1, 2) + start for each, start in zip(chosen, starts, strict=True)
-    ]
-    examples = np.concatenate([np.empty((0, 2), np.int64), *pairs])
+    examples = _examples(laid)
     sizes = np.fromiter((len(text.encode()) for text in texts), np.int64, len(texts))
-    arrays: Arrays = {
-        "ids": np.fromiter(chain.from_iterable(ids), np.int64, int(offsets[-1])),
-        "offsets": ends,
-        "speakers": np.fromiter((number for each in dialogues for number in _speakers(each)), np.int64, len(texts)),
-        "bytes": sizes,
-        "examples": examples.ravel(),
-        MARKS: np.array([_marks(dialogue) for dialogue in dialogues], np.uint64).ravel(),
-    }
-    return arrays, _counts(offsets, examples, sizes, limits, train=train)
-
-
-def _counts(offsets: Integers, examples: Integers, sizes: Integers, limits: Limits, *, train: bool) -> Counter[str]:
-    sources, targets = source_lengths(offsets, examples), target_lengths(offsets, examples)
+    max_target = limits.max_target if train else None
+    parts = kept(offsets, examples, max_source=limits.max_source, max_target=max_target)
+    turns = np.array([place >= each.facts for each in laid for place in range(len(each.lines))], dtype=bool)
     counts = Counter(
         {
+            "facts": sum(len(each.dialogue.facts) for each in chosen),
             "examples": len(examples),
-            "tokens": int(offsets[-1]),
-            "bytes": int(sizes.sum()),
-            "target bytes": int(sizes[examples[:, 1]].sum()),
-            "truncated: source": int((sources > limits.max_source).sum()),
+            "tokens": int((np.diff(offsets) - 1)[turns].sum()),
+            "bytes": int(sizes[turns].sum()),
+            "target bytes": int(sizes[examples[:, 3]].sum()),
+            **_cuts(parts, kept(offsets, examples, max_source=None, max_target=None)),
         }
     )
-    if train:
-        counts["truncated: target"] = int((targets > limits.max_target).sum())
-        targets = np.minimum(targets, limits.max_target)
-    sources = np.minimum(sources, limits.max_source)
-    return counts + Counter({"source tokens": int(sources.sum()), "target tokens": int(targets.sum())})
+    arrays: Arrays = {
+        "ids": np.fromiter(chain.from_iterable((OTHER, *tokens) for tokens in ids), np.int64, int(offsets[-1])),
+        "offsets": ends,
+        "speakers": np.fromiter((number for each in laid for number in _speakers(each.lines)), np.int64, len(texts)),
+        "bytes": sizes,
+        "examples": examples.ravel(),
+        "lengths": np.column_stack([parts.source_lengths, parts.target_lengths]).ravel(),
+        MARKS: np.array([_marks(each.dialogue) for each in chosen], np.uint64).ravel(),
+    }
+    return arrays, counts
 
 
-def _speakers(dialogue: Dialogue) -> list[int]:
+def _laid(chosen: Chosen) -> Laid:
+    dialogue = chosen.dialogue
+    facts: list[Turn] = []
+    runs: dict[tuple[Turn, ...], tuple[int, int]] = {}
+    read = []
+    for first, response in chosen.windows:
+        own = known(dialogue.facts, dialogue.turns[response].speaker)
+        if own not in runs:
+            runs[own] = len(facts), len(facts) + len(own)
+            facts += own
+        read.append((*runs[own], first, response))
+    number = len(facts)
+    examples = [(start, end, number + first, number + response) for start, end, first, response in read]
+    return Laid(number, [*facts, *dialogue.turns], examples)
+
+
+def _examples(laid: Sequence[Laid]) -> Integers:
+    """The examples [N, 4] of dialogues one after the other."""
+    rows = []
+    start = 0
+    for each in laid:
+        rows += [[start + line for line in example] for example in each.examples]
+        start += len(each.lines)
+    return np.array(rows, dtype=np.int64).reshape(-1, 4)
+
+
+def _cuts(parts: Kept, whole: Kept) -> dict[str, int]:
+    return {
+        "truncated: source": int((parts.source_lengths < whole.source_lengths).sum()),
+        "truncated: target": int((parts.target_lengths < whole.target_lengths).sum()),
+        "source tokens": int(parts.source_lengths.sum()),
+        "target tokens": int(parts.target_lengths.sum()),
+    }
+
+
+def _speakers(lines: Sequence[Turn]) -> list[int]:
     numbers: dict[str, int] = {}
-    return [numbers.setdefault(turn.speaker, len(numbers)) for turn in dialogue.turns]
+    return [numbers.setdefault(line.speaker, len(numbers)) for line in lines]
 
 
 def _marks(dialogue: Dialogue) -> tuple[int, int]:

@@ -17,9 +17,11 @@ import torch
 from dialog.analysis.alignment import AlignmentCounts
 from dialog.components import Component
 from dialog.data.alignment import alignment
-from dialog.data.batching import Batch, collate, plan
+from dialog.data.batching import Batch, collate
 from dialog.data.dialogue import Example
 from dialog.data.layout import encode_example
+from dialog.data.lengths import by_length
+from dialog.data.plan import Plan
 from dialog.data.tokenizer import PAD
 from dialog.generation.responder import Candidate, Responder
 from dialog.metrics import METRICS, Likelihood
@@ -135,16 +137,10 @@ class Evaluator:
     ) -> Iterator[Answered]:
         tokenizer, max_source = self.responder.tokenizer, self.responder.max_source
         pairs = [encode_example(tokenizer, each, max_source=max_source, max_target=None) for each in block]
-        batches = plan(
-            np.array([len(source) for source, _ in pairs]),
-            np.array([len(target) - 1 for _, target in pairs]),
-            budget=self.batch_tokens,
-            seed=0,
-            epoch=0,
-            shuffle=False,
-        )
+        sources = np.array([len(source) for source, _ in pairs])
+        targets = np.array([len(target) - 1 for _, target in pairs])
         answered: dict[int, Answered] = {}
-        for rows in batches:
+        for rows in Plan(by_length(sources, targets), budget=self.batch_tokens).batches():
             chosen = [block[row] for row in rows]
             batch = collate((pairs[row] for row in rows), rows.tolist())
             gold = [alignment(tokenizer, each, max_source=max_source) for each in chosen] if aligned else None

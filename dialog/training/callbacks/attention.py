@@ -7,7 +7,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
@@ -31,8 +30,9 @@ class AttentionRecorder(Callback):
     def __init__(self, folder: Path, store: Store, *, examples: int = 4) -> None:
         self.folder = folder / "attention"
         self.store = store
-        long = np.flatnonzero(store.source_lengths >= np.median(store.source_lengths)) if len(store) else np.arange(0)
-        self.rows = sorted(random.Random(0).sample(long.tolist(), min(examples, len(long))))
+        long = range(len(store) // 2, len(store))  # by their sources' lengths
+        places = random.Random(0).sample(long, min(examples, len(long)))
+        self.rows = sorted(store.classes.order[places].tolist())
 
     def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
         """Record one step."""

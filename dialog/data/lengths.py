@@ -1,0 +1,90 @@
+"""Examples sorted by their lengths, in classes of like ones.
+
+A length is rounded up to a number of four binary digits and zeros: 1, 2, ..., 16, 18, 20, ..., 32, 36, 40, ... An
+example's class is its rounded source length and its rounded target length, so a split of any size has some thousand.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dialog.data.manifest import ARRAYS, array_file, rows_dtype
+
+Integers = NDArray[np.int64]
+CHUNK = 1 << 20
+"""Examples that are sorted at a time."""
+CODES = 256
+"""More than the rounded lengths below 2^31."""
+
+
+class LengthClasses(NamedTuple):
+    """The rows of a split, class by class, in each from the first to the last."""
+
+    sources: Integers  # [C], rounded up
+    targets: Integers  # [C], rounded up, without <s>
+    counts: Integers  # [C], rows of the class
+    order: NDArray[Any]  # [N], the rows
+
+
+def sort_by_length(lengths: NDArray[Any], order: NDArray[Any]) -> LengthClasses:
+    """A counting sort of rows by their lengths [N, 2] into `order` [N], chunk by chunk."""
+    chunks = range(0, len(lengths), CHUNK)
+    counts = np.zeros(CODES * CODES, dtype=np.int64)
+    for start in chunks:
+        counts += np.bincount(_codes(lengths[start : start + CHUNK]), minlength=len(counts))
+    free = np.cumsum(counts) - counts
+    for start in chunks:
+        codes = _codes(lengths[start : start + CHUNK])
+        held = np.bincount(codes, minlength=len(counts))
+        rows = np.argsort(codes, kind="stable")
+        first = free - np.cumsum(held) + held  # place of a class's first row, less its index in the chunk
+        order[first[codes[rows]] + np.arange(len(rows))] = rows + start
+        free += held
+    found = np.flatnonzero(counts)
+    return LengthClasses(_decoded(found // CODES), _decoded(found % CODES), counts[found], order)
+
+
+def by_length(sources: Integers, targets: Integers) -> LengthClasses:
+    """The classes of lengths in memory."""
+    return sort_by_length(np.column_stack([sources, targets]), np.empty(len(sources), dtype=np.int64))
+
+
+def write_classes(folder: Path, split: str) -> None:
+    """Sort the examples of a split whose lengths are written; the memory needed does not grow with it."""
+    lengths = np.memmap(array_file(folder, split, "lengths"), dtype=ARRAYS["lengths"], mode="r").reshape(-1, 2)
+    dtype = rows_dtype(len(lengths))
+    order = np.memmap(array_file(folder, split, "order"), dtype=dtype, mode="w+", shape=(len(lengths),))
+    classes = sort_by_length(lengths.view(np.ndarray), order.view(np.ndarray))
+    order.flush()
+    table = np.column_stack(classes[:3]).astype("<i8")
+    table.tofile(array_file(folder, split, "classes"))
+
+
+def read_classes(folder: Path, split: str) -> LengthClasses:
+    """The classes of a split that `write_classes` has sorted; the order stays on disk."""
+    table = np.fromfile(array_file(folder, split, "classes"), dtype="<i8").reshape(-1, 3)
+    dtype = rows_dtype(int(table[:, 2].sum()))
+    order = np.memmap(array_file(folder, split, "order"), dtype=dtype, mode="r").view(np.ndarray)
+    return LengthClasses(table[:, 0], table[:, 1], table[:, 2], order)
+
+
+def _codes(lengths: NDArray[Any]) -> NDArray[np.uint16]:
+    """Numbers of the classes of lengths [N, 2], in the order of the sources and then of the targets."""
+    table = _coded(np.arange(int(lengths.max()) + 1))
+    return table[lengths[:, 0]] * np.uint16(CODES) + table[lengths[:, 1]]
+
+
+def _coded(lengths: Integers) -> NDArray[np.uint16]:
+    """The rank of rounded lengths: 8 e + ceil(length / 2^e), with e the binary digits beyond four."""
+    beyond = np.maximum(np.frexp(lengths)[1].astype(np.int64) - 4, 0)
+    return (8 * beyond - (-lengths >> beyond)).astype(np.uint16)
+
+
+def _decoded(codes: Integers) -> Integers:
+    """The rounded lengths of ranks."""
+    beyond = np.maximum(codes // 8 - 1, 0)
+    return (codes - 8 * beyond) << beyond

@@ -1,0 +1,58 @@
+"""Orders of ranges that are computed place by place, so that none is ever held."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+Words = NDArray[np.uint64]
+ROUNDS = 4
+
+
+class Shuffle:
+    """A pseudo-random bijection of range(n) for each of several sizes n: a pure function of its arguments.
+
+    Each of four rounds is a bijection of the numbers of b binary digits, with b the digits of n - 1:
+
+        x <- (x * odd + added) mod 2^b;   x <- x xor (x >> ceil(b / 2))
+
+    with words `odd` and `added` drawn for each size and round. A result beyond n goes through the rounds again, until
+    it is within (cycle walking; Black and Rogaway 2002, section 3): less than two passes on average. Integers only, so
+    it is the same on every machine.
+
+    Args:
+        sizes: How many each range holds [C], each at least 1.
+        seed: With `epoch`, chooses the orders.
+        epoch: See `seed`.
+    """
+
+    def __init__(self, sizes: Integers, *, seed: int, epoch: int) -> None:
+        self._sizes = sizes.astype(np.uint64)
+        digits = np.array([int(size - 1).bit_length() for size in sizes.tolist()], dtype=np.uint64)
+        one = np.uint64(1)
+        self._masks = (one << digits) - one
+        self._shifts = (digits + one) >> one
+        words = np.random.PCG64([seed, epoch]).random_raw(2 * ROUNDS * len(sizes)).reshape(ROUNDS, 2, -1)
+        words[:, 0] |= one
+        self._words: Words = words
+
+    def __call__(self, which: Integers, places: Integers) -> Integers:
+        """What stands at these places of the orders of these sizes [K]."""
+        numbers = self._passed(which, places.astype(np.uint64))
+        beyond = np.flatnonzero(numbers >= self._sizes[which])
+        while len(beyond):
+            numbers[beyond] = again = self._passed(which[beyond], numbers[beyond])
+            beyond = beyond[again >= self._sizes[which[beyond]]]
+        return numbers.astype(np.int64)
+
+    def _passed(self, which: Integers, numbers: Words) -> Words:
+        masks, shifts = self._masks[which], self._shifts[which]
+        odd_added: NDArray[Any]
+        for odd_added in self._words:
+            odd, added = odd_added[:, which]
+            numbers = (numbers * odd + added) & masks
+            numbers ^= numbers >> shifts
+        return numbers
