@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from dialog.data.corpora.builtin import Builtin
+from dialog.data.corpora.crosswoz import CrossWOZ
 from dialog.data.corpora.dailydialog import DailyDialog
 from dialog.data.corpora.jsonl import JsonLines
 from dialog.data.corpora.synthetic import Synthetic
 from dialog.data.dialogue import Entry
 
-__all__ = ["CORPORA", "Builtin", "Corpus", "DailyDialog", "JsonLines", "Synthetic"]
+__all__ = ["CORPORA", "Builtin", "Corpus", "CrossWOZ", "DailyDialog", "JsonLines", "Synthetic"]
 
 
 class Corpus(Protocol):
@@ -26,6 +27,7 @@ class Corpus(Protocol):
 
 CORPORA: dict[str, Callable[..., Corpus]] = {
     "builtin": Builtin,
+    "crosswoz": CrossWOZ,
     "dailydialog": DailyDialog,
     "jsonl": JsonLines,
     "synthetic": Synthetic,

@@ -113,6 +113,22 @@ def json_document(path: Path) -> Json:
     return parse_json(text, str(path))
 
 
+def json_records(path: Path, parse: Callable[[str, Json, str], Dialogue | None]) -> Iterator[Entry]:
+    """`records` of a file that is one JSON object or array: `parse(key, value, place)` of each of its members.
+
+    The key of an array's member is its number, from 1.
+
+    Raises:
+        UserError: the file is no JSON, another one, or an empty one.
+    """
+    whole = json_document(path)
+    if not isinstance(whole, dict | list) or not whole:
+        raise UserError(f"{path} holds no dialogues; it should be a JSON object or array of them")
+    members = whole.items() if isinstance(whole, dict) else enumerate(whole, start=1)
+    items = ((f"{path}: record {key}", (str(key), value)) for key, value in members)
+    return records(items, lambda item, place: parse(*item, place))
+
+
 def parse_json(text: str, place: str) -> Json:
     """JSON without NaN, infinities, keys that come twice and numbers or nesting out of all proportion.
 
