@@ -9,10 +9,22 @@ from dialog.data.corpora.builtin import Builtin
 from dialog.data.corpora.crosswoz import CrossWOZ
 from dialog.data.corpora.dailydialog import DailyDialog
 from dialog.data.corpora.jsonl import JsonLines
+from dialog.data.corpora.selfdialogue import SelfDialogue
 from dialog.data.corpora.synthetic import Synthetic
+from dialog.data.corpora.taskmaster import Taskmaster
 from dialog.data.dialogue import Entry
 
-__all__ = ["CORPORA", "Builtin", "Corpus", "CrossWOZ", "DailyDialog", "JsonLines", "Synthetic"]
+__all__ = [
+    "CORPORA",
+    "Builtin",
+    "Corpus",
+    "CrossWOZ",
+    "DailyDialog",
+    "JsonLines",
+    "SelfDialogue",
+    "Synthetic",
+    "Taskmaster",
+]
 
 
 class Corpus(Protocol):
@@ -30,5 +42,7 @@ CORPORA: dict[str, Callable[..., Corpus]] = {
     "crosswoz": CrossWOZ,
     "dailydialog": DailyDialog,
     "jsonl": JsonLines,
+    "selfdialogue": SelfDialogue,
     "synthetic": Synthetic,
+    "taskmaster": Taskmaster,
 }

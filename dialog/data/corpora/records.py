@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -94,6 +95,34 @@ def _require_text(dialogue: Dialogue) -> None:
             except UnicodeEncodeError as error:
                 half = f"\\u{ord(text[error.start]):04x}"
                 raise UserError(f"{dialogue.place}: holds half a character ({half}); write both halves") from error
+
+
+# ------------------------------------------------------------------ comma-separated values
+
+
+def csv_rows(path: Path) -> Iterator[tuple[str, str]]:
+    """(file:line, text) of each row of a file of comma-separated values: a line, or several where a quote is open."""
+    start, row = "", ""
+    for place, line in numbered_lines(path):
+        start, row = (start, f"{row}\n{line}") if start else (place, line)
+        if row.count('"') % 2 == 0:
+            yield start, row
+            start, row = "", ""
+    if start:
+        yield start, row
+
+
+def csv_fields(row: str, place: str) -> list[str]:
+    """The fields of a row that `csv_rows` gives.
+
+    Raises:
+        UserError: a quote is not closed, or followed by something else than a comma.
+    """
+    try:
+        (fields,) = csv.reader([row], strict=True)
+    except csv.Error as error:
+        raise UserError(f"{place}: no row of comma-separated values ({error}); write a quote inside as two") from error
+    return fields
 
 
 # ------------------------------------------------------------------ JSON
