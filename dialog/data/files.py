@@ -47,6 +47,25 @@ def find_file(folder: Path, name: str, hint: str) -> Path:
     return path
 
 
+def find_files(folder: Path, pattern: str, hint: str) -> list[Path]:
+    """The files of a folder whose names, without .gz, .xz or .zst, fit a pattern of `Path.glob`; sorted by these names.
+
+    Raises:
+        UserError: there is none, or one of them is there twice.
+    """
+    ends = ("", *COMPRESSED)
+    found = ((path.relative_to(folder), end) for end in ends for path in folder.glob(pattern + end))
+    names = {path.as_posix().removesuffix(end) for path, end in found}
+    if not names:
+        raise UserError(f"{folder} holds no {pattern}; {hint}")
+    return [find_file(folder, name, hint) for name in sorted(names)]
+
+
+def stem(path: Path) -> str:
+    """The name of a file up to its first dot."""
+    return path.name.partition(".")[0]
+
+
 def raw_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, each with its end, decompressed where its name says so.
 

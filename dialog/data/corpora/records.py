@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -96,6 +97,34 @@ def _require_text(dialogue: Dialogue) -> None:
                 raise UserError(f"{dialogue.place}: holds half a character ({half}); write both halves") from error
 
 
+# ------------------------------------------------------------------ comma-separated values
+
+
+def csv_rows(path: Path) -> Iterator[tuple[str, str]]:
+    """(file:line, text) of each row of a file of comma-separated values: a line, or several where a quote is open."""
+    start, row = "", ""
+    for place, line in numbered_lines(path):
+        start, row = (start, f"{row}\n{line}") if start else (place, line)
+        if row.count('"') % 2 == 0:
+            yield start, row
+            start, row = "", ""
+    if start:
+        yield start, row
+
+
+def csv_fields(row: str, place: str) -> list[str]:
+    """The fields of a row that `csv_rows` gives.
+
+    Raises:
+        UserError: a quote is not closed, or followed by something else than a comma.
+    """
+    try:
+        (fields,) = csv.reader([row], strict=True)
+    except csv.Error as error:
+        raise UserError(f"{place}: no row of comma-separated values ({error}); write a quote inside as two") from error
+    return fields
+
+
 # ------------------------------------------------------------------ JSON
 
 
@@ -111,6 +140,22 @@ def json_document(path: Path) -> Json:
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: byte {error.start + 1} is not UTF-8; convert the file to UTF-8") from error
     return parse_json(text, str(path))
+
+
+def json_records(path: Path, parse: Callable[[str, Json, str], Dialogue | None]) -> Iterator[Entry]:
+    """`records` of a file that is one JSON object or array: `parse(key, value, place)` of each of its members.
+
+    The key of an array's member is its number, from 1.
+
+    Raises:
+        UserError: the file is no JSON, another one, or an empty one.
+    """
+    whole = json_document(path)
+    if not isinstance(whole, dict | list) or not whole:
+        raise UserError(f"{path} holds no dialogues; it should be a JSON object or array of them")
+    members = whole.items() if isinstance(whole, dict) else enumerate(whole, start=1)
+    items = ((f"{path}: record {key}", (str(key), value)) for key, value in members)
+    return records(items, lambda item, place: parse(*item, place))
 
 
 def parse_json(text: str, place: str) -> Json:
