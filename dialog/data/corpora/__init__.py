@@ -8,10 +8,11 @@ from typing import Protocol
 from dialog.data.corpora.builtin import Builtin
 from dialog.data.corpora.dailydialog import DailyDialog
 from dialog.data.corpora.jsonl import JsonLines
+from dialog.data.corpora.parallel import Parallel, multi30k
 from dialog.data.corpora.synthetic import Synthetic
 from dialog.data.dialogue import Entry
 
-__all__ = ["CORPORA", "Builtin", "Corpus", "DailyDialog", "JsonLines", "Synthetic"]
+__all__ = ["CORPORA", "Builtin", "Corpus", "DailyDialog", "JsonLines", "Parallel", "Synthetic"]
 
 
 class Corpus(Protocol):
@@ -28,5 +29,7 @@ CORPORA: dict[str, Callable[..., Corpus]] = {
     "builtin": Builtin,
     "dailydialog": DailyDialog,
     "jsonl": JsonLines,
+    "multi30k": multi30k,
+    "parallel": Parallel,
     "synthetic": Synthetic,
 }
