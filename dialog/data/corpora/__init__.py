@@ -10,6 +10,7 @@ from dialog.data.corpora.crosswoz import CrossWOZ
 from dialog.data.corpora.dailydialog import DailyDialog
 from dialog.data.corpora.jsonl import JsonLines
 from dialog.data.corpora.mixture import Mixture
+from dialog.data.corpora.parallel import Parallel, multi30k
 from dialog.data.corpora.selfdialogue import SelfDialogue
 from dialog.data.corpora.synthetic import Synthetic
 from dialog.data.corpora.taskmaster import Taskmaster
@@ -22,6 +23,8 @@ CORPORA: dict[str, Callable[..., Corpus]] = {
     "dailydialog": DailyDialog,
     "jsonl": JsonLines,
     "mixture": Mixture,
+    "multi30k": multi30k,
+    "parallel": Parallel,
     "selfdialogue": SelfDialogue,
     "synthetic": Synthetic,
     "taskmaster": Taskmaster,

@@ -1,0 +1,100 @@
+"""Parallel text for translation: line n of one file says in another language what line n of its twin says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+
+from dialog.data.corpora.records import decoded, digests, numbered, records, require_path
+from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
+from dialog.data.files import find_file
+from dialog.errors import UserError
+
+Line = tuple[str, bytes]
+"""Its file:line, and itself."""
+
+
+class Parallel:
+    """Reads `<path>/<part>.<language>`: a sentence a line, its translation in the same line of the other language.
+
+    Each pair is a dialogue of two turns, whose speakers are the languages. Ids are `<split>-<line number>`. A line ends
+    with LF or CRLF and with nothing else, so that no character of Unicode moves one file against the other. Files may
+    be compressed (.gz, .xz, .zst).
+
+    Args:
+        path: The folder.
+        source: The language that is translated, as the files' names end.
+        target: The language that it is translated to.
+        train: The part that is the training split.
+        validation: The part that is the validation split.
+        test: The part that is the test split.
+
+    Raises:
+        UserError: source and target are the same; while reading, two files have different numbers of lines.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        source: str,
+        target: str,
+        train: str = "train",
+        validation: str = "val",
+        test: str = "test",
+    ) -> None:
+        self.path = require_path(path, "parallel", f"a folder with {train}.{source}, {train}.{target}, ...")
+        if source == target:
+            raise UserError(f"corpus parallel: source and target are both {source!r}; give two languages")
+        self.languages = (source, target)
+        self.parts = dict(zip(SPLITS, (train, validation, test), strict=True))
+
+    def dialogues(self, split: str) -> Iterator[Entry]:
+        """Yield the pairs of a split in the order of its files."""
+        return records(_pairs(*self._files(split)), lambda pair, place: self._dialogue(pair, split, place))
+
+    def fingerprint(self) -> dict[str, str]:
+        """Map the files to their SHA-256."""
+        return digests(self.path, (file for split in SPLITS for file in self._files(split)))
+
+    def _files(self, split: str) -> list[Path]:
+        hint = f"it should hold the {split} split, a sentence a line; set data.path=DIR"
+        return [find_file(self.path, f"{self.parts[split]}.{language}", hint) for language in self.languages]
+
+    def _dialogue(self, pair: tuple[Line, Line], split: str, place: str) -> Dialogue:
+        texts = (decoded(raw, where) for where, raw in pair)
+        turns = tuple(map(Turn, self.languages, texts))
+        return Dialogue(f"{split}-{place.rpartition(':')[2]}", turns, place=place)
+
+
+def multi30k(
+    path: Path | None,
+    *,
+    source: str = "de",
+    target: str = "en",
+    train: str = "train",
+    validation: str = "val",
+    test: str = "test_2016_flickr",
+) -> Parallel:
+    """Multi30k task 1, raw text (Elliott et al. 2016, https://aclanthology.org/W16-3210), as `parallel` reads it."""
+    folder = require_path(path, "multi30k", f"a folder with {train}.{source}, {train}.{target}, ...")
+    return Parallel(folder, source=source, target=target, train=train, validation=validation, test=test)
+
+
+def _pairs(source: Path, target: Path) -> Iterator[tuple[str, tuple[Line, Line]]]:
+    """(file:line of the source, both lines), as long as both files have one.
+
+    Raises:
+        UserError: one file has more lines than the other.
+    """
+    both = zip_longest(numbered(source), numbered(target))
+    for before, (left, right) in enumerate(both):
+        if left is None or right is None:
+            more = before + 1 + sum(1 for _ in both)
+            counts = (before, more) if left is None else (more, before)
+            raise UserError(
+                f"{source} has {counts[0]:,} lines, but {target} {counts[1]:,}; line n of one should translate "
+                "line n of the other"
+            )
+        yield left[0], (left, right)

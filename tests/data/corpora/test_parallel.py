@@ -1,0 +1,137 @@
+"""Line-aligned files, and what moves their lines against each other."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dialog.cli.parts import arguments
+from dialog.components import build
+from dialog.data.corpora import CORPORA
+from dialog.data.corpora.parallel import Parallel, multi30k
+from dialog.data.dialogue import SPLITS, Malformed, Turn
+from dialog.errors import UserError
+
+LINE = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]))
+"""Whatever a line may hold: U+2028, U+0085, form feeds, file separators, ... and no byte order mark to begin with."""
+
+
+def write(folder: Path, de: bytes = b"ein Haus\nzwei\n", en: bytes = b"a house\ntwo\n") -> Parallel:
+    folder.mkdir(exist_ok=True)
+    for part in ("train", "val", "test"):
+        (folder / f"{part}.de").write_bytes(de if part == "train" else b"Hund\n")
+        (folder / f"{part}.en").write_bytes(en if part == "train" else b"dog\n")
+    return Parallel(folder, source="de", target="en")
+
+
+def test_a_pair_is_a_dialogue_of_two_languages(tmp_path: Path) -> None:
+    corpus = write(tmp_path)
+    first, second = corpus.dialogues("train")
+    assert (first.id, second.id) == ("train-1", "train-2")
+    assert first.turns == (Turn("de", "ein Haus"), Turn("en", "a house"))
+    assert first.place == f"{tmp_path / 'train.de'}:1"
+    assert [dialogue.id for dialogue in corpus.dialogues("validation")] == ["validation-1"]
+
+
+@given(pairs=st.lists(st.tuples(LINE, LINE), min_size=1))
+def test_every_line_keeps_its_partner(tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]) -> None:
+    folder = tmp_path_factory.mktemp("parallel")
+    de, en = ("".join(f"x{pair[side]}\n" for pair in pairs).encode() for side in (0, 1))
+    found = [tuple(turn.text for turn in dialogue.turns) for dialogue in write(folder, de, en).dialogues("train")]
+    assert found == [(f"x{left}", f"x{right}") for left, right in pairs]
+
+
+def test_odd_characters_do_not_move_a_file_against_the_other(tmp_path: Path) -> None:
+    odd = "a\u2028b\u0085c\x0bd\x1ce\u00a0"
+    corpus = write(tmp_path, f"\ufeff{odd}\r\nzwei".encode(), b"one\ntwo\r\n")
+    assert [[turn.text for turn in each.turns] for each in corpus.dialogues("train")] == [[odd, "one"], ["zwei", "two"]]
+
+
+@pytest.mark.parametrize(
+    ("de", "en", "counts"),
+    [
+        (b"eins\nzwei\ndrei\nvier\n", b"one\ntwo\n", ("4", "2")),
+        (b"eins\n", b"one\ntwo\nthree\n", ("1", "3")),
+        (b"eins\n\n", b"one\n", ("2", "1")),
+    ],
+)
+def test_unequal_line_counts_are_refused_with_both(
+    tmp_path: Path, de: bytes, en: bytes, counts: tuple[str, str]
+) -> None:
+    corpus = write(tmp_path, de, en)
+    with pytest.raises(UserError) as caught:
+        list(corpus.dialogues("train"))
+    assert f"train.de has {counts[0]} lines, but {tmp_path / 'train.en'} {counts[1]};" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_line_that_is_not_utf8_is_malformed_in_its_own_file(tmp_path: Path) -> None:
+    corpus = write(tmp_path, b"eins\nzwei\ndr\xe4i\n", b"one\ntw\xffo\nthree\n")
+    first, second, third = corpus.dialogues("train")
+    assert first.id == "train-1"
+    assert isinstance(second, Malformed)
+    assert "train.en:2: byte 3" in second.message
+    assert isinstance(third, Malformed)
+    assert "train.de:3: byte 3" in third.message
+
+
+def test_an_empty_line_is_a_turn_without_text(tmp_path: Path) -> None:
+    _, second = write(tmp_path, b"eins\n\n", b"one\ntwo\n").dialogues("train")
+    assert second.turns == (Turn("de", ""), Turn("en", "two"))
+
+
+def test_what_is_missing_is_named_with_how_to_set_it(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^parallel needs .*train\.de.*data\.path.*DIALOG_DATA"):
+        Parallel(None, source="de", target="en")
+    with pytest.raises(UserError, match="both 'de'"):
+        Parallel(tmp_path, source="de", target="de")
+    with pytest.raises(UserError, match="parallel needs source, target"):
+        build(CORPORA, {"name": "parallel"}, path=tmp_path)
+    corpus = write(tmp_path)
+    (tmp_path / "test.en").unlink()
+    with pytest.raises(UserError, match=r"test\.en does not exist.*data\.path=DIR"):
+        corpus.fingerprint()
+    (tmp_path / "test.en").write_bytes(b"")
+    with pytest.raises(UserError, match=r"test\.en is empty"):
+        list(corpus.dialogues("test"))
+
+
+def test_a_compressed_copy_reads_the_same(tmp_path: Path) -> None:
+    plain, packed = write(tmp_path / "plain"), write(tmp_path / "packed")
+    for file in list((tmp_path / "packed").iterdir()):
+        file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    assert set(packed.fingerprint()) == {f"{name}.gz" for name in plain.fingerprint()}
+    for split in SPLITS:
+        assert list(packed.dialogues(split)) == list(plain.dialogues(split))
+
+
+def test_the_fingerprint_follows_the_content_not_the_place(tmp_path: Path) -> None:
+    one, two = write(tmp_path / "one"), write(tmp_path / "two")
+    assert one.fingerprint() == two.fingerprint()
+    assert len(one.fingerprint()) == 6
+    (tmp_path / "two" / "val.en").write_bytes(b"cat\n")
+    assert one.fingerprint() != two.fingerprint()
+
+
+def test_multi30k_is_a_row_of_the_table(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^multi30k needs .*train\.de.*folder that holds a multi30k"):
+        multi30k(None)
+    for part in ("train", "val", "test_2016_flickr"):
+        for language in ("de", "en"):
+            (tmp_path / f"{part}.{language}").write_text(f"{part} {language}\n")
+    (dialogue,) = build(CORPORA, {"name": "multi30k"}, path=tmp_path).dialogues("test")
+    assert dialogue.turns == (Turn("de", "test_2016_flickr de"), Turn("en", "test_2016_flickr en"))
+    (reverse,) = build(CORPORA, {"name": "multi30k", "source": "en", "target": "de"}, path=tmp_path).dialogues("train")
+    assert [turn.speaker for turn in reverse.turns] == ["en", "de"]
+    assert arguments(CORPORA["multi30k"], {"path"}) == {
+        "source": "de",
+        "target": "en",
+        "train": "train",
+        "validation": "val",
+        "test": "test_2016_flickr",
+    }
