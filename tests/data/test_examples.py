@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import count
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialog.data.dialogue import Copy, Dialogue, Turn
-from dialog.data.examples import examples
+from dialog.data.dialogue import Copy, Dialogue, Entry, Malformed, Turn
+from dialog.data.examples import Rules, examples
+from dialog.errors import UserError
 
 texts = st.sampled_from(["", " ", "\u00a0\u3000\t", "hi", "how are you ?", " fine "])
 dialogue_turns = st.lists(st.builds(Turn, st.sampled_from("AB"), texts), max_size=6).map(tuple)
-corpora = st.lists(dialogue_turns, max_size=6).map(
-    lambda all_turns: [Dialogue(f"d{number}", turns) for number, turns in zip(count(), all_turns, strict=False)]
+corpora = st.lists(st.one_of(st.none(), dialogue_turns), max_size=6).map(
+    lambda found: [
+        Malformed(f"file:{number}: broken") if turns is None else Dialogue(f"d{number}", turns)
+        for number, turns in enumerate(found)
+    ]
 )
 
 
@@ -24,7 +29,7 @@ def dialogue(*texts: str) -> Dialogue:
 
 
 def test_a_context_is_the_turns_just_before() -> None:
-    found = list(examples([dialogue("a", "b", "c", "d")], context_turns=2, first_turns=False, counts=Counter()))
+    found = list(examples([dialogue("a", "b", "c", "d")], Rules(2, first_turns=False), Counter()))
     assert [(e.id, e.first, "".join(t.text for t in e.context), e.response.text) for e in found] == [
         ("d#1", 0, "a", "b"),
         ("d#2", 0, "ab", "c"),
@@ -33,22 +38,100 @@ def test_a_context_is_the_turns_just_before() -> None:
 
 
 def test_first_turns_answer_nothing() -> None:
-    first, *rest = examples([dialogue("a", "b")], context_turns=2, first_turns=True, counts=Counter())
+    first, *rest = examples([dialogue("a", "b")], Rules(2, first_turns=True), Counter())
     assert (first.id, first.context, first.first, first.response.text) == ("d#0", (), 0, "a")
     assert [e.id for e in rest] == ["d#1"]
 
 
-@given(corpora, st.integers(0, 4), st.booleans())
-def test_counts_add_up(dialogues: list[Dialogue], context_turns: int, first_turns: bool) -> None:
+rules = st.builds(
+    Rules,
+    st.one_of(st.none(), st.integers(0, 4)),
+    st.booleans(),
+    responder=st.sampled_from([None, "A", "B"]),
+    merge_turns=st.booleans(),
+    reverse=st.booleans(),
+    max_turn_characters=st.sampled_from([1, 5, 10_000]),
+    malformed=st.just("drop"),
+)
+
+
+@given(corpora, rules)
+def test_counts_add_up(entries: list[Entry], rules: Rules) -> None:
     counts: Counter[str] = Counter()
-    found = list(examples(dialogues, context_turns=context_turns, first_turns=first_turns, counts=counts))
-    single = counts["dropped: single turn"]
-    assert counts["dialogues"] + counts["dropped: empty dialogue"] + single == len(dialogues)
-    assert counts["turns"] + counts["dropped: empty turn"] + single == sum(len(d.turns) for d in dialogues)
-    assert counts["examples"] == len(found) == counts["turns"] - (0 if first_turns else counts["dialogues"])
+    found = list(examples(entries, rules, counts))
+    for what, read in (
+        ("dialogues", len(entries)),
+        ("turns", sum(len(each.turns) for each in entries if isinstance(each, Dialogue))),
+    ):
+        assert counts[f"{what} read"] == read
+        dropped = sum(number for key, number in counts.items() if key.startswith(f"dropped {what}: "))
+        assert counts[what] + dropped == read
+    assert counts["dropped dialogues: malformed"] == sum(isinstance(each, Malformed) for each in entries)
+    assert counts["examples"] == len(found) <= counts["turns"]
+    if rules.responder is None:
+        assert len(found) == counts["turns"] - (0 if rules.first_turns else counts["dialogues"])
     assert len({example.id for example in found}) == len(found)
-    assert all(turn.text.strip() for example in found for turn in (*example.context, example.response))
-    assert all(len(example.context) <= context_turns for example in found)
+    for example in found:
+        assert all(turn.text for turn in (*example.context, example.response))
+        assert rules.context_turns is None or len(example.context) <= rules.context_turns
+        assert rules.responder in (None, example.response.speaker)
+        assert all(len(turn.text) <= rules.max_turn_characters for turn in (*example.context, example.response))
+        if rules.merge_turns:
+            speakers = [turn.speaker for turn in (*example.context, example.response)]
+            assert all(one != other for one, other in pairwise(speakers))
+
+
+def test_malformed_records_are_refused_by_default() -> None:
+    with pytest.raises(UserError, match=r"here:3: broken.*data\.malformed=drop"):
+        list(examples([Malformed("here:3: broken")], Rules(2, first_turns=False), Counter()))
+
+
+@given(corpora)
+def test_a_reversed_dialogue_swaps_context_and_response(entries: list[Entry]) -> None:
+    def pairs(*, reverse: bool) -> set[tuple[str, str, str]]:
+        rules = Rules(1, first_turns=False, reverse=reverse, malformed="drop")
+        found = examples(entries, rules, Counter())
+        told = ((each.dialogue_id, each.context[-1].text, each.response.text) for each in found)
+        return {(id, other, one) if reverse else (id, one, other) for id, one, other in told}
+
+    assert pairs(reverse=True) == pairs(reverse=False)
+
+
+def test_what_a_speaker_says_in_a_row_is_one_turn() -> None:
+    turns = (
+        Turn("A", "the red hat"),
+        Turn("B", " I see. "),
+        Turn("B", "Which?"),
+        Turn("A", "red", (Copy(0, 3, 0, 4),)),
+    )
+    counts: Counter[str] = Counter()
+    reply, answer = examples([Dialogue("d", turns)], Rules(3, first_turns=False, merge_turns=True), counts)
+    assert reply.response == Turn("B", "I see. Which?")
+    assert [turn.text for turn in answer.context] == ["the red hat", "I see. Which?"]
+    assert answer.response.copies == (Copy(0, 3, 0, 4),)
+    assert counts["dropped turns: merged"] == 1
+
+
+def test_facts_are_given_to_those_who_know_them() -> None:
+    facts = (Turn("A", "I am a cook."), Turn("", "It rains."), Turn("B", "I ski."))
+    turns = (Turn("A", "Hi"), Turn("B", "Hello"), Turn("A", "Well"))
+    of_b, of_a = examples([Dialogue("d", turns, facts=facts)], Rules(1, first_turns=False), Counter())
+    assert [fact.text for fact in of_b.facts] == ["It rains.", "I ski."]
+    assert [fact.text for fact in of_a.facts] == ["I am a cook.", "It rains."]
+    assert [turn.text for turn in of_a.context] == ["Hello"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"context_turns": -1}, r"data\.context_turns is -1"),
+        ({"max_turn_characters": 0}, r"data\.max_turn_characters is 0"),
+        ({"malformed": "ignore"}, r"data\.malformed is 'ignore'; give refuse or drop"),
+    ],
+)
+def test_rules_out_of_range_are_refused_by_key(changed: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        replace(Rules(2, first_turns=False), **changed)
 
 
 @pytest.mark.parametrize("gone", ["", "  "])
@@ -59,7 +142,7 @@ def test_copies_follow_the_turns_that_stay(gone: str) -> None:
         Turn("A", gone),
         Turn("B", "a red hat", (Copy(2, 5, 1, 4), Copy(1, 2, 2, 0))),
     )
-    (example,) = examples([Dialogue("d", turns)], context_turns=3, first_turns=False, counts=Counter())
+    (example,) = examples([Dialogue("d", turns)], Rules(3, first_turns=False), Counter())
     assert example.response.copies == (Copy(2, 5, 0, 4),)
     (copy,) = example.response.copies
     source = example.context[copy.turn - example.first].text

@@ -10,7 +10,7 @@ import pytest
 from dialog.data.alignment import alignment
 from dialog.data.corpora.builtin import Builtin
 from dialog.data.dialogue import Copy, Example, Turn
-from dialog.data.examples import examples
+from dialog.data.examples import Rules, examples
 from dialog.data.layout import encode_example, source_ids, target_ids
 from dialog.data.tokenizer import BOS, EOS, OTHER, SELF, Tokenizer
 
@@ -87,7 +87,7 @@ def test_bytes_of_a_character_point_at_their_like() -> None:
 def test_the_builtin_corpus_aligns_word_by_word() -> None:
     dialogues = list(Builtin(size=100).dialogues("train"))
     tokenizer = Tokenizer.train((turn.text for d in dialogues for turn in d.turns), vocabulary=2000)
-    found = list(examples(dialogues, context_turns=8, first_turns=False, counts=Counter()))
+    found = list(examples(dialogues, Rules(8, first_turns=False), Counter()))
     copying = [example for example in found if example.response.copies]
     assert copying
     for example in copying:

@@ -20,7 +20,7 @@ from dialog.analysis.maps import attention_maps
 from dialog.data.alignment import alignment
 from dialog.data.corpora.builtin import Builtin
 from dialog.data.dialogue import Copy, Example, Turn
-from dialog.data.examples import examples
+from dialog.data.examples import Rules, examples
 from dialog.data.layout import encode_example
 from dialog.data.tokenizer import EOS, PAD
 from dialog.errors import UserError
@@ -43,7 +43,7 @@ def responder(request: pytest.FixtureRequest, trained: Callable[[str], Path]) ->
 def split() -> list[Example]:
     """Also responses without a context."""
     stream = Builtin(size=60).dialogues("validation")
-    return list(examples(stream, context_turns=7, first_turns=True, counts=Counter()))
+    return list(examples(stream, Rules(7, first_turns=True), Counter()))
 
 
 def evaluated(responder: Responder, split: list[Example], budget: int) -> tuple[list[Answered], dict[str, Any]]:
@@ -149,7 +149,7 @@ def test_files_of_a_split(trained: Callable[[str], Path], family: str) -> None:
     rows = [json.loads(line) for line in (folder / "responses.jsonl").read_text(encoding="utf-8").splitlines()]
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     dialogues = assemble.build_corpus(dialog.load(trained(family)).recipe).dialogues("test")
-    expected = list(examples(dialogues, context_turns=7, first_turns=False, counts=Counter()))
+    expected = list(examples(dialogues, Rules(7, first_turns=False), Counter()))
     assert [row["id"] for row in rows] == [each.id for each in expected]
     for row, example in zip(rows, expected, strict=True):
         assert list(row) == FIELDS

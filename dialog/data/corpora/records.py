@@ -207,7 +207,9 @@ def require_path(path: Path | None, corpus: str, holds: str) -> Path:
         UserError: none was given.
     """
     if path is None:
-        raise UserError(f"{corpus} needs {holds}: set data.path, or DIALOG_DATA to the folder that holds a {corpus}")
+        raise UserError(
+            f"{corpus} needs {holds}: set data.path=DIR, or DIALOG_DATA to the folder that holds a folder {corpus}"
+        )
     return Path(path)
 
 

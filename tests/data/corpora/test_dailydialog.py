@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from dialog.data.corpora.dailydialog import DailyDialog
-from dialog.data.dialogue import SPLITS, Turn
-from dialog.data.examples import examples
+from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Malformed, Turn
+from dialog.data.examples import Rules, examples
 from dialog.errors import UserError
 
 SAMPLE = Path(__file__).parents[2] / "corpora" / "dailydialog"
@@ -49,28 +50,37 @@ def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
 def test_blank_lines_and_empty_turns_are_counted(tmp_path: Path) -> None:
     corpus = write(tmp_path, b"a __eou__  __eou__ b __eou__\n\nalone __eou__\n__eou__ __eou__\n")
     counts: Counter[str] = Counter()
-    found = list(examples(corpus.dialogues("train"), context_turns=3, first_turns=False, counts=counts))
+    found = list(examples(corpus.dialogues("train"), Rules(3, first_turns=False), counts))
     assert [(example.id, example.response) for example in found] == [("train-1#1", Turn("A", "b"))]
-    assert counts == {
-        "dialogues": 1,
-        "turns": 2,
-        "examples": 1,
-        "dropped: empty dialogue": 2,
-        "dropped: empty turn": 3,
-        "dropped: single turn": 1,
-    }
+    assert counts == Counter(
+        {
+            "dialogues read": 4,
+            "dialogues": 1,
+            "dropped dialogues: empty": 2,
+            "dropped dialogues: single turn": 1,
+            "turns read": 6,
+            "turns": 2,
+            "dropped turns: empty": 3,
+            "dropped turns: single turn": 1,
+            "examples": 1,
+        }
+    )
 
 
-def test_a_byte_that_is_not_utf8_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_a_byte_that_is_not_utf8_is_malformed_with_its_line(tmp_path: Path) -> None:
     corpus = write(tmp_path, b"a __eou__ b __eou__\nna\xefve __eou__ b __eou__\n")
-    with pytest.raises(UserError, match=r"dialogues_train\.txt:2: byte 3 .*UTF-8"):
-        list(corpus.dialogues("train"))
+    good, bad = corpus.dialogues("train")
+    assert isinstance(good, Dialogue)
+    assert isinstance(bad, Malformed)
+    assert re.search(r"dialogues_train\.txt:2: byte 3 .*UTF-8", bad.message)
 
 
-def test_text_after_the_last_mark_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_text_after_the_last_mark_is_malformed_with_its_line(tmp_path: Path) -> None:
     corpus = write(tmp_path, b"a __eou__ b __eou__\na __eou__ b\n")
-    with pytest.raises(UserError, match=r"dialogues_train\.txt:2: .*__eou__"):
-        list(corpus.dialogues("train"))
+    good, bad = corpus.dialogues("train")
+    assert isinstance(good, Dialogue)
+    assert isinstance(bad, Malformed)
+    assert re.search(r"dialogues_train\.txt:2: .*__eou__", bad.message)
 
 
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:
@@ -99,3 +109,20 @@ def test_the_fingerprint_follows_the_content_not_the_place(tmp_path: Path) -> No
     assert before == two.fingerprint()
     (tmp_path / "two" / "train" / "dialogues_train.txt").write_bytes(b"a __eou__ c __eou__\n")
     assert before != two.fingerprint()
+
+
+def test_labels_are_read_a_number_a_turn_and_a_line_without_its_own_is_warned_of(tmp_path: Path) -> None:
+    corpus = write(tmp_path, b"a __eou__ b __eou__\nc __eou__ d __eou__ e __eou__\n")
+    for kind, labels in (("act", b"1 2 \n3 4 \n"), ("emotion", b"0 6 \n0 0 0 \n")):
+        (tmp_path / "train" / f"dialogues_{kind}_train.txt").write_bytes(labels)
+    whole, odd = corpus.dialogues("train")
+    assert whole == Dialogue("train-1", whole.turns, {"acts": [1, 2], "emotions": [0, 6]})
+    assert len(odd.turns) == 3
+    assert str(odd.meta[WARNING]).endswith("dialogues_train.txt:2: 3 turns but 2 acts; read without them")
+    assert len(corpus.fingerprint()) == 5
+
+
+def test_cleaned_text_is_as_sankar_2019_measured_it(tmp_path: Path) -> None:
+    text = "It ’ s “ fine ” .Come — now 。".encode() + b" __eou__ b __eou__\n"
+    (first,) = (write(tmp_path, text), DailyDialog(tmp_path, cleaned=True))[1].dialogues("train")
+    assert first.turns[0].text.split() == ["It", "'", "s", '"', "fine", '"', ".", "Come", "--", "now", "."]

@@ -119,7 +119,7 @@ def test_the_fingerprint_follows_the_content_not_the_place(tmp_path: Path) -> No
 
 
 def test_multi30k_is_a_row_of_the_table(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^multi30k needs .*train\.de.*folder that holds a multi30k"):
+    with pytest.raises(UserError, match=r"^multi30k needs .*train\.de.*folder that holds a folder multi30k"):
         multi30k(None)
     for part in ("train", "val", "test_2016_flickr"):
         for language in ("de", "en"):
