@@ -14,7 +14,7 @@ from dialog.data.corpora import Corpus
 from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.data.examples import usable
 from dialog.data.manifest import TOKENIZER, fingerprint, read_manifest, write_manifest
-from dialog.data.tokenizer import TOKENIZERS
+from dialog.data.tokenizers import TOKENIZERS, identity
 from dialog.data.writer import Limits, SplitWriter
 from dialog.errors import UserError
 
@@ -62,7 +62,7 @@ def prepare(
     settings: dict[str, object] = {
         "corpus": {key: value for key, value in corpus_component.items() if key != "path"},
         "sources": sources,
-        "tokenizer": dict(tokenizer),
+        "tokenizer": identity(tokenizer),
         "first_turns": first_turns,
         **limits,
     }

@@ -1,6 +1,6 @@
 """Text to token ids and back, built on `tokenizers`.
 
-The special tokens of the house are defined here and nowhere else; how tokenizers are made is in `dialog.data.tokenizers`.
+The special tokens of the house are defined here and nowhere else. How tokenizers are made: `dialog.data.tokenizers`.
 """
 
 from __future__ import annotations

@@ -86,12 +86,13 @@ class Lattice:
             np.add.at(backward, self.start[edges], backward[self.end[edges]] * probabilities[self.piece[edges]])
         weight = np.repeat(counts / forward[last], self.words.lengths + 1)[self.start]
         mass = forward[self.start] * probabilities[self.piece] * backward[self.end] * weight
-        return np.bincount(self.piece, mass, minlength=len(probabilities))
+        sums: Floats = np.bincount(self.piece, mass, minlength=len(probabilities)).astype(np.float64)
+        return sums
 
     def best_of_parts(self, scores: Floats) -> Floats:
         """Of each word the highest sum of scores with two pieces or more; minus infinity where there is no such way."""
         last = self.first + self.words.lengths
-        best = np.full(last[-1] + 1, -np.inf)
+        best: Floats = np.full(last[-1] + 1, -np.inf)
         best[self.first] = 0
         whole = np.zeros(last[-1] + 1, dtype=bool)
         whole[self.first] = True
@@ -100,7 +101,8 @@ class Lattice:
         for edges in self._by_depth(self.end):
             parts = edges[~(whole[self.start[edges]] & final[self.end[edges]])]
             np.maximum.at(best, self.end[parts], best[self.start[parts]] + scores[self.piece[parts]])
-        return best[last]
+        found: Floats = best[last]
+        return found
 
     def _by_depth(self, place: Integers) -> list[Integers]:
         """The edges by how far into its word a place of theirs is."""

@@ -87,11 +87,10 @@ def _candidates(words: Words, counts: Integers, most: int) -> tuple[list[bytes],
         starts.append(places[first[there]])
         lengths.append(np.full(there.sum(), length))
         often.append(frequency[there])
-    length, frequency, start = (np.concatenate(column) for column in (lengths, often, starts))
-    weight = np.where(length == 1, np.inf, length * frequency)
-    stay = _largest(weight, max(most, 256))
-    pieces = [words.text[at : at + size].tobytes() for at, size in zip(start[stay], length[stay], strict=True)]
-    probabilities = np.maximum(frequency[stay], FLOOR)
+    sizes, frequencies, begins = (np.concatenate(column) for column in (lengths, often, starts))
+    stay = _largest(np.where(sizes == 1, np.inf, sizes * frequencies), most)
+    pieces = [words.text[at : at + size].tobytes() for at, size in zip(begins[stay], sizes[stay], strict=True)]
+    probabilities = np.maximum(frequencies[stay], FLOOR)
     return pieces, np.concatenate(hashes)[stay], probabilities / probabilities.sum()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import tokenizers
@@ -76,7 +75,7 @@ def _check_room(vocabulary: int) -> None:
         )
 
 
-def _byte_level(model: Any) -> tokenizers.Tokenizer:
+def _byte_level(model: models.Model) -> tokenizers.Tokenizer:
     tokenizer = tokenizers.Tokenizer(model)
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -92,6 +91,4 @@ def _words(texts: list[str]) -> dict[bytes, int]:
     for start in range(0, len(texts), BLOCK):
         for encoding in tokenizer.encode_batch_fast(texts[start : start + BLOCK]):
             np.add.at(counts, encoding.ids, 1)
-    return {
-        bytes(map(BYTES.__getitem__, word)): int(counts[number]) for word, number in tokenizer.get_vocab().items()
-    }
+    return {bytes(map(BYTES.__getitem__, word)): int(counts[number]) for word, number in tokenizer.get_vocab().items()}
