@@ -47,7 +47,7 @@ def build_member(component: Component, path: str | None = None) -> Corpus:
 
 def check_tokenizer(recipe: Recipe) -> None:
     """Refuse a tokenizer that there is not, or that takes other arguments."""
-    from dialog.data.tokenizer import TOKENIZERS
+    from dialog.data.tokenizers import TOKENIZERS
 
     with section("data.tokenizer"):
         resolve(TOKENIZERS, recipe.data.tokenizer, texts=())

@@ -60,7 +60,7 @@ def parts(family: str | None, as_json: bool) -> None:
 def tables() -> dict[str, Mapping[str, Callable[..., Any]]]:
     """Every table by the name of its family."""
     from dialog.data.corpora import CORPORA
-    from dialog.data.tokenizer import TOKENIZERS
+    from dialog.data.tokenizers import TOKENIZERS
     from dialog.generation.greedy import SEARCHES
     from dialog.metrics import METRICS
     from dialog.models.attention.attention import ATTENTIONS

@@ -14,6 +14,7 @@ from pathlib import Path
 from dialog.data.engines import ENGINES
 from dialog.data.manifest import fingerprint, read_manifest, write_manifest
 from dialog.data.shards import Job, Progress, draft, merge, nothing, write_shard
+from dialog.data.tokenizers import identity
 from dialog.errors import UserError
 
 PARTIAL, PARTS = "partial", "shards"
@@ -106,7 +107,7 @@ def _settings(job: Job, sources: Mapping[str, str]) -> dict[str, object]:
     return {
         "corpus": without_paths(job.component),
         "sources": sources,
-        "tokenizer": dict(job.tokenizer),
+        "tokenizer": identity(job.tokenizer),
         "filters": [dict(component) for component in job.filters],
         **asdict(job.rules),
         **job.limits._asdict(),

@@ -25,7 +25,8 @@ from dialog.data.examples import Rules
 from dialog.data.filters import FILTERS, Filter
 from dialog.data.lengths import write_classes
 from dialog.data.manifest import TOKENIZER, array_file
-from dialog.data.tokenizer import TOKENIZERS, Tokenizer
+from dialog.data.tokenizer import Tokenizer
+from dialog.data.tokenizers import TOKENIZERS
 from dialog.data.writer import MARKS, Appender, Arrays, Limits, dtypes, encode, mark
 from dialog.errors import UserError
 

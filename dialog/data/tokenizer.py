@@ -1,16 +1,16 @@
-"""Text to token ids and back: byte-level BPE (Sennrich et al. 2016; Radford et al. 2019), built on `tokenizers`.
+"""Text to token ids and back, built on `tokenizers`.
 
-The special tokens of the house are defined here and nowhere else.
+The special tokens of the house are defined here and nowhere else. How tokenizers are made: `dialog.data.tokenizers`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from dialog.errors import UserError
 
@@ -18,13 +18,18 @@ PAD, BOS, EOS, UNK, OTHER, SELF = range(6)
 SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>", "<other>", "<self>")
 SMALLEST_VOCABULARY = len(SPECIAL_TOKENS) + 256
 UNPRINTABLE = (*range(33), *range(127, 161), 173)
-"""The bytes that byte-level BPE writes as other characters: in order, those from U+0100 on."""
+"""The bytes that the byte-level alphabet writes as other characters: in order, those from U+0100 on."""
+BYTES = {chr(byte): byte for byte in range(256) if byte not in UNPRINTABLE} | {
+    chr(256 + place): byte for place, byte in enumerate(UNPRINTABLE)
+}
+"""The byte that each character of the byte-level alphabet stands for."""
 
 
 class Tokenizer:
-    """Byte-level BPE over NFC text: `decode(encode(text)) == NFC(text)` for every text, without unknown tokens.
+    """A tokenizer of any kind, as its file says.
 
-    Text never becomes a special token, whatever it holds: roles and ends are added by id.
+    Text never becomes a special token, whatever it holds: roles and ends are added by id. Only what the vocabulary
+    cannot write becomes `UNK`.
 
     Args:
         json: What `tokenizer.json` holds, in the format of `tokenizers`, with the special tokens as ids 0 to 5.
@@ -43,35 +48,8 @@ class Tokenizer:
         self._tokenizer.encode_special_tokens = True  # not part of the JSON
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self._json = json
-
-    @classmethod
-    def train(cls, texts: Iterable[str], *, vocabulary: int = 8000) -> Tokenizer:
-        """Learn at most `vocabulary` tokens; the same texts give the same tokenizer.
-
-        Few texts give fewer tokens: pairs seen once are not merged.
-
-        Raises:
-            UserError: `vocabulary` has no room for the special tokens and the 256 bytes.
-        """
-        if vocabulary < SMALLEST_VOCABULARY:
-            raise UserError(
-                f"a vocabulary of {vocabulary} is too small; give at least {SMALLEST_VOCABULARY}: "
-                f"{len(SPECIAL_TOKENS)} special tokens and 256 bytes"
-            )
-        tokenizer = tokenizers.Tokenizer(models.BPE())
-        tokenizer.normalizer = normalizers.NFC()
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        tokenizer.decoder = decoders.ByteLevel()
-        trainer = trainers.BpeTrainer(
-            vocab_size=vocabulary,
-            min_frequency=2,
-            special_tokens=list(SPECIAL_TOKENS),
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-            show_progress=False,
-        )
-        tokenizer.train_from_iterator(texts, trainer)
-        return cls(tokenizer.to_str(pretty=True))
+        self._bytes = '"type":"ByteLevel"' in _state(self._tokenizer.decoder)
+        self.json = json
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
@@ -89,22 +67,28 @@ class Tokenizer:
 
     def save(self, path: Path) -> None:
         """Write a `tokenizer.json` that `tokenizers` and transformers' PreTrainedTokenizerFast open."""
-        path.write_text(self._json, encoding="utf-8", newline="")
+        path.write_text(self.json, encoding="utf-8", newline="")
 
     @property
     def fingerprint(self) -> str:
         """The SHA-256 of the saved file."""
-        return hashlib.sha256(self._json.encode()).hexdigest()
+        return hashlib.sha256(self.json.encode()).hexdigest()
 
     def __len__(self) -> int:
         return int(self._tokenizer.get_vocab_size())
 
     def __reduce__(self) -> tuple[type[Tokenizer], tuple[str]]:
-        return Tokenizer, (self._json,)
+        return Tokenizer, (self.json,)
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, none of them special."""
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def words(self, text: str) -> list[tuple[int, ...]]:
+        """`encode(text)` in the pieces of text that the model splits apart from one another."""
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        pairs = zip(encoding.word_ids, encoding.ids, strict=True)
+        return [tuple(token for _, token in word) for _, word in groupby(pairs, key=lambda pair: pair[0])]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of each text, on all cores."""
@@ -113,9 +97,9 @@ class Tokenizer:
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """The characters [start:end] of `text` for each token of `encode(text)`.
 
-        White space before a word is part of its token but not of its span; a token of nothing but white space keeps
-        its span. Tokens that share a character (the bytes of an emoji) all have it in their spans. Characters that
-        NFC joins to the one before (an accent) belong to the span of that one.
+        White space around a word is not of its span, whether its token holds it or not; a token of nothing but white
+        space keeps its span. Tokens that share a character (the bytes of an emoji) all have it in their spans.
+        Characters that NFC joins to the one before (an accent) belong to the span of that one.
         """
         spans = self._tokenizer.encode(text, add_special_tokens=False).offsets
         tiled = []
@@ -127,7 +111,7 @@ class Tokenizer:
         return [_without_space(text, span) for span in reversed(tiled)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids, special ones left out; bytes that are no UTF-8 become U+FFFD."""
+        """The text of token ids, special ones left out (`UNK` too); bytes that are no UTF-8 become U+FFFD."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
 
     def label(self, token: int) -> str:
@@ -139,22 +123,18 @@ class Tokenizer:
         piece = self._tokenizer.id_to_token(token)
         if piece is None:
             raise ValueError(f"no token has the id {token}; the vocabulary has {len(self)}")
-        if token < len(SPECIAL_TOKENS):
-            return str(piece)
-        text = bytes(map(_byte, piece)).decode("utf-8", errors="backslashreplace").replace(" ", "▁")
-        return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+        if self._bytes and token > SELF and all(char in BYTES for char in piece):
+            piece = bytes(map(BYTES.__getitem__, piece)).decode("utf-8", errors="backslashreplace")
+        shown = piece.replace(" ", "▁")
+        return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in shown)
 
 
-TOKENIZERS: dict[str, Callable[..., Tokenizer]] = {"byte_bpe": Tokenizer.train}
+def _state(part: tokenizers.decoders.Decoder | None) -> str:
+    """The JSON of a part of a tokenizer."""
+    return "" if part is None else str(part.__getstate__(), "utf-8")
 
 
 def _without_space(text: str, span: tuple[int, int]) -> tuple[int, int]:
     start, end = span
     word = text[start:end].lstrip()
-    return (end - len(word), end) if word else span
-
-
-def _byte(char: str) -> int:
-    """The byte that a character of the byte-level alphabet stands for."""
-    code = ord(char)
-    return code if code < 256 else UNPRINTABLE[code - 256]
+    return (end - len(word), end - len(word) + len(word.rstrip())) if word else span

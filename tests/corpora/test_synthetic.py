@@ -12,7 +12,7 @@ from dialog.data.alignment import alignment
 from dialog.data.corpora.synthetic import TASKS, Synthetic
 from dialog.data.dialogue import SPLITS, Dialogue, Example
 from dialog.data.layout import encode_example
-from dialog.data.tokenizer import Tokenizer
+from dialog.data.tokenizers import byte_bpe
 from dialog.errors import UserError
 from dialog.recipe import compose, shipped
 
@@ -124,7 +124,7 @@ def test_rare_words_are_asked_for_hardly_ever_in_training_and_the_tests_never() 
 @pytest.mark.parametrize("task", TASKS)
 def test_each_word_is_one_token_and_the_right_alignment_is_known(task: str) -> None:
     training = list(corpus(task, size=2000).dialogues("train"))
-    tokenizer = Tokenizer.train((turn.text for each in training for turn in each.turns), vocabulary=VOCABULARY)
+    tokenizer = byte_bpe((turn.text for each in training for turn in each.turns), vocabulary=VOCABULARY)
     assert len(tokenizer) < VOCABULARY
     for dialogue in [*training[:100], *corpus(task, size=2000).dialogues("test")]:
         for turn in dialogue.turns:
@@ -141,7 +141,7 @@ def test_the_tokenizer_of_a_shipped_recipe_has_room_for_each_word(name: str) -> 
     data = compose(name).recipe.data
     settings = {key: value for key, value in data.corpus.items() if key != "name"}
     training = list(Synthetic(**{**settings, "size": 500}).dialogues("train"))
-    tokenizer = Tokenizer.train(
+    tokenizer = byte_bpe(
         (turn.text for each in training for turn in each.turns), vocabulary=data.tokenizer["vocabulary"]
     )
     words = {word for dialogue in training for word in said(dialogue)[0]}

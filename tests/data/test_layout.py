@@ -13,11 +13,12 @@ from dialog.data.dialogue import Copy, Example, Turn
 from dialog.data.examples import Rules, examples
 from dialog.data.layout import encode_example, source_ids, target_ids
 from dialog.data.tokenizer import BOS, EOS, OTHER, SELF, Tokenizer
+from dialog.data.tokenizers import byte_bpe
 
 ASK = Turn("A", "where is the red hat ?")
 FOUND = Turn("B", "the green parrot")
 REPLY = Turn("A", "a red hat", (Copy(2, 9, 0, 13),))
-TOKENIZER = Tokenizer.train([ASK.text, FOUND.text, REPLY.text] * 2, vocabulary=400)
+TOKENIZER = byte_bpe([ASK.text, FOUND.text, REPLY.text] * 2, vocabulary=400)
 EXAMPLE = Example("d#2", "d", (ASK, FOUND), REPLY, 0)
 
 
@@ -75,18 +76,18 @@ def test_turns_outside_the_window_are_left_out() -> None:
     late = replace(EXAMPLE, context=(FOUND,), first=1)
     assert alignment(TOKENIZER, late, max_source=1000) == {}
     moved = replace(late, response=Turn("A", "parrot", (Copy(0, 6, 1, 10),)))
-    assert aligned(moved, tokenizer=Tokenizer.train([], vocabulary=262)) == [(c, c) for c in "parrot"]
+    assert aligned(moved, tokenizer=byte_bpe([], vocabulary=262)) == [(c, c) for c in "parrot"]
 
 
 def test_bytes_of_a_character_point_at_their_like() -> None:
-    bare = Tokenizer.train([], vocabulary=262)
+    bare = byte_bpe([], vocabulary=262)
     example = Example("d#1", "d", (Turn("A", "x日本"),), Turn("B", "本日", (Copy(0, 1, 0, 2), Copy(1, 2, 0, 1))), 0)
     assert alignment(bare, example, max_source=99) == {0: 5, 1: 6, 2: 7, 3: 2, 4: 3, 5: 4}
 
 
 def test_the_builtin_corpus_aligns_word_by_word() -> None:
     dialogues = list(Builtin(size=100).dialogues("train"))
-    tokenizer = Tokenizer.train((turn.text for d in dialogues for turn in d.turns), vocabulary=2000)
+    tokenizer = byte_bpe((turn.text for d in dialogues for turn in d.turns), vocabulary=2000)
     found = list(examples(dialogues, Rules(8, first_turns=False), Counter()))
     copying = [example for example in found if example.response.copies]
     assert copying

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dialog.data.tokenizer import PAD, SELF, SMALLEST_VOCABULARY, SPECIAL_TOKENS, Tokenizer
+from dialog.data.tokenizers import byte_bpe
 from dialog.errors import UserError
 
 TEXTS = [
@@ -20,8 +21,8 @@ TEXTS = [
     "The station is behind the market . </s> <pad> <self> <self>",
     "Was kostet der Käse ? Der Käse kostet zwei Euro . 你好 你好 👋 👋",
 ] * 3
-TOKENIZER = Tokenizer.train(TEXTS, vocabulary=600)
-BYTES = Tokenizer.train([], vocabulary=SMALLEST_VOCABULARY)
+TOKENIZER = byte_bpe(TEXTS, vocabulary=600)
+BYTES = byte_bpe([], vocabulary=SMALLEST_VOCABULARY)
 
 known = st.characters(exclude_categories=("Cs", "Cn"))  # what a later Unicode assigns, libraries may normalise apart
 mixed = st.lists(st.one_of(st.text(known, max_size=5), st.sampled_from([*SPECIAL_TOKENS, " ", "station"]))).map("".join)
@@ -74,9 +75,9 @@ def test_the_saved_file_opens_in_the_library(tmp_path: Path) -> None:
 
 
 def test_training_is_deterministic_and_depends_on_its_texts() -> None:
-    assert Tokenizer.train(TEXTS, vocabulary=600).fingerprint == TOKENIZER.fingerprint
-    assert Tokenizer.train([*TEXTS, "zebra zebra zebra"], vocabulary=600).fingerprint != TOKENIZER.fingerprint
-    assert len(Tokenizer.train(TEXTS, vocabulary=300)) == 300
+    assert byte_bpe(TEXTS, vocabulary=600).fingerprint == TOKENIZER.fingerprint
+    assert byte_bpe([*TEXTS, "zebra zebra zebra"], vocabulary=600).fingerprint != TOKENIZER.fingerprint
+    assert len(byte_bpe(TEXTS, vocabulary=300)) == 300
 
 
 def test_without_texts_the_bytes_remain() -> None:
@@ -86,7 +87,7 @@ def test_without_texts_the_bytes_remain() -> None:
 
 def test_a_vocabulary_without_room_is_refused() -> None:
     with pytest.raises(UserError, match="at least 262"):
-        Tokenizer.train(TEXTS, vocabulary=261)
+        byte_bpe(TEXTS, vocabulary=261)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"not json", b"\xff", b'{"version": "1.0"}'])

@@ -12,6 +12,7 @@ import dialog
 from dialog import assemble
 from dialog.data.batching import Batch, collate
 from dialog.data.tokenizer import BOS, EOS, OTHER, PAD, SELF, UNK, Tokenizer
+from dialog.data.tokenizers import byte_bpe
 from dialog.data.utterances import Utterances
 from dialog.errors import UserError
 from dialog.models.seq2seq import Seq2Seq
@@ -25,7 +26,7 @@ Draw = Callable[..., Batch]
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return Tokenizer.train(["Good morning , how are you ?", "Fine , and you ?"] * 3, vocabulary=280)
+    return byte_bpe(["Good morning , how are you ?", "Fine , and you ?"] * 3, vocabulary=280)
 
 
 @pytest.fixture

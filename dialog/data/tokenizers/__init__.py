@@ -1,0 +1,35 @@
+"""The ways to a tokenizer, and the table that names them: four that learn from text, and a file that is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from dialog.data.corpora.textfile import require_file, sha256
+from dialog.data.tokenizer import Tokenizer
+from dialog.data.tokenizers.given import WANTED, file
+from dialog.data.tokenizers.subwords import byte_bpe, unigram
+from dialog.data.tokenizers.symbols import characters, word
+
+__all__ = ["TOKENIZERS", "byte_bpe", "characters", "file", "identity", "unigram", "word"]
+
+TOKENIZERS: dict[str, Callable[..., Tokenizer]] = {
+    "byte_bpe": byte_bpe,
+    "unigram": unigram,
+    "word": word,
+    "characters": characters,
+    "file": file,
+}
+
+
+def identity(component: Mapping[str, object]) -> dict[str, object]:
+    """What of a tokenizer's component decides what it does: of a given file the content, and not the place.
+
+    Raises:
+        UserError: a given file that is not there.
+    """
+    if component.get("name") != "file":
+        return dict(component)
+    path = Path(str(component.get("path")))
+    require_file(path, WANTED)
+    return {"name": "file", "sha256": sha256(path)}

@@ -1,0 +1,135 @@
+"""A given `tokenizer.json`, its vocabulary moved up so that our special tokens have the ids 0 to 5."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from dialog.data.corpora.textfile import require_file
+from dialog.data.tokenizer import SPECIAL_TOKENS, UNK, Tokenizer
+from dialog.errors import UserError
+
+WANTED = "data.tokenizer.path should name a tokenizer.json in the format of `tokenizers`"
+LARGEST_FILE = 256 * 2**20
+LARGEST_VOCABULARY = 2**20
+PROBE = "Where is the café? 你好 <s> ##</w>\n"
+APART = {
+    "type": "Split",
+    "pattern": {"Regex": "<(?=(?:" + "|".join(token.removeprefix("<") for token in SPECIAL_TOKENS) + "))"},
+    "behavior": "Isolated",
+    "invert": False,
+}
+"""The pre-tokenizer that takes the names of special tokens apart: no word that a model looks up is one."""
+
+Json = dict[str, Any]
+
+
+def file(*, path: str) -> Tokenizer:
+    """A `tokenizer.json`: one of ours as it is; of any other the vocabulary moves up by 6, past our special tokens.
+
+    Ordinary text gets the ids that the file gives it, and 6 more, from models of each kind that `tokenizers` has. What
+    the file cannot write becomes our `<unk>`, also where its BPE would drop it. Its own added tokens are text like any
+    other; its template, truncation, padding and BPE-dropout are taken off. Our special tokens keep their names: tokens
+    of the file with such a name are renamed, and merges that spell one are left out.
+
+    Args:
+        path: Of the file.
+
+    Raises:
+        UserError: with the file: there is none, it is too large or broken, or its ids cannot be moved.
+    """
+    try:
+        require_file(Path(path), WANTED)
+        if Path(path).stat().st_size > LARGEST_FILE:
+            raise UserError(f"it has more than {LARGEST_FILE} bytes; {WANTED}")
+        text = Path(path).read_text(encoding="utf-8")
+        content = json.loads(tokenizers.Tokenizer.from_str(text).to_str())
+        tokenizer = Tokenizer(text if _ours(content) else json.dumps(_moved(content), ensure_ascii=False, indent=2))
+        tokenizer.decode(tokenizer.encode(PROBE))
+    except UserError as error:
+        raise UserError(f"{path}: {error}".removeprefix(f"{path}: {path}: ")) from error
+    except Exception as error:  # the library raises nothing narrower
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{path}: the tokenizer cannot be read ({reason}); {WANTED}") from error
+    return tokenizer
+
+
+def _ours(content: Json) -> bool:
+    added = [(each["id"], each["content"]) for each in content["added_tokens"]]
+    return added == list(enumerate(SPECIAL_TOKENS))
+
+
+def _moved(content: Json) -> Json:
+    model = content["model"]
+    _refuse_spelling(model, content["pre_tokenizer"])
+    names = _renamed(_names(model))
+    if model["type"] == "Unigram":
+        scores = [score for _, score in model["vocab"]]
+        special = [(token, min(scores)) for token in SPECIAL_TOKENS]
+        model |= {"vocab": special + list(zip(names, scores, strict=True)), "unk_id": UNK}
+    else:
+        vocabulary = {token: number for number, token in enumerate((*SPECIAL_TOKENS, *names))}
+        model |= {"vocab": vocabulary, "unk_token": SPECIAL_TOKENS[UNK]}
+    if model["type"] == "BPE":
+        model |= {"merges": list(_harmless(model)), "dropout": None}
+    added = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    return {
+        **content,
+        "model": model,
+        "added_tokens": [{"id": number, "content": token, **added} for number, token in enumerate(SPECIAL_TOKENS)],
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [APART, *([content["pre_tokenizer"]] if content["pre_tokenizer"] else [])],
+        },
+        "post_processor": None,
+        "truncation": None,
+        "padding": None,
+    }
+
+
+def _names(model: Json) -> list[str]:
+    """The tokens in the order of their ids; an id that none has gets a name."""
+    if model["type"] == "Unigram":
+        return [token for token, _ in model["vocab"]]
+    tokens = {number: token for token, number in model["vocab"].items()}
+    if not tokens or len(tokens) < len(model["vocab"]):
+        raise UserError(f"it has no tokens, or two of them with one id; {WANTED}")
+    if (largest := max(tokens)) >= LARGEST_VOCABULARY:
+        raise UserError(f"it has the id {largest}; ids of {LARGEST_VOCABULARY} and above cannot be moved")
+    return [tokens.get(number, f"<no {number}>") for number in range(largest + 1)]
+
+
+def _renamed(names: list[str]) -> list[str]:
+    """The names, where one is a special token's or comes again another one."""
+    taken = {*SPECIAL_TOKENS, *names}
+    seen = set(SPECIAL_TOKENS)
+    renamed = []
+    for name in names:
+        while name in seen:
+            name = f"<given {name}>"
+            name = f"<given {name}>" if name in taken else name
+        seen.add(name)
+        renamed.append(name)
+    return renamed
+
+
+def _harmless(model: Json) -> Iterator[list[str]]:
+    """The merges of a BPE but for those to or from the name of a special token."""
+    prefix = model["continuing_subword_prefix"] or ""
+    for left, right in model["merges"]:
+        if not {left, right, left + right[len(prefix) :]} & {*SPECIAL_TOKENS}:
+            yield [left, right]
+
+
+def _refuse_spelling(model: Json, pre_tokenizer: Mapping[str, Any] | None) -> None:
+    """Refuse a model that adds to the text what makes the name of a special token of a part of it."""
+    before, after = model.get("continuing_subword_prefix"), model.get("end_of_word_suffix")
+    for token in SPECIAL_TOKENS:
+        if (before and token.startswith(before)) or (after and token.endswith(after)):
+            raise UserError(f"it adds {before or after!r} to parts of words, which may spell {token}; {WANTED}")
+    if '"replacement": "<"' in json.dumps(pre_tokenizer):
+        raise UserError(f"it writes a space as '<', which may spell {SPECIAL_TOKENS[UNK]}; {WANTED}")
