@@ -5,11 +5,12 @@ from __future__ import annotations
 import string
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
 from random import Random
 
 from dialog.components import lookup
 from dialog.data.corpora.builtin_lines import SCENARIOS
-from dialog.data.corpora.builtin_script import QUESTIONS, Interlude, Line, draw, pieces, write
+from dialog.data.corpora.builtin_script import QUESTIONS, Interlude, Line, draw, slots, write
 from dialog.data.dialogue import SPLITS, Copy, Dialogue, Turn
 from dialog.errors import UserError
 
@@ -99,25 +100,21 @@ def _split(texts: Sequence[str]) -> str:
 
 
 def _turns(speakers: Sequence[str], lines: Sequence[Line], texts: Sequence[str]) -> tuple[Turn, ...]:
-    """Each line's turn: up to the first question they state facts, then every other is an answer that repeats some."""
+    """Each line's turn: all before the first question state facts, then every other is an answer that repeats some."""
     first = len(lines) - 2 * QUESTIONS
-    stated: dict[str, tuple[int, int]] = {}  # slot -> turn and character where it was said last
-    turns: list[Turn] = []
-    for number, (line, text) in enumerate(zip(lines, texts, strict=True)):
-        copies: tuple[Copy, ...] = ()
-        if number < first:
-            stated.update((slot, (number, start)) for slot, start, _ in _places(line))
-        elif (number - first) % 2:
-            copies = tuple(Copy(start, end, *stated[slot]) for slot, start, end in _places(line))
-        turns.append(Turn(speakers[number % 2], text, copies))
-    return tuple(turns)
+    copies: list[tuple[Copy, ...]] = [()] * len(lines)
+    for number in range(first + 1, len(lines), 2):
+        copies[number] = tuple(_copy(slot, lines[number], lines[:first]) for slot in slots(lines[number].words))
+    return tuple(map(Turn, cycle(speakers), texts, copies))
 
 
-def _places(line: Line) -> Iterator[tuple[str, int, int]]:
-    """Each slot of a line, and where its value begins and ends."""
-    end = 0
-    parts = pieces(line.words)
-    for words, slot in zip(parts[::2], parts[1::2], strict=False):  # words come last
-        start = end + len(words)
-        end = start + len(line.values[slot])
-        yield slot, start, end
+def _copy(slot: str, answer: Line, told: Sequence[Line]) -> Copy:
+    """Where an answer says a slot's value, and where of what was told it was said last."""
+    start = _place(slot, answer)
+    turn = max(number for number, line in enumerate(told) if slot in slots(line.words))
+    return Copy(start, start + len(answer.values[slot]), turn, _place(slot, told[turn]))
+
+
+def _place(slot: str, line: Line) -> int:
+    """The character at which a slot's value begins."""
+    return len(line.words.partition(f"{{{slot}}}")[0].format_map(line.values))

@@ -63,14 +63,9 @@ def write(scenario: Scenario, interlude: Interlude, random: Random) -> list[Line
 
 
 @cache
-def pieces(words: str) -> tuple[str, ...]:
-    """Words and slots of a line by turns: words, slot, words, ..., words."""
-    return tuple(_SLOT.split(words))
-
-
 def slots(words: str) -> tuple[str, ...]:
     """The names of a line's slots, in their order."""
-    return pieces(words)[1::2]
+    return tuple(_SLOT.findall(words))
 
 
 def draw(random: Random, options: Sequence[Option]) -> Option:
