@@ -2,7 +2,7 @@
 
 A slot in braces holds a value of its kind, which is its name without a closing digit: 2 is a second fact of a kind,
 3 a fact about somebody else. A value stands inside a sentence, never at its beginning, so that its tokens are the same
-wherever it is said. No line that a harder setting adds has a word that is a value.
+wherever it is said. No line that a harder setting adds has a word that its scenario could be asked for.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ SMALL_TALK: tuple[Exchange, ...] = (
     ("Do you like the new road?", "Yes, it saves me a lot of driving."),
     ("Have you seen the news?", "No, I was too busy."),
     ("I like old pictures.", "So do I, above all those of ships."),
-    ("Did you watch the game last night?", "Yes, it was exciting until the end."),
+    ("Did you see the game last night?", "Yes, it was exciting until the end."),
     ("I slept badly last night.", "I am sorry to hear that."),
     ("I am learning to play the guitar.", "That takes a lot of practice."),
     ("Have you seen a good film lately?", "Yes, a comedy about sailors."),
