@@ -79,15 +79,20 @@ def test_a_corpus_without_dialogues_is_refused(size: int) -> None:
         Builtin(size=size)
 
 
-def test_splits_share_no_dialogue_even_across_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("distractors", [0, 1])
+def test_splits_share_no_dialogue_even_across_seeds(distractors: int, monkeypatch: pytest.MonkeyPatch) -> None:
     opening = (("Hello, I lost my {item}.",), ("Oh no. When was that?",), ("That was on {day}.",))
     questions = (("What did you lose?", "I lost my {item}."), ("Which day was it?", "It was on {day}."))
-    few = Scenario(
-        ("visitor", "clerk"), opening, questions
-    )  # 420 dialogues: without a rule, each split has most of them
+    asides = (("My {person} was there.", "I see."),)
+    # 420 dialogues, 12 times as many with a distractor: without a rule, splits have many in common
+    few = Scenario(("visitor", "clerk"), opening, questions, asides, ((), ()), "Now back to you.")
     monkeypatch.setattr(builtin, "SCENARIOS", {"few": few})
     texts = {
-        split: {words(d.turns) for seed in (0, 1) for d in Builtin(size=3000, seed=seed).dialogues(split)}
+        split: {
+            words(d.turns)
+            for seed in (0, 1)
+            for d in Builtin(size=3000, seed=seed, distractors=distractors).dialogues(split)
+        }
         for split in SPLITS
     }
     assert len(set.union(*texts.values())) > 400

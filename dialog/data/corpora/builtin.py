@@ -2,54 +2,74 @@
 
 from __future__ import annotations
 
-import re
+import string
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from itertools import cycle
 from random import Random
-from typing import TypeVar
 
 from dialog.components import lookup
-from dialog.data.corpora.builtin_lines import REACTIONS, SCENARIOS, VALUES, Scenario
+from dialog.data.corpora.builtin_lines import SCENARIOS
+from dialog.data.corpora.builtin_script import QUESTIONS, Interlude, Line, draw, slots, write
 from dialog.data.dialogue import SPLITS, Copy, Dialogue, Turn
 from dialog.errors import UserError
 
 VERSION = "1"
 """Raised whenever a change of generator or lines changes a dialogue."""
 
-QUESTIONS = 2
-"""Questions of a dialogue, each with its answer."""
-
-Option = TypeVar("Option")
-_SLOT = re.compile(r"\{(\w+)\}")
 _BUCKETS = ("train",) * 8 + ("validation", "test")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 class Builtin:
     """Short English task and small-talk dialogues in which the later turns ask for what earlier ones said.
 
-    A dialogue has 6 or 7 turns of two speakers: an opening that states facts (a name, a time, a dish, a count, ...),
-    then two questions, each followed by its answer. An answer is a function of the 6 turns before it, so the right
-    reply is unique; its `copies` tell where its facts were stated, each exactly once before it.
+    Two speakers take turns: an opening of 2 or 3 turns states facts (a name, a time, a dish, a count, ...), then come
+    two questions, each followed by its answer. An answer is a function of the turns before it (6 of them unless a
+    setting adds more), so the right reply is unique; its `copies` tell where its facts were stated.
 
-    The split of a dialogue is a function of its words, so no two splits share one, whatever their seeds and sizes;
-    within a split a dialogue may, rarely, come again. Dialogue i of a split depends on seed, split and i alone.
+    `memory`, `distractors` and `corrections` make it harder: they add exchanges of two turns between opening and
+    questions, in random order. No fact of the dialogue, corrected or not, is ever said of somebody else. An answer
+    repeats what was said last of its fact, and nothing else before it has that value.
+
+    The split of a dialogue is a function of its words, so no two splits share one, whatever their seeds, sizes and
+    settings; within a split a dialogue may, rarely, come again. Dialogue i of a split depends on the settings but size,
+    split and i alone.
 
     Args:
         size: training dialogues, at least 1; validation and test hold a tenth of it each, at least one.
         seed: another seed, another corpus.
         scenarios: what the dialogues are about, all of `SCENARIOS` by default; fewer are learnt sooner.
+        memory: exchanges of small talk, so that the facts lie further back.
+        distractors: exchanges that state facts of the same kinds about somebody else ("My boss booked six nights.").
+        corrections: the chance that a fact is corrected ("Sorry, I booked four nights."), and that this correction is,
+            once more.
 
     Raises:
-        UserError: if `size` is below 1, or a scenario is not there.
+        UserError: if a number is out of its range, or a scenario is not there.
     """
 
-    def __init__(self, *, size: int = 2000, seed: int = 0, scenarios: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        size: int = 2000,
+        seed: int = 0,
+        scenarios: Sequence[str] | None = None,
+        memory: int = 0,
+        distractors: int = 0,
+        corrections: float = 0.0,
+    ) -> None:
         if size < 1:
             raise UserError(f"corpus builtin: size is {size}; set it to 1 or more")
+        if min(memory, distractors) < 0 or not 0 <= corrections <= 1:
+            raise UserError(
+                f"corpus builtin: memory is {memory}, distractors {distractors}, corrections {corrections}; "
+                "set memory and distractors to 0 or more, corrections to a chance from 0 to 1"
+            )
         self.size = size
         self.seed = seed
         self.scenarios = tuple(SCENARIOS if scenarios is None else scenarios)
+        self.interlude = Interlude(memory, distractors, corrections)
         for name in self.scenarios or [""]:
             lookup(SCENARIOS, name)
 
@@ -59,81 +79,42 @@ class Builtin:
         return (self._dialogue(split, index) for index in range(sizes[split]))
 
     def fingerprint(self) -> Mapping[str, str]:
-        """Settings and generator version, which together determine every dialogue."""
+        """Settings and generator version, which together determine every dialogue; what adds no turn is left out."""
         settings = {"size": str(self.size), "seed": str(self.seed), "scenarios": " ".join(self.scenarios)}
-        return {"generator": f"builtin {VERSION}", **settings}
+        added = {name: str(value) for name, value in self.interlude._asdict().items() if value}
+        return {"generator": f"builtin {VERSION}", **settings, **added}
 
     def _dialogue(self, split: str, index: int) -> Dialogue:
         random = Random(f"{self.seed} {split} {index}")
         while True:
-            name = _draw(random, self.scenarios)
-            turns = _converse(SCENARIOS[name], random)
-            if _split(turns) == split:
-                return Dialogue(f"{split}-{index}", turns, {"scenario": name})
+            name = draw(random, self.scenarios)
+            lines = write(SCENARIOS[name], self.interlude, random)
+            texts = [words.format_map(values) for words, values in lines]
+            if _split(texts) == split:  # nine in ten are drawn in vain where the split is small: copies come after
+                return Dialogue(f"{split}-{index}", _turns(SCENARIOS[name].speakers, lines, texts), {"scenario": name})
 
 
-def _split(turns: Sequence[Turn]) -> str:
-    words = re.findall(r"\w+", " ".join(turn.text for turn in turns).lower())
-    return _BUCKETS[zlib.crc32(" ".join(words).encode()) % len(_BUCKETS)]
+def _split(texts: Sequence[str]) -> str:
+    words = " ".join(texts).lower().translate(_PUNCTUATION)
+    return _BUCKETS[zlib.crc32(words.encode()) % len(_BUCKETS)]
 
 
-def _draw(random: Random, options: Sequence[Option]) -> Option:
-    return options[int(random.random() * len(options))]  # of Random, only this method is the same in every Python
+def _turns(speakers: Sequence[str], lines: Sequence[Line], texts: Sequence[str]) -> tuple[Turn, ...]:
+    """Each line's turn: all before the first question state facts, then every other is an answer that repeats some."""
+    first = len(lines) - 2 * QUESTIONS
+    copies: list[tuple[Copy, ...]] = [()] * len(lines)
+    for number in range(first + 1, len(lines), 2):
+        copies[number] = tuple(_copy(slot, lines[number], lines[:first]) for slot in slots(lines[number].words))
+    return tuple(map(Turn, cycle(speakers), texts, copies))
 
 
-def _converse(scenario: Scenario, random: Random) -> tuple[Turn, ...]:
-    values = _values(scenario, random)
-    turns: list[Turn] = []
-    stated: dict[str, tuple[int, int]] = {}  # slot -> turn and character of its first statement
-
-    def say(line: str, *, answer: bool = False) -> None:
-        text, places = _fill(line, values)
-        copies = [Copy(start, start + len(values[slot]), *stated[slot]) for slot, start in places.items() if answer]
-        for slot, start in places.items():
-            stated.setdefault(slot, (len(turns), start))
-        turns.append(Turn(scenario.speakers[len(turns) % 2], text, tuple(copies)))
-
-    for phrasings in scenario.opening:
-        say(_draw(random, phrasings))
-    repeated: set[str] = set()
-    for number in range(QUESTIONS):
-        fresh = stated.keys() - repeated
-        question, answer = _draw(random, [pair for pair in scenario.questions if fresh.issuperset(_slots(pair[1]))])
-        say(f"{_draw(random, REACTIONS)} {question}" if number else question)
-        say(answer, answer=True)
-        repeated.update(_slots(question), _slots(answer))
-    return tuple(turns)
+def _copy(slot: str, answer: Line, told: Sequence[Line]) -> Copy:
+    """Where an answer says a slot's value, and where of what was told it was said last."""
+    start = _place(slot, answer)
+    turn = max(number for number, line in enumerate(told) if slot in slots(line.words))
+    return Copy(start, start + len(answer.values[slot]), turn, _place(slot, told[turn]))
 
 
-def _values(scenario: Scenario, random: Random) -> dict[str, str]:
-    """Draw a value for each slot so that no two share a word (a table for six is not at six)."""
-    values: dict[str, str] = {}
-    used: set[str] = set()
-    for slot in dict.fromkeys(slot for phrasings in scenario.opening for slot in _slots(phrasings[0])):
-        value = _draw(random, VALUES[slot.rstrip("2")])
-        while not used.isdisjoint(value.split()):
-            value = _draw(random, VALUES[slot.rstrip("2")])
-        values[slot] = value
-        used.update(value.split())
-    return values
-
-
-@cache
-def _pieces(line: str) -> tuple[str, ...]:
-    """Words and slots of a line by turns: words, slot, words, ..., words."""
-    return tuple(_SLOT.split(line))
-
-
-def _slots(line: str) -> tuple[str, ...]:
-    return _pieces(line)[1::2]
-
-
-def _fill(line: str, values: Mapping[str, str]) -> tuple[str, dict[str, int]]:
-    """The line with its slots filled, and the character at which each slot's value begins."""
-    text = ""
-    places: dict[str, int] = {}
-    for number, piece in enumerate(_pieces(line)):
-        if number % 2:
-            places[piece] = len(text)
-        text += values[piece] if number % 2 else piece
-    return text, places
+def _place(slot: str, line: Line) -> int:
+    """The character at which a slot's value begins."""
+    return len(line.words.partition(f"{{{slot}}}")[0].format_map(line.values))

@@ -1,12 +1,16 @@
 """What the built-in corpus says: the values of its slots and the lines of its scenarios.
 
-A slot in braces holds a value of its kind, which is its name without a closing 2; a value stands inside a
-sentence, never at its beginning, so that its tokens are the same wherever it is said.
+A slot in braces holds a value of its kind, which is its name without a closing digit: 2 is a second fact of a kind,
+3 a fact about somebody else. A value stands inside a sentence, never at its beginning, so that its tokens are the same
+wherever it is said. No line that a harder setting adds has a word that its scenario could be asked for.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+Exchange = tuple[str, str]
+"""What the one who asks says, and what the other replies."""
 
 
 class Scenario(NamedTuple):
@@ -14,15 +18,63 @@ class Scenario(NamedTuple):
 
     `opening` holds the phrasings of each of the first turns, all with the same slots. The next to speak asks.
     A question and its answer stand together, so that the question's wording settles the answer's.
+
+    In harder settings more is said between opening and questions: `asides` are exchanges about somebody else, and
+    `corrections` state a fact anew, those of the one who asks and those of the other, each of facts that they stated
+    themselves. `back` then leads to the questions.
     """
 
     speakers: tuple[str, str]
     opening: tuple[tuple[str, ...], ...]
-    questions: tuple[tuple[str, str], ...]
+    questions: tuple[Exchange, ...]
+    asides: tuple[Exchange, ...]
+    corrections: tuple[tuple[str, ...], tuple[str, ...]]
+    back: str
 
 
 REACTIONS = ("Thank you.", "Good.", "I see.")
 """With one of these begins every question that follows an answer."""
+
+SORRY = ("Sorry,", "Actually,", "Wait,")
+"""With one of these begins every correction."""
+
+CHECKS = (
+    "Is there anything to correct?",
+    "Was everything you told me right?",
+    "Before I forget, did I get it all right?",
+)
+"""What makes the other correct a fact."""
+
+CONSENT = ("Of course.", "No problem.", "All right.")
+"""What the other says to a correction."""
+
+SMALL_TALK: tuple[Exchange, ...] = (
+    ("What lovely weather.", "Yes, the sun feels good."),
+    ("The traffic was heavy this morning.", "It always is at this hour."),
+    ("It is quiet today.", "Yes, most days are much louder."),
+    ("What is that music?", "An old song on the radio."),
+    ("Do you like the new road?", "Yes, it saves me a lot of driving."),
+    ("Have you seen the news?", "No, I was too busy."),
+    ("I like old pictures.", "So do I, above all those of ships."),
+    ("Did you see the game last night?", "Yes, it was exciting until the end."),
+    ("I slept badly last night.", "I am sorry to hear that."),
+    ("I am learning to play the guitar.", "That takes a lot of practice."),
+    ("Have you seen a good film lately?", "Yes, a comedy about sailors."),
+    ("The trains are late again.", "They should build new tracks."),
+    ("My back hurts a little.", "Perhaps you need some rest."),
+    ("Prices go up and up.", "Yes, everything is dear now."),
+    ("I like your shoes.", "You are kind, they are new."),
+    ("Do you speak French?", "A little, from school."),
+    ("Is the new bakery any good?", "Yes, the bread is excellent."),
+    ("It gets dark so early now.", "Spring will come soon enough."),
+    ("Did you grow up here?", "No, but I have lived here for years."),
+    ("I should walk more.", "Walking is good for the heart."),
+    ("Did you hear the thunder last night?", "Yes, it woke the whole street."),
+    ("My computer is so slow.", "Mine is no faster."),
+    ("I would love to travel more.", "Me too, to the mountains above all."),
+    ("Do you play chess?", "Only with my children."),
+)
+"""Exchanges that state nothing that is ever asked for, whoever speaks."""
 
 _WORDS = {
     "name": "Adam Alice Anna Boris Clara David Elena Emma Felix Grace Hugo Ida Ivan Julia Laura Leo Maria Martin Nina "
@@ -35,6 +87,7 @@ _WORDS = {
     "drink": "beer cider cocoa coffee juice lemonade milk tea water wine",
     "place": "beach bridge castle garden harbour lake library market museum park theatre zoo",
     "colour": "black blue brown green grey pink purple red white yellow",
+    "person": "boss classmate coach colleague cousin dentist doctor flatmate lawyer manager tailor teacher",
     "item": "bag book camera coat hat jacket phone scarf wallet watch",
 }
 
@@ -60,6 +113,18 @@ SCENARIOS: dict[str, Scenario] = {
             ("When should I come?", "Please come at {time}."),
             ("When does the band play?", "The band plays at {time2}."),
         ),
+        (
+            ("My {person} has a table for {count3}.", "I know, it is by the window."),
+            ("My {person} comes on {day3} at {time3}.", "I look forward to it."),
+            ("My {person} {name3} wants a table too.", "There is room on {day3}."),
+            ("Do you have much to do?", "Yes, my {person} comes at {time3} with {count3} guests."),
+            ("Is there music every day?", "On {day3} my {person} plays the piano at {time3}."),
+        ),
+        (
+            ("I need {count} seats.", "please put my table under {name}."),
+            ("you should come on {day}.", "you should come at {time}.", "the band plays at {time2}."),
+        ),
+        "Back to my table.",
     ),
     "hotel": Scenario(
         ("guest", "clerk"),
@@ -79,6 +144,19 @@ SCENARIOS: dict[str, Scenario] = {
             ("Which room is mine?", "Yours is the {colour} room."),
             ("When is breakfast?", "Breakfast is at {time}."),
         ),
+        (
+            ("My {person} booked {count3} nights.", "Everybody is welcome."),
+            ("My {person} is in the {colour3} room.", "That room has a nice view."),
+            ("My {person} has breakfast at {time3}.", "That is no trouble at all."),
+            ("Did my {person} arrive?", "Yes, {name3} arrived at {time3}."),
+            ("Do you live in the hotel?", "No, but my {person} lives in the {colour3} room."),
+            ("My {person} {name3} was here for {count3} nights.", "I hope the bed was comfortable."),
+        ),
+        (
+            ("I booked {count} nights.", "I booked under {name}."),
+            ("you are in the {colour} room.", "your breakfast is at {time}."),
+        ),
+        "Back to my stay.",
     ),
     "lost": Scenario(
         ("visitor", "clerk"),
@@ -93,6 +171,19 @@ SCENARIOS: dict[str, Scenario] = {
             ("Where did you lose it?", "I lost it at the {place}."),
             ("Which day was it?", "It was on {day}."),
         ),
+        (
+            ("My {person} lost a {colour3} {item3}.", "That is a pity."),
+            ("My {person} found a {item3} on {day3}.", "I hope the owner came."),
+            ("My {person} works at the {place3}.", "That must be a nice job."),
+            ("Has this happened to you before?", "No, but my {person} lost a {item3} at the {place3}."),
+            ("Were you alone?", "No, my {person} was with me and had a {colour3} {item3}."),
+            ("Did anybody help you?", "Yes, my {person} went to the {place3} on {day3}."),
+        ),
+        (
+            (),
+            ("I lost my {item}.", "what I lost was {colour}.", "I was at the {place}.", "I lost it on {day}."),
+        ),
+        "Now back to you.",
     ),
     "dinner": Scenario(
         ("guest", "friend"),
@@ -106,6 +197,18 @@ SCENARIOS: dict[str, Scenario] = {
             ("What will I drink?", "You will have some {drink}."),
             ("What will you drink?", "I will have some {drink2}."),
         ),
+        (
+            ("My {person} always has the {dish3} here.", "It must be good, then."),
+            ("My {person} never drinks anything but {drink3}.", "Tastes differ."),
+            ("My {person} would take the {dish3} with some {drink3}.", "That sounds good as well."),
+            ("Who told you about this place?", "My {person}, who loves the {dish3}."),
+            ("What do others have here?", "My {person} had the {dish3} and some {drink3}."),
+        ),
+        (
+            ("I will have the {dish} instead.", "I will drink some {drink} instead."),
+            ("I will have the {dish2} instead.", "I will drink some {drink2} instead."),
+        ),
+        "Back to our dinner.",
     ),
     "weekend": Scenario(
         ("friend", "neighbour"),
@@ -122,6 +225,23 @@ SCENARIOS: dict[str, Scenario] = {
             ("Who was there on Saturday?", "I met {name}."),
             ("Who was there on Sunday?", "I met {name2}."),
         ),
+        (
+            ("My {person} met {name3} at the {place3}.", "What a surprise."),
+            ("My {person} {name3} works at the {place3}.", "That sounds like fun."),
+            ("Do you know my {person}?", "Yes, everybody knows {name3}."),
+            ("Do you go out often?", "No, but my {person} often goes to the {place3}."),
+            ("Who else went out?", "My {person} was at the {place3} with {name3}."),
+        ),
+        (
+            (),
+            (
+                "on Saturday I met {name}.",
+                "on Saturday I was at the {place}.",
+                "on Sunday I met {name2}.",
+                "on Sunday I was at the {place2}.",
+            ),
+        ),
+        "Back to your weekend.",
     ),
     "pets": Scenario(
         ("friend", "neighbour"),
@@ -138,5 +258,22 @@ SCENARIOS: dict[str, Scenario] = {
             ("How old is your cat?", "It is {count} years old."),
             ("How old is your dog?", "It is {count2} years old."),
         ),
+        (
+            ("My {person} has a cat called {name3}.", "I like that name."),
+            ("My {person} has a dog, who is {count3} years old.", "That is a good age."),
+            ("My {person} {name3} is afraid of dogs.", "Many people are."),
+            ("Do your friends have pets?", "My {person} has a dog called {name3}."),
+            ("Who feeds them when you are away?", "My {person}, whose cat is {count3} years old."),
+        ),
+        (
+            (),
+            (
+                "my cat is called {name}.",
+                "my cat is {count} years old.",
+                "my dog is called {name2}.",
+                "my dog is {count2} years old.",
+            ),
+        ),
+        "Back to your pets.",
     ),
 }
