@@ -98,7 +98,7 @@ class Plan:
 
 
 def _banded(classes: LengthClasses, *, budget: int) -> Integers:
-    """The order of classes that cuts into B batches of little padding: by source into 2.5 sqrt(B) bands, then by target.
+    """The order of classes for B batches of little padding: by source into 2.5 sqrt(B) bands, then by target.
 
     Bands hold as many tokens each, but equal sources are in one; every other band runs from long to short targets, so
     that a batch across two bands is alike too.

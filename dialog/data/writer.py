@@ -25,7 +25,9 @@ class Laid(NamedTuple):
 
     facts: int
     lines: list[Turn]
-    examples: list[tuple[int, int, int, int]]  # lines: first fact, end of the facts, first turn of the context, response
+    examples: list[
+        tuple[int, int, int, int]
+    ]  # lines: first fact, end of the facts, first turn of the context, response
 
 
 class SplitWriter:

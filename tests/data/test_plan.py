@@ -28,10 +28,7 @@ class Case(NamedTuple):
 
     def ranks(self, epoch: int) -> list[list[Integers]]:
         """The plan of every rank."""
-        return [
-            list(self.plan(epoch, rank).batches())
-            for rank in range(self.world)
-        ]
+        return [list(self.plan(epoch, rank).batches()) for rank in range(self.world)]
 
     def plan(self, epoch: int, rank: int) -> Plan:
         """The plan of a rank."""
