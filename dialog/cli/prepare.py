@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -58,15 +61,42 @@ def prepare(
         return
     folder = prepare_data(composed, quiet=False, engine=engine, workers=workers, merges=merges)
     manifest = read_manifest(folder)
+    batches = planned(folder, manifest["splits"], composed.data.batch_tokens)
     if as_json:
-        click.echo(json.dumps({"folder": str(folder), **manifest}, indent=1))
+        click.echo(json.dumps({"folder": str(folder), "batches": batches, **manifest}, indent=1))
         return
     click.echo(str(folder))
     click.echo(f"vocabulary: {manifest['vocabulary']:,}")
-    for split, counts in manifest["splits"].items():
-        click.echo(f"{split}:")
-        width = max(len(f"{value:,}") for value in counts.values())
-        for key, value in counts.items():
-            click.echo(f"  {value:>{width},}  {key}")
+    click.echo("\n".join(table(manifest["splits"], batches)))
+    for split in manifest["remarks"]:
         for remark in manifest["remarks"][split]:
-            click.echo(f"  {one_line(remark)}")
+            click.echo(f"{split}: {one_line(remark)}")
+
+
+def table(splits: dict[str, dict[str, int]], batches: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """What of each split was read, dropped and kept: a line a count, a column a split."""
+    reasons = {key for counts in splits.values() for key in counts}
+    order = ("dialogues read", "dropped dialogues", "dialogues", "turns read", "dropped turns", "turns")
+    keys = sorted(
+        reasons, key=lambda key: (next((n for n, name in enumerate(order) if key.split(":")[0] == name), 9), key)
+    )
+    rows = [(key, *(f"{counts.get(key, 0):,}" for counts in splits.values())) for key in keys]
+    rows.append(("batches", *(f"{batches[split]['number']:,}" for split in splits)))
+    rows.append(("padding in batches, at most", *(f"{batches[split]['padding']:.1%}" for split in splits)))
+    width = max(len(row[0]) for row in rows)
+    yield " " * width + "".join(f"  {split:>12}" for split in splits)
+    for key, *shown in rows:
+        yield f"{key:<{width}}" + "".join(f"  {each:>12}" for each in shown)
+
+
+def planned(folder: Path, splits: dict[str, dict[str, int]], batch_tokens: int) -> dict[str, dict[str, Any]]:
+    """How many batches each split is, and the most of their tokens that is padding."""
+    from dialog.data.lengths import read_classes
+    from dialog.data.plan import Plan
+
+    found = {}
+    for split, counts in splits.items():
+        plan = Plan(read_classes(folder, split), budget=batch_tokens)
+        real = counts["source tokens"] + counts["target tokens"]
+        found[split] = {"number": len(plan), "padding": 1 - real / plan.padded}
+    return found

@@ -75,16 +75,19 @@ def read_classes(folder: Path, split: str) -> LengthClasses:
 def _codes(lengths: NDArray[Any]) -> NDArray[np.uint16]:
     """Numbers of the classes of lengths [N, 2], in the order of the sources and then of the targets."""
     table = _coded(np.arange(int(lengths.max()) + 1))
-    return table[lengths[:, 0]] * np.uint16(CODES) + table[lengths[:, 1]]
+    codes: NDArray[np.uint16] = table[lengths[:, 0]] * np.uint16(CODES) + table[lengths[:, 1]]
+    return codes
 
 
 def _coded(lengths: Integers) -> NDArray[np.uint16]:
     """The rank of rounded lengths: 8 e + ceil(length / 2^e), with e the binary digits beyond four."""
     beyond = np.maximum(np.frexp(lengths)[1].astype(np.int64) - 4, 0)
-    return (8 * beyond - (-lengths >> beyond)).astype(np.uint16)
+    codes: Integers = 8 * beyond - (-lengths >> beyond)
+    return codes.astype(np.uint16)
 
 
 def _decoded(codes: Integers) -> Integers:
     """The rounded lengths of ranks."""
     beyond = np.maximum(codes // 8 - 1, 0)
-    return (codes - 8 * beyond) << beyond
+    lengths: Integers = (codes - 8 * beyond) << beyond
+    return lengths

@@ -98,7 +98,7 @@ class Plan:
 
 
 def _banded(classes: LengthClasses, *, budget: int) -> Integers:
-    """The order of classes that cuts into B batches of little padding: by source into 2.5 sqrt(B) bands, then by target.
+    """The order of classes for B batches of little padding: by source into 2.5 sqrt(B) bands, then by target.
 
     Bands hold as many tokens each, but equal sources are in one; every other band runs from long to short targets, so
     that a batch across two bands is alike too.
@@ -113,19 +113,25 @@ def _banded(classes: LengthClasses, *, budget: int) -> Integers:
 
 
 def _cuts(sources: Integers, targets: Integers, counts: Integers, *, budget: int) -> tuple[Integers, Integers]:
-    """Rows of each batch, and its longest source and target together: each as full as the budget allows."""
+    """Rows of each batch, and its longest source and target together: as full as the budget allows.
+
+    But where longer rows of another class would cost more padding than a third of what is free, a batch ends before.
+    """
     runs: list[tuple[int, int, int]] = []  # rows, width, batches
     rows = source = target = 0
     for own_source, own_target, count in zip(sources.tolist(), targets.tolist(), counts.tolist(), strict=True):
-        widest = max(source, own_source), max(target, own_target)
-        taken = min(count, max(0, budget // sum(widest) - rows)) if rows else 0
+        own, widest = own_source + own_target, (max(source, own_source), max(target, own_target))
+        width, wider = source + target, sum(widest)
+        taken = min(count, max(0, budget // wider - rows)) if rows else 0
+        if 3 * (rows * (wider - width) + taken * (wider - own)) > budget - rows * width:
+            taken = 0
         if taken:
             rows, source, target = rows + taken, *widest
         if left := count - taken:
-            full = max(1, budget // (own_source + own_target))
             runs += [(rows, source + target, 1)] * (rows > 0)
+            full = max(1, budget // own)
             whole, rows = divmod(left, full)
-            runs.append((full, own_source + own_target, whole))
+            runs.append((full, own, whole))
             source, target = (own_source, own_target) if rows else (0, 0)
     runs += [(rows, source + target, 1)] * (rows > 0)
     sizes, widths, batches = np.array(runs).T

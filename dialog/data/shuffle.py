@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
 Words = NDArray[np.uint64]
-ROUNDS = 4
+ROUNDS = 6
 
 
 class Shuffle:
     """A pseudo-random bijection of range(n) for each of several sizes n: a pure function of its arguments.
 
-    Each of four rounds is a bijection of the numbers of b binary digits, with b the digits of n - 1:
+    Each of six rounds is a bijection of the numbers of b binary digits, with b the digits of n - 1:
 
         x <- (x * odd + added) mod 2^b;   x <- x xor (x >> ceil(b / 2))
 

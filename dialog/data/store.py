@@ -64,11 +64,13 @@ class Store:
 
     def source(self, row: int) -> Integers:
         """Source ids of an example."""
-        return self._pairs(np.array([row]))[0][0]
+        sources, _ = self._pairs(np.array([row]))
+        return sources.reshape(-1)
 
     def target(self, row: int) -> Integers:
         """Target ids of an example, from `<s>` to `</s>`."""
-        return self._pairs(np.array([row]))[1][0]
+        _, targets = self._pairs(np.array([row]))
+        return targets.reshape(-1)
 
     def target_bytes(self, rows: Sequence[int] | Integers) -> int:
         """Bytes of these responses' texts in UTF-8, also where the targets are cut."""

@@ -193,6 +193,7 @@ def test_prepare_needs_no_torch_and_does_its_work_once() -> None:
     assert "torch" not in loaded
     manifest = json.loads(done.out)
     assert manifest["splits"]["train"]["examples"] == 3
+    assert all(each["number"] > 0 and 0 <= each["padding"] < 1 for each in manifest["batches"].values())
     before = files(Path("cache"))
     assert json.loads(process(*arguments).out) == manifest
     assert files(Path("cache")) == before

@@ -18,6 +18,10 @@ from dialog.data.corpora.builtin import Builtin
 from dialog.data.datamodule import DialogDataModule
 from dialog.data.prepare import prepare
 from dialog.data.store import Store
+from dialog.errors import UserError
+
+BATCHES = 19
+"""Of an epoch of 1000 tokens a batch."""
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +63,18 @@ class Toy(lightning.LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+class Saving(lightning.Callback):
+    """Saves a checkpoint after some batch."""
+
+    def __init__(self, step: int, path: Path) -> None:
+        self.step = step
+        self.path = path
+
+    def on_train_batch_end(self, trainer: lightning.Trainer, *_: object) -> None:
+        if trainer.global_step == self.step:
+            trainer.save_checkpoint(self.path)
 
 
 def trainer(**options: Any) -> lightning.Trainer:  # noqa: ANN401 - Lightning takes what it takes
@@ -111,6 +127,50 @@ def test_lengths_hold_in_every_epoch(folder: Path) -> None:
     assert orders[0] != orders[1] != orders[2]
     loader.sampler.set_epoch(1)
     assert [batch.rows.tolist() for batch in loader] == orders[1]
+
+
+@pytest.mark.parametrize("given", [0, 1, 5])
+def test_a_loader_goes_on_where_another_stopped(folder: Path, given: int) -> None:
+    first, second = (DialogDataModule(folder, batch_tokens=300).train_dataloader() for _ in range(2))
+    first.sampler.set_epoch(2)
+    whole = [batch.rows.tolist() for batch in first]
+    batches = iter(first)
+    for _ in range(given):
+        next(batches)
+    second.load_state_dict(first.state_dict())
+    second.sampler.set_epoch(2)
+    assert [batch.rows.tolist() for batch in second] == whole[given if given else 0 :]
+    assert [batch.rows.tolist() for batch in second] == whole, "only once"
+
+
+def test_a_place_in_another_plan_is_refused(folder: Path) -> None:
+    state = DialogDataModule(folder, batch_tokens=300).train_dataloader().state_dict()
+    with pytest.raises(UserError, match=r"batch_tokens is 300, here it is 301"):
+        DialogDataModule(folder, batch_tokens=301).train_dataloader().load_state_dict(state)
+
+
+@pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec:FutureWarning")
+@pytest.mark.parametrize("steps", [1, 7, BATCHES, BATCHES + 11])
+def test_a_run_that_is_resumed_sees_what_the_whole_one_saw(folder: Path, tmp_path: Path, steps: int) -> None:
+    def seen(max_steps: int, *, save: bool = False, resume: bool = False) -> list[int]:
+        module = Toy()
+        lightning_trainer = trainer(
+            max_steps=max_steps,
+            max_epochs=-1,
+            val_check_interval=5,
+            num_sanity_val_steps=0,
+            callbacks=[Saving(steps, checkpoint)] if save else [],
+        )
+        data = DialogDataModule(folder, batch_tokens=1000)
+        lightning_trainer.fit(module, datamodule=data, ckpt_path=checkpoint if resume else None, weights_only=True)
+        return [row for (split, _), rows in module.seen.items() if split == "train" for row in rows]
+
+    checkpoint = tmp_path / "saved.ckpt"
+    assert len(DialogDataModule(folder, batch_tokens=1000).train_dataloader()) == BATCHES, (
+        "a checkpoint at an epoch's end"
+    )
+    whole, before = seen(40, save=True), seen(steps)
+    assert before + seen(40, resume=True) == whole
 
 
 def test_seeds_order_differently(folder: Path) -> None:

@@ -45,6 +45,27 @@ def test_sources_are_cut_from_the_left_and_targets_from_the_right(limit: int) ->
     assert len(target) - 1 <= limit
 
 
+KNOWN = (Turn("A", "red"), Turn("", "hats are green"))
+
+
+def test_facts_come_first_with_who_knows_them() -> None:
+    source, _ = encode_example(TOKENIZER, replace(EXAMPLE, facts=KNOWN), max_source=100, max_target=None)
+    plain, _ = encode_example(TOKENIZER, EXAMPLE, max_source=100, max_target=None)
+    assert source == [SELF, *TOKENIZER.encode("red"), OTHER, *TOKENIZER.encode("hats are green"), *plain]
+
+
+@pytest.mark.parametrize("limit", range(1, 30))
+def test_facts_take_half_the_room_at_most(limit: int) -> None:
+    facts, turns = [(True, [11, 12]), (False, [13, 14, 15])], [(False, [21, 22, 23, 24]), (True, [25, 26])]
+    read = source_ids(turns, max_source=99)
+    known = source_ids(facts, max_source=99)[:-1]
+    source = source_ids(turns, max_source=limit, facts=facts)
+    kept = min(len(known), limit // 2)
+    assert source[:kept] == known[:kept]
+    assert source[kept:] == read[-(limit - kept) :]
+    assert len(source) <= limit
+
+
 def test_layouts_take_any_ids() -> None:
     assert source_ids([(True, [7, 8]), (False, [9])], max_source=99) == [SELF, 7, 8, OTHER, 9, EOS]
     assert target_ids([], max_target=1) == [BOS, EOS]

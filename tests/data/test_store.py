@@ -11,10 +11,15 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dialog.data.batching import collate
 from dialog.data.corpora import Corpus, DailyDialog, JsonLines
@@ -82,13 +87,12 @@ def test_rows_are_the_examples_of_the_text(tmp_path: Path, name: str, first_turn
             source, target = encode_example(tokenizer, example, max_source=24, max_target=max_target)
             assert store.source(row).tolist() == source
             assert store.target(row).tolist() == target
-            assert store.source_lengths[row] == len(source)
-            assert store.target_lengths[row] == len(target) - 1
-            assert store.target_bytes[row] == len(example.response.text.encode())
+            assert store.lengths[row].tolist() == [len(source), len(target) - 1]
+            assert store.target_bytes([row]) == len(example.response.text.encode())
         assert counts.items() <= store.counts.items()
-        assert store.counts["source tokens"] == store.source_lengths.sum()
-        assert store.counts["target tokens"] == store.target_lengths.sum()
-        assert store.counts["target bytes"] == store.target_bytes.sum()
+        assert [store.counts["source tokens"], store.counts["target tokens"]] == store.lengths.sum(0).tolist()
+        assert store.counts["target bytes"] == store.target_bytes(range(len(store)))
+        assert sorted(store.classes.order.tolist()) == list(range(len(store)))
 
 
 def test_the_reasons_of_a_count(tmp_path: Path) -> None:
@@ -113,7 +117,7 @@ def test_targets_are_cut_in_training_only(tmp_path: Path) -> None:
     long = [["who ?", "a b c d e f g h i j k l m"]]
     folder = built(tmp_path, Toy(train=long, validation=long, test=long), max_target=4)
     train, validation, test = (Store(folder, split) for split in SPLITS)
-    assert train.target_lengths.tolist() == [4]
+    assert train.lengths[:, 1].tolist() == [4]
     assert train.target(0)[-1] == EOS
     assert validation.target(0).tolist() == test.target(0).tolist()
     assert validation.tokenizer.decode(validation.target(0).tolist()) == long[0][1]
@@ -129,8 +133,62 @@ def test_batches_hold_the_rows(tmp_path: Path) -> None:
     expected = collate([(store.source(row).tolist(), store.target(row).tolist()) for row in rows], rows)
     assert (batch.source == expected.source).all()
     assert (batch.target == expected.target).all()
-    assert batch.source_tokens == int((batch.source != PAD).sum()) == store.source_lengths[rows].sum()
-    assert batch.target_tokens == int((batch.target != PAD).sum()) - 3 == store.target_lengths[rows].sum()
+    assert batch.source_tokens == int((batch.source != PAD).sum()) == store.lengths[rows, 0].sum()
+    assert batch.target_tokens == int((batch.target != PAD).sum()) - 3 == store.lengths[rows, 1].sum()
+
+
+texts = st.text("ab é日", min_size=1, max_size=9).filter(str.strip)
+turns = st.lists(st.builds(Turn, st.sampled_from("ABC"), texts), min_size=1, max_size=6).map(tuple)
+facts = st.lists(st.builds(Turn, st.sampled_from(["A", "B", ""]), texts), max_size=4).map(tuple)
+dialogues = st.lists(st.builds(Dialogue, st.just("d"), turns, facts=facts), min_size=1, max_size=6)
+
+
+class Given(Toy):
+    """The same dialogues in every split."""
+
+    def __init__(self, dialogues: list[Dialogue]) -> None:
+        super().__init__()
+        self.same = dialogues
+
+    def dialogues(self, split: str) -> Iterator[Dialogue]:
+        yield from self.same
+
+
+@settings(max_examples=60, deadline=None)
+@given(dialogues, st.integers(0, 4), st.integers(1, 60), st.integers(1, 12), st.integers(1, 9), st.randoms())
+def test_what_is_read_at_once_is_what_each_text_says(
+    dialogues: list[Dialogue], context_turns: int, max_source: int, max_target: int, block: int, random: Random
+) -> None:
+    corpus = Given(dialogues)
+    limits = {"context_turns": context_turns, "max_source": max_source, "max_target": max_target}
+    with TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dialog.data.prepare.BLOCK", block)
+        tokenizer = {"name": "byte_bpe", "vocabulary": 264}
+        folder = built(Path(root), corpus, tokenizer=tokenizer, first_turns=True, **limits)
+        for split in ("train", "test"):
+            store = Store(folder, split)
+            found = list(examples(dialogues, context_turns=context_turns, first_turns=True, counts=Counter()))
+            most = max_target if split == "train" else None
+            pairs = [encode_example(store.tokenizer, each, max_source=max_source, max_target=most) for each in found]
+            whole = [encode_example(store.tokenizer, each, max_source=10**6, max_target=None) for each in found]
+            rows = random.choices(range(len(found)), k=5)
+            expected = collate([pairs[row] for row in rows], rows, target_bytes=store.target_bytes(rows))
+            for one, other in zip(store.batch(rows), expected, strict=True):
+                assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+            assert store.lengths.tolist() == [[len(source), len(target) - 1] for source, target in pairs]
+            cut = [len(source) < len(everything) for (source, _), (everything, _) in zip(pairs, whole, strict=True)]
+            assert store.counts["truncated: source"] == sum(cut)
+            assert store.counts.get("facts", 0) == sum(len(dialogue.facts) for dialogue in dialogues)
+
+
+def test_what_everybody_knows_is_stored_once(tmp_path: Path) -> None:
+    said = tuple(Turn("AB"[place % 2], "word") for place in range(6))
+    shared, own = Turn("", "a fact of the world"), Turn("A", "mine")
+    lines = []
+    for name, facts in (("none", ()), ("shared", (shared,)), ("own", (shared, own))):
+        folder = built(tmp_path / name, Given([Dialogue("d", said, facts=facts)]))
+        lines.append(np.fromfile(folder / "train.speakers.bin", "<i4").size)
+    assert lines == [6, 7, 9]
 
 
 def test_the_tokenizer_learns_from_the_training_split_only(tmp_path: Path) -> None:
