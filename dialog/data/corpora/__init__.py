@@ -9,6 +9,7 @@ from dialog.data.corpora.builtin import Builtin
 from dialog.data.corpora.crosswoz import CrossWOZ
 from dialog.data.corpora.dailydialog import DailyDialog
 from dialog.data.corpora.jsonl import JsonLines
+from dialog.data.corpora.kdconv import KdConv
 from dialog.data.corpora.selfdialogue import SelfDialogue
 from dialog.data.corpora.synthetic import Synthetic
 from dialog.data.corpora.taskmaster import Taskmaster
@@ -42,6 +43,7 @@ CORPORA: dict[str, Callable[..., Corpus]] = {
     "crosswoz": CrossWOZ,
     "dailydialog": DailyDialog,
     "jsonl": JsonLines,
+    "kdconv": KdConv,
     "selfdialogue": SelfDialogue,
     "synthetic": Synthetic,
     "taskmaster": Taskmaster,
