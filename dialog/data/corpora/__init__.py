@@ -10,7 +10,9 @@ from dialog.data.corpora.crosswoz import CrossWOZ
 from dialog.data.corpora.dailydialog import DailyDialog
 from dialog.data.corpora.jsonl import JsonLines
 from dialog.data.corpora.kdconv import KdConv
+from dialog.data.corpora.multiwoz import MultiWOZ
 from dialog.data.corpora.selfdialogue import SelfDialogue
+from dialog.data.corpora.sgd import SGD
 from dialog.data.corpora.synthetic import Synthetic
 from dialog.data.corpora.taskmaster import Taskmaster
 from dialog.data.dialogue import Entry
@@ -44,7 +46,9 @@ CORPORA: dict[str, Callable[..., Corpus]] = {
     "dailydialog": DailyDialog,
     "jsonl": JsonLines,
     "kdconv": KdConv,
+    "multiwoz": MultiWOZ,
     "selfdialogue": SelfDialogue,
+    "sgd": SGD,
     "synthetic": Synthetic,
     "taskmaster": Taskmaster,
 }
