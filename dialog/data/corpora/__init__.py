@@ -8,6 +8,7 @@ from typing import Protocol
 from dialog.data.corpora.builtin import Builtin
 from dialog.data.corpora.crosswoz import CrossWOZ
 from dialog.data.corpora.dailydialog import DailyDialog
+from dialog.data.corpora.empathetic import Empathetic
 from dialog.data.corpora.jsonl import JsonLines
 from dialog.data.corpora.kdconv import KdConv
 from dialog.data.corpora.multiwoz import MultiWOZ
@@ -15,6 +16,7 @@ from dialog.data.corpora.selfdialogue import SelfDialogue
 from dialog.data.corpora.sgd import SGD
 from dialog.data.corpora.synthetic import Synthetic
 from dialog.data.corpora.taskmaster import Taskmaster
+from dialog.data.corpora.topical_chat import TopicalChat
 from dialog.data.dialogue import Entry
 
 __all__ = [
@@ -44,6 +46,7 @@ CORPORA: dict[str, Callable[..., Corpus]] = {
     "builtin": Builtin,
     "crosswoz": CrossWOZ,
     "dailydialog": DailyDialog,
+    "empathetic": Empathetic,
     "jsonl": JsonLines,
     "kdconv": KdConv,
     "multiwoz": MultiWOZ,
@@ -51,4 +54,5 @@ CORPORA: dict[str, Callable[..., Corpus]] = {
     "sgd": SGD,
     "synthetic": Synthetic,
     "taskmaster": Taskmaster,
+    "topical_chat": TopicalChat,
 }
