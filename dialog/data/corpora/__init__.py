@@ -8,12 +8,17 @@ from dialog.data.corpora.builtin import Builtin
 from dialog.data.corpora.contract import Corpus
 from dialog.data.corpora.crosswoz import CrossWOZ
 from dialog.data.corpora.dailydialog import DailyDialog
+from dialog.data.corpora.empathetic import Empathetic
 from dialog.data.corpora.jsonl import JsonLines
+from dialog.data.corpora.kdconv import KdConv
 from dialog.data.corpora.mixture import Mixture
+from dialog.data.corpora.multiwoz import MultiWOZ
 from dialog.data.corpora.parallel import Parallel, multi30k
 from dialog.data.corpora.selfdialogue import SelfDialogue
+from dialog.data.corpora.sgd import SGD
 from dialog.data.corpora.synthetic import Synthetic
 from dialog.data.corpora.taskmaster import Taskmaster
+from dialog.data.corpora.topical_chat import TopicalChat
 
 __all__ = ["CORPORA", "Corpus"]
 
@@ -21,11 +26,16 @@ CORPORA: dict[str, Callable[..., Corpus]] = {
     "builtin": Builtin,
     "crosswoz": CrossWOZ,
     "dailydialog": DailyDialog,
+    "empathetic": Empathetic,
     "jsonl": JsonLines,
+    "kdconv": KdConv,
     "mixture": Mixture,
     "multi30k": multi30k,
+    "multiwoz": MultiWOZ,
     "parallel": Parallel,
     "selfdialogue": SelfDialogue,
+    "sgd": SGD,
     "synthetic": Synthetic,
     "taskmaster": Taskmaster,
+    "topical_chat": TopicalChat,
 }

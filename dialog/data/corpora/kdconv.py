@@ -1,0 +1,61 @@
+"""KdConv (Zhou et al. 2020, https://arxiv.org/abs/2004.04100): Chinese talk about films, music and travel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from dialog.data.corpora.records import Json, digests, json_records, require_path
+from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
+from dialog.data.files import find_file
+
+NAMES = {"train": "train", "validation": "dev", "test": "test"}
+DOMAINS = ("film", "music", "travel")
+
+
+class KdConv:
+    """Reads `<domain>/{train,dev,test}.json` of the official repository's folder `data`: arrays of dialogues.
+
+    Two speakers, "A" and "B", alternate. Ids are `<domain>-<number in its file>`; `meta["domain"]`, `meta["name"]` is
+    what a dialogue begins with, and `meta["attrs"]` lists, a turn, the (name, attribute, value) that it draws on.
+
+    Args:
+        path: The clone of the repository, or its folder `data`.
+        domains: Those that are read, one after another.
+        knowledge: Whether what any turn of a dialogue draws on is known to both from the beginning, as facts in the
+            order of first use. It tells what will be talked about; the other entries on the subject are not given.
+    """
+
+    def __init__(self, path: Path | None, *, domains: Sequence[str] = DOMAINS, knowledge: bool = False) -> None:
+        self.path = require_path(path, "kdconv", "the clone of its repository (data/film/train.json, ...)")
+        self.domains = domains
+        self.knowledge = knowledge
+
+    def dialogues(self, split: str) -> Iterator[Entry]:
+        """Yield the dialogues of a split, domain after domain, in the order of the files."""
+        for domain in self.domains:
+            yield from json_records(
+                self._file(domain, split), lambda *record, about=domain: self._dialogue(about, *record)
+            )
+
+    def fingerprint(self) -> dict[str, str]:
+        """Map the files to their SHA-256, with the order in which they are read and what becomes of the knowledge."""
+        settings = {"domains": " ".join(self.domains), "knowledge": str(self.knowledge)}
+        return settings | digests(self.path, (self._file(domain, split) for domain in self.domains for split in SPLITS))
+
+    def _file(self, domain: str, split: str) -> Path:
+        data = self.path / "data"
+        hint = f"the repository's folder data holds {', '.join(DOMAINS)}; set data.path=DIR"
+        return find_file(data if data.is_dir() else self.path, f"{domain}/{NAMES[split]}.json", hint)
+
+    def _dialogue(self, domain: str, key: str, fields: Json, place: str) -> Dialogue:
+        messages = fields["messages"]
+        turns = tuple(Turn("AB"[index % 2], message["message"]) for index, message in enumerate(messages))
+        attrs = [[_triple(each) for each in message.get("attrs", [])] for message in messages]
+        meta = {"domain": domain, "name": fields.get("name"), "attrs": attrs}
+        used = dict.fromkeys(" ".join(triple) for triples in attrs for triple in triples) if self.knowledge else ()
+        return Dialogue(f"{domain}-{key}", turns, meta, tuple(Turn("", each) for each in used), place)
+
+
+def _triple(attr: Json) -> tuple[str, str, str]:
+    return attr["name"], attr["attrname"], attr["attrvalue"]

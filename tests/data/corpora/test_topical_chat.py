@@ -1,0 +1,66 @@
+"""Topical-Chat: objects of conversations, with frequent and rare parts of validation and test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dialog.data.corpora.topical_chat import TopicalChat
+from dialog.data.dialogue import Dialogue, Malformed, Turn
+from dialog.errors import UserError
+
+
+def talk(word: str) -> dict[str, object]:
+    content = [
+        {
+            "message": f"{word}?\nYes, {word}.",
+            "agent": agent,
+            "sentiment": "Happy",
+            "knowledge_source": ["FS1"],
+            "turn_rating": "Good",
+        }
+        for agent in ("agent_2", "agent_1")
+    ]
+    return {"article_url": "", "config": "A", "content": content, "conversation_rating": {}}
+
+
+FILES = {
+    f"conversations/{name}.json": json.dumps({f"t_{name}_{n}": talk(f"tea {n}") for n in (1, 0)}, indent=2)
+    for name in ("train", "valid_freq", "valid_rare", "test_freq", "test_rare")
+}
+
+
+def test_reads_the_format(laws: Callable[..., dict[str, list[Dialogue]]]) -> None:
+    found = laws(TopicalChat, FILES)
+    assert {split: [dialogue.id for dialogue in dialogues] for split, dialogues in found.items()} == {
+        "train": ["t_train_1", "t_train_0"],
+        "validation": ["t_valid_freq_1", "t_valid_freq_0", "t_valid_rare_1", "t_valid_rare_0"],
+        "test": ["t_test_freq_1", "t_test_freq_0", "t_test_rare_1", "t_test_rare_0"],
+    }
+    first = found["train"][0]
+    assert first.turns == (Turn("agent_2", "tea 1?\nYes, tea 1."), Turn("agent_1", "tea 1?\nYes, tea 1."))
+    assert first.meta == {
+        "config": "A",
+        "sentiment": ["Happy"] * 2,
+        "knowledge_source": [["FS1"]] * 2,
+        "turn_rating": ["Good"] * 2,
+    }
+
+
+def test_one_part_of_validation_and_test_can_be_read_alone(lay: Callable[..., Path]) -> None:
+    folder = lay(FILES)
+    corpus = TopicalChat(folder / "conversations", parts=["rare"])
+    assert [d.id for d in corpus.dialogues("test") if isinstance(d, Dialogue)] == ["t_test_rare_1", "t_test_rare_0"]
+    assert list(corpus.fingerprint()) == ["parts", "test_rare.json", "train.json", "valid_rare.json"]
+    with pytest.raises(UserError, match=r"valid_often\.json does not exist; .* freq and rare"):
+        TopicalChat(folder, parts=["often"]).fingerprint()
+
+
+def test_a_record_that_is_none_is_named_and_the_rest_read(lay: Callable[..., Path]) -> None:
+    broken = json.dumps({"a": talk("x"), "b": {"content": [{"message": "no one"}]}, "c": talk("y")})
+    found = [*TopicalChat(lay({**FILES, "conversations/train.json": broken})).dialogues("train")]
+    assert [type(entry) for entry in found] == [Dialogue, Malformed, Dialogue]
+    assert "train.json: record b: not as this corpus has it (KeyError: 'agent')" in str(found[1])
