@@ -28,11 +28,7 @@ FLOORS = (
 )
 """Rooms from the lowest floor up; the files of the lowest are one room."""
 DOORS = ("__init__.py", "__main__.py")
-<<<<<<< HEAD
-SHARED_BY_CORPORA = ("builtin_lines", "builtin_script", "contract", "records")
-=======
-SHARED_BY_CORPORA = ("records", "builtin_lines", "schema_guided")
->>>>>>> w-r1
+SHARED_BY_CORPORA = ("builtin_lines", "builtin_script", "contract", "records", "schema_guided")
 CODE_LINES = 250
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from dialog.data.corpora.textfile import require_file, sha256
+from dialog.data.files import require_file, sha256
 from dialog.data.tokenizer import Tokenizer
 from dialog.data.tokenizers.given import WANTED, file
 from dialog.data.tokenizers.subwords import byte_bpe, unigram

@@ -9,7 +9,7 @@ from typing import Any
 
 import tokenizers
 
-from dialog.data.corpora.textfile import require_file
+from dialog.data.files import require_file
 from dialog.data.tokenizer import SPECIAL_TOKENS, UNK, Tokenizer
 from dialog.errors import UserError
 
