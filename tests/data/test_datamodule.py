@@ -16,8 +16,11 @@ from torch import Tensor, nn
 from dialog.data.batching import Batch
 from dialog.data.corpora.builtin import Builtin
 from dialog.data.datamodule import DialogDataModule
+from dialog.data.examples import Rules
 from dialog.data.prepare import prepare
+from dialog.data.shards import Job
 from dialog.data.store import Store
+from dialog.data.writer import Limits
 from dialog.errors import UserError
 
 BATCHES = 19
@@ -26,16 +29,14 @@ BATCHES = 19
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return prepare(
+    job = Job(
         Builtin(size=60),
-        corpus_component={"name": "builtin", "size": 60},
-        tokenizer={"name": "byte_bpe", "vocabulary": 500},
-        context_turns=3,
-        first_turns=True,
-        max_source=128,
-        max_target=64,
-        root=tmp_path_factory.mktemp("prepared"),
+        {"name": "builtin", "size": 60},
+        {"name": "byte_bpe", "vocabulary": 500},
+        Rules(3, first_turns=True),
+        Limits(128, 64),
     )
+    return prepare(job, tmp_path_factory.mktemp("prepared"))
 
 
 class Toy(lightning.LightningModule):

@@ -22,26 +22,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dialog.data.batching import collate
-from dialog.data.corpora import Corpus, DailyDialog, JsonLines
+from dialog.data.corpora import Corpus
 from dialog.data.corpora.builtin import Builtin
+from dialog.data.corpora.dailydialog import DailyDialog
+from dialog.data.corpora.jsonl import JsonLines
 from dialog.data.dialogue import SPLITS, Dialogue, Turn
-from dialog.data.examples import examples
+from dialog.data.examples import Rules, examples
 from dialog.data.layout import encode_example
 from dialog.data.manifest import ids_dtype
 from dialog.data.prepare import prepare
+from dialog.data.shards import Job
 from dialog.data.store import Store
 from dialog.data.tokenizer import EOS, PAD, Tokenizer
+from dialog.data.writer import Limits
 from dialog.errors import UserError
 
 SAMPLES = Path(__file__).parents[1] / "corpora"
 SETTINGS: dict[str, Any] = {
-    "corpus_component": {"name": "toy"},
+    "component": {"name": "toy"},
     "tokenizer": {"name": "byte_bpe", "vocabulary": 400},
-    "context_turns": 2,
-    "first_turns": False,
-    "max_source": 24,
-    "max_target": 9,
+    "max_dropped": 1.0,
 }
+RULES: dict[str, Any] = {"context_turns": 2, "first_turns": False}
+LIMITS = {"max_source": 24, "max_target": 9}
 
 
 class Toy:
@@ -60,7 +63,10 @@ class Toy:
 
 
 def built(root: Path, corpus: Corpus, **changed: object) -> Path:
-    return prepare(corpus, root=root, **(SETTINGS | changed))
+    rules, limits, settings = (
+        {key: changed.get(key, value) for key, value in defaults.items()} for defaults in (RULES, LIMITS, SETTINGS)
+    )
+    return prepare(Job(corpus, rules=Rules(**rules), limits=Limits(**limits), **settings), root)
 
 
 CORPORA = {
@@ -234,7 +240,7 @@ def test_two_builds_are_equal_byte_for_byte(tmp_path: Path) -> None:
         {"max_source": 23},
         {"max_target": 8},
         {"tokenizer": {"name": "byte_bpe", "vocabulary": 300}},
-        {"corpus_component": {"name": "toy", "lower": True}},
+        {"component": {"name": "toy", "lower": True}},
     ],
 )
 def test_another_setting_is_another_folder(tmp_path: Path, changed: dict[str, Any]) -> None:
@@ -250,7 +256,7 @@ def test_another_input_is_another_folder_and_another_place_is_not(tmp_path: Path
 
     def folder(data: Path) -> Path:
         component = {"name": "jsonl", "path": str(data)}
-        return built(tmp_path / "prepared", JsonLines(data), corpus_component=component)
+        return built(tmp_path / "prepared", JsonLines(data), component=component)
 
     here, there = placed("here"), placed("there")
     assert folder(here) == folder(there)
@@ -263,8 +269,11 @@ def test_another_input_is_another_folder_and_another_place_is_not(tmp_path: Path
 KILLED = """
 import json, os, signal, sys
 from pathlib import Path
-from dialog.data.prepare import prepare
+from dialog.data.examples import Rules
 from dialog.data.dialogue import Dialogue, Turn
+from dialog.data.prepare import prepare
+from dialog.data.shards import Job
+from dialog.data.writer import Limits
 
 class Deadly:
     def dialogues(self, split):
@@ -278,7 +287,8 @@ class Deadly:
             os.kill(os.getpid(), signal.SIGKILL)
         return {"same": "always"}
 
-folder = prepare(Deadly(), root=Path(sys.argv[1]), **json.loads(sys.argv[3]))
+job = Job(Deadly(), rules=Rules(2, False), limits=Limits(24, 9), **json.loads(sys.argv[3]))
+folder = prepare(job, Path(sys.argv[1]))
 print(folder, "torch" in sys.modules)
 """
 
