@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from dialog.components import build, lookup, named, resolve
 from dialog.data.corpora import CORPORA, Corpus
+from dialog.data.downloads import corpus_folder, provide
 from dialog.errors import UserError
-from dialog.folders import fresh_folder, make_folder, name_of, to_json, write_json
+from dialog.folders import cache, fresh_folder, make_folder, name_of, to_json, write_json
 from dialog.recipe import Composed, Model, Recipe, compose, to_yaml
 from dialog.run import Run
 
@@ -27,16 +27,21 @@ if TYPE_CHECKING:
 # ------------------------------------------------------------------ data
 
 
-def build_corpus(recipe: Recipe) -> Corpus:
-    """The corpus of a recipe; its folder is ``data.path``, else ``$DIALOG_DATA/<corpus>``."""
+def build_corpus(recipe: Recipe, *, read: bool = True) -> Corpus:
+    """The corpus of a recipe, from ``data.path``, else ``$DIALOG_DATA/<corpus>``, else its official source.
+
+    The source is downloaded, where it has not been yet, if the corpus is to be read.
+    """
     with section("data.corpus"):
         name, arguments = named(recipe.data.corpus)
         if "path" in arguments:  # a corpus of the user's own may have it there
             return build(CORPORA, recipe.data.corpus)
-        path = Path(recipe.data.path) if recipe.data.path else None
-        if path is None and (root := os.environ.get("DIALOG_DATA")):
-            path = Path(root) / name
-        return build(CORPORA, recipe.data.corpus, path=path)
+        downloads = cache() / "downloads"
+        path = corpus_folder(name, recipe.data.path, downloads)
+        corpus = build(CORPORA, recipe.data.corpus, path=path)
+        if read:
+            provide(name, path, downloads)
+        return corpus
 
 
 def check_tokenizer(recipe: Recipe) -> None:
@@ -45,13 +50,6 @@ def check_tokenizer(recipe: Recipe) -> None:
 
     with section("data.tokenizer"):
         resolve(TOKENIZERS, recipe.data.tokenizer, texts=())
-
-
-def cache() -> Path:
-    """Where prepared data lie: ``$DIALOG_CACHE``, else the user's cache folder."""
-    if chosen := os.environ.get("DIALOG_CACHE"):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dialog"
 
 
 def prepare_data(recipe: Recipe, progress: Callable[[str], None] | None = None) -> Path:
@@ -147,7 +145,7 @@ def check(recipe: Recipe) -> int:
     from dialog.training.trainer import quiet, seed
 
     quiet()
-    build_corpus(recipe)
+    build_corpus(recipe, read=False)
     check_tokenizer(recipe)
     check_search(recipe)
     with section("logger"):
