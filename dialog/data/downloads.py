@@ -103,13 +103,13 @@ def _retrieve(address: str, checksum: str, folder: Path) -> Path:
     from requests import RequestException
     from tqdm import tqdm
 
-    name = f"{checksum[:16]}-{address.rpartition('/')[2]}"
+    name = address.rpartition("/")[2]
     pooch.get_logger().setLevel("WARNING")
-    bar = tqdm(desc=name[17:], total=1, unit="B", unit_scale=True, disable=None, leave=False)
+    bar = tqdm(desc=name, total=1, unit="B", unit_scale=True, disable=None, leave=False)
     loader = pooch.HTTPDownloader(progressbar=bar, chunk_size=CHUNK, timeout=TIMEOUT)
     try:
         with bar:
-            path = Path(pooch.retrieve(address, known_hash=None, fname=name, path=folder, downloader=loader))
+            path = Path(pooch.retrieve(address, known_hash=None, fname=name, path=folder / checksum, downloader=loader))
     except RequestException as error:
         raise UserError(f"{address} could not be got ({_reason(error)})") from error
     found = _checksum(path, checksum)

@@ -37,7 +37,8 @@ def unpack(archive: Path, patterns: tuple[str, ...], folder: Path) -> None:
             for pattern in patterns:
                 left = _keep(file, pattern, folder, left)
     except BROKEN as error:
-        raise UserError(f"{archive.name} cannot be unpacked ({error})") from error
+        reason = " ".join(str(error).split())
+        raise UserError(f"{archive.name} cannot be unpacked ({reason})") from error
     except UserError as error:
         raise UserError(f"{archive.name}: {error}") from error
 
