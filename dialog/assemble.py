@@ -3,104 +3,24 @@
 from __future__ import annotations
 
 import math
-import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dialog.components import Component, build, lookup, named, resolve
-from dialog.data.corpora import CORPORA, Corpus
-from dialog.errors import UserError
+from dialog.components import lookup, resolve
+from dialog.corpus import build_corpus, build_rules, check_data, prepare_data
+from dialog.errors import UserError, section
 from dialog.folders import fresh_folder, make_folder, name_of, to_json, write_json
 from dialog.recipe import Composed, Model, Recipe, compose, to_yaml
 from dialog.run import Run
 
 if TYPE_CHECKING:
-    from dialog.data.examples import Rules
-    from dialog.data.shards import Job
     from dialog.data.tokenizer import Tokenizer
     from dialog.models.seq2seq import Seq2Seq
     from dialog.training.module import DialogModule
     from dialog.training.trainer import Callback, Logger, Trainer
-
-# ------------------------------------------------------------------ data
-
-
-def build_corpus(recipe: Recipe) -> Corpus:
-    """The corpus of a recipe; its folder is ``data.path``, else ``$DIALOG_DATA/<corpus>``."""
-    with section("data.corpus"):
-        return build_member(recipe.data.corpus, recipe.data.path)
-
-
-def build_member(component: Component, path: str | None = None) -> Corpus:
-    """A corpus, or one of a mixture's; its folder is the component's own `path`, else that which is given."""
-    name, arguments = named(component)
-    chosen = arguments.pop("path", path)
-    if chosen is None and (root := os.environ.get("DIALOG_DATA")):
-        chosen = str(Path(root) / name)
-    folder = None if chosen is None else Path(chosen)
-    return build(CORPORA, {"name": name, **arguments}, path=folder, member=build_member)
-
-
-def check_tokenizer(recipe: Recipe) -> None:
-    """Refuse a tokenizer that there is not, or that takes other arguments."""
-    from dialog.data.tokenizers import TOKENIZERS
-
-    with section("data.tokenizer"):
-        resolve(TOKENIZERS, recipe.data.tokenizer, texts=())
-
-
-def cache() -> Path:
-    """Where prepared data lie: ``$DIALOG_CACHE``, else the user's cache folder."""
-    if chosen := os.environ.get("DIALOG_CACHE"):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dialog"
-
-
-def build_rules(recipe: Recipe) -> Rules:
-    """How the dialogues of a recipe's corpus become examples."""
-    from dialog.data.examples import Rules
-
-    return Rules(**{each.name: getattr(recipe.data, each.name) for each in fields(Rules)})
-
-
-def build_job(recipe: Recipe) -> Job:
-    """What is prepared for a recipe."""
-    from dialog.data.shards import Job
-    from dialog.data.writer import Limits
-
-    data = recipe.data
-    check_tokenizer(recipe)
-    limits = Limits(data.max_source, data.max_target)
-    rules = build_rules(recipe)
-    return Job(build_corpus(recipe), data.corpus, data.tokenizer, rules, limits, data.max_dropped, tuple(data.filters))
-
-
-def prepare_data(
-    recipe: Recipe, *, quiet: bool = True, engine: str = "processes", workers: int = 1, merges: bool = False
-) -> Path:
-    """Tokenizer and token stores of a recipe's corpus: the folder that holds them, built or merged if need be."""
-    from dialog.data.prepare import merge_shards, prepare
-    from dialog.report.progress import Bars
-
-    job = build_job(recipe)
-    with Bars(quiet=quiet) as bars:
-        if merges:
-            return merge_shards(job, cache())
-        return prepare(job, cache(), engine=engine, workers=workers, progress=bars.show)
-
-
-def prepare_part(recipe: Recipe, index: int, count: int) -> Path:
-    """One of so many shards of the prepared data; the folder where they gather."""
-    from dialog.data.prepare import prepare_shard
-    from dialog.report.progress import Bars
-
-    with Bars() as bars:
-        return prepare_shard(build_job(recipe), cache(), index, count, progress=bars.show)
-
 
 # ------------------------------------------------------------------ network
 
@@ -151,15 +71,6 @@ class Trained:
     target_tokens: int
 
 
-@contextmanager
-def section(key: str) -> Iterator[None]:
-    """What a recipe's section cannot be built with is the user's to mend, under its key."""
-    try:
-        yield
-    except (UserError, ArithmeticError, RuntimeError, TypeError, ValueError) as error:
-        raise UserError(f"{key}: {error}") from error
-
-
 def check(recipe: Recipe) -> int:
     """Refuse a recipe of which no run can be made, before anything is read or written: its network has no storage.
 
@@ -176,8 +87,8 @@ def check(recipe: Recipe) -> int:
     from dialog.training.trainer import quiet, seed
 
     quiet()
-    build_corpus(recipe)
-    check_tokenizer(recipe)
+    build_corpus(recipe, read=False)
+    check_data(recipe)
     check_search(recipe)
     with section("logger"):
         resolve(LOGGERS, recipe.logger, folder=Path())

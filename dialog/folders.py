@@ -1,4 +1,4 @@
-"""Folders of runs and comparisons: new ones only, and what is written into them."""
+"""Folders: the cache; those of runs and comparisons, new ones only, and what is written into them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,13 @@ from datetime import datetime
 from pathlib import Path
 
 from dialog.errors import UserError
+
+
+def cache() -> Path:
+    """Where prepared data and downloads lie: ``$DIALOG_CACHE``, else the user's cache folder."""
+    if chosen := os.environ.get("DIALOG_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dialog"
 
 
 def fresh_folder(root: str, name: str = "") -> Path:

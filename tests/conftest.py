@@ -40,12 +40,13 @@ TINY = [
 
 @pytest.fixture(scope="session", autouse=True)
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test reads or writes the user's cache, corpora or accounts, or takes all cores."""
+    """No test reads or writes the user's cache, corpora or accounts, asks the network or takes all cores."""
     import torch
 
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DIALOG_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("DIALOG_OFFLINE", "1")
         for name in ("DIALOG_DATA", "DIALOG_DEBUG", "WANDB_MODE", "WANDB_API_KEY"):
             patch.delenv(name, raising=False)
         yield
@@ -66,9 +67,8 @@ def tiny() -> Callable[..., Composed]:
 @pytest.fixture(scope="session")
 def prepared(tiny: Callable[..., Composed]) -> Path:
     """The tiny corpus as tokens."""
-    from dialog import assemble
 
-    return assemble.prepare_data(tiny("lstm").recipe)
+    return corpus.prepare_data(tiny("lstm").recipe)
 
 
 @pytest.fixture(scope="session")

@@ -49,7 +49,7 @@ def prepare(
 
     Example: dialog-seq2seq prepare dailydialog/transformer data.path=DIR
     """
-    from dialog.assemble import prepare_data, prepare_part
+    from dialog.corpus import prepare_data, prepare_part
     from dialog.data.manifest import read_manifest
     from dialog.report.terminal import one_line
 

@@ -72,14 +72,10 @@ def modules(recipe: Recipe) -> Iterator[str]:
 
 def tokens_of(recipe: Recipe) -> tuple[int, str]:
     """How many tokens the vocabulary has, and who says so: the corpus, or without it the recipe."""
-    from dialog.assemble import check_tokenizer, prepare_data, section
-    from dialog.components import resolve
-    from dialog.data.corpora import CORPORA
+    from dialog.corpus import check_data, prepare_data
     from dialog.data.store import Store
 
-    check_tokenizer(recipe)
-    with section("data.corpus"):
-        resolve(CORPORA, recipe.data.corpus, path=None)
+    check_data(recipe)
     try:
         return len(Store(prepare_data(recipe), "train").tokenizer), "learnt from the corpus"
     except UserError:
@@ -91,7 +87,7 @@ def tokens_of(recipe: Recipe) -> tuple[int, str]:
 
 def first_examples(recipe: Recipe, count: int) -> Iterator[str]:
     """The first training examples, token by token."""
-    from dialog.assemble import prepare_data
+    from dialog.corpus import prepare_data
     from dialog.data.store import Store
 
     store = Store(prepare_data(recipe), "train")

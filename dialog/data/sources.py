@@ -1,0 +1,227 @@
+"""Where the corpora come from: official sources, licences, checksums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+CHECKSUMS = Path(__file__).with_name("checksums")
+"""A file for each corpus of many files: its lines are a checksum, two spaces and a path."""
+GITHUB = "https://raw.githubusercontent.com"
+PARLAI = "http://parl.ai/downloads"
+
+
+@dataclass(frozen=True)
+class File:
+    """A file at its source.
+
+    Args:
+        addresses: Where it lies; the next one is tried where one does not give it.
+        checksum: Its SHA-256 (64 hexadecimal digits), or its id in the git repository that it comes from (40).
+        name: Its name in the corpus's folder; "" for an archive, of which the `members` are kept instead.
+        members: What is kept of an archive: patterns of the ends of its members' paths. A member has as much of its
+            path in the corpus's folder as its pattern has parts. `a.zip!b` is `b` in `a.zip` inside the archive.
+    """
+
+    addresses: tuple[str, ...]
+    checksum: str
+    name: str = ""
+    members: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a corpus comes from.
+
+    Args:
+        licence: What its publisher allows, in short.
+        page: Where a person finds it.
+        holds: What lies in the corpus's folder, whoever puts it there.
+        root: The address below which the files of `checksums/<corpus>.txt` lie, if that is how it is published.
+        files: Its other files. Without root and files no checksum is known, and a person has to get it.
+    """
+
+    licence: str
+    page: str
+    holds: str
+    root: str = ""
+    files: tuple[File, ...] = ()
+
+    @property
+    def automatic(self) -> bool:
+        """Whether it can be downloaded without a person."""
+        return bool(self.root or self.files)
+
+
+def all_files(corpus: str, source: Source) -> list[File]:
+    """The files of a corpus, with those of its list."""
+    if not source.root:
+        return list(source.files)
+    lines = (CHECKSUMS / f"{corpus}.txt").read_text(encoding="utf-8").splitlines()
+    rows = (line.split("  ", 1) for line in lines)
+    return [*source.files, *(File((source.root + path,), checksum, path) for checksum, path in rows)]
+
+
+DOWNLOADS: Mapping[str, Source] = MappingProxyType(
+    {
+        "convai2": Source(
+            licence="none stated, for research",
+            page="https://parl.ai/projects/convai2",
+            holds="train_self_original_no_cands.txt and its siblings",
+            files=(
+                File(
+                    (f"{PARLAI}/convai2/convai2_fix_723.tgz",),
+                    "d0ae89defe2fd0b0a4221eaa642a457d7d40cef475f54798119c7f3b8dd9361d",
+                    members=("*.txt",),
+                ),
+            ),
+        ),
+        "cornell": Source(
+            licence="none stated, for research",
+            page="https://www.cs.cornell.edu/~cristian/Cornell_Movie-Dialogs_Corpus.html",
+            holds="movie_lines.txt and movie_conversations.txt",
+            files=(
+                File(
+                    ("https://www.cs.cornell.edu/~cristian/data/cornell_movie_dialogs_corpus.zip",),
+                    "3bde8a571f615201bc2d2453e22878090719638592f774720eddec739de8c900",
+                    members=("movie_*.txt",),
+                ),
+            ),
+        ),
+        "crosswoz": Source(
+            licence="Apache 2.0",
+            page="https://github.com/thu-coai/CrossWOZ (data/crosswoz)",
+            holds="train.json, val.json and test.json",
+            files=tuple(
+                File(
+                    (
+                        f"{GITHUB}/thu-coai/CrossWOZ/df82c9fdff91b9b130f2d6b89110d3870ba6260e/data/crosswoz"
+                        f"/{split}.json.zip",
+                    ),
+                    checksum,
+                    members=(f"{split}.json",),
+                )
+                for split, checksum in (
+                    ("train", "57eb9cbd004a2e59f301f9e1bdc5500ddf2a98ef"),
+                    ("val", "b2b717990f6f0a1c98daaf5dc465e61d42f7de69c0d31e88e674275b1f34c94c"),
+                    ("test", "e57703894995211bba8638f130dc7df81e8992b71f3c05c10022ad23d6ca5310"),
+                )
+            ),
+        ),
+        "dailydialog": Source(
+            licence="CC BY-NC-SA 4.0: not for commercial use",
+            page="http://yanran.li/dailydialog",
+            holds="train/dialogues_train.txt and its siblings",
+            files=(
+                File(
+                    (
+                        "http://yanran.li/files/ijcnlp_dailydialog.zip",
+                        "https://web.archive.org/web/20220516002703id_/http://yanran.li/files/ijcnlp_dailydialog.zip",
+                    ),
+                    "c641e88cbf21fd7c1b57289387f9107d33fe8685a2b37fe8066b82776535ea89",
+                    members=tuple(f"{split}.zip!{split}/dialogues_*.txt" for split in ("train", "validation", "test")),
+                ),
+            ),
+        ),
+        "empathetic": Source(
+            licence="CC BY-NC 4.0: not for commercial use",
+            page="https://github.com/facebookresearch/EmpatheticDialogues",
+            holds="train.csv, valid.csv and test.csv",
+            files=(
+                File(
+                    (
+                        "https://dl.fbaipublicfiles.com/parlai/empatheticdialogues/empatheticdialogues.tar.gz",
+                        f"{PARLAI}/empatheticdialogues/empatheticdialogues.tar.gz",
+                    ),
+                    "56f234d77b7dd1f005fd365bb17769cfe346c3c84295b69bc069c8ccb83be03d",
+                    members=("*.csv",),
+                ),
+            ),
+        ),
+        "kdconv": Source(
+            licence="Apache 2.0",
+            page="https://github.com/thu-coai/KdConv (data)",
+            holds="film/train.json and its siblings",
+            root=f"{GITHUB}/thu-coai/KdConv/653db76432de09a004ba708a68f8bbd5500e6bec/data/",
+        ),
+        "multi30k": Source(
+            licence="none stated, for research",
+            page="https://github.com/multi30k/dataset (data/task1/raw)",
+            holds="train.de.gz, train.en.gz and their siblings",
+            root=f"{GITHUB}/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw/",
+        ),
+        "multiwoz": Source(
+            licence="MIT",
+            page="https://github.com/budzianowski/multiwoz (data/MultiWOZ_2.2)",
+            holds="train/dialogues_001.json and its siblings",
+            root=f"{GITHUB}/budzianowski/multiwoz/01e689362833ce33427a771a21cefe253e8f5886/data/MultiWOZ_2.2/",
+        ),
+        "opensubtitles": Source(
+            licence="see opensubtitles.org; registration there",
+            page="https://opus.nlpl.eu/OpenSubtitles",
+            holds="the files of one language",
+        ),
+        "personachat": Source(
+            licence="none stated, for research",
+            page="https://parl.ai/projects/personachat",
+            holds="train_self_original.txt and its siblings",
+            files=(
+                File(
+                    (
+                        "https://dl.fbaipublicfiles.com/parlai/personachat/personachat.tgz",
+                        f"{PARLAI}/personachat/personachat.tgz",
+                    ),
+                    "507cf8641d333240654798870ea584d854ab5261071c5e3521c20d8fa41d5622",
+                    members=("*.txt",),
+                ),
+            ),
+        ),
+        "selfdialogue": Source(
+            licence="BSD 3-Clause",
+            page="https://github.com/jfainberg/self_dialogue_corpus",
+            holds="the repository's folder corpus and blocked_workers.txt",
+            root=f"{GITHUB}/jfainberg/self_dialogue_corpus/113a1b0ff10308f1227c13a4aaded9bc85577816/",
+        ),
+        "sgd": Source(
+            licence="CC BY-SA 4.0",
+            page="https://github.com/google-research-datasets/dstc8-schema-guided-dialogue",
+            holds="train/dialogues_001.json and its siblings",
+            root=f"{GITHUB}/google-research-datasets/dstc8-schema-guided-dialogue"
+            "/e852981ae34990f4358979625854259302feaa78/",
+        ),
+        "switchboard": Source(
+            licence="LDC User Agreement: to be signed and paid for",
+            page="https://catalog.ldc.upenn.edu/LDC97S62",
+            holds="the transcripts",
+        ),
+        "taskmaster": Source(
+            licence="CC BY 4.0",
+            page="https://github.com/google-research-datasets/Taskmaster (TM-4-2024)",
+            holds="the folder data of a release",
+            root=f"{GITHUB}/google-research-datasets/Taskmaster/d92cb6af3005f1dc09c39e75e7daf4a04905e00b/TM-4-2024/",
+        ),
+        "topical_chat": Source(
+            licence="CDLA-Sharing 1.0",
+            page="https://github.com/alexa/Topical-Chat",
+            holds="conversations/train.json and its siblings",
+            root=f"{GITHUB}/alexa/Topical-Chat/7c939229cbcf6f55f6977b341a5a2f2fe982d53f/",
+        ),
+        "ubuntu": Source(
+            licence="none stated",
+            page="https://github.com/rkadlec/ubuntu-ranking-dataset-creator",
+            holds="train.csv, valid.csv and test.csv",
+            files=(
+                File(
+                    (f"{PARLAI}/ubuntu/ubuntu.tar.gz",),
+                    "87caf297381287247cbff3aa7cc2f4609f3b12c40e8535688168d7413740e0d0",
+                    members=("*.csv",),
+                ),
+            ),
+        ),
+    }
+)
+"""By the corpus's name. Checksums are those that ParlAI (facebookresearch/ParlAI, a29567f) or Hugging Face's
+`dataset_infos.json` (huggingface/datasets, 0197cdf and 040102f) publish, that of `cornell` JuliaText's CorpusLoaders;
+those of repositories are of their content at the commit in the address. Each is of the whole file."""
