@@ -67,6 +67,7 @@ def tiny() -> Callable[..., Composed]:
 @pytest.fixture(scope="session")
 def prepared(tiny: Callable[..., Composed]) -> Path:
     """The tiny corpus as tokens."""
+    from dialog import corpus
 
     return corpus.prepare_data(tiny("lstm").recipe)
 

@@ -384,7 +384,8 @@ def test_a_shipped_recipe_is_short_and_says_what_it_is(path: Path) -> None:
 def test_a_shipped_recipe_has_as_many_parameters_as_it_says(name: str) -> None:
     import torch
 
-    from dialog.assemble import build_model, prepare_data
+    from dialog.assemble import build_model
+    from dialog.corpus import prepare_data
     from dialog.data.manifest import read_manifest
 
     recipe = compose(name).recipe

@@ -49,7 +49,8 @@ def modules(recipe: Recipe) -> Iterator[str]:
     """The module tree with parameters, their sums, and what a response costs."""
     import torch
 
-    from dialog.assemble import build_model, section
+    from dialog.assemble import build_model
+    from dialog.errors import section
     from dialog.models.flops import forward_flops
     from dialog.models.seq2seq import count_parameters
 

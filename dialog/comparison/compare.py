@@ -14,6 +14,7 @@ from typing import Any
 from dialog import assemble
 from dialog.comparison import results as found
 from dialog.comparison.parity import Contender, parity
+from dialog.corpus import prepare_data
 from dialog.errors import UserError
 from dialog.folders import fresh_folder, make_folder, name_of, write_json
 from dialog.recipe import Composed, compose
@@ -83,7 +84,7 @@ def compare(
             raise UserError(
                 f"{each.name}: compare trains in one process; train with more, then compare the run folders"
             )
-    prepared = {each.name: assemble.prepare_data(each.composed.recipe, quiet=False) for each in listed}
+    prepared = {each.name: prepare_data(each.composed.recipe, quiet=False) for each in listed}
     check_same_data(prepared)
     folder = make_folder(output or fresh_folder("comparisons"))
     began = time.monotonic()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from dialog.data.shards import Job, Progress, write_shard
@@ -57,9 +59,16 @@ def on_ray(job: Job, parts: Path, count: int, progress: Progress) -> None:
         UserError: Ray is not installed, its cluster cannot be reached, or as `write_shard`.
     """
     try:
-        import ray
+        import ray  # noqa: F401 - whether it is there
     except ImportError as error:
         raise UserError("--engine ray needs Ray; install dialog-seq2seq[ray]") from error
+    with redirect_stdout(sys.stderr):  # where Ray speaks of workers that died
+        _on_ray(job, parts, count, progress)
+
+
+def _on_ray(job: Job, parts: Path, count: int, progress: Progress) -> None:
+    import ray
+
     try:
         ray.init(log_to_driver=False, configure_logging=False, ignore_reinit_error=True)
     except (ConnectionError, RuntimeError, ValueError) as error:

@@ -6,6 +6,7 @@ import fcntl
 import os
 import secrets
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from dialog.data.engines import ENGINES
 from dialog.data.manifest import fingerprint, read_manifest, write_manifest
-from dialog.data.shards import Job, Progress, draft, merge, nothing, write_shard
+from dialog.data.shards import Job, Progress, check_counts, draft, merge, nothing, write_shard
 from dialog.data.tokenizers import identity
 from dialog.errors import UserError
 
@@ -42,7 +43,7 @@ def prepare(job: Job, root: Path, *, engine: str = "processes", workers: int = 1
     sources = dict(job.corpus.fingerprint())
     folder = root / _name(job, sources)
     if finished(folder):
-        return folder
+        return _checked(folder, job)
     with _partial_folder(folder) as partial:
         draft(job, partial / PARTS, progress)
         ENGINES[engine](job, partial / PARTS, workers, progress)
@@ -72,7 +73,7 @@ def merge_shards(job: Job, root: Path) -> Path:
     sources = dict(job.corpus.fingerprint())
     folder, parts = root / _name(job, sources), _shards(job, root, sources)
     if finished(folder):
-        return folder
+        return _checked(folder, job)
     counts = {int(path.name.rpartition("-of-")[2]) for path in parts.glob("[0-9]*-of-[0-9]*")}
     if len(counts) != 1:
         found = ", ".join(f"N = {count}" for count in sorted(counts)) or "none"
@@ -101,6 +102,14 @@ def _check(job: Job) -> None:
             raise UserError(f"data.{key} is {value}; give at least 1")
     if not 0 <= job.max_dropped <= 1:
         raise UserError(f"data.max_dropped is {job.max_dropped}; give a share from 0 to 1")
+
+
+def _checked(folder: Path, job: Job) -> Path:
+    """The folder, unless more was dropped for it than the job allows: that is no part of the fingerprint."""
+    manifest = read_manifest(folder)
+    for split, counts in manifest["splits"].items():
+        check_counts(split, Counter(counts), manifest["remarks"][split], job.max_dropped)
+    return folder
 
 
 def _settings(job: Job, sources: Mapping[str, str]) -> dict[str, object]:

@@ -62,11 +62,12 @@ class Toy:
         return {"toy": json.dumps(self.splits)}
 
 
-def built(root: Path, corpus: Corpus, **changed: object) -> Path:
+def built(root: Path, corpus: Corpus, **changed: Any) -> Path:  # noqa: ANN401 - settings of every kind
     rules, limits, settings = (
         {key: changed.get(key, value) for key, value in defaults.items()} for defaults in (RULES, LIMITS, SETTINGS)
     )
-    return prepare(Job(corpus, rules=Rules(**rules), limits=Limits(**limits), **settings), root)
+    runtime = {key: changed[key] for key in changed.keys() & {"progress", "workers", "engine"}}
+    return prepare(Job(corpus, rules=Rules(**rules), limits=Limits(**limits), **settings), root, **runtime)
 
 
 CORPORA = {
@@ -86,7 +87,7 @@ def test_rows_are_the_examples_of_the_text(tmp_path: Path, name: str, first_turn
     for split in SPLITS:
         store = Store(folder, split)
         counts: Counter[str] = Counter()
-        found = list(examples(corpus.dialogues(split), context_turns=2, first_turns=first_turns, counts=counts))
+        found = list(examples(corpus.dialogues(split), Rules(2, first_turns=first_turns), counts))
         assert len(store) == len(found) > 0
         max_target = 9 if split == "train" else None
         for row, example in enumerate(found):
@@ -95,7 +96,7 @@ def test_rows_are_the_examples_of_the_text(tmp_path: Path, name: str, first_turn
             assert store.target(row).tolist() == target
             assert store.lengths[row].tolist() == [len(source), len(target) - 1]
             assert store.target_bytes([row]) == len(example.response.text.encode())
-        assert counts.items() <= store.counts.items()
+        assert (+counts).items() <= store.counts.items()
         assert [store.counts["source tokens"], store.counts["target tokens"]] == store.lengths.sum(0).tolist()
         assert store.counts["target bytes"] == store.target_bytes(range(len(store)))
         assert sorted(store.classes.order.tolist()) == list(range(len(store)))
@@ -105,12 +106,15 @@ def test_the_reasons_of_a_count(tmp_path: Path) -> None:
     counts = Store(built(tmp_path, CORPORA["toy"]), "train").counts
     tokens = counts["source tokens"] + counts["target tokens"]
     assert {reason: counts[reason] for reason in counts if "tokens" not in reason} == {
+        "dialogues read": 4,
         "dialogues": 2,
+        "dropped dialogues: single turn": 1,
+        "dropped dialogues: empty": 1,
+        "turns read": 9,
         "turns": 7,
+        "dropped turns: empty": 1,
+        "dropped turns: single turn": 1,
         "examples": 5,
-        "dropped: empty turn": 1,
-        "dropped: single turn": 1,
-        "dropped: empty dialogue": 1,
         "bytes": 1 + 1 + 3 + 1 + 200 + 150 + 1,
         "target bytes": 1 + 3 + 1 + 150 + 1,
         "truncated: source": 2,
@@ -168,12 +172,12 @@ def test_what_is_read_at_once_is_what_each_text_says(
     corpus = Given(dialogues)
     limits = {"context_turns": context_turns, "max_source": max_source, "max_target": max_target}
     with TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dialog.data.prepare.BLOCK", block)
+        patch.setattr("dialog.data.blocks.BLOCK", block)
         tokenizer = {"name": "byte_bpe", "vocabulary": 264}
         folder = built(Path(root), corpus, tokenizer=tokenizer, first_turns=True, **limits)
         for split in ("train", "test"):
             store = Store(folder, split)
-            found = list(examples(dialogues, context_turns=context_turns, first_turns=True, counts=Counter()))
+            found = list(examples(dialogues, Rules(context_turns, first_turns=True), Counter()))
             most = max_target if split == "train" else None
             pairs = [encode_example(store.tokenizer, each, max_source=max_source, max_target=most) for each in found]
             whole = [encode_example(store.tokenizer, each, max_source=10**6, max_target=None) for each in found]
@@ -207,16 +211,20 @@ def test_the_tokenizer_learns_from_the_training_split_only(tmp_path: Path) -> No
 
 
 def test_the_same_data_are_built_once(tmp_path: Path) -> None:
-    lines: list[str] = []
-    folder = built(tmp_path, Toy(), progress=lines.append)
-    assert lines
+    told: list[str] = []
+
+    def tell(what: str, done: int, total: int | None) -> None:
+        told.append(what)
+
+    folder = built(tmp_path, Toy(), progress=tell)
+    assert {"learning the tokenizer", *SPLITS} <= set(told)
     assert folder.parent == tmp_path
     assert folder.name.startswith("toy-")
     assert len(folder.name) == len("toy-") + 12
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    lines.clear()
-    assert built(tmp_path, Toy(), progress=lines.append) == folder
-    assert not lines
+    told.clear()
+    assert built(tmp_path, Toy(), progress=tell) == folder
+    assert not told
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
     assert [path.name for path in tmp_path.iterdir()] == [folder.name]
 
@@ -363,7 +371,7 @@ def test_limits_out_of_range_are_refused_by_key(tmp_path: Path, changed: dict[st
 
 def test_blocks_join_without_a_seam(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = built(tmp_path / "whole", CORPORA["builtin"])
-    monkeypatch.setattr("dialog.data.prepare.BLOCK", 5)
+    monkeypatch.setattr("dialog.data.blocks.BLOCK", 5)
     pieces = built(tmp_path / "pieces", CORPORA["builtin"])
     assert {p.name: p.read_bytes() for p in whole.iterdir()} == {p.name: p.read_bytes() for p in pieces.iterdir()}
 

@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 import dialog
-from dialog import assemble
 from dialog.analysis.alignment import AlignmentCounts
 from dialog.analysis.maps import attention_maps
+from dialog.corpus import build_corpus
 from dialog.data.alignment import alignment
 from dialog.data.corpora.builtin import Builtin
 from dialog.data.dialogue import Copy, Example, Turn
@@ -148,7 +148,7 @@ def test_files_of_a_split(trained: Callable[[str], Path], family: str) -> None:
     assert {path.name for path in folder.iterdir()} == {"metrics.json", "responses.jsonl"}
     rows = [json.loads(line) for line in (folder / "responses.jsonl").read_text(encoding="utf-8").splitlines()]
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
-    dialogues = assemble.build_corpus(dialog.load(trained(family)).recipe).dialogues("test")
+    dialogues = build_corpus(dialog.load(trained(family)).recipe).dialogues("test")
     expected = list(examples(dialogues, Rules(7, first_turns=False), Counter()))
     assert [row["id"] for row in rows] == [each.id for each in expected]
     for row, example in zip(rows, expected, strict=True):

@@ -1,0 +1,268 @@
+"""However the work is shared, the same bytes; whatever is killed, nothing half done that looks finished."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dialog.data.blocks import BLOCK
+from dialog.data.corpora.builtin import Builtin
+from dialog.data.dialogue import WARNING, Dialogue, Entry, Malformed, Turn
+from dialog.data.examples import Rules
+from dialog.data.prepare import merge_shards, prepare, prepare_shard
+from dialog.data.shards import Job
+from dialog.data.store import Store
+from dialog.data.writer import Limits
+from dialog.errors import UserError
+
+SIZE = 3 * BLOCK + 7
+SLOW = """
+import time
+from dialog.data.corpora.builtin import Builtin
+
+class Slow(Builtin):
+    def __init__(self):
+        super().__init__(size=2100)
+
+    def dialogues(self, split):
+        for number, dialogue in enumerate(super().dialogues(split)):
+            if number % 100 == 0:
+                time.sleep(0.05)
+            yield dialogue
+"""
+RECIPE = ("quickstart/transformer", "data.corpus={name: slow.Slow}", "data.tokenizer.vocabulary=400")
+
+
+def job(corpus: object = None, **changed: object) -> Job:
+    settings = {"max_dropped": 1.0} | changed
+    return Job(
+        corpus or Builtin(size=SIZE),
+        {"name": "builtin", "size": SIZE},
+        {"name": "byte_bpe", "vocabulary": 400},
+        Rules(3, first_turns=False, malformed="drop"),
+        Limits(60, 20),
+        **settings,
+    )
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path.name: sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What one process prepares."""
+    return contents(prepare(job(), tmp_path_factory.mktemp("alone")))
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_any_number_of_processes_gives_the_same_bytes(tmp_path: Path, alone: dict[str, str], workers: int) -> None:
+    folder = prepare(job(), tmp_path, workers=workers)
+    assert contents(folder) == alone
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.parametrize("count", [1, 4, 7])
+def test_shards_merge_to_the_same_bytes_in_whatever_order_they_are_made(
+    tmp_path: Path, alone: dict[str, str], count: int
+) -> None:
+    with pytest.raises(UserError, match="run --shard I/N for every I"):
+        merge_shards(job(), tmp_path)
+    for index in reversed(range(count)):
+        if index == 0 and count > 1:
+            with pytest.raises(UserError, match=rf"shard 0 of {count} is missing"):
+                merge_shards(job(), tmp_path)
+        prepare_shard(job(), tmp_path, index, count)
+        prepare_shard(job(), tmp_path, index, count)
+    folder = merge_shards(job(), tmp_path)
+    assert contents(folder) == alone
+    assert list(tmp_path.iterdir()) == [folder]
+    assert merge_shards(job(), tmp_path) == folder
+
+
+def test_shards_of_two_counts_are_no_whole(tmp_path: Path) -> None:
+    prepare_shard(job(), tmp_path, 0, 2)
+    prepare_shard(job(), tmp_path, 0, 3)
+    with pytest.raises(UserError, match=r"there are: N = 2, N = 3"):
+        merge_shards(job(), tmp_path)
+
+
+# ------------------------------------------------------------------ real processes
+
+
+@pytest.fixture
+def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A corpus of the user's that takes its time."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])]))
+    return tmp_path
+
+
+def begin(cache: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "dialog", "prepare", *RECIPE, "--json", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "DIALOG_CACHE": str(cache), **environment},
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> Path:
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    return Path(json.loads(out)["folder"])
+
+
+def test_neither_locale_nor_hash_seed_nor_time_zone_changes_a_byte(slow: Path) -> None:
+    one = begin(slow / "one", LC_ALL="C", PYTHONHASHSEED="1", TZ="Asia/Tokyo", PYTHONUTF8="0")
+    two = begin(slow / "two", "--workers", "2", PYTHONHASHSEED="2", TZ="America/New_York")
+    assert contents(ended(one)) == contents(ended(two))
+
+
+def test_a_kill_of_all_processes_leaves_nothing_that_looks_finished_and_is_swept(slow: Path) -> None:
+    cache = slow / "cache"
+    process = begin(cache, "--workers", "2")
+    wait_for(lambda: any(cache.glob(".*.partial/shards/.*-of-2.*")))
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert [path for path in cache.iterdir() if not path.name.startswith(".")] == []
+    folder = ended(begin(cache))
+    assert list(cache.iterdir()) == [folder]
+
+
+def test_a_worker_that_is_killed_is_one_line(slow: Path) -> None:
+    cache = slow / "cache"
+    process = begin(cache, "--workers", "2")
+    wait_for(lambda: any(cache.glob(".*.partial/shards/.*-of-2.*")))
+    os.kill(int(children(process.pid, "spawn_main")[0]), signal.SIGKILL)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert err.splitlines()[-1].startswith("dialog: a process of the preparation was killed")
+    assert list(cache.iterdir()) == []
+
+
+def test_ray_runs_a_killed_worker_s_shard_again_and_gives_the_same_bytes(slow: Path) -> None:
+    pytest.importorskip("ray", reason="the extra ray is not installed")
+    process = begin(slow / "ray", "--engine", "ray", "--workers", "4", RAY_USAGE_STATS_ENABLED="0")
+    wait_for(lambda: running("ray::write_shard"), seconds=120)
+    os.kill(running("ray::write_shard")[0], signal.SIGKILL)
+    here = ended(begin(slow / "here"))
+    assert contents(ended(process)) == contents(here)
+
+
+def wait_for(condition: object, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.02)
+
+
+def running(name: str) -> list[int]:
+    """Processes whose command begins so."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if (folder / "cmdline").read_bytes().startswith(name.encode()):
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+def children(parent: int, name: str) -> list[int]:
+    """Children of a process whose command holds a word."""
+    ids = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return [int(each) for each in ids if name.encode() in Path(f"/proc/{each}/cmdline").read_bytes()]
+
+
+# ------------------------------------------------------------------ what is counted, and refused
+
+
+class Given:
+    """Records from memory, in train."""
+
+    def __init__(self, *entries: Entry) -> None:
+        self.entries = entries
+
+    def dialogues(self, split: str) -> Iterator[Entry]:
+        few = Dialogue(f"{split}-few", (Turn("A", "Hi"), Turn("B", "Hello")))
+        yield from self.entries if split == "train" else (few,)
+
+    def fingerprint(self) -> dict[str, str]:
+        return {"given": repr(self.entries)}
+
+
+def said(id: str, *texts: str, place: str = "", meta: dict[str, object] | None = None) -> Dialogue:
+    return Dialogue(id, tuple(Turn("AB"[n % 2], text) for n, text in enumerate(texts)), meta or {}, place=place)
+
+
+def test_an_id_stands_for_one_dialogue(tmp_path: Path) -> None:
+    same = [said("x", "a", "b"), said("y", "c", "d"), said("x", "a", "b")]
+    assert len(Store(prepare(job(Given(*same)), tmp_path), "train")) == 3
+    other = [said("x", "a", "b", place="f:1"), said("y", "c", "d"), said("x", "a", "e", place="f:3")]
+    with pytest.raises(UserError, match=r"f:3: the id 'x' occurs twice in train, for other words at f:1"):
+        prepare(job(Given(*other)), tmp_path)
+
+
+def test_too_much_that_is_malformed_or_empty_is_refused_with_the_first_place(tmp_path: Path) -> None:
+    entries = [*(said(f"{n}", "a", "b") for n in range(97)), Malformed("f:98: broken"), Malformed("f:99: too")]
+    corpus = Given(*entries, said("empty"))
+    for share in (1.0, 0.03):
+        prepare(job(corpus, max_dropped=share), tmp_path)
+    with pytest.raises(UserError, match=r"train: 3 of 100 dialogues are malformed or empty, .*=0\.02 .*f:98: broken"):
+        prepare(job(corpus, max_dropped=0.02), tmp_path)
+    gaps = Given(said("gaps", *(["a", "b"] * 9), " "), said("fine", "a", "b"))
+    with pytest.raises(UserError, match=r"train: 1 of 21 turns are empty"):
+        prepare(job(gaps, max_dropped=0.04), tmp_path)
+
+
+def test_remarks_are_kept_with_their_places(tmp_path: Path) -> None:
+    corpus = Given(
+        said("odd", "a", "b", meta={WARNING: "f:1: odd"}), *(Malformed(f"f:{n}: broken") for n in range(2, 20))
+    )
+    store = Store(prepare(job(corpus), tmp_path), "train")
+    assert store.manifest["remarks"]["train"] == [f"f:{n}: {'odd' if n == 1 else 'broken'}" for n in range(1, 6)]
+    assert store.counts["dropped dialogues: malformed"] == 18
+    assert store.counts["warnings"] == 1
+
+
+class Even:
+    """Drops the responses of odd turns, and every third dialogue."""
+
+    def survey(self, splits: object) -> np.ndarray:
+        return np.array([number for number, _ in splits["train"] if number % 3 == 0])
+
+    def drops(self, known: np.ndarray, number: int, dialogue: Dialogue) -> list[int]:
+        turns = range(len(dialogue.turns))
+        return list(turns if number in known else turns[1::2])
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_filters_are_for_training_and_counted_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    corpus = Builtin(size=2 * BLOCK + 5)
+    filtered = job(corpus, filters=({"name": "test_shards.Even"},))
+    plain = Store(prepare(job(corpus), tmp_path), "train").counts
+    folder = prepare(filtered, tmp_path, workers=workers)
+    train, test = Store(folder, "train"), Store(folder, "test")
+    name = "test_shards.Even"
+    assert train.counts[f"dropped dialogues: {name}"] == -(-plain["dialogues"] // 3)
+    assert train.counts["dialogues"] + train.counts[f"dropped dialogues: {name}"] == plain["dialogues"]
+    assert train.counts["turns"] + train.counts[f"dropped turns: {name}"] == plain["turns"]
+    left = plain["examples"] - len(train) - train.counts[f"dropped examples: {name}"]
+    assert left == train.counts[f"dropped turns: {name}"] - train.counts[f"dropped dialogues: {name}"]
+    assert not [key for key in test.counts if name in key]
