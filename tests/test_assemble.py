@@ -347,3 +347,13 @@ def test_a_run_is_complete_and_trains_again_as_it_is(trained: Callable[[str], Pa
     assert (again.folder / "recipe.yaml").read_text() == (folder / "recipe.yaml").read_text()
     first, second = (dialog.load(each).model.state_dict() for each in (folder, again.folder))
     assert all(torch.equal(value, second[name]) for name, value in first.items())
+
+
+def test_a_corpus_is_downloaded_where_it_is_read_and_not_where_a_recipe_is_checked() -> None:
+    recipe = dialog.compose(
+        "dailydialog/transformer", ["logger=none", "trainer.accelerator=cpu", "trainer.devices=1"]
+    ).recipe
+    assert assemble.check(recipe) == 1
+    for read in (assemble.build_corpus, assemble.prepare_data):
+        with pytest.raises(UserError, match=r"^data\.corpus: dailydialog is not here and DIALOG_OFFLINE"):
+            read(recipe)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dialog.cli import program
+from dialog.data.sources import DOWNLOADS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -57,3 +58,13 @@ def test_an_attention_of_ones_own_is_held_to_the_laws(my_lab: Path) -> None:
     )
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
+
+
+def test_the_corpora_come_from_where_the_table_says() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| (.*?) \| (.*?) \|$", README.split("| corpus |")[1].split("\n\n")[0], re.MULTILINE
+    )
+    assert rows == [
+        (corpus, source.licence, source.page if source.automatic else f"by hand: {source.page}")
+        for corpus, source in DOWNLOADS.items()
+    ]

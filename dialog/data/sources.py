@@ -66,18 +66,6 @@ def all_files(corpus: str, source: Source) -> list[File]:
 
 DOWNLOADS: Mapping[str, Source] = MappingProxyType(
     {
-        "convai2": Source(
-            licence="none stated, for research",
-            page="https://parl.ai/projects/convai2",
-            holds="train_self_original_no_cands.txt and its siblings",
-            files=(
-                File(
-                    (f"{PARLAI}/convai2/convai2_fix_723.tgz",),
-                    "d0ae89defe2fd0b0a4221eaa642a457d7d40cef475f54798119c7f3b8dd9361d",
-                    members=("*.txt",),
-                ),
-            ),
-        ),
         "cornell": Source(
             licence="none stated, for research",
             page="https://www.cs.cornell.edu/~cristian/Cornell_Movie-Dialogs_Corpus.html",
@@ -159,9 +147,9 @@ DOWNLOADS: Mapping[str, Source] = MappingProxyType(
             root=f"{GITHUB}/budzianowski/multiwoz/01e689362833ce33427a771a21cefe253e8f5886/data/MultiWOZ_2.2/",
         ),
         "opensubtitles": Source(
-            licence="see opensubtitles.org; registration there",
-            page="https://opus.nlpl.eu/OpenSubtitles",
-            holds="the files of one language",
+            licence="none stated; the subtitles are their writers'",
+            page="https://opus.nlpl.eu/OpenSubtitles (monolingual plain text)",
+            holds="en.txt.gz",
         ),
         "personachat": Source(
             licence="none stated, for research",
@@ -192,7 +180,7 @@ DOWNLOADS: Mapping[str, Source] = MappingProxyType(
             "/e852981ae34990f4358979625854259302feaa78/",
         ),
         "switchboard": Source(
-            licence="LDC User Agreement: to be signed and paid for",
+            licence="LDC User Agreement, to be signed and paid for",
             page="https://catalog.ldc.upenn.edu/LDC97S62",
             holds="the transcripts",
         ),
@@ -210,18 +198,11 @@ DOWNLOADS: Mapping[str, Source] = MappingProxyType(
         ),
         "ubuntu": Source(
             licence="none stated",
-            page="https://github.com/rkadlec/ubuntu-ranking-dataset-creator",
-            holds="train.csv, valid.csv and test.csv",
-            files=(
-                File(
-                    (f"{PARLAI}/ubuntu/ubuntu.tar.gz",),
-                    "87caf297381287247cbff3aa7cc2f4609f3b12c40e8535688168d7413740e0d0",
-                    members=("*.csv",),
-                ),
-            ),
+            page="http://dataset.cs.mcgill.ca/ubuntu-corpus-1.0 (ubuntu_dialogs.tgz)",
+            holds="dialogs/3/1.tsv and its siblings",
         ),
     }
 )
 """By the corpus's name. Checksums are those that ParlAI (facebookresearch/ParlAI, a29567f) or Hugging Face's
-`dataset_infos.json` (huggingface/datasets, 0197cdf and 040102f) publish, that of `cornell` JuliaText's CorpusLoaders;
-those of repositories are of their content at the commit in the address. Each is of the whole file."""
+`dataset_infos.json` (huggingface/datasets, 0197cdf and 040102f) publish, that of `cornell` JuliaText/CorpusLoaders.jl;
+those of files of a repository were computed from it, at the commit in the address."""

@@ -50,6 +50,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     cache = tmp_path / "cache"
     cache.mkdir()
     monkeypatch.setenv("DIALOG_CACHE", str(cache))
+    monkeypatch.setenv("DIALOG_OFFLINE", "1")
     monkeypatch.delenv("DIALOG_DATA", raising=False)
     monkeypatch.delenv("DIALOG_DEBUG", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -214,7 +215,10 @@ REAL = [
     (["train", TRANSFORMER, "model"], "override 'model' is not of the form key=value or ~key"),
     (["train", TRANSFORMER, "--output", "folder"], "folder exists; choose another --output"),
     (["prepare", TRANSFORMER, "data=bultin"], "command line: no data=bultin; did you mean 'builtin'?"),
-    (["prepare", "dailydialog/transformer"], "data.corpus: dailydialog needs the unpacked archive"),
+    (
+        ["prepare", "dailydialog/transformer"],
+        "data.corpus: dailydialog is not here and DIALOG_OFFLINE forbids to download it; get it from http",
+    ),
     (["evaluate", "folder"], "folder is not a run folder: it has no recipe.yaml"),
     (["respond", "nowhere"], "nowhere is not a run folder: it has no recipe.yaml"),
     (["compare", TRANSFORMER], "a comparison needs two recipes or runs, or more"),
@@ -284,7 +288,10 @@ INSIDE = [
     (["train", TRANSFORMER, "trainer.strategy=zeal"], "trainer: "),
     (["train", TRANSFORMER, "trainer.max_time=soon"], "trainer: "),
     (["train", TRANSFORMER, "seed=-1"], "seed: "),
-    (["train", "dailydialog/transformer"], "data.corpus: dailydialog needs the unpacked archive"),
+    (
+        ["train", "dailydialog/transformer"],
+        "data.corpus: dailydialog is not here and DIALOG_OFFLINE forbids to download it; get it from http",
+    ),
 ]
 
 
