@@ -14,6 +14,7 @@ from dialog.data.corpora.kdconv import KdConv
 from dialog.data.corpora.multiwoz import MultiWOZ
 from dialog.data.corpora.selfdialogue import SelfDialogue
 from dialog.data.corpora.sgd import SGD
+from dialog.data.corpora.switchboard import Switchboard
 from dialog.data.corpora.synthetic import Synthetic
 from dialog.data.corpora.taskmaster import Taskmaster
 from dialog.data.corpora.topical_chat import TopicalChat
@@ -21,14 +22,20 @@ from dialog.data.dialogue import Entry
 
 __all__ = [
     "CORPORA",
+    "SGD",
     "Builtin",
     "Corpus",
     "CrossWOZ",
     "DailyDialog",
+    "Empathetic",
     "JsonLines",
+    "KdConv",
+    "MultiWOZ",
     "SelfDialogue",
+    "Switchboard",
     "Synthetic",
     "Taskmaster",
+    "TopicalChat",
 ]
 
 
@@ -52,6 +59,7 @@ CORPORA: dict[str, Callable[..., Corpus]] = {
     "multiwoz": MultiWOZ,
     "selfdialogue": SelfDialogue,
     "sgd": SGD,
+    "switchboard": Switchboard,
     "synthetic": Synthetic,
     "taskmaster": Taskmaster,
     "topical_chat": TopicalChat,
