@@ -15,6 +15,7 @@ from dialog.data.corpora.multiwoz import MultiWOZ
 from dialog.data.corpora.selfdialogue import SelfDialogue
 from dialog.data.corpora.sgd import SGD
 from dialog.data.corpora.switchboard import Switchboard
+from dialog.data.corpora.switchboard_ms98 import SwitchboardMS98
 from dialog.data.corpora.synthetic import Synthetic
 from dialog.data.corpora.taskmaster import Taskmaster
 from dialog.data.corpora.topical_chat import TopicalChat
@@ -33,6 +34,7 @@ __all__ = [
     "MultiWOZ",
     "SelfDialogue",
     "Switchboard",
+    "SwitchboardMS98",
     "Synthetic",
     "Taskmaster",
     "TopicalChat",
@@ -60,6 +62,7 @@ CORPORA: dict[str, Callable[..., Corpus]] = {
     "selfdialogue": SelfDialogue,
     "sgd": SGD,
     "switchboard": Switchboard,
+    "switchboard_ms98": SwitchboardMS98,
     "synthetic": Synthetic,
     "taskmaster": Taskmaster,
     "topical_chat": TopicalChat,

@@ -15,7 +15,7 @@ LISTS = {"train": "ws97-train-convs.list", "test": "ws97-test-convs.list"}
 ASIDES = re.compile(r"<+[^<>]*>+|\*\[\[.*?\]\]|\*")
 """<laughter>, <<a dog>>, and remarks of the annotators, *[[listen]]."""
 MARKS = re.compile(r"\{[A-Z]\b ?|[}\[\]+#]|\( ?\(|\) ?\)|-?/(?=\s|$)")
-"""Around {F fillers, }, [ restarts, + restarts ], overlap# and what is (( hardly heard )); ends, / or -/, of utterances."""
+"""Of {F fillers, }, [ restarts, + restarts ], overlap#, what is (( hardly heard )) and ends of utterances, / or -/."""
 
 
 class Switchboard:
