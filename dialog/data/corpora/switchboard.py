@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from dialog.data.corpora.records import csv_fields, csv_rows, digests, numbered_lines, records, require_path, share
+from dialog.data.corpora.records import csv_fields, csv_rows, digests, listed, numbered_lines, records, require_path
 from dialog.data.dialogue import Dialogue, Entry, Turn
-from dialog.data.files import find_file, find_files
+from dialog.data.files import all_or_none, find_files
 
 LISTS = {"train": "ws97-train-convs.list", "test": "ws97-test-convs.list"}
 ASIDES = re.compile(r"<+[^<>]*>+|\*\[\[.*?\]\]|\*")
@@ -41,18 +41,13 @@ class Switchboard:
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split in the order of the files' names; malformed ones in train."""
         found = records(((str(file), file) for file in self._files()), self._dialogue)
-        listed = {
+        lists = {
             number: each
             for each, file in self._lists().items()
             for _, line in numbered_lines(file)
             for number in re.findall(r"\d{4}", line)
         }
-        if not listed:
-            yield from share(found, split)
-            return
-        for entry in found:
-            if (listed.get(entry.id, "validation") if isinstance(entry, Dialogue) else "train") == split:
-                yield entry
+        return listed(found, split, lists, "validation" if lists else None)
 
     def fingerprint(self) -> dict[str, str]:
         """Map the files, those of the lists too, to their SHA-256, with what becomes of the marks."""
@@ -66,11 +61,7 @@ class Switchboard:
         return find_files(self._folder(), "sw*utt/*.utt.csv", "unpack swda.zip, or set data.path=DIR")
 
     def _lists(self) -> dict[str, Path]:
-        """The lists of train and test, or none where neither is there."""
-        folder = self._folder()
-        if not any(list(folder.glob(f"{name}*")) for name in LISTS.values()):
-            return {}
-        return {split: find_file(folder, name, "the other list is there") for split, name in LISTS.items()}
+        return dict(zip(LISTS, all_or_none(self._folder(), [*LISTS.values()]), strict=False))
 
     def _dialogue(self, file: Path, place: str) -> Dialogue:
         header, *lines = (csv_fields(row, where) for where, row in csv_rows(file))

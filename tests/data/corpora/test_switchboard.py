@@ -77,7 +77,9 @@ def test_the_lists_of_the_coders_are_followed(laws: Callable[..., dict[str, list
 
 def test_a_list_without_the_other_is_refused(lay: Callable[..., Path]) -> None:
     corpus = Switchboard(lay(files(2) | {"ws97-test-convs.list": "sw4001\n"}))
-    with pytest.raises(UserError, match=r"ws97-train-convs\.list does not exist; the other list is there"):
+    with pytest.raises(
+        UserError, match=r"ws97-train-convs\.list does not exist; it belongs with ws97-train-convs\.list, ws97-test"
+    ):
         next(corpus.dialogues("train"))
 
 
