@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import lzma
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -59,6 +59,13 @@ def find_files(folder: Path, pattern: str, hint: str) -> list[Path]:
     if not names:
         raise UserError(f"{folder} holds no {pattern}; {hint}")
     return [find_file(folder, name, hint) for name in sorted(names)]
+
+
+def all_or_none(folder: Path, names: Sequence[str]) -> list[Path]:
+    """The files of a folder by their names as `find_file` has them, or none where none of them is there."""
+    if not any((folder / (name + end)).exists() for name in names for end in ("", *COMPRESSED)):
+        return []
+    return [find_file(folder, name, f"it belongs with {', '.join(names)}") for name in names]
 
 
 def stem(path: Path) -> str:

@@ -16,6 +16,8 @@ from dialog.data.corpora.multiwoz import MultiWOZ
 from dialog.data.corpora.parallel import Parallel, multi30k
 from dialog.data.corpora.selfdialogue import SelfDialogue
 from dialog.data.corpora.sgd import SGD
+from dialog.data.corpora.switchboard import Switchboard
+from dialog.data.corpora.switchboard_ms98 import SwitchboardMS98
 from dialog.data.corpora.synthetic import Synthetic
 from dialog.data.corpora.taskmaster import Taskmaster
 from dialog.data.corpora.topical_chat import TopicalChat
@@ -35,6 +37,8 @@ CORPORA: dict[str, Callable[..., Corpus]] = {
     "parallel": Parallel,
     "selfdialogue": SelfDialogue,
     "sgd": SGD,
+    "switchboard": Switchboard,
+    "switchboard_ms98": SwitchboardMS98,
     "synthetic": Synthetic,
     "taskmaster": Taskmaster,
     "topical_chat": TopicalChat,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.records import Json, digests, json_records, numbered_lines, require_path
+from dialog.data.corpora.records import Json, digests, json_records, listed, numbered_lines, require_path
 from dialog.data.corpora.schema_guided import schema_dialogue, schema_files
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
 from dialog.data.files import find_file
@@ -35,10 +35,8 @@ class MultiWOZ:
             for file in schema_files(self.path, split):
                 yield from json_records(file, schema_dialogue)
             return
-        listed = {line.strip(): each for each in LISTS for _, line in numbered_lines(self._list(each))}
-        for entry in json_records(self._data(), _logged):
-            if (listed.get(entry.id, "train") if isinstance(entry, Dialogue) else "train") == split:
-                yield entry
+        lists = {line.strip(): each for each in LISTS for _, line in numbered_lines(self._list(each))}
+        yield from listed(json_records(self._data(), _logged), split, lists, "train")
 
     def fingerprint(self) -> dict[str, str]:
         """Map the files, those of the lists too, to their SHA-256."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -225,6 +225,21 @@ def share(entries: Iterable[Entry], split: str) -> Iterator[Entry]:
             if split == "train":
                 yield entry
         elif _tenth(entry) in TENTHS[split]:
+            yield entry
+
+
+def listed(
+    entries: Iterable[Entry], split: str, lists: Mapping[str, str], others: str | None = None
+) -> Iterator[Entry]:
+    """The part of a corpus that falls to `split` by lists, which map ids to splits.
+
+    What they do not name falls to the split `others`, or is split by `share`. What is malformed is counted with train.
+    """
+    for entry in entries:
+        place = lists.get(entry.id, others) if isinstance(entry, Dialogue) else "train"
+        if place is None:
+            yield from share([entry], split)
+        elif place == split:
             yield entry
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from dialog.components import lookup
 from dialog.data.corpora.records import csv_fields, csv_rows, digests, numbered_lines, records, require_path, share
 from dialog.data.dialogue import Dialogue, Entry, Turn
-from dialog.data.files import find_file, find_files, stem
+from dialog.data.files import all_or_none, find_files, stem
 
 SENTENCES = [f"Answer.sentence{number}" for number in range(1, 21)]
 """The columns in the order of the turns; in the files they are in that of the alphabet."""
@@ -36,14 +36,17 @@ class SelfDialogue:
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split, topics and their files in the order of their names."""
-        blocked = {line.strip() for file in self._blocked() for _, line in numbered_lines(file)}
+        blocked = {line.strip() for file in all_or_none(self.path, [BLOCKED]) for _, line in numbered_lines(file)}
         for topic, files in self._files().items():
             for file in files:
                 yield from share(_read(file, topic, blocked), split)
 
     def fingerprint(self) -> dict[str, str]:
         """Map the files to their SHA-256."""
-        return digests(self.path, [*self._blocked(), *(file for files in self._files().values() for file in files)])
+        return digests(
+            self.path,
+            [*all_or_none(self.path, [BLOCKED]), *(file for files in self._files().values() for file in files)],
+        )
 
     def _files(self) -> dict[str, list[Path]]:
         """The files of each topic."""
@@ -55,9 +58,6 @@ class SelfDialogue:
             for file in find_files(corpus, "*/*.csv", HINT):
                 found.setdefault(file.parent.name, []).append(file)
         return {topic: lookup(found, topic) for topic in (found if self.topics is None else self.topics)}
-
-    def _blocked(self) -> list[Path]:
-        return [find_file(self.path, BLOCKED, HINT)] if any(self.path.glob(f"{BLOCKED}*")) else []
 
 
 def _read(file: Path, topic: str, blocked: set[str]) -> Iterator[Entry]:

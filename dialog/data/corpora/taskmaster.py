@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dialog.components import lookup
-from dialog.data.corpora.records import Json, digests, json_records, numbered_lines, require_path, share
+from dialog.data.corpora.records import Json, digests, json_records, listed, numbered_lines, require_path
 from dialog.data.dialogue import Dialogue, Entry, Turn
-from dialog.data.files import find_file, find_files, stem
+from dialog.data.files import all_or_none, find_files, stem
 
 LISTS = {"train": "train.csv", "validation": "dev.csv", "test": "test.csv"}
 ABOUT = ("ontology", "sample")
@@ -39,14 +39,9 @@ class Taskmaster:
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split in the order of the files' names and of each file."""
-        listed = self._listed()
+        lists = {line.strip(" ,"): each for each, file in self._lists().items() for _, line in numbered_lines(file)}
         for file in self._files():
-            for entry in json_records(file, _dialogue):
-                if isinstance(entry, Dialogue) and entry.id in listed:
-                    if listed[entry.id] == split:
-                        yield entry
-                else:
-                    yield from share([entry], split)
+            yield from listed(json_records(file, _dialogue), split, lists)
 
     def fingerprint(self) -> dict[str, str]:
         """Map the files, those of the lists too, to their SHA-256."""
@@ -60,16 +55,9 @@ class Taskmaster:
         return [lookup(dialogues, name) for name in (dialogues if self.files is None else self.files)]
 
     def _lists(self) -> dict[str, Path]:
-        """The lists of the three splits, or none where none of them is there."""
+        """The lists of the three splits, if they are there; a line is an id with a comma after it."""
         inside = self.path / "train-dev-test"
-        folder = inside if inside.is_dir() else self.path
-        if not any(list(folder.glob(f"{name}*")) for name in LISTS.values()):
-            return {}
-        return {split: find_file(folder, name, "the other lists are there") for split, name in LISTS.items()}
-
-    def _listed(self) -> dict[str, str]:
-        """From dialogue ids to splits; a line is an id with a comma after it."""
-        return {line.strip(" ,"): split for split, file in self._lists().items() for _, line in numbered_lines(file)}
+        return dict(zip(LISTS, all_or_none(inside if inside.is_dir() else self.path, [*LISTS.values()]), strict=False))
 
 
 def _dialogue(_: str, fields: Json, place: str) -> Dialogue:

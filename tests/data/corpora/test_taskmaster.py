@@ -90,5 +90,5 @@ def test_a_record_that_is_none_is_named_and_the_rest_read(lay: Callable[..., Pat
 
 def test_a_list_that_is_missing_beside_others_is_refused(lay: Callable[..., Path]) -> None:
     folder = lay({name: content for name, content in FIRST.items() if "dev.csv" not in name})
-    with pytest.raises(UserError, match=r"dev\.csv does not exist; the other lists are there"):
+    with pytest.raises(UserError, match=r"dev\.csv does not exist; it belongs with"):
         next(Taskmaster(folder).dialogues("train"))

@@ -1,0 +1,103 @@
+"""The Switchboard Dialog Act Corpus: a table a conversation, marks of speech, and the coders' lists."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dialog.data.corpora.switchboard import Switchboard
+from dialog.data.dialogue import SPLITS, Dialogue, Malformed, Turn
+from dialog.errors import UserError
+
+COLUMNS = ["swda_filename", "conversation_no", "transcript_index", "act_tag", "caller", "text", "pos", "trees"]
+
+
+def table(number: int, *rows: tuple[str, str, str]) -> str:
+    """A conversation of (caller, act, text)."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\r\n")
+    writer.writeheader()
+    for index, (caller, act, text) in enumerate(rows):
+        fields = {"conversation_no": number, "transcript_index": index, "caller": caller, "act_tag": act, "text": text}
+        writer.writerow(fields)
+    return file.getvalue()
+
+
+def files(count: int) -> dict[str, str]:
+    """Conversations 4000, 4001, ..., under numbers of their own."""
+    return {
+        f"sw0{n % 2}utt/sw_{n:04}_{4000 + n}.utt.csv": table(
+            4000 + n, ("A", "qy", f"Tea {n}? /"), ("B", "ny", "Yes, /"), ("B", "sd", "two -/"), ("@A", "b", "Uh-huh. /")
+        )
+        for n in range(count)
+    }
+
+
+def test_joins_what_a_caller_says_before_the_other_does(laws: Callable[..., dict[str, list[Dialogue]]]) -> None:
+    found = laws(Switchboard, files(30))
+    everything = {dialogue.id: dialogue for dialogues in found.values() for dialogue in dialogues}
+    assert sorted(everything) == [str(4000 + n) for n in range(30)]
+    assert everything["4007"].turns == (Turn("A", "Tea 7?"), Turn("B", "Yes, two"), Turn("A", "Uh-huh."))
+    assert everything["4007"].meta == {"acts": [["qy"], ["ny", "sd"], ["b"]]}
+
+
+@pytest.mark.parametrize(
+    ("raw", "clean"),
+    [
+        ("{D Well, } I [ like, + {F uh, } like ] it. /", "Well, I like, uh, like it."),
+        ("[ [ I, + I ] + I ] do <laughter> -/", "I, I I do"),
+        ("<<a dog>> (( maybe )) and/or ( (not) ) so# -- /", "maybe and/or not so --"),
+        ("Fine. / *[[slash error; see [ below ] ]]", "Fine."),
+        ('He said, "{F oh, } no," twenty-one. /', 'He said, "oh, no," twenty-one.'),
+        ("<Throat_clearing>. /", "."),
+        ("<laughter>", ""),
+    ],
+)
+def test_marks_are_taken_out_and_words_stay(lay: Callable[..., Path], raw: str, clean: str) -> None:
+    folder = lay({"swda/sw00utt/sw_0001_4325.utt.csv": table(4325, ("A", "sd", raw))})
+    for cleaned, text in ((True, clean), (False, raw)):
+        (found,) = (d for split in SPLITS for d in Switchboard(folder, cleaned=cleaned).dialogues(split))
+        assert isinstance(found, Dialogue)
+        assert [turn.text for turn in found.turns] == [text]
+
+
+def test_the_lists_of_the_coders_are_followed(laws: Callable[..., dict[str, list[Dialogue]]]) -> None:
+    lists = {"ws97-train-convs.list": "sw4003\nsw4000\n", "ws97-test-convs.list": "sw4001\n"}
+    found = laws(Switchboard, files(4) | lists)
+    assert {split: [dialogue.id for dialogue in dialogues] for split, dialogues in found.items()} == {
+        "train": ["4000", "4003"],
+        "validation": ["4002"],
+        "test": ["4001"],
+    }
+
+
+def test_a_list_without_the_other_is_refused(lay: Callable[..., Path]) -> None:
+    corpus = Switchboard(lay(files(2) | {"ws97-test-convs.list": "sw4001\n"}))
+    with pytest.raises(
+        UserError, match=r"ws97-train-convs\.list does not exist; it belongs with ws97-train-convs\.list, ws97-test"
+    ):
+        next(corpus.dialogues("train"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is empty"),
+        ("caller,text\nA\n", "ValueError"),
+        ("caller,words\nA,hi\n", "KeyError: 'text'"),
+        ('caller,text\nA,"hi\n', "no row of comma-separated values"),
+    ],
+)
+def test_a_file_that_is_no_conversation_is_named_and_the_rest_read(
+    lay: Callable[..., Path], content: str, message: str
+) -> None:
+    folder = lay(files(20) | {"sw00utt/sw_0000_4000.utt.csv": content})
+    found = [entry for split in SPLITS for entry in Switchboard(folder).dialogues(split)]
+    (bad,) = [entry for entry in found if isinstance(entry, Malformed)]
+    assert "sw00utt/sw_0000_4000.utt.csv" in bad.message
+    assert message in bad.message
+    assert len(found) == 20
