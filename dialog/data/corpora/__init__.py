@@ -10,9 +10,10 @@ from dialog.data.corpora.dailydialog import DailyDialog
 from dialog.data.corpora.jsonl import JsonLines
 from dialog.data.corpora.parallel import Parallel, multi30k
 from dialog.data.corpora.synthetic import Synthetic
+from dialog.data.corpora.text import PlainText
 from dialog.data.dialogue import Entry
 
-__all__ = ["CORPORA", "Builtin", "Corpus", "DailyDialog", "JsonLines", "Parallel", "Synthetic"]
+__all__ = ["CORPORA", "Builtin", "Corpus", "DailyDialog", "JsonLines", "Synthetic"]
 
 
 class Corpus(Protocol):
@@ -32,4 +33,5 @@ CORPORA: dict[str, Callable[..., Corpus]] = {
     "multi30k": multi30k,
     "parallel": Parallel,
     "synthetic": Synthetic,
+    "text": PlainText,
 }
