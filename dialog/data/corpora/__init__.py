@@ -8,6 +8,7 @@ from typing import Protocol
 from dialog.data.corpora.builtin import Builtin
 from dialog.data.corpora.dailydialog import DailyDialog
 from dialog.data.corpora.jsonl import JsonLines
+from dialog.data.corpora.messages import Messages
 from dialog.data.corpora.parallel import Parallel, multi30k
 from dialog.data.corpora.synthetic import Synthetic
 from dialog.data.corpora.text import PlainText
@@ -30,6 +31,7 @@ CORPORA: dict[str, Callable[..., Corpus]] = {
     "builtin": Builtin,
     "dailydialog": DailyDialog,
     "jsonl": JsonLines,
+    "messages": Messages,
     "multi30k": multi30k,
     "parallel": Parallel,
     "synthetic": Synthetic,

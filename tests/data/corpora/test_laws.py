@@ -23,7 +23,9 @@ else:
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd.compress}
 
 TEXT = "Hi !\nHello .\n\nAnna ?\nYes .\nGood .\n"
+CHAT = '{"messages": [{"role": "user", "content": "Hi %s"}, {"role": "assistant", "content": "Hello ."}]}\n'
 FILES: dict[str, dict[str, str]] = {
+    "messages": {f"{split}.jsonl": CHAT % split + CHAT % 2 for split in SPLITS},
     "multi30k": {
         f"{part}.{end}": f"{part} {end}\n" for part in ("train", "val", "test_2016_flickr") for end in ("de", "en")
     },
