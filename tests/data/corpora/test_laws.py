@@ -30,6 +30,17 @@ MANY = range(40)
 
 Files = dict[str, str]
 SAMPLES: dict[str, tuple[dict[str, object], Files]] = {
+    "cornell": (
+        {},
+        {
+            "movie_lines.txt": "".join(
+                f"L{n * 2 + i} +++$+++ u{i} +++$+++ m{n} +++$+++ ANNA +++$+++ Hi {i} !\n" for n in MANY for i in (1, 0)
+            ),
+            "movie_conversations.txt": "".join(
+                f"u0 +++$+++ u1 +++$+++ m{n} +++$+++ ['L{n * 2}', 'L{n * 2 + 1}']\n" for n in MANY
+            ),
+        },
+    ),
     "csv": ({}, {f"{split}.csv": TABLE for split in SPLITS}),
     "messages": ({}, {f"{split}.jsonl": CHAT % split + CHAT % 2 for split in SPLITS}),
     "multi30k": (
