@@ -25,6 +25,7 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".xz": lz
 TEXT = "Hi !\nHello .\n\nAnna ?\nYes .\nGood .\n"
 TABLE = "dialogue,speaker,text\na,Anna,Hi !\na,Bo,Hello .\nb,Bo,Who ?\nb,Anna,Me .\n"
 CHAT = '{"messages": [{"role": "user", "content": "Hi %s"}, {"role": "assistant", "content": "Hello ."}]}\n'
+PERSONA = "1 your persona: i sing .\n2 hi !\thello .\t\thello .|bye .\n1 your persona: i swim .\n2 who ?\tme .\n"
 MANY = range(40)
 """So many dialogues that each split gets some, where a rule splits."""
 
@@ -47,6 +48,7 @@ SAMPLES: dict[str, tuple[dict[str, object], Files]] = {
         {},
         {f"{part}.{end}": f"{part} {end}\n" for part in ("train", "val", "test_2016_flickr") for end in ("de", "en")},
     ),
+    "personachat": ({}, {f"{part}_self_original.txt": PERSONA for part in ("train", "valid", "test")}),
     "text": ({}, {f"{split}.txt": TEXT for split in SPLITS}),
 }
 """By corpus: its arguments, and what stands in which file."""
