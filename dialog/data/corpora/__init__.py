@@ -12,6 +12,7 @@ from dialog.data.corpora.dailydialog import DailyDialog
 from dialog.data.corpora.jsonl import JsonLines
 from dialog.data.corpora.messages import Messages
 from dialog.data.corpora.parallel import Parallel, multi30k
+from dialog.data.corpora.parlai import ParlAI
 from dialog.data.corpora.personachat import PersonaChat
 from dialog.data.corpora.synthetic import Synthetic
 from dialog.data.corpora.text import PlainText
@@ -39,6 +40,7 @@ CORPORA: dict[str, Callable[..., Corpus]] = {
     "messages": Messages,
     "multi30k": multi30k,
     "parallel": Parallel,
+    "parlai": ParlAI,
     "personachat": PersonaChat,
     "synthetic": Synthetic,
     "text": PlainText,

@@ -25,6 +25,7 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".xz": lz
 TEXT = "Hi !\nHello .\n\nAnna ?\nYes .\nGood .\n"
 TABLE = "dialogue,speaker,text\na,Anna,Hi !\na,Bo,Hello .\nb,Bo,Who ?\nb,Anna,Me .\n"
 CHAT = '{"messages": [{"role": "user", "content": "Hi %s"}, {"role": "assistant", "content": "Hello ."}]}\n'
+PARLAI = "text:Hi !\tlabels:Hello .\ntext:Fine ?\tlabels:Fine .\tepisode_done:True\ntext:Bye .\tlabels:Bye !\n"
 PERSONA = "1 your persona: i sing .\n2 hi !\thello .\t\thello .|bye .\n1 your persona: i swim .\n2 who ?\tme .\n"
 MANY = range(40)
 """So many dialogues that each split gets some, where a rule splits."""
@@ -48,6 +49,7 @@ SAMPLES: dict[str, tuple[dict[str, object], Files]] = {
         {},
         {f"{part}.{end}": f"{part} {end}\n" for part in ("train", "val", "test_2016_flickr") for end in ("de", "en")},
     ),
+    "parlai": ({}, {f"{part}.txt": PARLAI for part in ("train", "valid", "test")}),
     "personachat": ({}, {f"{part}_self_original.txt": PERSONA for part in ("train", "valid", "test")}),
     "text": ({}, {f"{split}.txt": TEXT for split in SPLITS}),
 }
