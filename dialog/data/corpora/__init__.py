@@ -11,6 +11,7 @@ from dialog.data.corpora.csv import Csv
 from dialog.data.corpora.dailydialog import DailyDialog
 from dialog.data.corpora.jsonl import JsonLines
 from dialog.data.corpora.messages import Messages
+from dialog.data.corpora.opensubtitles import OpenSubtitles
 from dialog.data.corpora.parallel import Parallel, multi30k
 from dialog.data.corpora.parlai import ParlAI
 from dialog.data.corpora.personachat import PersonaChat
@@ -39,6 +40,7 @@ CORPORA: dict[str, Callable[..., Corpus]] = {
     "jsonl": JsonLines,
     "messages": Messages,
     "multi30k": multi30k,
+    "opensubtitles": OpenSubtitles,
     "parallel": Parallel,
     "parlai": ParlAI,
     "personachat": PersonaChat,

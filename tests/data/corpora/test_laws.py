@@ -49,6 +49,7 @@ SAMPLES: dict[str, tuple[dict[str, object], Files]] = {
         {},
         {f"{part}.{end}": f"{part} {end}\n" for part in ("train", "val", "test_2016_flickr") for end in ("de", "en")},
     ),
+    "opensubtitles": ({"turns": 2, "stretch": 2}, {"en.txt": "".join(f"Line {n} .\n" for n in MANY)}),
     "parlai": ({}, {f"{part}.txt": PARLAI for part in ("train", "valid", "test")}),
     "personachat": ({}, {f"{part}_self_original.txt": PERSONA for part in ("train", "valid", "test")}),
     "text": ({}, {f"{split}.txt": TEXT for split in SPLITS}),
