@@ -71,9 +71,9 @@ def _dialogue(block: Block[bytes], place: str, split: str) -> Dialogue:
         if not found or int(found[1]) != number:
             raise UserError(f"{where}: not line {number} of its dialogue; number the lines from 1")
         persona = next((start for start in PERSONAS if found[2].startswith(start)), "")
-        said = found[2].split("\t")
+        said = [each.strip(" ") for each in found[2].split("\t")]
         if persona:
-            facts.append(Turn(PERSONAS[persona], found[2].removeprefix(persona)))
+            facts.append(Turn(PERSONAS[persona], said[0].removeprefix(persona)))
         elif len(said) > 1:
             turns += [Turn(speaker, text) for speaker, text in zip("AB", said[:2], strict=True) if text != SILENCE]
         else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ USER = {"role": "user", "content": "Hi !"}
 ASSISTANT = {"role": "assistant", "content": "Hello ."}
 
 
-def write(folder: Path, *lines: Any) -> Messages:
+def write(folder: Path, *lines: object) -> Messages:
     good = json.dumps({"messages": [USER, ASSISTANT]})
     for split in SPLITS:
         texts = [line if isinstance(line, str) else json.dumps(line) for line in lines] if split == "train" else [good]
@@ -58,7 +57,7 @@ def test_reads_roles_parts_and_what_the_assistant_was_told(tmp_path: Path) -> No
         (None, 'no "messages"'),
     ],
 )
-def test_what_is_not_text_is_malformed_and_the_rest_is_read(tmp_path: Path, messages: Any, message: str) -> None:
+def test_what_is_not_text_is_malformed_and_the_rest_is_read(tmp_path: Path, messages: object, message: str) -> None:
     bad, good = write(tmp_path, {"messages": messages}, {"messages": [USER, ASSISTANT]}).dialogues("train")
     assert isinstance(bad, Malformed)
     assert "train.jsonl:1: " in bad.message
