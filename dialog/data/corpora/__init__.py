@@ -17,6 +17,7 @@ from dialog.data.corpora.parlai import ParlAI
 from dialog.data.corpora.personachat import PersonaChat
 from dialog.data.corpora.synthetic import Synthetic
 from dialog.data.corpora.text import PlainText
+from dialog.data.corpora.ubuntu import Ubuntu
 from dialog.data.dialogue import Entry
 
 __all__ = ["CORPORA", "Builtin", "Corpus", "DailyDialog", "JsonLines", "Synthetic"]
@@ -46,4 +47,5 @@ CORPORA: dict[str, Callable[..., Corpus]] = {
     "personachat": PersonaChat,
     "synthetic": Synthetic,
     "text": PlainText,
+    "ubuntu": Ubuntu,
 }

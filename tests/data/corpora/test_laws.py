@@ -53,6 +53,7 @@ SAMPLES: dict[str, tuple[dict[str, object], Files]] = {
     "parlai": ({}, {f"{part}.txt": PARLAI for part in ("train", "valid", "test")}),
     "personachat": ({}, {f"{part}_self_original.txt": PERSONA for part in ("train", "valid", "test")}),
     "text": ({}, {f"{split}.txt": TEXT for split in SPLITS}),
+    "ubuntu": ({}, {f"dialogs/{n % 3}/{n}.tsv": f"2004\tanna\t\thi {n}\n2004\tbo\tanna\thello\n" for n in MANY}),
 }
 """By corpus: its arguments, and what stands in which file."""
 
