@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from dialog.data.corpora.builtin import Builtin
+from dialog.data.corpora.convokit import ConvoKit
 from dialog.data.corpora.cornell import Cornell
 from dialog.data.corpora.csv import Csv
 from dialog.data.corpora.dailydialog import DailyDialog
@@ -35,6 +36,7 @@ class Corpus(Protocol):
 
 CORPORA: dict[str, Callable[..., Corpus]] = {
     "builtin": Builtin,
+    "convokit": ConvoKit,
     "cornell": Cornell,
     "csv": Csv,
     "dailydialog": DailyDialog,

@@ -27,11 +27,21 @@ TABLE = "dialogue,speaker,text\na,Anna,Hi !\na,Bo,Hello .\nb,Bo,Who ?\nb,Anna,Me
 CHAT = '{"messages": [{"role": "user", "content": "Hi %s"}, {"role": "assistant", "content": "Hello ."}]}\n'
 PARLAI = "text:Hi !\tlabels:Hello .\ntext:Fine ?\tlabels:Fine .\tepisode_done:True\ntext:Bye .\tlabels:Bye !\n"
 PERSONA = "1 your persona: i sing .\n2 hi !\thello .\t\thello .|bye .\n1 your persona: i swim .\n2 who ?\tme .\n"
+UTTERANCE = '{"id": "%d-%s", "conversation_id": "%d-a", "reply-to": %s, "speaker": "Anna", "text": "%d %s"}\n'
 MANY = range(40)
 """So many dialogues that each split gets some, where a rule splits."""
 
 Files = dict[str, str]
 SAMPLES: dict[str, tuple[dict[str, object], Files]] = {
+    "convokit": (
+        {},
+        {
+            "utterances.jsonl": "".join(
+                UTTERANCE % (n, "a", n, "null", n, "Hi") + UTTERANCE % (n, "b", n, f'"{n}-a"', n, "Bye") for n in MANY
+            ),
+            "conversations.json": '{"0-a": {"title": "First"}}\n',
+        },
+    ),
     "cornell": (
         {},
         {
