@@ -6,40 +6,58 @@ from collections.abc import Callable
 
 from dialog.data.corpora.builtin import Builtin
 from dialog.data.corpora.contract import Corpus
+from dialog.data.corpora.convokit import ConvoKit
+from dialog.data.corpora.cornell import Cornell
 from dialog.data.corpora.crosswoz import CrossWOZ
+from dialog.data.corpora.csv import Csv
 from dialog.data.corpora.dailydialog import DailyDialog
 from dialog.data.corpora.empathetic import Empathetic
 from dialog.data.corpora.jsonl import JsonLines
 from dialog.data.corpora.kdconv import KdConv
+from dialog.data.corpora.messages import Messages
 from dialog.data.corpora.mixture import Mixture
 from dialog.data.corpora.multiwoz import MultiWOZ
+from dialog.data.corpora.opensubtitles import OpenSubtitles
 from dialog.data.corpora.parallel import Parallel, multi30k
+from dialog.data.corpora.parlai import ParlAI
+from dialog.data.corpora.personachat import PersonaChat
 from dialog.data.corpora.selfdialogue import SelfDialogue
 from dialog.data.corpora.sgd import SGD
 from dialog.data.corpora.switchboard import Switchboard
 from dialog.data.corpora.switchboard_ms98 import SwitchboardMS98
 from dialog.data.corpora.synthetic import Synthetic
 from dialog.data.corpora.taskmaster import Taskmaster
+from dialog.data.corpora.text import PlainText
 from dialog.data.corpora.topical_chat import TopicalChat
+from dialog.data.corpora.ubuntu import Ubuntu
 
 __all__ = ["CORPORA", "Corpus"]
 
 CORPORA: dict[str, Callable[..., Corpus]] = {
     "builtin": Builtin,
+    "convokit": ConvoKit,
+    "cornell": Cornell,
     "crosswoz": CrossWOZ,
+    "csv": Csv,
     "dailydialog": DailyDialog,
     "empathetic": Empathetic,
     "jsonl": JsonLines,
     "kdconv": KdConv,
+    "messages": Messages,
     "mixture": Mixture,
     "multi30k": multi30k,
     "multiwoz": MultiWOZ,
+    "opensubtitles": OpenSubtitles,
     "parallel": Parallel,
+    "parlai": ParlAI,
+    "personachat": PersonaChat,
     "selfdialogue": SelfDialogue,
     "sgd": SGD,
     "switchboard": Switchboard,
     "switchboard_ms98": SwitchboardMS98,
     "synthetic": Synthetic,
     "taskmaster": Taskmaster,
+    "text": PlainText,
     "topical_chat": TopicalChat,
+    "ubuntu": Ubuntu,
 }

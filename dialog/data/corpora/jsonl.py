@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.records import digests, line_records, parse_json, require_path, share
-from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
-from dialog.data.files import find_file, require_file
+from dialog.data.corpora.records import SplitFiles, line_records, parse_json, require_path
+from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.errors import UserError
 
 FORMAT = '{"id": "d1", "turns": [{"speaker": "A", "text": "Hi !"}, ...]}'
@@ -26,24 +25,21 @@ class JsonLines:
     """
 
     def __init__(self, path: Path | None, *, encoding: str = "utf-8") -> None:
-        self.path = require_path(path, "jsonl", "a folder with train.jsonl, validation.jsonl and test.jsonl, or a file")
+        path = require_path(path, "jsonl", "a folder with train.jsonl, validation.jsonl and test.jsonl, or a file")
+        self.files = SplitFiles(path, (".jsonl",), f"it should hold dialogues, one a line: {FORMAT}")
         self.encoding = encoding
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split in the order of its file."""
-        found = line_records(self._files()[split], lambda line, place: _dialogue(line, place, split), self.encoding)
-        return found if self.path.is_dir() else share(found, split)
+
+        def parse(line: str, place: str) -> Dialogue:
+            return _dialogue(line, place, split)
+
+        return self.files.entries(split, lambda file: line_records(file, parse, self.encoding))
 
     def fingerprint(self) -> dict[str, str]:
         """Map the file or the three files to their SHA-256."""
-        return digests(self.path if self.path.is_dir() else self.path.parent, self._files().values())
-
-    def _files(self) -> dict[str, Path]:
-        hint = f"it should hold dialogues, one a line: {FORMAT}"
-        if self.path.is_dir():
-            return {split: find_file(self.path, f"{split}.jsonl", hint) for split in SPLITS}
-        require_file(self.path, hint)
-        return dict.fromkeys(SPLITS, self.path)
+        return self.files.fingerprint()
 
 
 def _dialogue(line: str, place: str, split: str) -> Dialogue:

@@ -5,17 +5,28 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+<<<<<<< HEAD
 from collections.abc import Callable, Iterable, Iterator, Mapping
+=======
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+>>>>>>> w-r2
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from dialog.data.dialogue import Dialogue, Entry, Malformed
-from dialog.data.files import document, raw_lines, sha256
+from dialog.data.dialogue import SPLITS, Dialogue, Entry, Malformed
+from dialog.data.files import COMPRESSED, document, find_file, raw_lines, require_file, sha256
 from dialog.errors import UserError
 
 T = TypeVar("T")
 Json = Any
 """What a piece of JSON is in Python; `records` turns what a reader expects wrongly of it into a `Malformed`."""
+
+Block = list[tuple[str, T]]
+"""Consecutive items of a file, each with its place before it, that are one dialogue."""
+
+MOST_TURNS = 100_000
+"""A block of more items is malformed: whatever should part them is not there, and they would fill the memory."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 TENTHS = {"train": range(8), "validation": range(8, 9), "test": range(9, 10)}
@@ -47,6 +58,37 @@ def records(items: Iterable[tuple[str, T]], parse: Callable[[T, str], Dialogue |
 def line_records(path: Path, parse: Callable[[str, str], Dialogue | None], encoding: str = "utf-8") -> Iterator[Entry]:
     """`records` of the lines of a file, without their ends; a line of other bytes than `encoding` has is malformed."""
     return records(numbered(path), lambda raw, place: parse(decoded(raw, place, encoding), place))
+
+
+def block_records(
+    items: Iterable[tuple[str, T]],
+    begins: Callable[[Block[T], T], bool],
+    parse: Callable[[Block[T], str], Dialogue | None],
+) -> Iterator[Entry]:
+    """`records` of blocks of consecutive (place, item), under the place of the first.
+
+    `begins(block, item)` says whether the item is the first of the next block, given the block before it, whose last
+    item is the one before. A block of more than `MOST_TURNS` items is malformed, and not kept.
+    """
+
+    def bounded(block: Block[T], place: str) -> Dialogue | None:
+        if len(block) > MOST_TURNS:
+            raise UserError(f"{place}: a dialogue of more than {MOST_TURNS:,} lines; is this the corpus's format?")
+        return parse(block, place)
+
+    return records(_blocks(items, begins), bounded)
+
+
+def _blocks(items: Iterable[tuple[str, T]], begins: Callable[[Block[T], T], bool]) -> Iterator[tuple[str, Block[T]]]:
+    block: Block[T] = []
+    for place, item in items:
+        if block and begins(block, item):
+            yield block[0][0], block
+            block = []
+        del block[MOST_TURNS:]
+        block.append((place, item))
+    if block:
+        yield block[0][0], block
 
 
 def numbered_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[str, str]]:
@@ -211,6 +253,46 @@ def require_path(path: Path | None, corpus: str, holds: str) -> Path:
             f"{corpus} needs {holds}: set data.path=DIR, or DIALOG_DATA to the folder that holds a folder {corpus}"
         )
     return Path(path)
+
+
+@dataclass(frozen=True)
+class SplitFiles:
+    """A folder with a file a split, or one file that `share` splits; each may be compressed.
+
+    Args:
+        path: The folder or the file.
+        suffixes: What the files' names in the folder end with, all with the same one of these.
+        hint: What a file should hold, for whoever has none.
+        names: What the splits are called in the folder.
+    """
+
+    path: Path
+    suffixes: tuple[str, ...]
+    hint: str
+    names: tuple[str, ...] = SPLITS
+
+    def entries(self, split: str, read: Callable[[Path], Iterator[Entry]]) -> Iterator[Entry]:
+        """What `read` yields from the file of a split, or of its share of the one file."""
+        found = read(self._file(split))
+        return found if self.path.is_dir() else share(found, split)
+
+    def fingerprint(self) -> dict[str, str]:
+        """Map the file or the files to their SHA-256."""
+        root = self.path if self.path.is_dir() else self.path.parent
+        return digests(root, map(self._file, SPLITS))
+
+    def _file(self, split: str) -> Path:
+        if not self.path.is_dir():
+            require_file(self.path, self.hint)
+            return self.path
+        name = self.names[SPLITS.index(split)]
+        there = [suffix for suffix in self.suffixes if self._holds(name + suffix)] or [self.suffixes[0]]
+        if len(there) > 1:
+            raise UserError(f"{self.path} holds {name + there[0]} and {name + there[1]}; keep the one that counts")
+        return find_file(self.path, name + there[0], self.hint)
+
+    def _holds(self, name: str) -> bool:
+        return any((self.path / (name + suffix)).exists() for suffix in ("", *COMPRESSED))
 
 
 def share(entries: Iterable[Entry], split: str) -> Iterator[Entry]:

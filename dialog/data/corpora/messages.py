@@ -1,0 +1,79 @@
+"""Chats as JSON lines, in the shape that OpenAI's chat API and fine-tuning files have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from dialog.data.corpora.records import Json, SplitFiles, line_records, parse_json, require_path
+from dialog.data.dialogue import Dialogue, Entry, Turn
+from dialog.errors import UserError
+
+FORMAT = '{"messages": [{"role": "user", "content": "Hi !"}, {"role": "assistant", "content": "Hello ."}]}'
+SAYS = ("user", "assistant")
+TELLS = ("system", "developer")
+CALLS = ("tool_calls", "function_call", "audio", "refusal")
+"""What an assistant may do beside saying something; a message that does is not text alone."""
+
+
+class Messages:
+    """Reads a folder with `train.jsonl`, `validation.jsonl` and `test.jsonl`, or one file that is split by a rule.
+
+    Each line is `{"messages": [{"role": str, "content": str}, ...]}` with an `"id"` or without (it is then
+    `<split>-<line number>`). Roles `user` and `assistant` are the speakers. What `system` or `developer` say before the
+    first of them are facts that the assistant knows. Content may be a list of `{"type": "text", "text": str}`, joined
+    by line feeds. Other keys are left out. Malformed are tools and calls of them, images and sound, other roles, and a
+    system message further on. The rule for one file is that of `dialog.data.corpora.records.share`. Files may be
+    compressed (.gz, .xz, .zst).
+
+    Args:
+        path: The folder or the file.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        path = require_path(path, "messages", "a folder with train.jsonl, validation.jsonl and test.jsonl, or a file")
+        self.files = SplitFiles(path, (".jsonl",), f"it should hold dialogues, one a line: {FORMAT}")
+
+    def dialogues(self, split: str) -> Iterator[Entry]:
+        """Yield the dialogues of a split in the order of its file."""
+        return self.files.entries(split, lambda file: line_records(file, lambda line, place: _chat(line, place, split)))
+
+    def fingerprint(self) -> dict[str, str]:
+        """Map the file or the three files to their SHA-256."""
+        return self.files.fingerprint()
+
+
+def _chat(line: str, place: str, split: str) -> Dialogue:
+    fields = parse_json(line, place)
+    if not isinstance(fields, dict) or not isinstance(fields.get("messages"), list):
+        raise UserError(f'{place}: no "messages"; write {FORMAT}')
+    facts: list[Turn] = []
+    turns: list[Turn] = []
+    for number, message in enumerate(fields["messages"], start=1):
+        where = f"{place}: message {number}"
+        role, text = message["role"], _text(message, where)
+        if role in SAYS:
+            turns.append(Turn(role, text))
+        elif role in TELLS and not turns:
+            facts.append(Turn("assistant", text))
+        else:
+            why = "after the first turn" if role in TELLS else f"which is none of {', '.join((*SAYS, *TELLS))}"
+            raise UserError(f"{where} is of role {role!r}, {why}; take it or the dialogue out")
+    id = fields.get("id", f"{split}-{place.rpartition(':')[2]}")
+    return Dialogue(id, tuple(turns), facts=tuple(facts), place=place)
+
+
+def _text(message: dict[str, Json], where: str) -> str:
+    """What a message says, in one piece."""
+    for key in CALLS:
+        if message.get(key):
+            raise UserError(f'{where} has "{key}"; only text can be learnt: take the dialogue out')
+    content = message["content"]
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise UserError(f"{where}: its content is {type(content).__name__}, no text; write it in quotes")
+    other = [part["type"] for part in content if part["type"] != "text"]
+    if other:
+        raise UserError(f"{where} has a part of type {other[0]!r}; only text can be learnt: take the dialogue out")
+    return "\n".join(part["text"] for part in content)

@@ -1,0 +1,135 @@
+"""Tables: rows into dialogues, and what goes wrong with quotes, columns and order."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dialog.components import build
+from dialog.data.corpora import CORPORA
+from dialog.data.corpora.csv import Csv
+from dialog.data.dialogue import SPLITS, Dialogue, Entry, Malformed, Turn
+from dialog.errors import UserError
+
+HEAD = "dialogue,speaker,text\n"
+CELL = st.text(st.characters(exclude_characters="\r\0", exclude_categories=["Cs"]), min_size=1)
+
+
+def rows(folder: Path, content: str, suffix: str = ".csv", **arguments: object) -> list[Entry]:
+    (folder / f"train{suffix}").write_bytes(content.encode())
+    return list(build(CORPORA, {"name": "csv", **arguments}, path=folder).dialogues("train"))
+
+
+def test_consecutive_rows_of_an_id_are_a_dialogue(tmp_path: Path) -> None:
+    content = 'n,text,speaker,dialogue\n1,Hi !,Anna,a\n2,"""So""\nhe, said",Bo,a\n\n3,Who ?,Bo,b\n'
+    first, second = rows(tmp_path, content)
+    assert isinstance(first, Dialogue)
+    assert isinstance(second, Dialogue)
+    assert (first.id, first.turns) == ("a", (Turn("Anna", "Hi !"), Turn("Bo", '"So"\nhe, said')))
+    assert (second.id, second.place) == ("b", f"{tmp_path / 'train.csv'}:6")
+
+
+def test_an_id_that_comes_again_is_malformed(tmp_path: Path) -> None:
+    first, second, again = rows(tmp_path, f"{HEAD}a,x,one\nb,x,two\na,x,three\n")
+    assert isinstance(first, Dialogue)
+    assert isinstance(second, Dialogue)
+    assert isinstance(again, Malformed)
+    assert "train.csv:4: the dialogue 'a' was there before" in again.message
+
+
+def test_columns_are_named_and_speakers_may_alternate(tmp_path: Path) -> None:
+    (found,) = rows(tmp_path, "id\tsaid\n7\tHi\n7\tYes\n", ".tsv", dialogue="id", speaker=None, text="said")
+    assert isinstance(found, Dialogue)
+    assert (found.id, found.turns) == ("7", (Turn("A", "Hi"), Turn("B", "Yes")))
+
+
+def test_a_row_may_be_a_pair(tmp_path: Path) -> None:
+    for split in SPLITS:
+        (tmp_path / f"{split}.tsv").write_text('asks;says\n"5"" tall";no\nWho ?;Me\n')
+    corpus = Csv(tmp_path, context="asks", response="says", delimiter=";")
+    first, second = corpus.dialogues("test")
+    assert (first.id, first.turns) == ("test-2", (Turn("A", '5" tall'), Turn("B", "no")))
+    assert second.id == "test-3"
+    (tmp_path / "test.csv").write_text("asks,says\n")
+    with pytest.raises(UserError, match=r"test\.csv and test\.tsv; keep the one that counts"):
+        list(corpus.dialogues("test"))
+
+
+def test_quotes_may_be_text(tmp_path: Path) -> None:
+    (found,) = rows(tmp_path, 'dialogue\tspeaker\ttext\na\tx\t"Hi, he said\na\ty\tso"\n', ".tsv", quotes=False)
+    assert isinstance(found, Dialogue)
+    assert [turn.text for turn in found.turns] == ['"Hi, he said', 'so"']
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ("b,x\n", "train.csv:3: 2 columns, but 3 names"),
+        ("b,x,y,z\n", "train.csv:3: 4 columns, but 3 names"),
+        ('b,x,"y"z\n', "train.csv:3: "),
+        (f"b,x,{'y' * 200_000}\n", "train.csv:3: field larger"),
+        ("b,,y\n", "train.csv:3: no 'speaker'"),
+    ],
+)
+def test_a_row_that_cannot_be_read_is_named_and_the_next_dialogue_is_read(
+    tmp_path: Path, bad: str, message: str
+) -> None:
+    found = rows(tmp_path, f"{HEAD}a,x,one\n{bad}c,x,three\n")
+    (malformed,) = [each.message for each in found if isinstance(each, Malformed)]
+    assert message in malformed
+    assert "\n" not in malformed
+    assert [each.id for each in found if isinstance(each, Dialogue)][-1] == "c"
+
+
+def test_a_bad_row_inside_a_dialogue_spoils_it_as_a_whole(tmp_path: Path) -> None:
+    bad, good = rows(tmp_path, f"{HEAD}a,x,one\na,y\na,x,three\nb,x,four\n")
+    assert isinstance(bad, Malformed)
+    assert isinstance(good, Dialogue)
+
+
+def test_a_quote_that_is_never_closed_is_named(tmp_path: Path) -> None:
+    good, bad = rows(tmp_path, f'{HEAD}a,x,one\nb,x,one\nb,x,"two\nc,x,three\n')
+    assert isinstance(good, Dialogue)
+    assert isinstance(bad, Malformed)
+    assert "train.csv:4: " in bad.message
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ("dialogue,text\n", "no column 'speaker' among dialogue, text"),
+        ("dialogue,speaker,text,text\n", "more than one column 'text'"),
+        ("dialogue;speaker;text\n", "no column 'dialogue' among dialogue;speaker;text"),
+    ],
+)
+def test_columns_that_are_not_there_are_named(tmp_path: Path, head: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        rows(tmp_path, f"{head}a,x,one\n")
+    assert f"{tmp_path / 'train.csv'}:1: " in str(caught.value)
+
+
+def test_arguments_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="give both columns"):
+        Csv(tmp_path, context="asks")
+    with pytest.raises(UserError, match="give one character"):
+        Csv(tmp_path, delimiter="||")
+
+
+@given(dialogues=st.lists(st.lists(st.tuples(CELL, CELL), min_size=1), min_size=1))
+def test_what_the_library_writes_is_read(
+    tmp_path_factory: pytest.TempPathFactory, dialogues: list[list[tuple[str, str]]]
+) -> None:
+    out = io.StringIO()
+    writer = csv.writer(out, quoting=csv.QUOTE_ALL)
+    writer.writerow(["dialogue", "speaker", "text"])
+    writer.writerows([id, *turn] for id, turns in enumerate(dialogues) for turn in turns)
+    folder = tmp_path_factory.mktemp("csv")
+    for split in SPLITS:
+        (folder / f"{split}.csv").write_bytes(out.getvalue().encode())
+    found = [[(turn.speaker, turn.text) for turn in each.turns] for each in Csv(folder).dialogues("train")]
+    assert found == dialogues

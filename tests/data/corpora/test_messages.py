@@ -1,0 +1,72 @@
+"""OpenAI's shape: what is text is read, what is not is malformed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dialog.data.corpora.messages import Messages
+from dialog.data.dialogue import SPLITS, Malformed, Turn
+
+USER = {"role": "user", "content": "Hi !"}
+ASSISTANT = {"role": "assistant", "content": "Hello ."}
+
+
+def write(folder: Path, *lines: object) -> Messages:
+    good = json.dumps({"messages": [USER, ASSISTANT]})
+    for split in SPLITS:
+        texts = [line if isinstance(line, str) else json.dumps(line) for line in lines] if split == "train" else [good]
+        (folder / f"{split}.jsonl").write_text("".join(f"{text}\n" for text in texts))
+    return Messages(folder)
+
+
+def test_reads_roles_parts_and_what_the_assistant_was_told(tmp_path: Path) -> None:
+    told = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "developer", "content": [{"type": "text", "text": "!"}]},
+    ]
+    parts = {"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}], "name": "x"}
+    corpus = write(
+        tmp_path, {"messages": [*told, USER, ASSISTANT, parts]}, {"id": "mine", "messages": [ASSISTANT, USER]}
+    )
+    first, second = corpus.dialogues("train")
+    assert first.id == "train-1"
+    assert first.facts == (Turn("assistant", "Be brief."), Turn("assistant", "!"))
+    assert first.turns == (Turn("user", "Hi !"), Turn("assistant", "Hello ."), Turn("user", "one\ntwo"))
+    assert (second.id, [turn.speaker for turn in second.turns]) == ("mine", ["assistant", "user"])
+
+
+@pytest.mark.parametrize(
+    ("messages", "message"),
+    [
+        ([USER, {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}], 'message 2 has "tool_calls"'),
+        ([USER, {"role": "assistant", "content": "x", "function_call": {"name": "f"}}], '"function_call"'),
+        ([USER, {"role": "tool", "content": "7", "tool_call_id": "1"}], "message 2 is of role 'tool'"),
+        ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}], "part of type 'image_url'"),
+        ([USER, {"role": "system", "content": "x"}], "'system', after the first turn"),
+        ([{"role": "narrator", "content": "x"}], "'narrator'"),
+        ([{"role": "user", "content": None}], "message 1: its content is NoneType"),
+        ([{"role": "user"}], "KeyError: 'content'"),
+        ([{"content": "x"}], "KeyError: 'role'"),
+        ([{"role": "user", "content": [{"type": "text"}]}], "KeyError: 'text'"),
+        ([{"role": "user", "content": [{"type": "text", "text": 7}]}], "TypeError"),
+        (["Hi !"], "not as this corpus has it"),
+        ("Hi !", 'no "messages"'),
+        (None, 'no "messages"'),
+    ],
+)
+def test_what_is_not_text_is_malformed_and_the_rest_is_read(tmp_path: Path, messages: object, message: str) -> None:
+    bad, good = write(tmp_path, {"messages": messages}, {"messages": [USER, ASSISTANT]}).dialogues("train")
+    assert isinstance(bad, Malformed)
+    assert "train.jsonl:1: " in bad.message
+    assert message in bad.message
+    assert "\n" not in bad.message
+    assert good.id == "train-2"
+
+
+@pytest.mark.parametrize("line", ["", "{", "[]", '{"messages": [], "messages": []}', '{"id": 7, "messages": []}'])
+def test_what_is_no_chat_is_malformed(tmp_path: Path, line: str) -> None:
+    (bad,) = write(tmp_path, line).dialogues("train")
+    assert isinstance(bad, Malformed)
