@@ -16,6 +16,7 @@ import torch
 import dialog
 from dialog import assemble
 from dialog.cli import main
+from dialog.corpus import build_corpus, prepare_data
 from dialog.data.dialogue import Dialogue, Turn
 from dialog.data.tokenizer import EOS, OTHER, SELF
 from dialog.errors import UserError
@@ -354,6 +355,6 @@ def test_a_corpus_is_downloaded_where_it_is_read_and_not_where_a_recipe_is_check
         "dailydialog/transformer", ["logger=none", "trainer.accelerator=cpu", "trainer.devices=1"]
     ).recipe
     assert assemble.check(recipe) == 1
-    for read in (assemble.build_corpus, assemble.prepare_data):
+    for read in (build_corpus, prepare_data):
         with pytest.raises(UserError, match=r"^data\.corpus: dailydialog is not here and DIALOG_OFFLINE"):
             read(recipe)

@@ -5,12 +5,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-<<<<<<< HEAD
 from collections.abc import Callable, Iterable, Iterator, Mapping
-=======
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
->>>>>>> w-r2
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -25,6 +21,7 @@ Json = Any
 Block = list[tuple[str, T]]
 """Consecutive items of a file, each with its place before it, that are one dialogue."""
 
+MOST_LINES = 1_000
 MOST_TURNS = 100_000
 """A block of more items is malformed: whatever should part them is not there, and they would fill the memory."""
 
@@ -143,15 +140,25 @@ def _require_text(dialogue: Dialogue) -> None:
 
 
 def csv_rows(path: Path) -> Iterator[tuple[str, str]]:
-    """(file:line, text) of each row of a file of comma-separated values: a line, or several where a quote is open."""
-    start, row = "", ""
+    """(file:line, text) of each row of a file of comma-separated values: a line, or several where a quote is open.
+
+    Raises:
+        UserError: a quote is open for more than `MOST_LINES` lines.
+    """
+    start, row, quotes = "", list[str](), 0
     for place, line in numbered_lines(path):
-        start, row = (start, f"{row}\n{line}") if start else (place, line)
-        if row.count('"') % 2 == 0:
-            yield start, row
-            start, row = "", ""
-    if start:
-        yield start, row
+        start = start or place
+        row.append(line)
+        quotes += line.count('"')
+        if quotes % 2 == 0:
+            yield start, "\n".join(row)
+            start, row, quotes = "", [], 0
+        if len(row) > MOST_LINES:
+            raise UserError(
+                f"{start}: a quote is not closed within {MOST_LINES:,} lines; close it, or write two for one"
+            )
+    if row:
+        yield start, "\n".join(row)
 
 
 def csv_fields(row: str, place: str) -> list[str]:
