@@ -20,7 +20,8 @@ def alignment(tokenizer: Tokenizer, example: Example, *, max_source: int) -> dic
     """
     context = [tokenizer.offsets(turn.text) for turn in example.context]
     starts = list(accumulate((1 + len(spans) for spans in context), initial=0))  # of each turn's role token
-    cut = max(0, starts[-1] + 1 - max_source)
+    facts = min(sum(1 + len(tokenizer.offsets(fact.text)) for fact in example.facts), max_source // 2)
+    cut = max(0, starts[-1] + facts + 1 - max_source)
     spans = tokenizer.offsets(example.response.text)
     first_there: dict[int, int] = {}
     pairs: dict[int, int] = {}
@@ -32,7 +33,7 @@ def alignment(tokenizer: Tokenizer, example: Example, *, max_source: int) -> dic
                 continue
             token = _token_at(context[turn], copy.source + start - copy.start, nth)
             if token is not None and (source := starts[turn] + 1 + token - cut) >= 0:
-                pairs.setdefault(target, source)
+                pairs.setdefault(target, facts + source)
     return pairs
 
 

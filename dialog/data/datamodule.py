@@ -10,7 +10,7 @@ from torch import distributed
 
 from dialog.data.batching import Batch
 from dialog.data.plan import Plan
-from dialog.data.store import Store
+from dialog.data.store import Retokenise, Store
 from dialog.errors import UserError
 
 
@@ -30,17 +30,28 @@ class Loader:
 
     Its length is the same in every process and every epoch. With `shuffle` the batches change from epoch to epoch,
     unless `repeat` makes every epoch the first. Its state, the same in every process, is how many batches of an epoch
-    it has given; a loader that is given that state goes on behind them when that epoch comes, once.
+    it has given; a loader that is given that state goes on behind them when that epoch comes, once. With `retokenise`
+    every epoch has other ids of the same texts; a batch may then exceed `batch_tokens`.
     """
 
     batch_sampler = None  # Lightning reads it where there is a sampler
 
-    def __init__(self, store: Store, *, batch_tokens: int, seed: int, shuffle: bool, repeat: bool = False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        batch_tokens: int,
+        seed: int,
+        shuffle: bool,
+        repeat: bool = False,
+        retokenise: Retokenise | None = None,
+    ) -> None:
         self.store = store
         self.batch_tokens = batch_tokens
         self.seed = seed
         self.shuffle = shuffle
         self.repeat = repeat
+        self.retokenise = retokenise
         self.sampler = Epoch()
         self._epoch = self._position = 0
         self._start: tuple[int, int] | None = None
@@ -59,7 +70,10 @@ class Loader:
         self._start = None
         for rows in self._plan().batches(self._position):
             self._position += 1
-            yield self.store.batch(rows)
+            if self.retokenise is None:
+                yield self.store.batch(rows)
+            else:
+                yield self.store.retokenised(rows, self.retokenise, seed=self.seed, epoch=self._epoch)
 
     def state_dict(self) -> dict[str, int | str]:
         """Epoch, position and the plan that they are of, for checkpoints."""
@@ -104,18 +118,20 @@ class DialogDataModule(lightning.LightningDataModule):
         folder: The prepared data.
         batch_tokens: The most tokens of a batch with its padding, source and target together.
         seed: Chooses the order of the training examples, with the epoch.
+        retokenise: Gives training turns other ids of the same text, drawn anew in each epoch; without it they stay.
     """
 
-    def __init__(self, folder: Path, *, batch_tokens: int, seed: int = 0) -> None:
+    def __init__(self, folder: Path, *, batch_tokens: int, seed: int = 0, retokenise: Retokenise | None = None) -> None:
         super().__init__()
         self.folder = folder
         self.batch_tokens = batch_tokens
         self.seed = seed
+        self.retokenise = retokenise
 
     def train_dataloader(self) -> Loader:
         """Training examples, in another order each epoch; in the same with the trainer's `overfit_batches`."""
         repeat = getattr(self.trainer, "overfit_batches", 0) > 0
-        return self._loader("train", shuffle=True, repeat=repeat)
+        return self._loader("train", shuffle=True, repeat=repeat, retokenise=self.retokenise)
 
     def val_dataloader(self) -> Loader:
         """Validation examples, always in the same batches."""
@@ -125,9 +141,17 @@ class DialogDataModule(lightning.LightningDataModule):
         """Test examples, always in the same batches."""
         return self._loader("test", shuffle=False)
 
-    def _loader(self, split: str, *, shuffle: bool, repeat: bool = False) -> Loader:
-        store = Store(self.folder, split)
-        return Loader(store, batch_tokens=self.batch_tokens, seed=self.seed, shuffle=shuffle, repeat=repeat)
+    def _loader(
+        self, split: str, *, shuffle: bool, repeat: bool = False, retokenise: Retokenise | None = None
+    ) -> Loader:
+        return Loader(
+            Store(self.folder, split),
+            batch_tokens=self.batch_tokens,
+            seed=self.seed,
+            shuffle=shuffle,
+            repeat=repeat,
+            retokenise=retokenise,
+        )
 
 
 def _place() -> tuple[int, int]:

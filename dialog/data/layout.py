@@ -99,7 +99,8 @@ def kept(offsets: Integers, examples: Integers, *, max_source: int | None, max_t
         max_target: The most target ids, without `<s>`.
     """
     most = sys.maxsize if max_source is None else max_source
-    facts, facts_end, context, response, end = offsets[np.column_stack([examples, examples[:, 3] + 1]).T]
+    facts, facts_end, context, response = offsets[examples.T]
+    end = offsets[examples[:, 3] + 1]
     facts_length = np.minimum(facts_end - facts, most // 2)
     context_length = np.minimum(response - context, most - facts_length - 1)
     response_length = np.minimum(end - response, sys.maxsize if max_target is None else max_target)

@@ -65,10 +65,10 @@ class Plan:
         starts, sizes, widths = _split(sizes, widths, world=world).T
         self.padded = int((sizes * widths).sum())
         """Tokens of all ranks' batches with padding, at most: as if lengths were the rounded ones."""
-        by_cost = np.argsort(sizes * widths, kind="stable") if world > 1 else np.arange(len(sizes))
         steps = len(sizes) // world
         self._shuffle = Shuffle(np.append(self._counts, [steps] * 2), seed=seed, epoch=epoch) if shuffle else None
         step, turn = (self._moved(np.full(steps, len(chosen) + which), np.arange(steps)) for which in range(2))
+        by_cost = np.argsort(sizes * widths, kind="stable") if world > 1 else np.arange(len(sizes))
         mine = by_cost[step * world + (turn + rank) % world]
         self._starts, self._sizes = starts[mine], sizes[mine]
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dialog.data.batching import Batch, pack
-from dialog.data.layout import Lines, padded_pairs
+from dialog.data.batching import Batch, collate, pack
+from dialog.data.layout import Lines, padded_pairs, source_ids, target_ids
 from dialog.data.lengths import LengthClasses, read_classes
 from dialog.data.manifest import ARRAYS, TOKENIZER, array_file, ids_dtype, read_manifest
 from dialog.data.tokenizer import Tokenizer
 
 Integers = NDArray[np.int64]
+Retokenise = Callable[[list[int], np.random.Generator], list[int]]
+"""Other ids of the same text, given those of a turn."""
 
 
 class Store:
@@ -80,6 +83,30 @@ class Store:
         """The examples of these rows, in this order."""
         chosen = np.asarray(rows, dtype=np.int64)
         return pack(*self._pairs(chosen), chosen, target_bytes=self.target_bytes(chosen))
+
+    def retokenised(self, rows: Integers, tokenise: Retokenise, *, seed: int, epoch: int) -> Batch:
+        """The examples of these rows with other ids of the same texts, drawn anew for each seed, epoch and row.
+
+        The cuts are those of `batch`, but where there are more ids, what they leave is less text.
+        """
+        pairs = [self._retokenised(row, tokenise, np.random.default_rng([seed, epoch, row])) for row in rows.tolist()]
+        return collate(pairs, rows.tolist(), target_bytes=self.target_bytes(rows))
+
+    def _retokenised(self, row: int, tokenise: Retokenise, random: np.random.Generator) -> tuple[list[int], list[int]]:
+        fact, facts_end, first, response = self._examples[row].tolist()
+        facts = self._said(range(fact, facts_end), response, tokenise, random)
+        turns = self._said(range(first, response), response, tokenise, random)
+        ((_, reply),) = self._said(range(response, response + 1), response, tokenise, random)
+        return source_ids(turns, max_source=self.max_source, facts=facts), target_ids(reply, max_target=self.max_target)
+
+    def _said(
+        self, lines: range, response: int, tokenise: Retokenise, random: np.random.Generator
+    ) -> list[tuple[bool, list[int]]]:
+        """Of each line, whether it is the responder's, and its token ids."""
+        bounds = self._lines.offsets[lines.start : lines.stop + 1].tolist()
+        own = (self._lines.speakers[lines.start : lines.stop] == self._lines.speakers[response]).tolist()
+        ids = [self._lines.ids[start + 1 : end].tolist() for start, end in pairwise(bounds)]
+        return [(mine, tokenise(each, random)) for mine, each in zip(own, ids, strict=True)]
 
     def _pairs(self, rows: Integers) -> tuple[Integers, Integers]:
         examples = self._examples[rows]

@@ -5,21 +5,24 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import lightning
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from dialog.data.batching import Batch
 from dialog.data.corpora.builtin import Builtin
-from dialog.data.datamodule import DialogDataModule
+from dialog.data.datamodule import DialogDataModule, Loader
 from dialog.data.examples import Rules
 from dialog.data.prepare import prepare
 from dialog.data.shards import Job
 from dialog.data.store import Store
+from dialog.data.tokenizer import PAD
 from dialog.data.writer import Limits
 from dialog.errors import UserError
 
@@ -193,6 +196,47 @@ def test_processes_share_the_examples(folder: Path, monkeypatch: pytest.MonkeyPa
         rows += [row for batch in loader for row in batch.rows.tolist()]
     assert sorted(rows) == list(range(len(loader.store)))
     assert len(batches) == 1
+
+
+def bytewise(ids: list[int], random: np.random.Generator) -> list[int]:
+    """Some ids twice: more of them, drawn."""
+    return [token for each in ids for token in [each] * int(random.integers(1, 3))]
+
+
+def test_training_turns_get_other_ids_in_every_epoch(folder: Path) -> None:
+    plain, loader, other = (
+        DialogDataModule(folder, batch_tokens=300, seed=seed, retokenise=retokenise).train_dataloader()
+        for seed, retokenise in ((0, None), (0, bytewise), (1, bytewise))
+    )
+
+    def sources(loader: Loader, epoch: int) -> dict[int, list[int]]:
+        loader.sampler.set_epoch(epoch)
+        pairs = [pair for batch in loader for pair in zip(batch.rows.tolist(), batch.source.tolist(), strict=True)]
+        return {row: [token for token in source if token != PAD] for row, source in pairs}
+
+    once = sources(loader, 0)
+    assert once == sources(loader, 0)
+    for different in (sources(loader, 1), sources(other, 0)):
+        assert sum(different[row] != once[row] for row in once) > len(once) / 2
+    for row, source in sources(plain, 0).items():
+        assert [token for token, _ in groupby(once[row])] == [token for token, _ in groupby(source)]
+
+
+def test_other_ids_are_cut_alike(folder: Path) -> None:
+    store = Store(folder, "train")
+    rows = np.argsort(-store.lengths[:, 0].astype(int))[:20]
+    same = store.retokenised(rows, lambda ids, _: ids, seed=0, epoch=0)
+    for one, two in zip(same, store.batch(rows), strict=True):
+        assert torch.equal(one, two) if isinstance(one, Tensor) else one == two
+    long = store.retokenised(rows, lambda ids, _: ids * 20, seed=0, epoch=0)
+    assert long.source.shape[1] == store.max_source
+    assert long.target.shape[1] == (store.max_target or 0) + 1
+
+
+def test_references_keep_their_ids(folder: Path) -> None:
+    plain, noisy = (DialogDataModule(folder, batch_tokens=300, retokenise=each) for each in (None, bytewise))
+    for one, two in zip(plain.val_dataloader(), noisy.val_dataloader(), strict=True):
+        assert torch.equal(one.target, two.target)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda data: pickle.loads(pickle.dumps(data))])

@@ -93,6 +93,18 @@ def test_source_positions_count_from_the_cut() -> None:
         assert alignment(TOKENIZER, EXAMPLE, max_source=limit) == expected
 
 
+@pytest.mark.parametrize("limit", range(2, 40))
+def test_source_positions_count_the_facts(limit: int) -> None:
+    known = replace(EXAMPLE, facts=KNOWN)
+    whole, _ = encode_example(TOKENIZER, EXAMPLE, max_source=100, max_target=None)
+    source, target = encode_example(TOKENIZER, known, max_source=limit, max_target=None)
+    pairs = alignment(TOKENIZER, known, max_source=limit)
+    facts = min(limit // 2, len(encode_example(TOKENIZER, known, max_source=100, max_target=None)[0]) - len(whole))
+    shift = len(source) - len(whole)  # both end alike
+    assert pairs == {t: s + shift for t, s in {1: 4, 2: 5}.items() if s + shift >= facts}
+    assert all(TOKENIZER.decode([source[s]]) == TOKENIZER.decode([target[1 + t]]) for t, s in pairs.items())
+
+
 def test_turns_outside_the_window_are_left_out() -> None:
     late = replace(EXAMPLE, context=(FOUND,), first=1)
     assert alignment(TOKENIZER, late, max_source=1000) == {}

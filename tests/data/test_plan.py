@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dialog.data.lengths import by_length
+from dialog.data.lengths import LengthClasses, by_length
 from dialog.data.plan import Plan
 from dialog.errors import UserError
 
@@ -167,3 +168,15 @@ def test_too_few_examples_for_the_processes_are_refused() -> None:
 def test_equal_lengths_fill_the_budget_exactly() -> None:
     case = Case(np.full(100, 8), np.full(100, 2), 200, 0, True, 1)
     assert Counter(len(rows) for rows in case.ranks(0)[0]) == {20: 5}
+
+
+def test_memory_does_not_grow_with_the_rows() -> None:
+    rows = 10**9
+    order = np.broadcast_to(np.uint32(0), rows)  # takes no memory
+    classes = LengthClasses(np.array([16, 32]), np.array([8, 8]), np.array([rows // 2] * 2), order)
+    tracemalloc.start()
+    plan = Plan(classes, budget=2**22, shuffle=True, world=2)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < rows / 100
+    assert len(plan) * 2 * 2**22 > rows // 2 * (24 + 40)
