@@ -49,12 +49,28 @@ def file(*, path: str) -> Tokenizer:
     try:
         with broken_as_user_error(WANTED):
             text = place.read_text(encoding="utf-8")
-            content = json.loads(tokenizers.Tokenizer.from_str(text).to_str())
+            content = json.loads(tokenizers.Tokenizer.from_str(_without_gaps(text)).to_str())
             tokenizer = Tokenizer(text if _ours(content) else _moved(content))
             tokenizer.decode(tokenizer.encode(PROBE))
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     return tokenizer
+
+
+def _without_gaps(text: str) -> str:
+    """The file with a name for each id that no token has: the library lists them at length, however many they are."""
+    content = json.loads(text)
+    vocabulary = content["model"]["vocab"]
+    if not vocabulary:
+        raise UserError(f"it has no tokens; {WANTED}")
+    if isinstance(vocabulary, dict):
+        ids = set(vocabulary.values())
+        if len(ids) < len(vocabulary):
+            raise UserError(f"two of its tokens have one id; {WANTED}")
+        if max(ids) >= LARGEST_VOCABULARY:
+            raise UserError(f"it has the id {max(ids)}; ids of {LARGEST_VOCABULARY} and above cannot be read")
+        content["model"]["vocab"] = {f"<no {each}>": each for each in {*range(max(ids))} - ids} | vocabulary
+    return json.dumps(content)
 
 
 def _ours(content: Json) -> bool:
@@ -65,14 +81,16 @@ def _ours(content: Json) -> bool:
 def _moved(content: Json) -> str:
     model = content["model"]
     _refuse_spelling(model)
-    names = _renamed(_names(model))
+    vocabulary = model["vocab"]
     if model["type"] == "Unigram":
-        scores = [score for _, score in model["vocab"]]
+        names = _renamed([token for token, _ in vocabulary])
+        scores = [score for _, score in vocabulary]
         special = [(token, min(scores)) for token in SPECIAL_TOKENS]
         model |= {"vocab": special + list(zip(names, scores, strict=True)), "unk_id": UNK}
     else:
-        vocabulary = {token: number for number, token in enumerate((*SPECIAL_TOKENS, *names))}
-        model |= {"vocab": vocabulary, "unk_token": SPECIAL_TOKENS[UNK]}
+        names = _renamed(sorted(vocabulary, key=vocabulary.__getitem__))
+        moved = {token: number for number, token in enumerate((*SPECIAL_TOKENS, *names))}
+        model |= {"vocab": moved, "unk_token": SPECIAL_TOKENS[UNK]}
     if model["type"] == "BPE":
         model |= {"merges": list(_harmless(model)), "dropout": None}
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
@@ -85,19 +103,6 @@ def _moved(content: Json) -> str:
         "padding": None,
     }
     return json.dumps(content, ensure_ascii=False, indent=2)
-
-
-def _names(model: Json) -> list[str]:
-    """The tokens in the order of their ids; an id that none has gets a name."""
-    if model["type"] == "Unigram":
-        tokens = dict(enumerate(token for token, _ in model["vocab"]))
-    else:
-        tokens = {number: token for token, number in model["vocab"].items()}
-    if not tokens or len(tokens) < len(model["vocab"]):
-        raise UserError(f"it has no tokens, or two of them with one id; {WANTED}")
-    if (largest := max(tokens)) >= LARGEST_VOCABULARY:
-        raise UserError(f"it has the id {largest}; ids of {LARGEST_VOCABULARY} and above cannot be moved")
-    return [tokens.get(number, f"<no {number}>") for number in range(largest + 1)]
 
 
 def _renamed(names: list[str]) -> list[str]:
