@@ -6,7 +6,8 @@ The special tokens of the house are defined here and nowhere else. How tokenizer
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 
@@ -39,10 +40,8 @@ class Tokenizer:
     """
 
     def __init__(self, json: str) -> None:
-        try:
+        with broken_as_user_error("prepare the data again"):
             self._tokenizer = tokenizers.Tokenizer.from_str(json)
-        except Exception as error:  # the library raises nothing narrower
-            raise UserError(f"the tokenizer cannot be read: {error}; prepare the data again") from error
         if tuple(map(self._tokenizer.id_to_token, range(len(SPECIAL_TOKENS)))) != SPECIAL_TOKENS:
             raise UserError(f"the tokenizer lacks {' '.join(SPECIAL_TOKENS)} as ids 0 to 5; prepare the data again")
         self._tokenizer.encode_special_tokens = True  # not part of the JSON
@@ -61,7 +60,7 @@ class Tokenizer:
         try:
             return cls(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{path}: the tokenizer cannot be read: {error}; prepare the data again") from error
+            raise UserError(f"{path}: the tokenizer cannot be read ({error}); prepare the data again") from error
         except UserError as error:
             raise UserError(f"{path}: {error}") from error
 
@@ -127,6 +126,18 @@ class Tokenizer:
             piece = bytes(map(BYTES.__getitem__, piece)).decode("utf-8", errors="backslashreplace")
         shown = piece.replace(" ", "▁")
         return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in shown)
+
+
+@contextmanager
+def broken_as_user_error(hint: str) -> Iterator[None]:
+    """What the library raises for a broken tokenizer becomes a UserError of one line that ends with `hint`."""
+    try:
+        yield
+    except (UserError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the library raises Exception itself; where it panics, not even that
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"the tokenizer cannot be read ({reason}); {hint}") from error
 
 
 def _state(part: tokenizers.decoders.Decoder | None) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 
 from dialog.data.files import require_file
-from dialog.data.tokenizer import SPECIAL_TOKENS, UNK, Tokenizer
+from dialog.data.tokenizer import SPECIAL_TOKENS, UNK, Tokenizer, broken_as_user_error
 from dialog.errors import UserError
 
 WANTED = "data.tokenizer.path should name a tokenizer.json in the format of `tokenizers`"
@@ -23,7 +23,7 @@ APART = {
     "behavior": "Isolated",
     "invert": False,
 }
-"""The pre-tokenizer that takes the names of special tokens apart: no word that a model looks up is one."""
+"""The last pre-tokenizer: it takes the names of special tokens apart, so that no word that a model looks up is one."""
 
 Json = dict[str, Any]
 
@@ -42,20 +42,35 @@ def file(*, path: str) -> Tokenizer:
     Raises:
         UserError: with the file: there is none, it is too large or broken, or its ids cannot be moved.
     """
+    place = Path(path)
+    require_file(place, WANTED)
+    if place.stat().st_size > LARGEST_FILE:
+        raise UserError(f"{path} has more than {LARGEST_FILE} bytes; {WANTED}")
     try:
-        require_file(Path(path), WANTED)
-        if Path(path).stat().st_size > LARGEST_FILE:
-            raise UserError(f"it has more than {LARGEST_FILE} bytes; {WANTED}")
-        text = Path(path).read_text(encoding="utf-8")
-        content = json.loads(tokenizers.Tokenizer.from_str(text).to_str())
-        tokenizer = Tokenizer(text if _ours(content) else json.dumps(_moved(content), ensure_ascii=False, indent=2))
-        tokenizer.decode(tokenizer.encode(PROBE))
+        with broken_as_user_error(WANTED):
+            text = place.read_text(encoding="utf-8")
+            content = json.loads(tokenizers.Tokenizer.from_str(_without_gaps(text)).to_str())
+            tokenizer = Tokenizer(text if _ours(content) else _moved(content))
+            tokenizer.decode(tokenizer.encode(PROBE))
     except UserError as error:
-        raise UserError(f"{path}: {error}".removeprefix(f"{path}: {path}: ")) from error
-    except Exception as error:  # the library raises nothing narrower
-        reason = " ".join(str(error).split())[:200]
-        raise UserError(f"{path}: the tokenizer cannot be read ({reason}); {WANTED}") from error
+        raise UserError(f"{path}: {error}") from error
     return tokenizer
+
+
+def _without_gaps(text: str) -> str:
+    """The file with a name for each id that no token has: the library lists them at length, however many they are."""
+    content = json.loads(text)
+    vocabulary = content["model"]["vocab"]
+    if not vocabulary:
+        raise UserError(f"it has no tokens; {WANTED}")
+    if isinstance(vocabulary, dict):
+        ids = set(vocabulary.values())
+        if len(ids) < len(vocabulary):
+            raise UserError(f"two of its tokens have one id; {WANTED}")
+        if max(ids) >= LARGEST_VOCABULARY:
+            raise UserError(f"it has the id {max(ids)}; ids of {LARGEST_VOCABULARY} and above cannot be read")
+        content["model"]["vocab"] = {f"<no {each}>": each for each in {*range(max(ids))} - ids} | vocabulary
+    return json.dumps(content)
 
 
 def _ours(content: Json) -> bool:
@@ -63,58 +78,45 @@ def _ours(content: Json) -> bool:
     return added == list(enumerate(SPECIAL_TOKENS))
 
 
-def _moved(content: Json) -> Json:
+def _moved(content: Json) -> str:
     model = content["model"]
-    _refuse_spelling(model, content["pre_tokenizer"])
-    names = _renamed(_names(model))
+    _refuse_spelling(model)
+    vocabulary = model["vocab"]
     if model["type"] == "Unigram":
-        scores = [score for _, score in model["vocab"]]
+        names = _renamed([token for token, _ in vocabulary])
+        scores = [score for _, score in vocabulary]
         special = [(token, min(scores)) for token in SPECIAL_TOKENS]
         model |= {"vocab": special + list(zip(names, scores, strict=True)), "unk_id": UNK}
     else:
-        vocabulary = {token: number for number, token in enumerate((*SPECIAL_TOKENS, *names))}
-        model |= {"vocab": vocabulary, "unk_token": SPECIAL_TOKENS[UNK]}
+        names = _renamed(sorted(vocabulary, key=vocabulary.__getitem__))
+        moved = {token: number for number, token in enumerate((*SPECIAL_TOKENS, *names))}
+        model |= {"vocab": moved, "unk_token": SPECIAL_TOKENS[UNK]}
     if model["type"] == "BPE":
         model |= {"merges": list(_harmless(model)), "dropout": None}
-    added = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    return {
-        **content,
-        "model": model,
-        "added_tokens": [{"id": number, "content": token, **added} for number, token in enumerate(SPECIAL_TOKENS)],
-        "pre_tokenizer": {
-            "type": "Sequence",
-            "pretokenizers": [APART, *([content["pre_tokenizer"]] if content["pre_tokenizer"] else [])],
-        },
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    own = content["pre_tokenizer"]
+    content |= {
+        "added_tokens": [{"id": number, "content": token, **flags} for number, token in enumerate(SPECIAL_TOKENS)],
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [own, APART] if own else [APART]},
         "post_processor": None,
         "truncation": None,
         "padding": None,
     }
-
-
-def _names(model: Json) -> list[str]:
-    """The tokens in the order of their ids; an id that none has gets a name."""
-    if model["type"] == "Unigram":
-        return [token for token, _ in model["vocab"]]
-    tokens = {number: token for token, number in model["vocab"].items()}
-    if not tokens or len(tokens) < len(model["vocab"]):
-        raise UserError(f"it has no tokens, or two of them with one id; {WANTED}")
-    if (largest := max(tokens)) >= LARGEST_VOCABULARY:
-        raise UserError(f"it has the id {largest}; ids of {LARGEST_VOCABULARY} and above cannot be moved")
-    return [tokens.get(number, f"<no {number}>") for number in range(largest + 1)]
+    return json.dumps(content, ensure_ascii=False, indent=2)
 
 
 def _renamed(names: list[str]) -> list[str]:
-    """The names, where one is a special token's or comes again another one."""
-    taken = {*SPECIAL_TOKENS, *names}
-    seen = set(SPECIAL_TOKENS)
+    """The names, but another one where a name is a special token's or comes again; the last one keeps it."""
+    taken, seen = {*SPECIAL_TOKENS, *names}, {*SPECIAL_TOKENS}
     renamed = []
-    for name in names:
-        while name in seen:
-            name = f"<given {name}>"
-            name = f"<given {name}>" if name in taken else name
+    for name in reversed(names):
+        if name in seen:
+            while name in taken:
+                name = f"<given {name}>"
+            taken.add(name)
         seen.add(name)
         renamed.append(name)
-    return renamed
+    return renamed[::-1]
 
 
 def _harmless(model: Json) -> Iterator[list[str]]:
@@ -125,11 +127,9 @@ def _harmless(model: Json) -> Iterator[list[str]]:
             yield [left, right]
 
 
-def _refuse_spelling(model: Json, pre_tokenizer: Mapping[str, Any] | None) -> None:
-    """Refuse a model that adds to the text what makes the name of a special token of a part of it."""
+def _refuse_spelling(model: Json) -> None:
+    """Refuse a model that adds to a part of a word what makes the name of a special token of it."""
     before, after = model.get("continuing_subword_prefix"), model.get("end_of_word_suffix")
     for token in SPECIAL_TOKENS:
         if (before and token.startswith(before)) or (after and token.endswith(after)):
-            raise UserError(f"it adds {before or after!r} to parts of words, which may spell {token}; {WANTED}")
-    if '"replacement": "<"' in json.dumps(pre_tokenizer):
-        raise UserError(f"it writes a space as '<', which may spell {SPECIAL_TOKENS[UNK]}; {WANTED}")
+            raise UserError(f"its prefix {before!r} or suffix {after!r} may spell {token}; {WANTED}")

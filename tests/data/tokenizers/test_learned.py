@@ -1,0 +1,185 @@
+"""Each kind that learns: what it gives back, what it does not know, and who else opens its file."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tokenizers
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dialog.data.tokenizer import SELF, SMALLEST_VOCABULARY, SPECIAL_TOKENS, UNK, Tokenizer
+from dialog.data.tokenizers import TOKENIZERS, byte_bpe, characters, unigram, word
+from dialog.errors import UserError
+
+TEXTS = [
+    "Where is the station ? Behind the old market , two streets from here .",
+    "Was kostet der Käse ? Der Käse kostet zwei Euro .\nשלום עולם",
+    "你好 ， 这里 有 一家 书店 。 👩‍👩‍👧 a\u0323\u0307 </s> <pad>",
+] * 3
+LEARNED = {name: learn(TEXTS) for name, learn in TOKENIZERS.items() if name != "file"}
+RULE = r"\w+|[^\w\s]|\n"
+
+assigned = st.characters(exclude_categories=("Cs", "Cn"))  # what a later Unicode assigns, libraries may normalise apart
+pieces = st.sampled_from([*SPECIAL_TOKENS, " ", "station", "Käse", "书店", "👩‍👩‍👧", "שלום", "a\u0323\u0307"])
+mixed = st.lists(st.one_of(st.text(assigned, max_size=5), pieces)).map("".join)
+shown = st.lists(st.sampled_from(sorted(set("".join(TEXTS))))).map("".join)
+
+
+def nfc(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+# ------------------------------------------------------------------ laws
+
+
+@pytest.mark.parametrize("name", ["byte_bpe", "unigram"])
+@given(text=mixed)
+@example(text="e\u0301 \u0627\u0644 👩‍👩‍👧 \u202e")
+def test_bytes_give_every_text_back(name: str, text: str) -> None:
+    ids = LEARNED[name].encode(text)
+    assert LEARNED[name].decode(ids) == nfc(text)
+    assert all(token > SELF for token in ids)
+
+
+@given(shown)
+def test_known_characters_give_their_text_back(text: str) -> None:
+    tokenizer = LEARNED["characters"]
+    known = {tokenizer.decode([token]) for token in range(6, len(tokenizer))}
+    text = "".join(char for char in nfc(text) if char in known)
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text
+    assert len(ids) == len(text)
+
+
+@given(mixed)
+def test_words_are_those_of_the_rule(text: str) -> None:
+    tokenizer = LEARNED["word"]
+    known = {tokenizer.decode([number]): number for number in range(6, len(tokenizer))}
+    assert tokenizer.encode(text) == [known.get(each, UNK) for each in re.findall(RULE, nfc(text))]
+
+
+def test_the_rule_reads_every_character_as_python_does() -> None:
+    every = (chr(code) for code in range(sys.maxunicode + 1))
+    text = nfc("".join(f"a{char}b " for char in every if unicodedata.category(char) not in ("Cs", "Cn")))
+    found = [text[start:end] for start, end in word([text]).offsets(text)]
+    assert found == re.findall(RULE, text)
+
+
+@pytest.mark.parametrize("name", LEARNED)
+@given(text=mixed)
+def test_text_is_never_special_and_spans_tile_it(name: str, text: str) -> None:
+    ids, spans = LEARNED[name].encode(text), LEARNED[name].offsets(text)
+    assert all(token > SELF or token == UNK for token in ids)
+    assert LEARNED[name].encode_batch([text]) == [ids]
+    assert len(spans) == len(ids)
+    assert spans == sorted(spans)
+    assert all(0 <= start < end <= len(text) for start, end in spans)
+    covered = {place for span in spans for place in range(*span)}
+    assert all(text[place].isspace() for place in range(len(text)) if place not in covered)
+    assert [token for each in LEARNED[name].words(text) for token in each] == ids
+
+
+@pytest.mark.parametrize("name", ["word", "characters"])
+@given(text=mixed.map(nfc))
+def test_spans_of_symbols_are_the_symbols(name: str, text: str) -> None:
+    expected = re.findall(RULE, text) if name == "word" else list(text)
+    assert [text[start:end] for start, end in LEARNED[name].offsets(text)] == expected
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_labels_can_be_read(name: str) -> None:
+    labels = [LEARNED[name].label(token) for token in range(len(LEARNED[name]))]
+    assert all(label and label.isprintable() for label in labels)
+    assert tuple(labels[:6]) == SPECIAL_TOKENS
+    assert any("Käse" in label for label in labels) is (name != "characters")
+    assert name != "characters" or {"▁", "\\n", "书"} < set(labels)
+
+
+# ------------------------------------------------------------------ other openers
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_others_read_the_same_ids_from_the_file(name: str, tmp_path: Path) -> None:
+    from transformers import PreTrainedTokenizerFast
+
+    file = tmp_path / "tokenizer.json"
+    LEARNED[name].save(file)
+    library = tokenizers.Tokenizer.from_file(str(file))
+    library.encode_special_tokens = True
+    fast = PreTrainedTokenizerFast(tokenizer_file=str(file), split_special_tokens=True)
+    for text in (*TEXTS, "<s>stop </s> <pad><self> <unk>", "", " a  b ", "日本 Zebra\t"):
+        ids = LEARNED[name].encode(text)
+        assert library.encode(text).ids == ids
+        assert fast(text, add_special_tokens=False)["input_ids"] == ids
+        assert Tokenizer.load(file).encode(text) == ids
+    assert fast.convert_tokens_to_ids(list(SPECIAL_TOKENS)) == list(range(6))
+
+
+def test_learning_does_not_depend_on_process_or_threads() -> None:
+    code = "import sys; from dialog.data.tokenizers import *\nfor name in sys.argv[2:]:\n"
+    code += " print(TOKENIZERS[name](sys.argv[1].split('|')).fingerprint)"
+    environment = os.environ | {"RAYON_NUM_THREADS": "3", "PYTHONHASHSEED": "7"}
+    command = [sys.executable, "-c", code, "|".join(TEXTS), *LEARNED]
+    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert printed.split() == [tokenizer.fingerprint for tokenizer in LEARNED.values()]
+
+
+# ------------------------------------------------------------------ vocabularies
+
+
+def test_unigram_keeps_every_byte_however_small() -> None:
+    for texts in ([], TEXTS):
+        tokenizer = unigram(texts, vocabulary=SMALLEST_VOCABULARY)
+        assert len(tokenizer) == SMALLEST_VOCABULARY
+        assert tokenizer.decode(tokenizer.encode("日本 \0")) == "日本 \0"
+    assert SMALLEST_VOCABULARY < len(unigram(TEXTS * 4, vocabulary=300)) <= 300
+
+
+def test_unigram_learns_words_that_nothing_is_added_to() -> None:
+    tokenizer = unigram(["the parrot and the heron", "a parrot , a heron"] * 20, vocabulary=300)
+    labels = [tokenizer.label(token) for token in tokenizer.encode("a parrot and the heron")]
+    assert labels == ["a", "▁parrot", "▁and", "▁the", "▁heron"]
+
+
+def test_frequent_words_come_first_and_ties_by_code_point() -> None:
+    texts = ["b b c a ü a B"]
+    assert [word(texts).label(token) for token in range(6, 11)] == ["a", "b", "B", "c", "ü"]
+    assert len(word(texts, vocabulary=8)) == 8
+    assert word(texts, vocabulary=8).encode("a b B") == [6, 7, UNK]
+    assert word(texts, min_frequency=2).encode("a b B") == [6, 7, UNK]
+    assert word(texts, lower=True).encode("A B") == word(texts, lower=True).encode("a b") == [7, 6]
+    assert characters(["abba", "\u0301e\u0301"], vocabulary=8).encode("abé") == [6, 7, UNK]
+    assert len(word([" ".join(f"w{number}" for number in range(40_000))])) == 40_006
+
+
+def test_words_are_counted_as_the_rule_counts_them() -> None:
+    counts = Counter(each for text in TEXTS for each in re.findall(RULE, nfc(text)))
+    assert len(word(TEXTS)) == 6 + len(counts)
+    assert word(TEXTS).decode(word(TEXTS).encode("Where is Käse?")) == "Where is Käse ?"
+
+
+@pytest.mark.parametrize(
+    ("learn", "arguments", "message"),
+    [
+        (byte_bpe, {"vocabulary": 261}, "at least 262"),
+        (unigram, {"vocabulary": 261}, "at least 262"),
+        (word, {"vocabulary": 6}, "more than its 6 special tokens"),
+        (characters, {"vocabulary": 0}, "more than its 6 special tokens"),
+        (word, {"min_frequency": 0}, "min_frequency is 0; give at least 1"),
+        (unigram, {"sample": 0}, "sample is 0"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(
+    learn: Callable[..., Tokenizer], arguments: dict[str, int], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        learn(TEXTS, **arguments)
