@@ -10,6 +10,7 @@ from dialog.data.corpora.convokit import ConvoKit
 from dialog.data.corpora.cornell import Cornell
 from dialog.data.corpora.csv import Csv
 from dialog.data.corpora.dailydialog import DailyDialog
+from dialog.data.corpora.huggingface import HuggingFace
 from dialog.data.corpora.jsonl import JsonLines
 from dialog.data.corpora.messages import Messages
 from dialog.data.corpora.opensubtitles import OpenSubtitles
@@ -40,6 +41,7 @@ CORPORA: dict[str, Callable[..., Corpus]] = {
     "cornell": Cornell,
     "csv": Csv,
     "dailydialog": DailyDialog,
+    "huggingface": HuggingFace,
     "jsonl": JsonLines,
     "messages": Messages,
     "multi30k": multi30k,
