@@ -12,6 +12,7 @@ from dialog.data.corpora.crosswoz import CrossWOZ
 from dialog.data.corpora.csv import Csv
 from dialog.data.corpora.dailydialog import DailyDialog
 from dialog.data.corpora.empathetic import Empathetic
+from dialog.data.corpora.huggingface import HuggingFace
 from dialog.data.corpora.jsonl import JsonLines
 from dialog.data.corpora.kdconv import KdConv
 from dialog.data.corpora.messages import Messages
@@ -41,6 +42,7 @@ CORPORA: dict[str, Callable[..., Corpus]] = {
     "csv": Csv,
     "dailydialog": DailyDialog,
     "empathetic": Empathetic,
+    "huggingface": HuggingFace,
     "jsonl": JsonLines,
     "kdconv": KdConv,
     "messages": Messages,

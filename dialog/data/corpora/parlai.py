@@ -1,7 +1,8 @@
-"""Dialogues in ParlAI's text format (Miller et al. 2017, https://aclanthology.org/D17-2014)."""
+"""Dialogues in ParlAI's text formats (Miller et al. 2017, https://aclanthology.org/D17-2014)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,10 @@ class ParlAI:
     A line holds fields with tabs between them, each `<key>:<value>`: `text`, what "A" says, and `labels`, what "B"
     answers, are two turns; of more labels, with `|` between them, the first, and all of them are in `meta["labels"]`,
     a list an answer. `episode_done:True` ends a dialogue. In values `\n` is a line feed, `\t` a tab, `__PIPE__` a `|`.
+
+    The older format is read too: `<number> <text>\t<labels>`, numbered from 1 in each dialogue. What is said without a
+    label is said together with what follows it, on lines of its own.
+
     Other fields and empty lines are left out. Ids are `<split>-<number of the first line>`. The rule for one file is
     that of `dialog.data.corpora.records.share`. Files may be compressed (.gz, .xz, .zst).
 
@@ -44,7 +49,7 @@ class ParlAI:
 
         def read(file: Path) -> Iterator[Entry]:
             lines = (line for line in numbered(file) if line[1].strip())
-            return block_records(lines, lambda block, _: _done(block[-1][1]), parse)
+            return block_records(lines, _begins, parse)
 
         return self.files.entries(split, read)
 
@@ -53,21 +58,36 @@ class ParlAI:
         return self.files.fingerprint()
 
 
-def _done(line: bytes) -> bool:
-    return DONE in line.rstrip(b"\r\n").split(b"\t")
+def _begins(block: Block[bytes], line: bytes) -> bool:
+    return line.startswith(b"1 ") or DONE in block[-1][1].rstrip(b"\r\n").split(b"\t")
 
 
 def _dialogue(block: Block[bytes], place: str, split: str) -> Dialogue:
+    said: list[str] = []
     turns: list[Turn] = []
     labels: list[list[str]] = []
     for where, raw in block:
-        fields = dict(field.partition(":")[::2] for field in decoded(raw, where).split("\t"))
-        if "text" not in fields or "labels" not in fields:
-            raise UserError(f"{where}: no text or no labels; write {FORMAT}")
-        labels.append([_plain(label) for label in fields["labels"].split("|")])
-        turns += [Turn("A", _plain(fields["text"])), Turn("B", labels[-1][0])]
+        text, answers = _exchange(decoded(raw, where), where)
+        said.append(text)
+        if answers:
+            labels.append(answers)
+            turns += [Turn("A", "\n".join(said)), Turn("B", answers[0])]
+            said = []
+    if said:
+        turns.append(Turn("A", "\n".join(said)))
     meta = {"labels": labels} if any(len(each) > 1 for each in labels) else {}
     return Dialogue(f"{split}-{place.rpartition(':')[2]}", tuple(turns), meta, place=place)
+
+
+def _exchange(line: str, place: str) -> tuple[str, list[str]]:
+    """What is said, and the answers that are right."""
+    if number := re.match(r"\d+ ", line):
+        text, labels = [*line[number.end() :].split("\t"), ""][:2]
+        return _plain(text), [_plain(label) for label in labels.split("|") if label]
+    fields = dict(field.partition(":")[::2] for field in line.split("\t"))
+    if "text" not in fields or "labels" not in fields:
+        raise UserError(f"{place}: no text or no labels; write {FORMAT}")
+    return _plain(fields["text"]), [_plain(label) for label in fields["labels"].split("|")]
 
 
 def _plain(value: str) -> str:

@@ -1,0 +1,174 @@
+"""Data sets of the Hugging Face Hub, and Parquet files as it keeps them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from dialog.data.corpora.records import Json, digests, records, require_path, share
+from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
+from dialog.data.files import require_file
+from dialog.errors import UserError
+
+INSTALL = "install dialog-seq2seq[hf]"
+SPEAKERS = ("role", "speaker", "from")
+TEXTS = ("content", "text", "value")
+TELLS = ("system", "developer")
+SHARDS = ("{}.parquet", "{}-*.parquet", "data/{}-*.parquet", "{}/*.parquet")
+"""Where the files of a split are: one file, the shards of a repository, those of the Hub's own conversion."""
+BATCH = 1000
+
+Row = dict[str, Json]
+
+
+class HuggingFace:
+    """Reads Parquet files, a folder of them or one, or, with `dataset`, a data set of the Hub as a stream.
+
+    A row is a dialogue. Its column `turns` is a list of texts ("A" and "B" alternate) or of messages with a `role`,
+    `speaker` or `from` and a `content`, `text` or `value`; what `system` or `developer` say before the first turn are
+    facts for everybody. With `context` and `response`, those two columns are two turns. Ids are `<split>-<number of the
+    row>`, or what a column says. One file, or a data set with the same name for all splits, is split by
+    `dialog.data.corpora.records.share`. Of a data set no code is run, and its commit is named, so that it cannot
+    change. Needs the extra `hf`.
+
+    Args:
+        path: The folder (`train.parquet`, `train-00000-of-00002.parquet`, `data/...`) or the file; not with `dataset`.
+        dataset: The name on the Hub, like `owner/name`.
+        config: Its configuration, where it has several.
+        revision: Its commit, 40 hexadecimal digits, as the Hub's history of the data set shows.
+        turns: The column of the turns.
+        context: The column of what is said first, where a row is a pair.
+        response: The column of the answer to it.
+        id: The column of the id.
+        train: What the training split is called there.
+        validation: What the validation split is called there.
+        test: What the test split is called there.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        dataset: str | None = None,
+        config: str | None = None,
+        revision: str | None = None,
+        turns: str = "messages",
+        context: str | None = None,
+        response: str | None = None,
+        id: str | None = None,
+        train: str = "train",
+        validation: str = "validation",
+        test: str = "test",
+    ) -> None:
+        if len({train, validation, test}) == 2:
+            raise UserError("corpus huggingface: two splits have the same name; give three, or one for all to be split")
+        if (context is None) != (response is None):
+            raise UserError("corpus huggingface: context or response is not set; give both columns, or neither")
+        if dataset is None:
+            path = require_path(path, "huggingface", "a folder of Parquet files (or set data.corpus.dataset)")
+        elif Path(dataset).exists():
+            raise UserError(f"corpus huggingface: {dataset} is here, not on the Hub; give it as data.path")
+        elif not re.fullmatch(r"[0-9a-f]{40}", revision or ""):
+            raise UserError(f"corpus huggingface: set revision to a commit of {dataset}, all 40 digits of it")
+        self.path = Path(path) if path else Path()
+        self.dataset, self.config, self.revision = dataset, config, revision
+        self.names = dict(zip(SPLITS, (train, validation, test), strict=True))
+        self.said = (context, response) if context and response else (turns,)
+        self.id = id
+
+    def dialogues(self, split: str) -> Iterator[Entry]:
+        """Yield the dialogues of a split in the order of its rows."""
+        rows = enumerate(self._rows(split), start=1)
+        items = ((place, (f"{split}-{number}", row)) for number, (place, row) in rows)
+        found = records(items, lambda item, place: self._dialogue(*item, place))
+        whole = len(set(self.names.values())) == 1 or (not self.dataset and self.path.is_file())
+        return share(found, split) if whole else found
+
+    def fingerprint(self) -> dict[str, str]:
+        """Map the files to their SHA-256; or the data set's name, configuration and commit, which settle its rows."""
+        if self.dataset:
+            return {"dataset": self.dataset, "config": str(self.config), "revision": str(self.revision)}
+        files = {file for split in SPLITS for file in self._files(split)}
+        return digests(self.path.parent if self.path.is_file() else self.path, files)
+
+    def _rows(self, split: str) -> Iterator[tuple[str, Row]]:
+        if self.dataset:
+            return _from_hub(self.dataset, self.config, self.revision, self.names[split])
+        columns = [*self.said, *([self.id] if self.id else [])]
+        return (row for file in self._files(split) for row in _from_parquet(file, columns))
+
+    def _files(self, split: str) -> list[Path]:
+        folder, name, hint = self.path, self.names[split], "it should hold dialogues as Parquet; set data.path"
+        there = [[folder]]
+        if folder.is_dir():
+            there = [files for shard in SHARDS if (files := sorted(folder.glob(shard.format(name))))]
+        if len(there) > 1:
+            raise UserError(f"{there[0][0]} and {there[1][0]} are both there; keep those that count")
+        for file in there[0] if there else [folder / f"{name}.parquet"]:
+            require_file(file, hint)
+        return there[0]
+
+    def _dialogue(self, id: str, row: Row, place: str) -> Dialogue:
+        for column in (*self.said, self.id or self.said[0]):
+            if column not in row:
+                raise UserError(f"{place}: no column {column!r} among {', '.join(row)}; name it in data.corpus")
+        said = row[self.said[0]] if len(self.said) == 1 else [row[column] for column in self.said]
+        if not isinstance(said, list):
+            raise UserError(f"{place}: {self.said[0]!r} is {type(said).__name__}, no list; name it in data.corpus")
+        facts: list[Turn] = []
+        turns: list[Turn] = []
+        for message in said:
+            speaker, text = _message(message, place) if isinstance(message, dict) else ("AB"[len(turns) % 2], message)
+            if speaker in TELLS and not turns:
+                facts.append(Turn("", text))
+            else:
+                turns.append(Turn(speaker, text))
+        return Dialogue(str(row[self.id]) if self.id else id, tuple(turns), facts=tuple(facts), place=place)
+
+
+def _message(message: Row, place: str) -> tuple[str, str]:
+    speaker, text = ([message[key] for key in keys if message.get(key) is not None] for keys in (SPEAKERS, TEXTS))
+    if not speaker or not text:
+        raise UserError(f"{place}: a message without {' or '.join(TEXTS if speaker else SPEAKERS)}; take it out")
+    return speaker[0], text[0]
+
+
+def _from_parquet(path: Path, columns: list[str]) -> Iterator[tuple[str, Row]]:
+    """(file:number of the row, row) of a Parquet file, so many rows in memory at a time."""
+    try:
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise UserError(f"corpus huggingface needs pyarrow to read {path}; {INSTALL}") from error
+    number = 0
+    try:
+        with ParquetFile(path) as file:
+            known = set(columns) <= set(file.schema_arrow.names)
+            for batch in file.iter_batches(BATCH, columns=columns if known else None):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"{path}:{number}", row
+    except Exception as error:  # the library's errors have nothing narrower in common
+        raise UserError(f"{path} cannot be read as Parquet ({_line(error)}); get it again") from error
+    if number == 0:
+        raise UserError(f"{path} has no rows; it should hold dialogues")
+
+
+def _from_hub(dataset: str, config: str | None, revision: str | None, name: str) -> Iterator[tuple[str, Row]]:
+    """(data set:split:number of the row, row), as a stream."""
+    try:
+        from datasets import load_dataset
+    except ImportError as error:
+        raise UserError(f"corpus huggingface needs datasets to read {dataset}; {INSTALL}") from error
+    try:
+        rows = load_dataset(dataset, config, split=name, revision=revision, streaming=True)
+        for number, row in enumerate(rows, start=1):
+            yield f"{dataset}:{name}:{number}", row
+    except Exception as error:  # the library's errors have nothing narrower in common
+        raise UserError(
+            f"{dataset} cannot be read from the Hub ({_line(error)}); are its name and split right?"
+        ) from error
+
+
+def _line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__

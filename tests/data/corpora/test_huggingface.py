@@ -1,0 +1,194 @@
+"""Parquet files made here, and a data set by name without a network."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from dialog.components import build
+from dialog.data.corpora import CORPORA
+from dialog.data.corpora.huggingface import HuggingFace
+from dialog.data.dialogue import SPLITS, Dialogue, Malformed, Turn
+from dialog.errors import UserError
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+Row = dict[str, object]
+
+
+def write(file: Path, rows: list[Row]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(pyarrow.Table.from_pylist(rows), file, row_group_size=2)
+    return file
+
+
+def folder(path: Path, train: list[Row]) -> Path:
+    for split in SPLITS:
+        write(path / f"{split}.parquet", train if split == "train" else train[:1])
+    return path
+
+
+def test_messages_are_read_with_their_roles_and_what_is_told_before(tmp_path: Path) -> None:
+    said = [("system", "Be brief."), ("user", "Hi !"), ("assistant", "Hello .")]
+    rows: list[Row] = [{"messages": [{"role": role, "content": text} for role, text in said], "n": 1}] * 5
+    corpus = HuggingFace(folder(tmp_path, rows))
+    found = list(corpus.dialogues("train"))
+    assert [each.id for each in found] == [f"train-{n}" for n in range(1, 6)]
+    assert found[0].turns == (Turn("user", "Hi !"), Turn("assistant", "Hello ."))
+    assert found[0].facts == (Turn("", "Be brief."),)
+    assert found[4].place == f"{tmp_path / 'train.parquet'}:5"
+
+
+@pytest.mark.parametrize(
+    "keys", [("role", "content"), ("speaker", "text"), ("from", "value")], ids=["messages", "turns", "conversations"]
+)
+def test_messages_have_the_keys_that_are_about(tmp_path: Path, keys: tuple[str, str]) -> None:
+    rows: list[Row] = [{"chat": [dict(zip(keys, each, strict=True)) for each in (("x", "Hi !"), ("y", "Hello ."))]}]
+    (found,) = HuggingFace(folder(tmp_path, rows), turns="chat").dialogues("train")
+    assert found.turns == (Turn("x", "Hi !"), Turn("y", "Hello ."))
+
+
+def test_texts_alternate_and_a_pair_is_two_columns(tmp_path: Path) -> None:
+    rows: list[Row] = [{"dialog": ["Hi !", "Hello .", "Bye ."], "asks": "Who ?", "says": "Me .", "key": 7}]
+    path = folder(tmp_path, rows)
+    (found,) = HuggingFace(path, turns="dialog", id="key").dialogues("train")
+    assert (found.id, found.turns) == ("7", (Turn("A", "Hi !"), Turn("B", "Hello ."), Turn("A", "Bye .")))
+    (pair,) = HuggingFace(path, context="asks", response="says").dialogues("test")
+    assert (pair.id, pair.turns) == ("test-1", (Turn("A", "Who ?"), Turn("B", "Me .")))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["train-00000-of-00002.parquet", "train-00001-of-00002.parquet"],
+        ["data/train-00000-of-00002.parquet", "data/train-00001-of-00002.parquet"],
+        ["train/0000.parquet", "train/0001.parquet"],
+    ],
+)
+def test_the_shards_of_a_split_are_read_in_order(tmp_path: Path, names: list[str]) -> None:
+    for number, name in enumerate(names):
+        write(tmp_path / name, [{"messages": [f"Hi {number} {row}", "Hello ."]} for row in range(3)])
+    found = list(HuggingFace(tmp_path).dialogues("train"))
+    assert [each.turns[0].text for each in found] == [f"Hi {n // 3} {n % 3}" for n in range(6)]
+    assert [each.id for each in found] == [f"train-{n}" for n in range(1, 7)]
+    with pytest.raises(UserError, match=r"validation\.parquet does not exist"):
+        list(HuggingFace(tmp_path).dialogues("validation"))
+    assert list(HuggingFace(tmp_path, validation="train", test="train").fingerprint()) == names
+    write(tmp_path / "train.parquet", [{"messages": ["Hi !", "Hello ."]}])
+    with pytest.raises(UserError, match="are both there"):
+        list(HuggingFace(tmp_path).dialogues("train"))
+
+
+def test_one_file_or_one_name_for_all_is_split_and_two_alike_are_refused(tmp_path: Path) -> None:
+    file = write(tmp_path / "train.parquet", [{"messages": [f"Hi {n}", "Hello ."]} for n in range(100)])
+    for corpus in (HuggingFace(file), HuggingFace(tmp_path, validation="train", test="train")):
+        splits = [{each.turns for each in corpus.dialogues(split)} for split in SPLITS]
+        assert all(splits)
+        assert len(set().union(*splits)) == sum(map(len, splits)) == 100
+    with pytest.raises(UserError, match="two splits have the same name"):
+        HuggingFace(tmp_path, test="validation")
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ([{"role": "user", "content": None}], "a message without content or text or value"),
+        ([{"role": None, "content": "Hi !"}], "a message without role or speaker or from"),
+        (None, "'messages' is NoneType, no list"),
+    ],
+)
+def test_what_is_malformed_is_named_and_the_rest_is_read(tmp_path: Path, bad: object, message: str) -> None:
+    good = [{"role": "user", "content": "Hi !"}]
+    first, second, third = HuggingFace(folder(tmp_path, [{"messages": each} for each in (good, bad, good)])).dialogues(
+        "train"
+    )
+    assert isinstance(second, Malformed)
+    assert f"{tmp_path / 'train.parquet'}:2: " in second.message
+    assert message in second.message
+    assert first.turns == third.turns
+
+
+def test_a_text_alone_is_no_list_of_turns(tmp_path: Path) -> None:
+    (bad,) = HuggingFace(folder(tmp_path, [{"messages": "Hi !"}])).dialogues("train")
+    assert isinstance(bad, Malformed)
+    assert "'messages' is str, no list" in bad.message
+
+
+def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = folder(tmp_path, [{"dialog": ["Hi !", "Hello ."]}])
+    (bad,) = HuggingFace(path).dialogues("train")
+    assert isinstance(bad, Malformed)
+    assert "no column 'messages' among dialog" in bad.message
+
+
+def test_a_file_that_is_no_parquet_or_cut_off_is_refused(tmp_path: Path) -> None:
+    path = folder(tmp_path, [{"messages": ["Hi !", "Hello ."]}] * 50)
+    whole = (path / "train.parquet").read_bytes()
+    for content in (b"", b"PAR1", whole[: len(whole) // 2], whole[:8] + b"\0" * 40 + whole[48:]):
+        (path / "train.parquet").write_bytes(content)
+        with pytest.raises(UserError, match=r"train\.parquet cannot be read as Parquet") as caught:
+            list(HuggingFace(path).dialogues("train"))
+        assert "\n" not in str(caught.value)
+    write(path / "train.parquet", [])
+    with pytest.raises(UserError, match=r"train\.parquet has no rows"):
+        list(HuggingFace(path).dialogues("train"))
+
+
+def test_the_fingerprint_follows_the_content_not_the_place(tmp_path: Path) -> None:
+    rows: list[Row] = [{"messages": ["Hi !", "Hello ."]}]
+    one, two = HuggingFace(folder(tmp_path / "one", rows)), HuggingFace(folder(tmp_path / "two", rows))
+    assert one.fingerprint() == two.fingerprint()
+    folder(tmp_path / "two", [{"messages": ["Hi !", "Hello !"]}])
+    assert one.fingerprint() != two.fingerprint()
+
+
+def test_a_data_set_needs_a_commit_and_a_name_that_is_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for revision in (None, "main", COMMIT[:7]):
+        with pytest.raises(UserError, match="set revision to a commit of owner/name"):
+            HuggingFace(None, dataset="owner/name", revision=revision)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "owner").mkdir()
+    with pytest.raises(UserError, match=r"give it as data\.path"):
+        HuggingFace(None, dataset="owner", revision=COMMIT)
+    with pytest.raises(UserError, match="give both columns"):
+        HuggingFace(tmp_path, context="asks")
+    with pytest.raises(UserError, match=r"^huggingface needs .*data\.path"):
+        build(CORPORA, {"name": "huggingface"}, path=None)
+    corpus = HuggingFace(None, dataset="owner/name", revision=COMMIT)
+    assert corpus.fingerprint() == {"dataset": "owner/name", "config": "None", "revision": COMMIT}
+
+
+def test_what_is_not_installed_is_named_with_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder(tmp_path, [{"messages": ["Hi !", "Hello ."]}])
+    for module, corpus in (
+        ("pyarrow.parquet", HuggingFace(path)),
+        ("datasets", HuggingFace(None, dataset="owner/name", revision=COMMIT)),
+    ):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(UserError, match=r"install dialog-seq2seq\[hf\]"):
+            list(corpus.dialogues("train"))
+
+
+def test_a_data_set_by_name_is_a_stream_of_that_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets")
+    path = folder(tmp_path, [{"messages": ["Hi !", "Hello ."]}, {"messages": ["Who ?", "Me ."]}])
+    load, asked = datasets.load_dataset, []
+
+    def from_folder(name: str, config: str | None, **arguments: object) -> object:
+        asked.append((name, config, arguments))
+        return load(str(path), config, **arguments)
+
+    monkeypatch.setattr(datasets, "load_dataset", from_folder)
+    corpus = HuggingFace(None, dataset="owner/name", revision=COMMIT)
+    first, second = corpus.dialogues("train")
+    assert isinstance(second, Dialogue)
+    assert (first.id, first.place) == ("train-1", "owner/name:train:1")
+    assert second.turns == (Turn("A", "Who ?"), Turn("B", "Me ."))
+    assert asked == [("owner/name", None, {"split": "train", "revision": COMMIT, "streaming": True})]
+    with pytest.raises(UserError, match=r"^owner/name cannot be read from the Hub"):
+        list(HuggingFace(None, dataset="owner/name", revision=COMMIT, train="none such").dialogues("train"))
