@@ -1,0 +1,22 @@
+"""What of the training split is not trained on, a rule a file: `data.filters: [{name: ...}, ...]` of a recipe.
+
+Validation and test are never changed.
+"""
+
+from __future__ import annotations
+
+from dialog.components import Table
+from dialog.data.filters.contract import Filter, Splits
+from dialog.data.filters.duplicates import DropDuplicates
+from dialog.data.filters.entropy import DropOpenPairs
+from dialog.data.filters.leaking import DropLeakingDialogues
+from dialog.data.filters.length import DropByLength
+
+__all__ = ["FILTERS", "DropByLength", "DropDuplicates", "DropLeakingDialogues", "DropOpenPairs", "Filter", "Splits"]
+
+FILTERS: Table[Filter] = {
+    "drop_duplicates": DropDuplicates,
+    "drop_leaking_dialogues": DropLeakingDialogues,
+    "entropy": DropOpenPairs,
+    "length": DropByLength,
+}
