@@ -20,7 +20,7 @@ FLOORS = (
     ("data", "metrics"),
     ("models",),
     ("generation", "analysis", "report"),
-    ("training", "evaluation"),
+    ("training", "evaluation", "inspection"),
     ("run", "corpus"),
     ("assemble",),
     ("comparison", "chat", "export"),

@@ -20,6 +20,7 @@ VERBS = {
     "show": "Show a composed recipe, and where each value comes from.",
     "parts": "List what a recipe can name, with arguments and defaults.",
     "prepare": "Turn a raw corpus into a tokenizer and a token store.",
+    "inspect": "Look through a corpus for leaks, repeats and damage.",
     "train": "Train a recipe into a run folder.",
     "evaluate": "Score a run on a split.",
     "respond": "Answer contexts: JSON lines in, JSON lines out.",

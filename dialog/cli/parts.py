@@ -60,6 +60,7 @@ def parts(family: str | None, as_json: bool) -> None:
 def tables() -> dict[str, Mapping[str, Callable[..., Any]]]:
     """Every table by the name of its family."""
     from dialog.data.corpora import CORPORA
+    from dialog.data.filters import FILTERS
     from dialog.data.tokenizers import TOKENIZERS
     from dialog.generation.greedy import SEARCHES
     from dialog.metrics import METRICS
@@ -76,6 +77,7 @@ def tables() -> dict[str, Mapping[str, Callable[..., Any]]]:
 
     return {
         "corpora": CORPORA,
+        "filters": FILTERS,
         "tokenizers": TOKENIZERS,
         "encoders": ENCODERS,
         "decoders": DECODERS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dialog.data.corpora import Corpus
-from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed
+from dialog.data.dialogue import WARNING, Dialogue, Entry, Malformed
 from dialog.data.examples import Chosen, Rules, usable, windows
 from dialog.data.filters import Filter
 
@@ -90,22 +90,16 @@ def _sifted(
     return kept
 
 
-class Surveyed(Mapping[str, Iterable[tuple[int, Dialogue]]]):
-    """The usable dialogues of every split with the numbers of their records, read anew at each iteration."""
+@dataclass(frozen=True)
+class Surveyed:
+    """The usable dialogues of a split with the numbers of their records, read anew at each iteration."""
 
-    def __init__(self, corpus: Corpus, rules: Rules) -> None:
-        self.corpus, self.rules = corpus, rules
+    corpus: Corpus
+    rules: Rules
+    split: str
 
-    def __getitem__(self, split: str) -> Iterable[tuple[int, Dialogue]]:
-        if split not in SPLITS:
-            raise KeyError(split)
-        found = (
-            (number, usable(entry, self.rules, Counter())) for number, entry in enumerate(self.corpus.dialogues(split))
-        )
-        return ((number, dialogue) for number, dialogue in found if dialogue is not None)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(SPLITS)
-
-    def __len__(self) -> int:
-        return len(SPLITS)
+    def __iter__(self) -> Iterator[tuple[int, Dialogue]]:
+        for number, entry in enumerate(self.corpus.dialogues(self.split)):
+            dialogue = usable(entry, self.rules, Counter())
+            if dialogue is not None:
+                yield number, dialogue

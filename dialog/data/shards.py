@@ -77,7 +77,7 @@ def draft(job: Job, parts: Path, progress: Progress = nothing) -> None:
     if (parts / DRAFT).is_dir():
         return
     with at_once(parts / DRAFT) as folder:
-        splits = Surveyed(job.corpus, job.rules)
+        splits = {split: Surveyed(job.corpus, job.rules, split) for split in SPLITS}
         for number, filter in enumerate(job.build_filters()):
             progress(f"filter {job.filters[number]['name']}", 0, None)
             np.save(folder / f"filter-{number}.npy", filter.survey(splits), allow_pickle=False)

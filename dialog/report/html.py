@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from dialog.report.measures import MEASURES, duration, hardware
+from dialog.report.page import harmless, render
 from dialog.report.scale import top
 from dialog.report.svg import SERIES, Curve, curves_svg, heatmap_svg
 from dialog.report.tables import Results, parity, runs, summary
-from dialog.report.terminal import printable
 
 
 def write_html(results: Results, path: Path) -> None:
     """Write results.json, as read, as a report; texts in it are data, none can add an element or an address."""
-    room = files("dialog.report")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string((room / "report.html.j2").read_text(encoding="utf-8"))
-    style = Markup((room / "report.css").read_text(encoding="utf-8"))
-    path.write_text(template.render(style=style, **page(_harmless(results))), encoding="utf-8")
+    path.write_text(render("dialog.report", "report.html.j2", page(harmless(results))), encoding="utf-8")
 
 
 def page(results: Results) -> dict[str, Any]:
@@ -117,12 +111,3 @@ def _signature(results: Results) -> str:
 def _drawn(svg: str) -> Markup:
     """SVG goes into the page as it is: its writer has escaped the texts."""
     return Markup(svg)
-
-
-def _harmless(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    """The same JSON with control characters of all its texts, which HTML forbids, shown."""
-    if isinstance(value, str):
-        return printable(value)
-    if isinstance(value, dict):
-        return {_harmless(key): _harmless(item) for key, item in value.items()}
-    return [_harmless(item) for item in value] if isinstance(value, list | tuple) else value

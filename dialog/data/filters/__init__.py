@@ -1,26 +1,22 @@
-"""A file per filter of training dialogues, and the table that names them."""
+"""What of the training split is not trained on, a rule a file: `data.filters: [{name: ...}, ...]` of a recipe.
+
+Validation and test are never changed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Protocol
+from dialog.components import Table
+from dialog.data.filters.contract import Filter, Splits
+from dialog.data.filters.duplicates import DropDuplicates
+from dialog.data.filters.entropy import DropOpenPairs
+from dialog.data.filters.leaking import DropLeakingDialogues
+from dialog.data.filters.length import DropByLength
 
-from numpy.typing import NDArray
+__all__ = ["FILTERS", "DropByLength", "DropDuplicates", "DropLeakingDialogues", "DropOpenPairs", "Filter", "Splits"]
 
-from dialog.data.dialogue import Dialogue
-
-
-class Filter(Protocol):
-    """Says which training turns shall be no responses."""
-
-    def survey(self, splits: Mapping[str, Iterable[tuple[int, Dialogue]]]) -> NDArray[Any]:
-        """What it must know of the whole corpus: an array, no objects.
-
-        `splits[split]` yields (number of the record in its split, dialogue), anew at each lookup.
-        """
-
-    def drops(self, known: NDArray[Any], number: int, dialogue: Dialogue) -> Collection[int]:
-        """The turns of a training dialogue that shall be no responses; all of them: the dialogue goes."""
-
-
-FILTERS: dict[str, Callable[..., Filter]] = {}
+FILTERS: Table[Filter] = {
+    "drop_duplicates": DropDuplicates,
+    "drop_leaking_dialogues": DropLeakingDialogues,
+    "entropy": DropOpenPairs,
+    "length": DropByLength,
+}

@@ -1,0 +1,78 @@
+"""``dialog inspect``."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dialog.errors import UserError
+from dialog.folders import refuse_existing, to_json
+from dialog.recipe import Recipe, compose
+
+if TYPE_CHECKING:
+    from dialog.inspection.tokens import Tokens
+
+WIDEST = 110
+
+
+@click.command()
+@click.argument("recipe")
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write a page that needs no other file.")
+@click.option("--tokens/--no-tokens", default=True, help="Also what the tokenizer makes of it, learnt if need be.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="All figures as JSON, with the ids of clean and leaked dialogues."
+)
+def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: bool, as_json: bool) -> None:
+    """Look through the corpus of a RECIPE for what harms a model or a measurement, and say what to do about it.
+
+    Leaks between the splits, exact and near repeats, generic replies, lengths and what truncation cuts, speakers,
+    characters, languages, unknown tokens, reserved strings, malformed records. The corpus is read as it is, without
+    data.filters.
+
+    Example: dialog-seq2seq inspect dailydialog/transformer data.path=DIR --html inspection.html
+    """
+    composed = compose(recipe, overrides)
+    if html is not None:
+        refuse_existing(html)
+    from dialog.corpus import build_corpus
+    from dialog.inspection.html import write_html
+    from dialog.inspection.inspect import inspect as look
+    from dialog.inspection.text import to_text
+
+    corpus = build_corpus(composed.recipe)
+    found = look(corpus, _tokens(composed.recipe) if tokens else None)
+    title = f"{composed.recipe.data.corpus['name']} ({composed.name})"
+    if html is not None:
+        command = shlex.join(["dialog-seq2seq", "inspect", recipe, *overrides])
+        write_html(found, html, title=title, command=command)
+        click.echo(f"page: {html}", err=True)
+    if as_json:
+        click.echo(to_json({"recipe": composed.name, "corpus": dict(composed.recipe.data.corpus), **found.data()}))
+    else:
+        click.echo(to_text(found, title, min(WIDEST, shutil.get_terminal_size((100, 24)).columns)), nl=False)
+
+
+def _tokens(recipe: Recipe) -> Tokens | None:
+    """The section of the tokenizer; none where the corpus is too ill to learn one from."""
+    from dialog.corpus import build_rules, check_data, prepare_data
+    from dialog.data.store import Store
+    from dialog.inspection.tokens import Tokens
+
+    check_data(recipe)
+    try:
+        folder = prepare_data(recipe, quiet=False)
+    except UserError as error:
+        click.echo(f"no tokens are counted: {error}", err=True)
+        return None
+    data = recipe.data
+    return Tokens(
+        Store(folder, "validation").tokenizer,
+        build_rules(recipe),
+        max_source=data.max_source,
+        max_target=data.max_target,
+    )

@@ -1,0 +1,51 @@
+"""No responses that are too short or too long."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dialog.data.dialogue import Dialogue
+from dialog.data.filters.contract import Splits
+from dialog.errors import UserError
+
+
+class DropByLength:
+    """Drops responses with fewer or more words (between white space) or characters than given; contexts stay whole.
+
+    Args:
+        min_words: The fewest words of a response.
+        max_words: The most.
+        min_characters: The fewest characters, white space at the ends left out.
+        max_characters: The most.
+    """
+
+    def __init__(
+        self,
+        min_words: int = 0,
+        max_words: int | None = None,
+        min_characters: int = 0,
+        max_characters: int | None = None,
+    ) -> None:
+        for unit, least, most in (("words", min_words, max_words), ("characters", min_characters, max_characters)):
+            if most is not None and most < max(least, 1):
+                raise UserError(f"max_{unit} is {most}, which no response has that may be kept; give at least {least}")
+        self.words = (min_words, max_words)
+        self.characters = (min_characters, max_characters)
+
+    def survey(self, splits: Splits) -> NDArray[np.uint64]:
+        """Nothing: each response is judged by itself."""
+        return np.empty(0, dtype=np.uint64)
+
+    def drops(self, known: NDArray[np.uint64], number: int, dialogue: Dialogue) -> Collection[int]:
+        """The turns that are too short or too long."""
+        return [index for index, turn in enumerate(dialogue.turns) if not self._fits(turn.text)]
+
+    def _fits(self, text: str) -> bool:
+        return _within(len(text.split()), *self.words) and _within(len(text.strip()), *self.characters)
+
+
+def _within(size: int, least: int, most: int | None) -> bool:
+    return least <= size and (most is None or size <= most)

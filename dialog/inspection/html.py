@@ -1,0 +1,53 @@
+"""An inspection as one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dialog.inspection.findings import Bars, Finding, Quoted, Table
+from dialog.inspection.inspect import Inspection
+from dialog.report.measures import count
+from dialog.report.page import harmless, render
+
+STATES = {"bad": ("✗", "to mend"), "look": ("!", "worth a look"), "good": ("✓", "nothing to do")}
+
+
+def write_html(inspection: Inspection, path: Path, *, title: str, command: str) -> None:
+    """Write an inspection as a page; texts of the corpus are data, none can add an element or an address."""
+    sizes = [
+        {"split": split, **{key: count(number) for key, number in size.items()}}
+        for split, size in inspection.sizes.items()
+    ]
+    findings = [_finding(name, found) for name, found in inspection.findings.items()]
+    values = {"title": title, "command": command, "sizes": sizes, "states": STATES, "findings": findings}
+    path.write_text(render("dialog.inspection", "inspection.html.j2", harmless(values)), encoding="utf-8")
+
+
+def _finding(name: str, finding: Finding) -> dict[str, Any]:
+    mark, meaning = STATES[finding.state]
+    return {
+        "name": name,
+        "title": finding.title,
+        "state": finding.state,
+        "mark": mark,
+        "meaning": meaning,
+        "headline": finding.headline,
+        "summary": finding.summary,
+        "advice": finding.advice,
+        "shown": [_shown(each) for each in finding.shown],
+    }
+
+
+def _shown(shown: Table | Bars | Quoted) -> dict[str, Any]:
+    match shown:
+        case Table(caption, head, rows):
+            return {"kind": "table", "caption": caption, "head": head, "rows": rows}
+        case Bars(caption, bars):
+            longest = max((size for _, size, _ in bars), default=0) or 1
+            drawn = [
+                {"label": label, "width": f"{100 * size / longest:.4g}", "note": note} for label, size, note in bars
+            ]
+            return {"kind": "bars", "caption": caption, "bars": drawn}
+        case Quoted(caption, lines):
+            return {"kind": "quoted", "caption": caption, "lines": lines}

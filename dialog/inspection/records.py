@@ -1,0 +1,90 @@
+"""Records that are no dialogues, and dialogues that are odd as records."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+
+import numpy as np
+
+from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed
+from dialog.data.fingerprints import hashes, repeats
+from dialog.inspection.findings import Finding, Quoted, Table, share
+from dialog.report.measures import count
+
+KINDS = {
+    "malformed": "malformed records",
+    "dialogues": "dialogues",
+    "empty_dialogues": "dialogues without a turn",
+    "empty_turns": "turns without text",
+    "warnings": "dialogues read with a warning",
+    "repeated_ids": "ids that occur before in their split",
+}
+SHOWN = 10
+
+
+class Records:
+    """Counts the entries of a corpus as they come, before anything is taken out."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, Counter[str]] = {split: Counter() for split in SPLITS}
+        self.ids = {split: array("Q") for split in SPLITS}
+        self.malformed: list[str] = []
+        self.warnings: list[str] = []
+
+    def see(self, split: str, entry: Entry) -> None:
+        """Take in a record."""
+        counts = self.counts[split]
+        if isinstance(entry, Malformed):
+            counts["malformed"] += 1
+            self.malformed += [entry.message][: SHOWN - len(self.malformed)]
+            return
+        empty = sum(not turn.text.strip() for turn in entry.turns)
+        counts.update(dialogues=1, turns=len(entry.turns), empty_turns=empty)
+        counts["empty_dialogues"] += int(empty == len(entry.turns))
+        self.ids[split].frombytes(hashes([entry.id]).tobytes())
+        if WARNING in entry.meta:
+            counts["warnings"] += 1
+            self.warnings += [str(entry.meta[WARNING])][: SHOWN - len(self.warnings)]
+
+    def finding(self) -> Finding:
+        """Counts by split, with the first messages."""
+        for split in SPLITS:
+            self.counts[split]["repeated_ids"] = int(repeats(np.array(self.ids[split], dtype=np.uint64)).sum())
+        total = sum(self.counts.values(), Counter[str]())
+        seen = total["malformed"] + total["dialogues"]
+        bad, odd = total["malformed"] + total["repeated_ids"], total["empty_turns"] + total["warnings"]
+        rows = tuple((label, *(count(self.counts[split][kind]) for split in SPLITS)) for kind, label in KINDS.items())
+        quoted = (("Malformed, the first", self.malformed), ("Warnings, the first", self.warnings))
+        return Finding(
+            "Records",
+            "bad" if bad else "look" if odd else "good",
+            f"{count(total['malformed'])} of {count(seen)} malformed",
+            f"{share(total['malformed'], seen)} of {count(seen)} records are malformed; {count(total['empty_turns'])} "
+            f"turns have no text; {count(total['warnings'])} dialogues are read with a warning.",
+            "Mend or remove the malformed records; each says how." if total["malformed"] else "",
+            (
+                Table("By split", ("", *SPLITS), rows),
+                *(Quoted(caption, tuple(("", line) for line in lines)) for caption, lines in quoted if lines),
+            ),
+            {
+                **{split: {kind: self.counts[split][kind] for kind in KINDS} for split in SPLITS},
+                "first_malformed": self.malformed,
+                "first_warnings": self.warnings,
+            },
+        )
+
+    def sizes(self) -> dict[str, dict[str, int]]:
+        """Dialogues and turns that have text, by split."""
+        return {
+            split: {
+                "dialogues": counts["dialogues"] - counts["empty_dialogues"],
+                "turns": counts["turns"] - counts["empty_turns"],
+            }
+            for split, counts in self.counts.items()
+        }
+
+
+def of_text(entry: Entry) -> bool:
+    """Whether an entry is a dialogue in which something is said."""
+    return isinstance(entry, Dialogue) and any(turn.text.strip() for turn in entry.turns)

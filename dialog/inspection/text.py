@@ -1,0 +1,124 @@
+"""An inspection for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from dialog.inspection.findings import Bars, Finding, Quoted, State, Table
+from dialog.inspection.inspect import Inspection
+from dialog.report.measures import count
+from dialog.report.terminal import columns, one_line, shortened
+
+MARKS: dict[State, tuple[str, str]] = {"good": ("✓", "green"), "look": ("!", "yellow"), "bad": ("✗", "red")}
+LABEL, BAR = 34, 30
+QUOTED = 3
+"""Lines of a quoted text."""
+
+
+def to_text(inspection: Inspection, title: str, width: int) -> str:
+    """The whole inspection in lines of at most `width` columns; text of the corpus cannot command the terminal."""
+    return "\n".join(_lines(inspection, title, max(60, width))) + "\n"
+
+
+def _lines(inspection: Inspection, title: str, width: int) -> Iterator[str]:
+    yield click.style(one_line(title), bold=True)
+    for split, size in inspection.sizes.items():
+        mean = size["turns"] / max(size["dialogues"], 1)
+        dialogues, turns = count(size["dialogues"]), count(size["turns"])
+        yield f"  {split:<12}{dialogues:>12} dialogues{turns:>12} turns{mean:>8.2f} a dialogue"
+    yield ""
+    yield from _overview(inspection.findings, width)
+    for finding in inspection.findings.values():
+        yield ""
+        yield from _finding(finding, width)
+
+
+def _overview(findings: dict[str, Finding], width: int) -> Iterator[str]:
+    """One line a finding."""
+    room = max(columns(finding.title) for finding in findings.values()) + 3
+    for finding in findings.values():
+        mark, colour = MARKS[finding.state]
+        headline = shortened(one_line(finding.headline), width - room - 4)
+        yield f"  {click.style(mark, fg=colour, bold=True)} {finding.title:<{room}}{headline}"
+
+
+def _finding(finding: Finding, width: int) -> Iterator[str]:
+    mark, colour = MARKS[finding.state]
+    rule = "─" * max(0, width - columns(finding.title) - 5)
+    yield f"{click.style(f'{mark} {finding.title}', fg=colour, bold=True)}  {click.style(rule, dim=True)}"
+    yield from _wrapped(finding.summary, width, "  ")
+    for shown in finding.shown:
+        yield ""
+        yield from _shown(shown, width)
+    if finding.advice:
+        yield ""
+        yield from (click.style(line, fg="cyan") for line in _wrapped(finding.advice, width, "  → ", "    "))
+
+
+def _shown(shown: Table | Bars | Quoted, width: int) -> Iterator[str]:
+    yield click.style(f"  {shortened(one_line(shown.caption), width - 2)}", dim=True)
+    match shown:
+        case Table():
+            yield from _table(shown, width)
+        case Bars():
+            yield from _bars(shown, width)
+        case Quoted():
+            yield from _quoted(shown, width)
+
+
+def _table(table: Table, width: int) -> Iterator[str]:
+    rows = [[one_line(cell) for cell in row] for row in (table.head, *table.rows)]
+    rest = sum(max(columns(row[place]) for row in rows) + 2 for place in range(1, len(table.head)))
+    first = min(max(columns(row[0]) for row in rows), max(20, width - rest - 4))
+    widths = [first, *(max(columns(row[place]) for row in rows) for place in range(1, len(table.head)))]
+    for number, row in enumerate(rows):
+        name = shortened(row[0], first)
+        cells = (" " * (size + 2 - columns(cell)) + cell for cell, size in zip(row[1:], widths[1:], strict=True))
+        line = f"    {name}{' ' * (first - columns(name))}{''.join(cells)}"
+        yield click.style(line, bold=True) if number == 0 else line
+
+
+def _bars(bars: Bars, width: int) -> Iterator[str]:
+    longest = max((size for _, size, _ in bars.bars), default=0) or 1
+    labels = [shortened(one_line(label), LABEL) for label, _, _ in bars.bars]
+    label_width = max(map(columns, labels), default=0)
+    notes = max((columns(note) for _, _, note in bars.bars), default=0)
+    room = max(10, min(BAR, width - label_width - notes - 8))
+    for label, (_, size, note) in zip(labels, bars.bars, strict=True):
+        yield f"    {label}{' ' * (label_width - columns(label))}  {_bar(size / longest, room)}  {note}"
+
+
+def _bar(part: float, room: int) -> str:
+    """A share of `room` columns in eighths of one; what is more than nothing shows."""
+    eighths = max(round(part * room * 8), 1 if part > 0 else 0)
+    full, rest = divmod(eighths, 8)
+    drawn = "█" * full + ("▏▎▍▌▋▊▉"[rest - 1] if rest else "")
+    return click.style(drawn, fg="blue") + " " * (room - full - bool(rest))
+
+
+def _quoted(quoted: Quoted, width: int) -> Iterator[str]:
+    for who, text in quoted.lines:
+        name = shortened(one_line(who), LABEL)
+        first = f"    {name}: " if name else "    "
+        lines = list(_wrapped(one_line(text), width, first, "      "))
+        yield from lines[:QUOTED]
+        if len(lines) > QUOTED:
+            yield "      …"
+
+
+def _wrapped(text: str, width: int, first: str, then: str | None = None) -> Iterator[str]:
+    """A text in lines of at most so many columns, cut between words where that can be."""
+    line, empty = first, True
+    for word in text.split(" "):
+        while columns(line) + (not empty) + columns(word) > width:
+            if not empty:
+                yield line
+                line, empty = then if then is not None else first, True
+                continue
+            head = shortened(word, width - columns(line))[:-1] or word[:1]
+            yield line + head
+            word, line = word[len(head) :], then if then is not None else first
+        line, empty = line + ("" if empty else " ") + word, False
+    yield line

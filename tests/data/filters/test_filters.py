@@ -1,0 +1,174 @@
+"""What each filter drops of a small corpus with planted faults, and what all filters promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dialog.components import build
+from dialog.data.dialogue import SPLITS, Dialogue, Turn
+from dialog.data.filters import FILTERS, Filter
+from dialog.errors import UserError
+
+Texts = dict[str, list[list[str]]]
+utterances = st.sampled_from(
+    ["Hi .", "hi", "Where is the red hat ?", "On the big table .", "I see .", "No , not at all ."]
+)
+splits = st.fixed_dictionaries({split: st.lists(st.lists(utterances, max_size=4), max_size=5) for split in SPLITS})
+
+
+class Twice:
+    """A split that can be iterated anew; its records have numbers that need not follow each other."""
+
+    def __init__(self, dialogues: list[list[str]]) -> None:
+        self.dialogues = dialogues
+
+    def __iter__(self) -> Iterator[tuple[int, Dialogue]]:
+        for number, texts in enumerate(self.dialogues):
+            yield 3 * number + 1, dialogue(*texts)
+
+
+def dialogue(*texts: str, facts: tuple[str, ...] = ()) -> Dialogue:
+    turns = tuple(Turn("AB"[index % 2], text) for index, text in enumerate(texts))
+    return Dialogue("d", turns, facts=tuple(Turn("", fact) for fact in facts))
+
+
+def dropped(filter: Filter, corpus: Texts) -> list[list[int]]:
+    views = {split: Twice(corpus.get(split, [])) for split in SPLITS}
+    known = filter.survey(views)
+    return [sorted(filter.drops(known, number, each)) for number, each in views["train"]]
+
+
+def made(name: str, **arguments: object) -> Filter:
+    return build(FILTERS, {"name": name, **arguments})
+
+
+@pytest.mark.parametrize("name", FILTERS)
+@given(corpus=splits)
+def test_a_filter_is_a_pure_function_of_what_can_be_saved(
+    name: str, corpus: Texts, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    views = {split: Twice(corpus[split]) for split in SPLITS}
+    known = made(name).survey(views)
+    assert known.ndim == 1
+    assert known.dtype != object
+    file = tmp_path_factory.mktemp("known") / "known.npy"
+    np.save(file, known, allow_pickle=False)
+    other, loaded = made(name), np.load(file, mmap_mode="r" if len(known) else None)
+    for number, each in reversed(list(views["train"])):
+        turns = sorted(made(name).drops(known, number, each))
+        assert turns == sorted(other.drops(loaded, number, each))
+        assert len(set(turns)) == len(turns)
+        assert set(turns) <= set(range(len(each.turns)))
+    assert np.array_equal(known, made(name).survey(views))
+
+
+def test_leaking_dialogues_go_as_a_whole() -> None:
+    shared = ["Where is the hat ?", "On the big table ."]
+    corpus = {
+        "train": [["Hi .", *shared, "Thanks ."], ["Hi .", "Hi ."], [shared[1], shared[0]], ["so", "ON the big table"]],
+        "validation": [["So ?", "On the big table !"]],
+        "test": [["Hi .", "Hi ."], shared],
+    }
+    assert dropped(made("drop_leaking_dialogues"), corpus) == [[0, 1, 2, 3], [], [], [0, 1]]
+    assert dropped(made("drop_leaking_dialogues", minimum_words=5), corpus) == [[], [], [], []]
+    assert dropped(made("drop_leaking_dialogues", minimum_words=1), corpus)[1] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("normalisation", "expected"),
+    [("verbatim", [2, 5]), ("words", [2, 3, 5]), ("letters", [2, 3, 4, 5])],
+)
+def test_of_repeated_dialogues_the_first_stays(normalisation: str, expected: list[int]) -> None:
+    train = [["a", "It's fine"], ["a"], ["a", " It's  fine "], ["A", "it s fine"], ["a", "its fine"], ["a"], []]
+    found = dropped(made("drop_duplicates", normalisation=normalisation), {"train": train, "test": train})
+    assert [place for place, turns in enumerate(found) if turns] == expected
+    assert all(found[place] == list(range(len(train[place]))) for place in expected)
+
+
+def test_the_same_turns_to_other_facts_are_no_repeat() -> None:
+    both = [(0, dialogue("Who ?", "He .", facts=("a",))), (1, dialogue("Who ?", "He .", facts=("b",)))]
+    filter = made("drop_duplicates")
+    assert filter.survey({"train": both, "validation": [], "test": []}).tolist() == []
+    same = [(number, both[0][1]) for number in range(3)]
+    assert filter.survey({"train": same, "validation": [], "test": []}).tolist() == [1, 2]
+
+
+OPEN = {"train": [["a", "I see ."], ["b", "I see ."], ["c", "I see ."], ["c", "d", "I see ."], ["e", "f"]]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"threshold": 1.9}, [[1], [1], [1], [2], []]),
+        ({"threshold": 2.0}, [[], [], [], [], []]),
+        ({"threshold": 0.9, "side": "source"}, [[], [], [1], [1], []]),
+        ({"threshold": 1.0, "side": "source"}, [[], [], [], [], []]),
+        ({"threshold": 0.9, "side": "both"}, [[1], [1], [1], [1, 2], []]),
+    ],
+)
+def test_open_utterances(arguments: dict[str, Any], expected: list[list[int]]) -> None:
+    assert dropped(made("entropy", **arguments), OPEN) == expected
+
+
+def test_a_threshold_that_is_met_is_not_exceeded() -> None:
+    train = [[context, "so"] for context in "aaabbb" + "ccc" for _ in range(7)]
+    assert not any(dropped(made("entropy", threshold=np.log2(3)), {"train": train}))
+
+
+@pytest.mark.parametrize("side", ["target", "both"])
+def test_an_open_utterance_is_no_first_turn_either(side: str) -> None:
+    train = [["a", "so"], ["b", "so"], ["c", "so"], ["so"]]
+    assert dropped(made("entropy", side=side), {"train": train}) == [[1], [1], [1], [0]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({}, []),
+        ({"min_words": 2}, [0, 3]),
+        ({"max_words": 2}, [1, 2]),
+        ({"min_characters": 4}, [0, 3]),
+        ({"max_characters": 4}, [1, 2]),
+        ({"min_words": 1, "max_words": 1}, [1, 2]),
+    ],
+)
+def test_lengths(arguments: dict[str, Any], expected: list[int]) -> None:
+    assert dropped(made("length", **arguments), {"train": [["ab", "ab c d", "a b c d", " abc "]]}) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("drop_leaking_dialogues", {"minimum_words": 0}, "minimum_words is 0"),
+        ("drop_duplicates", {"normalisation": "verbatm"}, "did you mean 'verbatim'"),
+        ("entropy", {"side": "bth"}, "did you mean 'both'"),
+        ("entropy", {"threshold": -1.0}, r"threshold is -1\.0"),
+        ("entropy", {"threshold": float("nan")}, "threshold is nan"),
+        ("length", {"min_words": 3, "max_words": 2}, "max_words is 2"),
+        ("length", {"max_characters": 0}, "max_characters is 0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(name: str, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        made(name, **arguments)
+
+
+def test_filters_do_not_know_each_other() -> None:
+    import ast
+
+    import dialog.data.filters as room
+
+    folder = Path(room.__file__).parent
+    for leaf in folder.glob("*.py"):
+        if leaf.stem not in ("__init__", "contract"):
+            names = [node.module for node in ast.walk(ast.parse(leaf.read_text())) if isinstance(node, ast.ImportFrom)]
+            assert {name for name in names if name and name.startswith("dialog.data.filters")} <= {
+                "dialog.data.filters.contract"
+            }
