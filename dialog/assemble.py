@@ -147,6 +147,7 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
 
     from dialog.data.datamodule import DialogDataModule
     from dialog.data.store import Store
+    from dialog.data.tokenizers.dropout import BpeDropout
     from dialog.training import loggers, trainer
     from dialog.training.callbacks.attention import AttentionRecorder
     from dialog.training.environment import environment
@@ -158,6 +159,8 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
     data = prepare_data(recipe, quiet=quiet)
     store = Store(data, "validation")
     module = build_module(recipe, len(store.tokenizer), store.tokenizer)
+    with section("data.bpe_dropout"):
+        retokenise = BpeDropout(store.tokenizer, recipe.data.bpe_dropout) if recipe.data.bpe_dropout else None
     folder = output or fresh_folder("runs", composed.name)
     own = loggers.build_loggers(recipe.logger, folder)
     lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store)])
@@ -169,7 +172,7 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
         store.tokenizer.save(folder / "tokenizer.json")
     loggers.describe(own, asdict(recipe))
     began = time.monotonic()
-    batches = DialogDataModule(data, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed)
+    batches = DialogDataModule(data, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed, retokenise=retokenise)
     with trainer.nothing_left(folder, lightning):
         try:
             trainer.fit(lightning, module, batches)

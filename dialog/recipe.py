@@ -35,7 +35,8 @@ class Data:
     The keys of ``dialog.data.examples.Rules`` are explained there. ``filters`` are for the training split.
     ``max_source`` and ``max_target`` count tokens: a longer context loses its beginning, a longer training response its
     end. ``max_dropped`` is the share of a split that may be malformed or empty. ``batch_tokens`` bounds the padded
-    tokens of a batch, source and target together.
+    tokens of a batch, source and target together; ``bpe_dropout`` is the chance that a merge of byte_bpe is left out
+    in training (Provilkov et al. 2020), where batches then grow.
     """
 
     corpus: Component = MISSING
@@ -53,6 +54,7 @@ class Data:
     max_source: int = 128
     max_target: int = 64
     batch_tokens: int = 8192
+    bpe_dropout: float = 0.0
 
 
 @dataclass
@@ -144,6 +146,7 @@ class Recipe:
 
 LEAST = {
     "data.batch_tokens": 1,
+    "data.bpe_dropout": 0,
     "trainer.log_every_n_steps": 1,
     "trainer.accumulate_grad_batches": 1,
     "trainer.gradient_clip_val": 0,

@@ -358,3 +358,16 @@ def test_a_corpus_is_downloaded_where_it_is_read_and_not_where_a_recipe_is_check
     for read in (build_corpus, prepare_data):
         with pytest.raises(UserError, match=r"^data\.corpus: dailydialog is not here and DIALOG_OFFLINE"):
             read(recipe)
+
+
+def test_bpe_dropout_changes_what_is_trained_on_and_takes_byte_bpe(tiny: Callable[..., Any], tmp_path: Path) -> None:
+    few = ("trainer.max_steps=3", "trainer.val_check_interval=3")
+    tokens = []
+    for name, chance in (("without", 0.0), ("with", 0.5), ("again", 0.5)):
+        recipe = tiny("transformer", f"data.bpe_dropout={chance}", *few)
+        tokens.append(dialog.train(recipe, tmp_path / name, quiet=True).target_tokens)
+    assert tokens[0] < tokens[1] == tokens[2]
+    words = tiny("transformer", "data.bpe_dropout=0.1", "data.tokenizer={name: word}")
+    with pytest.raises(UserError, match=r"^data\.bpe_dropout: "):
+        dialog.train(words, tmp_path / "words", quiet=True)
+    assert not (tmp_path / "words").exists()
