@@ -38,7 +38,7 @@ def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: 
     """
     composed = compose(recipe, overrides)
     if html is not None:
-        refuse_existing(html)
+        refuse_existing(html, "--html")
     from dialog.assemble import build_corpus
     from dialog.inspection.html import write_html
     from dialog.inspection.inspect import inspect as look
