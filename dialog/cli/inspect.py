@@ -60,7 +60,8 @@ def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: 
 def _tokens(recipe: Recipe) -> Tokens | None:
     """The section of the tokenizer; none where the corpus is too ill to learn one from."""
     from dialog.assemble import check_tokenizer, prepare_data
-    from dialog.data.store import Store
+    from dialog.data.manifest import TOKENIZER
+    from dialog.data.tokenizer import Tokenizer
     from dialog.inspection.tokens import Tokens
 
     check_tokenizer(recipe)
@@ -71,7 +72,7 @@ def _tokens(recipe: Recipe) -> Tokens | None:
         return None
     data = recipe.data
     return Tokens(
-        Store(folder, "validation").tokenizer,
+        Tokenizer.load(folder / TOKENIZER),
         context_turns=data.context_turns,
         first_turns=data.first_turns,
         max_source=data.max_source,

@@ -61,6 +61,14 @@ def test_json_is_complete_and_the_same_again(corpus: Path) -> None:
     assert "On the big table ." in (corpus / "page.html").read_text(encoding="utf-8")
 
 
+def test_needs_no_torch(corpus: Path) -> None:
+    code = "import sys; from dialog.cli import main\ntry:\n    main()\nfinally:\n    print('torch' in sys.modules)"
+    arguments = ["inspect", "quickstart/transformer", "data.corpus={name: jsonl}", f"data.path={corpus}", "--json"]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("False\n")
+
+
 def test_what_is_malformed_is_counted_and_named(corpus: Path) -> None:
     with (corpus / "train.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"turns": ["a", \n')
