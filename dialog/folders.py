@@ -25,10 +25,10 @@ def fresh_folder(root: str, name: str = "") -> Path:
     return Path(root) / name / f"{datetime.now():%Y%m%d-%H%M%S}-{random.SystemRandom().randrange(16**4):04x}"
 
 
-def refuse_existing(path: Path) -> None:
-    """What exists is never written over."""
+def refuse_existing(path: Path, option: str = "--output") -> None:
+    """What exists is never written over; the option is where another path can be given."""
     if path.exists():
-        raise UserError(f"{path} exists; choose another --output")
+        raise UserError(f"{path} exists; choose another {option}")
 
 
 def is_first_process() -> bool:

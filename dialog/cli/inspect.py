@@ -38,7 +38,7 @@ def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: 
     """
     composed = compose(recipe, overrides)
     if html is not None:
-        refuse_existing(html)
+        refuse_existing(html, "--html")
     from dialog.corpus import build_corpus
     from dialog.inspection.html import write_html
     from dialog.inspection.inspect import inspect as look
@@ -60,7 +60,8 @@ def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: 
 def _tokens(recipe: Recipe) -> Tokens | None:
     """The section of the tokenizer; none where the corpus is too ill to learn one from."""
     from dialog.corpus import build_rules, check_data, prepare_data
-    from dialog.data.store import Store
+    from dialog.data.manifest import TOKENIZER
+    from dialog.data.tokenizer import Tokenizer
     from dialog.inspection.tokens import Tokens
 
     check_data(recipe)
@@ -71,7 +72,7 @@ def _tokens(recipe: Recipe) -> Tokens | None:
         return None
     data = recipe.data
     return Tokens(
-        Store(folder, "validation").tokenizer,
+        Tokenizer.load(folder / TOKENIZER),
         build_rules(recipe),
         max_source=data.max_source,
         max_target=data.max_target,

@@ -9,6 +9,13 @@ from dialog.inspection.findings import Bars, Finding, Quoted, Table
 from dialog.inspection.inspect import Inspection
 from dialog.report.measures import count
 from dialog.report.page import harmless, render
+from dialog.report.terminal import columns, shortened
+
+WIDE = 64
+"""Letters of a row from which on a table takes the whole width of the page."""
+
+QUOTED = 1000
+"""Letters of a quoted text that are shown."""
 
 STATES = {"bad": ("✗", "to mend"), "look": ("!", "worth a look"), "good": ("✓", "nothing to do")}
 
@@ -42,7 +49,8 @@ def _finding(name: str, finding: Finding) -> dict[str, Any]:
 def _shown(shown: Table | Bars | Quoted) -> dict[str, Any]:
     match shown:
         case Table(caption, head, rows):
-            return {"kind": "table", "caption": caption, "head": head, "rows": rows}
+            wide = sum(max(columns(row[place]) for row in (head, *rows)) + 2 for place in range(len(head))) > WIDE
+            return {"kind": "table", "caption": caption, "head": head, "rows": rows, "wide": wide}
         case Bars(caption, bars):
             longest = max((size for _, size, _ in bars), default=0) or 1
             drawn = [
@@ -50,4 +58,8 @@ def _shown(shown: Table | Bars | Quoted) -> dict[str, Any]:
             ]
             return {"kind": "bars", "caption": caption, "bars": drawn}
         case Quoted(caption, lines):
-            return {"kind": "quoted", "caption": caption, "lines": lines}
+            return {
+                "kind": "quoted",
+                "caption": caption,
+                "lines": [(who, shortened(text, QUOTED)) for who, text in lines],
+            }

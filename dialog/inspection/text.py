@@ -9,7 +9,7 @@ import click
 from dialog.inspection.findings import Bars, Finding, Quoted, State, Table
 from dialog.inspection.inspect import Inspection
 from dialog.report.measures import count
-from dialog.report.terminal import columns, one_line, shortened
+from dialog.report.terminal import columns, fitting, one_line, shortened
 
 MARKS: dict[State, tuple[str, str]] = {"good": ("✓", "green"), "look": ("!", "yellow"), "bad": ("✗", "red")}
 LABEL, BAR = 34, 30
@@ -23,16 +23,20 @@ def to_text(inspection: Inspection, title: str, width: int) -> str:
 
 
 def _lines(inspection: Inspection, title: str, width: int) -> Iterator[str]:
-    yield click.style(one_line(title), bold=True)
-    for split, size in inspection.sizes.items():
-        mean = size["turns"] / max(size["dialogues"], 1)
-        dialogues, turns = count(size["dialogues"]), count(size["turns"])
-        yield f"  {split:<12}{dialogues:>12} dialogues{turns:>12} turns{mean:>8.2f} a dialogue"
+    yield click.style(shortened(one_line(title), width), bold=True)
+    yield from _table(Table("", ("", "dialogues", "turns", "turns a dialogue"), _sizes(inspection)), width)
     yield ""
     yield from _overview(inspection.findings, width)
     for finding in inspection.findings.values():
         yield ""
         yield from _finding(finding, width)
+
+
+def _sizes(inspection: Inspection) -> tuple[tuple[str, ...], ...]:
+    return tuple(
+        (split, count(size["dialogues"]), count(size["turns"]), f"{size['turns'] / max(size['dialogues'], 1):.2f}")
+        for split, size in inspection.sizes.items()
+    )
 
 
 def _overview(findings: dict[str, Finding], width: int) -> Iterator[str]:
@@ -69,9 +73,10 @@ def _shown(shown: Table | Bars | Quoted, width: int) -> Iterator[str]:
 
 
 def _table(table: Table, width: int) -> Iterator[str]:
-    rows = [[one_line(cell) for cell in row] for row in (table.head, *table.rows)]
+    lines = ([one_line(cell) for cell in row] for row in (table.head, *table.rows))
+    rows = [[name, *(shortened(cell, LABEL) for cell in cells)] for name, *cells in lines]
     rest = sum(max(columns(row[place]) for row in rows) + 2 for place in range(1, len(table.head)))
-    first = min(max(columns(row[0]) for row in rows), max(20, width - rest - 4))
+    first = min(max(columns(row[0]) for row in rows), max(12, width - rest - 4))
     widths = [first, *(max(columns(row[place]) for row in rows) for place in range(1, len(table.head)))]
     for number, row in enumerate(rows):
         name = shortened(row[0], first)
@@ -102,23 +107,24 @@ def _quoted(quoted: Quoted, width: int) -> Iterator[str]:
     for who, text in quoted.lines:
         name = shortened(one_line(who), LABEL)
         first = f"    {name}: " if name else "    "
-        lines = list(_wrapped(one_line(text), width, first, "      "))
+        lines = list(_wrapped(text[: QUOTED * width], width, first, "      "))
         yield from lines[:QUOTED]
-        if len(lines) > QUOTED:
+        if len(lines) > QUOTED or len(text) > QUOTED * width:
             yield "      …"
 
 
 def _wrapped(text: str, width: int, first: str, then: str | None = None) -> Iterator[str]:
     """A text in lines of at most so many columns, cut between words where that can be."""
-    line, empty = first, True
-    for word in text.split(" "):
-        while columns(line) + (not empty) + columns(word) > width:
-            if not empty:
-                yield line
-                line, empty = then if then is not None else first, True
-                continue
-            head = shortened(word, width - columns(line))[:-1] or word[:1]
-            yield line + head
-            word, line = word[len(head) :], then if then is not None else first
-        line, empty = line + ("" if empty else " ") + word, False
+    then = first if then is None else then
+    line, bare = first, True
+    for word in one_line(text).split(" "):
+        if not bare and columns(line) + 1 + columns(word) > width:
+            yield line
+            line, bare = then, True
+        line += word if bare else f" {word}"
+        bare = False
+        while columns(line) > width:
+            end = fitting(line, width)
+            yield line[:end]
+            line = then + line[end:]
     yield line

@@ -26,7 +26,7 @@ SHOWN = 10
 class Tokens:
     """Counts the tokens of every turn, and the examples that the recipe would cut.
 
-    A piece of a character is a token that holds no whole one: a byte of an emoji for which there is nothing better.
+    A part of a character is a token that holds no whole one: a byte of an emoji for which there is nothing better.
 
     Args:
         tokenizer: The recipe's.
@@ -40,7 +40,7 @@ class Tokens:
         self.rules = rules
         self.limits = {"source": max_source, "target": max_target}
         whole = tokenizer.encode("\ufffd")
-        self.pieces = np.array(
+        self.parts = np.array(
             [set(tokenizer.decode([id])) == {"\ufffd"} and [id] != whole for id in range(len(tokenizer))], dtype=bool
         )
         self.waiting: list[tuple[str, str]] = []
@@ -63,10 +63,10 @@ class Tokens:
     def _encode(self) -> None:
         ids = self.tokenizer.encode_batch([text for _, text in self.waiting])
         for (split, text), found in zip(self.waiting, ids, strict=True):
-            unknown, pieces = found.count(UNK), int(self.pieces[found].sum())
+            unknown, parts = found.count(UNK), int(self.parts[found].sum())
             self.lengths[split].append(len(found))
             counts = self.counts[split]
-            counts.update(tokens=len(found), unknown=unknown, pieces=pieces, turns=1)
+            counts.update(tokens=len(found), unknown=unknown, parts=parts, turns=1)
             if unknown:
                 counts["turns_with_unknown"] += 1
                 if split in EVALUATED:
@@ -89,7 +89,7 @@ class Tokens:
             f"max_source={self.limits['source']} cuts the start of {share(train['source'], whole)} training contexts, "
             f"max_target={self.limits['target']} the end of {share(train['target'], whole)} responses. In test "
             f"{share(test['unknown'], tokens)} tokens are unknown, "
-            f"{rate(test['pieces'], tokens)} pieces of characters.",
+            f"{rate(test['parts'], tokens)} parts of characters.",
             f"To keep 99 % whole: {self._enough(sides['train'])}" if cut > 0.01 else "",
             (*self._charts(sides["train"]), _lengths(sides), self._table(cuts, sides), *self._unknown()),
             {
@@ -135,7 +135,7 @@ class Tokens:
         for label, key, whole in (
             ("unknown tokens", "unknown", "tokens"),
             ("turns with an unknown token", "turns_with_unknown", "turns"),
-            ("pieces of characters", "pieces", "tokens"),
+            ("parts of characters", "parts", "tokens"),
         ):
             rows.append((label, *(share(self.counts[split][key], self.counts[split][whole]) for split in SPLITS)))
         return Table("Cut and unknown", ("", *SPLITS), tuple(rows))
@@ -151,7 +151,7 @@ class Tokens:
             "examples": len(sides["source"]),
             **{f"{side}_cut": cuts[side] for side in sides},
             **{f"{side}_length": dict(zip(LABELS, percentiles(found), strict=True)) for side, found in sides.items()},
-            **{key: counts[key] for key in ("tokens", "turns", "unknown", "turns_with_unknown", "pieces")},
+            **{key: counts[key] for key in ("tokens", "turns", "unknown", "turns_with_unknown", "parts")},
         }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import accumulate
 
 _COMMANDS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
@@ -31,10 +32,13 @@ def shortened(text: str, limit: int) -> str:
     """The text, or what of it fits into `limit` columns with an ellipsis at the end."""
     if columns(text) <= limit:
         return text
-    end = len(text)
-    while columns(text[:end]) > limit - 1:
-        end -= 1
-    return text[:end] + "…"
+    return text[: fitting(text, limit - 1)] + "…"
+
+
+def fitting(text: str, limit: int) -> int:
+    """How many characters of a text fit into `limit` columns, from its beginning."""
+    used = accumulate(map(_columns, text))
+    return next((end for end, reached in enumerate(used) if reached > limit), len(text))
 
 
 def _escaped(char: str) -> str:

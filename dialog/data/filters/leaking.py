@@ -18,7 +18,8 @@ class DropLeakingDialogues:
     It knows 8 bytes a long pair of validation and test, and does not read the training split.
 
     Args:
-        minimum_words: The words of the shortest response of a long pair.
+        minimum_words: The words of the shortest response of a long pair; give more where a character is a word, as in
+            Chinese, whose formulas have four.
     """
 
     def __init__(self, minimum_words: int = MINIMUM_WORDS) -> None:

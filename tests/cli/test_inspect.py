@@ -1,0 +1,95 @@
+"""``dialog inspect`` as a real process, on a small corpus with planted faults."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SHARED = ["Where did you put the hat ?", "On the big table ."]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of JSON lines: one test dialogue leaks, one training dialogue repeats."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DIALOG_CACHE", str(tmp_path / "cache"))
+    splits = {
+        "train": [SHARED, ["Hi !", "Hello ."], ["Hi !", "Hello ."], ["I see __eou__", "you\u00a0do"]],
+        "validation": [["Good morning .", "Good night ."]],
+        "test": [["Well ?", *SHARED], ["It is cold outside .", "Take a coat 🙂"]],
+    }
+    for split, dialogues in splits.items():
+        lines = (json.dumps({"id": f"{split}{n}", "turns": turns}) for n, turns in enumerate(dialogues))
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return tmp_path
+
+
+def process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "dialog", "inspect", "quickstart/transformer", "data.corpus={name: jsonl}"]
+    return subprocess.run(
+        [*command, f"data.path={folder}", *arguments], capture_output=True, text=True, encoding="utf-8", timeout=120
+    )
+
+
+def test_says_what_is_wrong_and_what_to_do(corpus: Path) -> None:
+    done = process(corpus)
+    assert done.returncode == 0, done.stderr
+    assert "✗ Leak between splits" in done.stdout
+    assert "data.filters=[{name: drop_leaking_dialogues}]" in done.stdout
+    assert "data.filters=[{name: drop_duplicates}]" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 110
+
+
+def test_json_is_complete_and_the_same_again(corpus: Path) -> None:
+    first, second = process(corpus, "--json"), process(corpus, "--json", "--html", "page.html")
+    assert first.returncode == second.returncode == 0, first.stderr + second.stderr
+    found = json.loads(first.stdout)
+    assert found == json.loads(second.stdout)
+    assert found["splits"]["train"] == {"dialogues": 4, "turns": 8}
+    findings = found["findings"]
+    assert (findings["leak"]["test"]["leaked"], findings["leak"]["test"]["clean"]) == (["test0"], ["test1"])
+    assert findings["duplicates"]["normalisations"]["verbatim"]["repeated"]["train"]["dialogues"] == 1
+    assert findings["reserved"]["__eou__"]["train"] == 1
+    assert findings["characters"]["odd"]["U+00A0"]["first"] == "train3 (train.jsonl:4)"
+    assert findings["tokens"]["test"]["parts"] > 0
+    assert all({"state", "headline", "summary", "advice"} <= set(each) for each in findings.values())
+    assert "On the big table ." in (corpus / "page.html").read_text(encoding="utf-8")
+
+
+def test_needs_no_torch(corpus: Path) -> None:
+    code = "import sys; from dialog.cli import main\ntry:\n    main()\nfinally:\n    print('torch' in sys.modules)"
+    arguments = ["inspect", "quickstart/transformer", "data.corpus={name: jsonl}", f"data.path={corpus}", "--json"]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("False\n")
+
+
+def test_what_is_malformed_is_counted_and_named(corpus: Path) -> None:
+    with (corpus / "train.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"turns": ["a", \n')
+    done = process(corpus, "--json", "--no-tokens")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["findings"]
+    assert found["records"]["train"]["malformed"] == 1
+    assert "train.jsonl:5: not JSON" in found["records"]["first_malformed"][0]
+    assert "tokens" not in found
+
+
+def test_a_page_is_never_overwritten(corpus: Path) -> None:
+    (corpus / "page.html").write_text("mine")
+    done = process(corpus, "--html", "page.html")
+    assert done.returncode == 2
+    assert done.stderr.startswith("dialog: page.html exists; choose another --html")
+    assert (corpus / "page.html").read_text() == "mine"
+
+
+def test_a_corpus_that_is_not_there_is_one_line(corpus: Path) -> None:
+    done = process(corpus / "nowhere")
+    assert done.returncode == 2
+    assert "nowhere" in done.stderr
+    assert "Traceback" not in done.stderr

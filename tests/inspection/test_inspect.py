@@ -1,0 +1,279 @@
+"""Each section, held against a count by hand or against what was planted."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed, Turn
+from dialog.data.filters import DropOpenPairs
+from dialog.data.leaks import clean_and_leaked
+from dialog.inspection.characters import kind
+from dialog.inspection.findings import Finding, rate, share
+from dialog.inspection.inspect import Inspection, inspect
+from dialog.inspection.languages import Languages
+from dialog.inspection.lengths import SHARES, percentiles
+
+Corpora = dict[str, list[list[str]]]
+utterances = st.sampled_from(["Hi .", "hi", "Where is the hat ?", "where is  the hat ?", "On the big table !", "", " "])
+corpora = st.fixed_dictionaries({split: st.lists(st.lists(utterances, max_size=4), max_size=5) for split in SPLITS})
+told_type = Callable[..., Any]
+
+
+def looked(told: told_type, **splits: Sequence[Any]) -> dict[str, Finding]:
+    return inspect(told(**splits), quiet=True).findings
+
+
+# ------------------------------------------------------------------ laws over any corpus
+
+NORMALISED = {
+    "verbatim": lambda text: " ".join(text.split()),
+    "letters": lambda text: re.sub("[^a-z]", "", text.lower()),
+}
+
+
+@given(corpora)
+@settings(deadline=None)  # the first loads the model of the languages
+def test_repeats_are_those_of_texts(told: told_type, corpus: Corpora) -> None:
+    found = looked(told, **corpus)["duplicates"].data
+    for name, normalise in NORMALISED.items():
+        said = {
+            split: [tuple(normalise(text) for text in texts if text.strip()) for texts in told]
+            for split, told in corpus.items()
+        }
+        kinds: dict[str, dict[str, list[Any]]] = {
+            split: {
+                "dialogues": [turns for turns in told if turns],
+                "histories": [turns[: end + 1] for turns in told for end in range(1, len(turns))],
+                "pairs": [pair for turns in told for pair in pairwise(turns)],
+                "responses": [turn for turns in told for turn in turns[1:]],
+            }
+            for split, told in said.items()
+        }
+        for kind_, learnt in kinds["train"].items():
+            for split in ("validation", "test"):
+                expected = sum(each in learnt for each in kinds[split][kind_])
+                assert found["normalisations"][name]["in_train"][split][kind_] == expected
+            for split in SPLITS:
+                each = kinds[split][kind_]
+                assert found["normalisations"][name]["repeated"][split][kind_] == len(each) - len(set(each))
+        assert found["distinct_dialogues"][name] == len(
+            {each for split in SPLITS for each in kinds[split]["dialogues"]}
+        )
+
+
+@given(corpora)
+@settings(deadline=None)  # the first loads the model of the languages
+def test_the_leak_is_that_of_the_filter_and_of_the_evaluation(told: told_type, corpus: Corpora) -> None:
+    from dialog.data.examples import without_empty_turns
+    from dialog.data.filters import DropLeakingDialogues
+
+    source = told(**corpus)
+    found = inspect(source, quiet=True).findings["leak"].data
+    kept = {
+        split: [each for each in map(without_empty_turns, source.dialogues(split)) if each.turns] for split in SPLITS
+    }
+    for split in ("validation", "test"):
+        assert (found[split]["clean"], found[split]["leaked"]) == clean_and_leaked(kept["train"], kept[split])
+    filter = DropLeakingDialogues()
+    known = filter.survey({split: list(enumerate(kept[split])) for split in SPLITS})
+    dropped = [each for each in kept["train"] if filter.drops(known, 0, each)]
+    assert found["train"]["leaking"] == len(dropped)
+    assert found["train"]["turns_kept"] == sum(len(each.turns) for each in kept["train"] if each not in dropped)
+
+
+@given(corpora)
+@settings(deadline=None)  # the first loads the model of the languages
+def test_every_corpus_can_be_looked_at_and_told_as_json(told: told_type, corpus: Corpora) -> None:
+    one, again = (inspect(told(**corpus), quiet=True) for _ in range(2))
+    assert json.loads(json.dumps(one.data(), allow_nan=False)) == json.loads(json.dumps(again.data()))
+    for split, texts in corpus.items():
+        kept = [[text for text in each if text.strip()] for each in texts]
+        assert one.sizes[split] == {"dialogues": sum(map(bool, kept)), "turns": sum(map(len, kept))}
+    assert list(one.sizes) == list(SPLITS)
+
+
+@given(st.lists(st.integers(0, 20), min_size=1))
+def test_a_percentile_is_the_smallest_size_that_so_many_do_not_exceed(sizes: list[int]) -> None:
+    for share_, found in zip(SHARES, percentiles(np.array(sizes)), strict=True):
+        assert found in sizes
+        assert 100 * sum(size <= found for size in sizes) >= share_ * len(sizes)
+        assert 100 * sum(size < found for size in sizes) < share_ * len(sizes)
+
+
+# ------------------------------------------------------------------ planted faults
+
+
+def test_an_answer_that_was_learnt_is_a_leak_and_says_what_to_do(told: told_type) -> None:
+    shared = ["Where is the hat ?", "On the big table ."]
+    found = looked(told, train=[shared, ["a", "b"]], validation=[["c", "d"]], test=[["x", *shared], ["y", "z"]])["leak"]
+    assert found.state == "bad"
+    assert (found.data["test"]["clean"], found.data["test"]["leaked"]) == (["test-1"], ["test-0"])
+    assert "data.filters=[{name: drop_leaking_dialogues}] drops 1 of 2" in found.advice
+    assert looked(told, train=[["a", "b"]], test=[shared])["leak"].state == "good"
+
+
+def test_repeats_show_where_they_are(told: told_type) -> None:
+    found = looked(told, train=[["a", "b"], ["c", "d"], ["c", "d"]], test=[["e", "f"], ["c", " d"]])["duplicates"]
+    assert found.shown[-1] == ("test-1 (test.txt:1) is train-1 (train.txt:1)", (("A", "c"), ("B", " d")))
+    assert "drop_duplicates" in found.advice
+
+
+SENTENCE = "I would like to go to the sea with you and your old dog on the last day of this long and hot summer"
+LONG = SENTENCE.split()
+
+
+def test_near_repeats_are_found_and_others_are_not(told: told_type) -> None:
+    other = [word[::-1] for word in LONG]
+    train = [["Well ?", " ".join(LONG)], ["So ?", " ".join(other)]]
+    near, far = " ".join([*LONG[:-1], "winter"]), " ".join(LONG[::-1])
+    found = looked(told, train=train, test=[["Well ?", near.upper()], ["Well ?", far], ["no", "no"]])["near_duplicates"]
+    for kind_ in ("dialogues", "responses"):
+        (one,) = found.data[kind_]["test"]["near"]
+        assert one["id"].startswith("test-0")
+        assert one["train"].startswith("train-0")
+        assert 0.8 <= one["similarity"] < 1.0
+        assert found.data[kind_]["test"]["compared"] == 2
+    runs = [set(zip(*(said[at:] for at in range(2)), strict=False)) for said in (LONG, [*LONG[:-1], "winter"])]
+    assert one["similarity"] == round(len(runs[0] & runs[1]) / len(runs[0] | runs[1]), 4)
+
+
+def test_generic_responses_are_those_that_the_filter_drops(told: told_type) -> None:
+    train = [["a", "I see .", "b", "I see ."], ["c", "I see ."], ["d", "e"], ["d", "f"], ["d", "g"]]
+    source = told(train=train)
+    data = inspect(source, quiet=True).findings["generic"].data
+    assert data["target"]["top"] == [{"text": "I see .", "bits": round(np.log2(3), 4), "count": 3}]
+    assert data["source"]["top"] == [{"text": "d", "bits": round(np.log2(3), 4), "count": 3}]
+    for side in ("target", "source"):
+        filter = DropOpenPairs(side=side)
+        splits = {split: list(enumerate(source.dialogues(split))) for split in SPLITS}
+        known = filter.survey(splits)
+        dropped = sum(turn > 0 for number, each in splits["train"] for turn in filter.drops(known, number, each))
+        assert data[side]["pairs_above"] == dropped == 3
+
+
+def test_speakers_and_echoes(told: told_type) -> None:
+    alone = Dialogue("alone", (Turn("A", "one"), Turn("A", "two"), Turn("A", "three")))
+    crowd = Dialogue("crowd", tuple(Turn(name, name) for name in "ABCA"))
+    found = looked(told, train=[alone, crowd, ["Bye .", " Bye  .", "bye ."], ["Hm"]])["speakers"]
+    assert found.data["train"] == {"one_sided": 1, "same_speaker": 2, "echoes": 1, "many_voices": 1}
+    assert found.state == "bad"
+
+
+@pytest.mark.parametrize(
+    ("char", "expected"),
+    [("\ufffd", "replacement"), ("\x7f", "control"), ("\x00", "control"), ("\u200b", "format"), ("\u202e", "format")]
+    + [("\u00a0", "space"), ("\t", "space"), ("\u2028", "space"), ("\ue000", "private")]
+    + [(each, "") for each in " aß你🙂’"],
+)
+def test_odd_characters_are_told_from_others(told: told_type, char: str, expected: str) -> None:
+    assert kind(char) == expected
+    found = looked(told, train=[["a", "b"], ["a", f"x{char}y{char}"]])["characters"].data
+    odd = {f"U+{ord(char):04X}": ("train-1 (train.txt:1)", expected, 2)} if expected else {}
+    assert {code: (about["first"], about["kind"], about["count"]) for code, about in found["odd"].items()} == odd
+
+
+def test_scripts_and_garbled_text(told: told_type) -> None:
+    garbled = "s’il vous plaît é".encode().decode("cp1252")
+    found = looked(told, train=[["abc", "дом", "你好"]], test=[["é", garbled]], validation=[["Ânes à Évian"]])[
+        "characters"
+    ]
+    assert found.data["scripts"]["Cyrillic"] == 3
+    assert found.data["scripts"]["Cjk"] == 2
+    assert found.data["mojibake_turns"] == {"train": 0, "validation": 0, "test": 1}
+    assert found.state == "bad"
+
+
+def test_marks_of_programs_are_reserved(told: told_type) -> None:
+    found = looked(told, train=[["Hi __eou__ Hi", "I am <unk>"], ["<s>", "a<b"]], test=[["&amp; so", "[UNK]"]])[
+        "reserved"
+    ]
+    counts = {mark: sum(about[split] for split in SPLITS) for mark, about in found.data.items()}
+    assert counts == {"__eou__": 1, "<unk>": 1, "<s>": 1, "&amp;": 1, "[UNK]": 1}
+    assert found.data["<unk>"]["first"] == "train-0 (train.txt:0)"
+    assert looked(told, train=[["a < b > c", "s"]])["reserved"].state == "good"
+
+
+def test_records_that_are_none_are_counted_and_named(told: told_type) -> None:
+    odd = Dialogue("odd", (Turn("A", "a"), Turn("B", " ")), {WARNING: "x.txt:3: odd"})
+    empty = Dialogue("odd", (Turn("A", ""),))
+    found = looked(told, train=[Malformed("x.txt:1: not JSON; mend it"), odd, empty, ["a", "b"]], test=[["a", "b"]])
+    data = found["records"].data
+    expected = {
+        "malformed": 1,
+        "dialogues": 3,
+        "empty_dialogues": 1,
+        "empty_turns": 2,
+        "warnings": 1,
+        "repeated_ids": 1,
+    }
+    assert data["train"] == expected
+    assert (data["first_malformed"], data["first_warnings"]) == (["x.txt:1: not JSON; mend it"], ["x.txt:3: odd"])
+    assert found["records"].state == "bad"
+
+
+def test_lengths_name_the_tail(told: told_type) -> None:
+    found = looked(told, train=[["a b", "c"], ["x " * 600, "y"], ["z"]])["lengths"]
+    assert found.data["train"]["words_a_turn"]["max"] == 600
+    assert found.data["train"]["dialogues_under_two_turns"] == 1
+    assert "max_words: 512" in found.advice
+
+
+def test_a_sample_of_languages_is_drawn_evenly() -> None:
+    section = Languages()
+    for number in range(20_000):
+        section.see("train", Dialogue(str(number), (Turn("A", "x"),)))
+    numbers = sorted(int(id) for id, _ in section.sample["train"])
+    assert len(set(numbers)) == 1000
+    assert Counter(number // 5000 for number in numbers).keys() == {0, 1, 2, 3}
+    assert abs(float(np.mean(numbers)) - 10_000) < 1000  # five standard errors
+
+
+def test_languages(told: told_type) -> None:
+    pytest.importorskip("py3langid")
+    german = ["Guten Morgen, wie geht es Ihnen heute?", "Danke, mir geht es gut, und wie geht es Ihrer Schwester?"]
+    english = ["Good morning, how are you doing today?", "I am fine, thank you, and how is your little sister?"]
+    found = looked(told, train=[german, english], test=[german])["languages"]
+    assert (found.data["train"], found.data["test"]) == ({"de": 1, "en": 1}, {"de": 1})
+    assert found.state == "look"
+
+
+def test_examples_are_read_again_only_as_far_as_needed(told: told_type) -> None:
+    class Watched:
+        def __init__(self) -> None:
+            self.source = told(train=[["c", "d"]] + [[f"{n}", f"{n} !"] for n in range(50)], test=[["c", "d"]])
+            self.read: list[tuple[str, int]] = []
+
+        def dialogues(self, split: str) -> Iterator[Entry]:
+            for number, each in enumerate(self.source.dialogues(split)):
+                self.read.append((split, number))
+                yield each
+
+        def fingerprint(self) -> dict[str, str]:
+            return {}
+
+    corpus = Watched()
+    inspect(corpus, quiet=True)
+    assert Counter(corpus.read)["train", 50] == 1
+
+
+def test_shares_of_nothing_and_of_almost_nothing() -> None:
+    assert share(0, 0) == "0"
+    assert rate(1, 100_000) == "< 0.1 %"
+    assert rate(0, 100_000) == "0.0 %"
+    assert share(281, 1000) == "281 (28.1 %)"
+
+
+def test_an_inspection_of_nothing_has_all_sections(told: told_type) -> None:
+    nothing: Inspection = inspect(told(), quiet=True)
+    assert all(size == {"dialogues": 0, "turns": 0} for size in nothing.sizes.values())
+    assert {finding.state for finding in nothing.findings.values()} == {"good"}
