@@ -316,7 +316,7 @@ class K:
 
 
 def test_the_reader_finds_files_behind_names() -> None:
-    assert "data/corpora/__init__.py" in arrows("assemble.py")
+    assert "data/corpora/__init__.py" in arrows("corpus.py")
     assert "training/trainer.py" in arrows("assemble.py")
     assert "assemble.py" in arrows("comparison/compare.py")
     assert "recipe.py" in arrows("cli/train.py")

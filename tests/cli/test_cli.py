@@ -258,7 +258,7 @@ INSIDE = [
     (["prepare", TRANSFORMER, "data.corpus.size=0"], "size is 0"),
     (["prepare", TRANSFORMER, "data.tokenizer.name=byte"], "data.tokenizer: there is no 'byte'"),
     (["prepare", TRANSFORMER, "data.max_source=0"], "data.max_source is 0"),
-    (["prepare", TRANSFORMER, "data.corpus={name: jsonl}"], "data.corpus: jsonl needs dialogues: set data.path"),
+    (["prepare", TRANSFORMER, "data.corpus={name: jsonl}"], "data.corpus: jsonl needs a folder with train.jsonl"),
     (["prepare", TRANSFORMER, "data.corpus={name: jsonl}", "data.path=gone"], "gone"),
     (["prepare", "dailydialog/transformer", "data.path=folder"], "folder/train/dialogues_train.txt does not exist"),
     (["train", TRANSFORMER, "data.batch_tokens=0"], "command line: data.batch_tokens is 0; give at least 1"),
@@ -421,7 +421,7 @@ def test_parts_lists_arguments_and_defaults(call: Callable[..., Done]) -> None:
     assert (done.code, done.err) == (0, "")
     found = json.loads(done.out)
     assert found["attentions"]["additive"] == {"size": "required"}
-    assert found["corpora"]["builtin"] == {"size": 2000, "seed": 0, "scenarios": None}
+    assert found["corpora"]["taskmaster"] == {"files": None}
     assert {"encoders", "decoders", "searches", "metrics", "loggers", "schedules"} <= set(found)
     assert found["losses"]["r_drop"] == {"loss": {"name": "cross_entropy"}, "weight": 0.5}
     assert found["teacher_forcings"]["linear"] == {"steps": "required", "start": 1.0, "end": 0.0}
