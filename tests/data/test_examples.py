@@ -152,6 +152,6 @@ def test_copies_follow_the_turns_that_stay(gone: str) -> None:
 def test_a_responder_knows_his_own_facts_and_everybodys() -> None:
     facts = tuple(Turn(speaker, f"of {speaker}") for speaker in ("A", "", "B", "A"))
     said = Dialogue("d", (Turn("A", "a"), Turn("B", "b"), Turn("A", "c")), facts=facts)
-    found = list(examples([said], context_turns=1, first_turns=False, counts=Counter()))
+    found = list(examples([said], Rules(1, first_turns=False), Counter()))
     assert [[fact.speaker for fact in example.facts] for example in found] == [["", "B"], ["A", "", "A"]]
     assert all(len(example.context) == 1 for example in found)
