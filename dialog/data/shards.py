@@ -202,16 +202,22 @@ def _log(shard: Path, split: str) -> Path:
 def check_counts(split: str, counts: Mapping[str, int], remarks: Remarks, max_dropped: float) -> None:
     """Refuse a split without examples, and one of which too much was malformed or empty."""
     if not counts["examples"]:
-        raise UserError(f"the split {split} gives no example ({_listed(counts)}); give dialogues of two turns or more")
+        raise UserError(
+            f"the split {split} gives no example ({_listed(counts)}); give dialogues of two turns or more"
+            + _first(remarks, "malformed", "empty")
+        )
     for what, reasons in (("dialogues", ("malformed", "empty")), ("turns", ("empty",))):
         dropped = sum(counts[f"dropped {what}: {reason}"] for reason in reasons)
         read = counts[f"{what} read"]
         if dropped > max_dropped * read:
-            first = next(said for reason in reasons for said in remarks.get(reason, ()))
             raise UserError(
                 f"{split}: {dropped:,} of {read:,} {what} are {' or '.join(reasons)}, more than data.max_dropped="
-                f"{max_dropped:g} allows; mend them or raise it; first: {first}"
+                f"{max_dropped:g} allows; mend them or raise it{_first(remarks, *reasons)}"
             )
+
+
+def _first(remarks: Remarks, *kinds: str) -> str:
+    return next((f"; first: {said}" for kind in kinds for said in remarks.get(kind, ())), "")
 
 
 def _listed(counts: Mapping[str, int]) -> str:
