@@ -16,8 +16,9 @@ from dialog.data.filters import Filter
 
 BLOCK = 1024
 """The most records of a block."""
-CHARACTERS = 2**24
-"""A block that has so many is full too, so that long turns do not fill the memory."""
+SIZE = 2**24
+OVERHEAD = 256
+"""A block of so many characters is full too, a turn counting as so many more: long dialogues do not fill the memory."""
 SHOWN = 5
 """How many places are kept of each kind of remark."""
 
@@ -46,14 +47,14 @@ class Block:
 def blocks(entries: Iterable[Entry]) -> Iterator[tuple[int, list[Entry]]]:
     """Yield (number of its first record, records) of each block, in order."""
     records: list[Entry] = []
-    start = characters = 0
+    start = size = 0
     for number, entry in enumerate(entries):
-        if len(records) == BLOCK or characters >= CHARACTERS:
+        if len(records) == BLOCK or size >= SIZE:
             yield start, records
-            records, start, characters = [], number, 0
+            records, start, size = [], number, 0
         records.append(entry)
         if isinstance(entry, Dialogue):
-            characters += sum(len(line.text) for line in (*entry.facts, *entry.turns))
+            size += sum(OVERHEAD + len(line.text) for line in (*entry.facts, *entry.turns))
     if records:
         yield start, records
 
