@@ -30,6 +30,7 @@ from dialog.data.dialogue import SPLITS
 from dialog.data.store import Store
 from dialog.data.tokenizer import SPECIAL_TOKENS
 from dialog.recipe import Composed, compose
+from dialog.report.terminal import one_line
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -94,7 +95,7 @@ def refused(done: Done) -> str:
     assert done.out == ""
     assert set(progress) <= {"learning the tokenizer", *SPLITS}
     assert last.startswith("dialog: ")
-    assert last.isprintable()
+    assert one_line(last) == last
     return last.removeprefix("dialog: ")
 
 

@@ -258,7 +258,7 @@ INSIDE = [
     (["prepare", TRANSFORMER, "data.corpus.size=0"], "size is 0"),
     (["prepare", TRANSFORMER, "data.tokenizer.name=byte"], "data.tokenizer: there is no 'byte'"),
     (["prepare", TRANSFORMER, "data.max_source=0"], "data.max_source is 0"),
-    (["prepare", TRANSFORMER, "data.corpus={name: jsonl}"], "data.corpus: jsonl needs dialogues: set data.path"),
+    (["prepare", TRANSFORMER, "data.corpus={name: jsonl}"], "data.corpus: jsonl needs a folder with train.jsonl"),
     (["prepare", TRANSFORMER, "data.corpus={name: jsonl}", "data.path=gone"], "gone"),
     (["prepare", "dailydialog/transformer", "data.path=folder"], "folder/train/dialogues_train.txt does not exist"),
     (["train", TRANSFORMER, "data.batch_tokens=0"], "command line: data.batch_tokens is 0; give at least 1"),
