@@ -37,14 +37,15 @@ def prepare(job: Job, root: Path, *, engine: str = "processes", workers: int = 1
         progress: Told what is being done.
 
     Raises:
-        UserError: a setting out of range, a corpus that cannot be read or changes meanwhile, a split without examples.
+        UserError: a setting out of range, a corpus that cannot be read or changes meanwhile, a split without examples,
+            a disk that is full or read-only.
     """
     _check(job)
-    sources = dict(job.corpus.fingerprint())
+    sources = _sources(job)
     folder = root / _name(job, sources)
     if finished(folder):
         return _checked(folder, job)
-    with _partial_folder(folder) as partial:
+    with _writing(root), _partial_folder(folder) as partial:
         draft(job, partial / PARTS, progress)
         ENGINES[engine](job, partial / PARTS, workers, progress)
         _finish(job, partial, partial / PARTS, workers, sources, folder)
@@ -58,9 +59,11 @@ def prepare_shard(job: Job, root: Path, index: int, count: int, progress: Progre
         UserError: as `prepare`.
     """
     _check(job)
-    parts = _shards(job, root, dict(job.corpus.fingerprint()))
-    draft(job, parts, progress)
-    write_shard(job, parts, index, count, progress)
+    sources = _sources(job)
+    with _writing(root):
+        parts = _shards(job, root, sources)
+        draft(job, parts, progress)
+        write_shard(job, parts, index, count, progress)
     return parts
 
 
@@ -70,15 +73,17 @@ def merge_shards(job: Job, root: Path) -> Path:
     Raises:
         UserError: shards are missing.
     """
-    sources = dict(job.corpus.fingerprint())
-    folder, parts = root / _name(job, sources), _shards(job, root, sources)
+    sources = _sources(job)
+    folder = root / _name(job, sources)
     if finished(folder):
         return _checked(folder, job)
+    with _writing(root):
+        parts = _shards(job, root, sources)
     counts = {int(path.name.rpartition("-of-")[2]) for path in parts.glob("[0-9]*-of-[0-9]*")}
     if len(counts) != 1:
         found = ", ".join(f"N = {count}" for count in sorted(counts)) or "none"
         raise UserError(f"{parts}: shards of one N are needed, there are: {found}; run --shard I/N for every I below N")
-    with _partial_folder(folder) as partial:
+    with _writing(root), _partial_folder(folder) as partial:
         _finish(job, partial, parts, counts.pop(), sources, folder)
     shutil.rmtree(parts)
     return folder
@@ -102,6 +107,13 @@ def _check(job: Job) -> None:
             raise UserError(f"data.{key} is {value}; give at least 1")
     if not 0 <= job.max_dropped <= 1:
         raise UserError(f"data.max_dropped is {job.max_dropped}; give a share from 0 to 1")
+
+
+def _sources(job: Job) -> dict[str, str]:
+    try:
+        return dict(job.corpus.fingerprint())
+    except OSError as error:
+        raise UserError(f"the corpus cannot be read ({error}); give data.path a folder or file that can") from error
 
 
 def _checked(folder: Path, job: Job) -> Path:
@@ -138,7 +150,7 @@ def _name(job: Job, sources: Mapping[str, str]) -> str:
 
 def _shards(job: Job, root: Path, sources: Mapping[str, str]) -> Path:
     parts = root / f".{_name(job, sources)}.{PARTS}"
-    _make(parts, exist_ok=True)
+    parts.mkdir(parents=True, exist_ok=True)
     return parts
 
 
@@ -150,11 +162,22 @@ def _finish(job: Job, partial: Path, parts: Path, count: int, sources: Mapping[s
     content = merge(job, parts, count, partial)
     if parts.parent == partial:
         shutil.rmtree(parts)
-    if dict(job.corpus.fingerprint()) != sources:
+    if _sources(job) != sources:
         raise UserError(f"{folder.name}: the corpus changed while it was read; prepare it again")
     settings = _settings(job, sources)
     write_manifest(partial, {"fingerprint": fingerprint(settings), "settings": settings, **content})
     _publish(partial, folder)
+
+
+@contextmanager
+def _writing(root: Path) -> Iterator[None]:
+    """What goes wrong while files are written is the user's to mend."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"{root}: prepared data cannot be written there ({error}); make room, or set DIALOG_CACHE to another folder"
+        ) from error
 
 
 @contextmanager
@@ -165,7 +188,7 @@ def _partial_folder(folder: Path) -> Iterator[Path]:
             if alone:
                 shutil.rmtree(left, ignore_errors=True)
     partial = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.{PARTIAL}"
-    _make(partial, exist_ok=False)
+    partial.mkdir(parents=True)
     try:
         with _locked(partial):
             yield partial
@@ -188,15 +211,6 @@ def _locked(folder: Path) -> Iterator[bool]:
         yield False
     finally:
         os.close(handle)
-
-
-def _make(folder: Path, *, exist_ok: bool) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=exist_ok)
-    except OSError as error:
-        raise UserError(
-            f"{folder.parent}: cannot write prepared data there ({error.strerror}); choose another folder"
-        ) from error
 
 
 def _publish(partial: Path, folder: Path) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from dialog.components import build
-from dialog.data.blocks import SHOWN, Sieve, Surveyed, blocks, choose
+from dialog.data.blocks import Remarks, Sieve, Surveyed, blocks, choose, remark
 from dialog.data.corpora import Corpus
 from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.data.examples import Rules
@@ -166,9 +166,9 @@ def merge(job: Job, parts: Path, count: int, folder: Path) -> dict[str, object]:
     return {"vocabulary": len(tokenizer), "tokenizer": tokenizer.fingerprint, "splits": about, "remarks": said}
 
 
-def _joined(shards: Sequence[Path], folder: Path, split: str, vocabulary: int) -> tuple[Counter[str], list[str]]:
+def _joined(shards: Sequence[Path], folder: Path, split: str, vocabulary: int) -> tuple[Counter[str], Remarks]:
     """Append the blocks of all shards in their order, counted from the split's beginning."""
-    counts, remarks = Counter[str](), list[str]()
+    counts, remarks = Counter[str](), Remarks()
     readers = cycle([_written(shard, split, vocabulary) for shard in shards])
     with Appender(folder, split, vocabulary) as files:
         files.append({"offsets": np.zeros(1)})
@@ -176,13 +176,13 @@ def _joined(shards: Sequence[Path], folder: Path, split: str, vocabulary: int) -
         while block := next(next(readers), None):
             arrays, found, said = block
             counts += Counter(found)
-            remarks += said[: SHOWN - len(remarks)]
+            remark(remarks, said)
             files.append({**arrays, "offsets": arrays["offsets"] + ids, "examples": arrays["examples"] + turns})
             ids, turns = ids + len(arrays["ids"]), turns + len(arrays["speakers"])
     return counts, remarks
 
 
-def _written(shard: Path, split: str, vocabulary: int) -> Iterator[tuple[Arrays, dict[str, int], list[str]]]:
+def _written(shard: Path, split: str, vocabulary: int) -> Iterator[tuple[Arrays, dict[str, int], Remarks]]:
     """The blocks of a shard as `encode` made them, their counts and remarks."""
     with ExitStack() as stack:
         files = {name: stack.enter_context(array_file(shard, split, name).open("rb")) for name in dtypes(vocabulary)}
@@ -199,19 +199,25 @@ def _log(shard: Path, split: str) -> Path:
 # ------------------------------------------------------------------ checks
 
 
-def check_counts(split: str, counts: Mapping[str, int], remarks: Sequence[str], max_dropped: float) -> None:
+def check_counts(split: str, counts: Mapping[str, int], remarks: Remarks, max_dropped: float) -> None:
     """Refuse a split without examples, and one of which too much was malformed or empty."""
     if not counts["examples"]:
-        raise UserError(f"the split {split} gives no example ({_listed(counts)}); give dialogues of two turns or more")
+        raise UserError(
+            f"the split {split} gives no example ({_listed(counts)}); give dialogues of two turns or more"
+            + _first(remarks, "malformed", "empty")
+        )
     for what, reasons in (("dialogues", ("malformed", "empty")), ("turns", ("empty",))):
         dropped = sum(counts[f"dropped {what}: {reason}"] for reason in reasons)
         read = counts[f"{what} read"]
         if dropped > max_dropped * read:
-            first = f"; first: {remarks[0]}" if remarks else ""
             raise UserError(
                 f"{split}: {dropped:,} of {read:,} {what} are {' or '.join(reasons)}, more than data.max_dropped="
-                f"{max_dropped:g} allows; mend them or raise it{first}"
+                f"{max_dropped:g} allows; mend them or raise it{_first(remarks, *reasons)}"
             )
+
+
+def _first(remarks: Remarks, *kinds: str) -> str:
+    return next((f"; first: {said}" for kind in kinds for said in remarks.get(kind, ())), "")
 
 
 def _listed(counts: Mapping[str, int]) -> str:
@@ -225,10 +231,10 @@ def check_ids(corpus: Corpus, split: str, marks: Path) -> None:
         UserError: with the places of both.
     """
     ids = np.sort(np.fromfile(marks, "<u8")[::2])
-    twice = ids[1:][ids[1:] == ids[:-1]]
+    twice = set(ids[1:][ids[1:] == ids[:-1]].tolist())
     marks.unlink()
     seen: dict[str, Dialogue] = {}
-    for entry in corpus.dialogues(split) if len(twice) else ():
+    for entry in corpus.dialogues(split) if twice else ():
         if isinstance(entry, Dialogue) and mark(entry.id) in twice:
             other = seen.setdefault(entry.id, entry)
             if other.turns != entry.turns:

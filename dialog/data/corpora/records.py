@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,8 +110,8 @@ def decoded(raw: bytes, place: str, encoding: str = "utf-8") -> str:
         raise UserError(
             f"{place}: byte {error.start + 1} of the line is not {name.upper()}; convert the file to UTF-8"
         ) from error
-    except LookupError as error:
-        raise UserError(f"{place}: there is no encoding {encoding!r} ({error})") from error
+    except (LookupError, ValueError) as error:
+        raise UserError(f"{place}: there is no encoding {encoding!r} of lines ({error})") from error
     return line.removesuffix("\n").removesuffix("\r")
 
 
@@ -236,8 +237,8 @@ def _finite(number: str) -> float:
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands there twice")
+        (key, _), *_ = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"the key {key!r} stands there twice")
     return fields
 
 
@@ -279,14 +280,26 @@ class SplitFiles:
     names: tuple[str, ...] = SPLITS
 
     def entries(self, split: str, read: Callable[[Path], Iterator[Entry]]) -> Iterator[Entry]:
-        """What `read` yields from the file of a split, or of its share of the one file."""
-        found = read(self._file(split))
+        """What `read` yields from the file of a split, or of its share of the one file.
+
+        Raises:
+            UserError: the file holds nothing but blank lines.
+        """
+        file = self._file(split)
+        found = self._some(read(file), file)
         return found if self.path.is_dir() else share(found, split)
 
     def fingerprint(self) -> dict[str, str]:
         """Map the file or the files to their SHA-256."""
         root = self.path if self.path.is_dir() else self.path.parent
         return digests(root, map(self._file, SPLITS))
+
+    def _some(self, entries: Iterator[Entry], file: Path) -> Iterator[Entry]:
+        for first in entries:
+            yield first
+            yield from entries
+            return
+        raise UserError(f"{file} holds no dialogue; {self.hint}")
 
     def _file(self, split: str) -> Path:
         if not self.path.is_dir():
