@@ -15,6 +15,7 @@ from dialog.data.files import COMPRESSED, document, find_file, raw_lines, requir
 from dialog.errors import UserError
 
 T = TypeVar("T")
+R = TypeVar("R")
 Json = Any
 """What a piece of JSON is in Python; `records` turns what a reader expects wrongly of it into a `Malformed`."""
 
@@ -34,16 +35,16 @@ TENTHS = {"train": range(8), "validation": range(8, 9), "test": range(9, 10)}
 # ------------------------------------------------------------------ records
 
 
-def records(items: Iterable[tuple[str, T]], parse: Callable[[T, str], Dialogue | None]) -> Iterator[Entry]:
-    """`parse(item, place)` of each (place, item), in order: a dialogue, None for a record that is meant to be none.
+def records(items: Iterable[tuple[str, T]], parse: Callable[[T, str], R | None]) -> Iterator[R | Malformed]:
+    """`parse(item, place)` of each (place, item), in order: a dialogue or what one is made of, None for neither.
 
     What `parse` cannot read becomes `Malformed`: a UserError with its own words, an item that lacks a key or has
-    another type as such. Texts, speakers and ids that are no Unicode text are malformed too.
+    another type as such. Texts, speakers and ids of a dialogue that are no Unicode text are malformed too.
     """
     for place, item in items:
         try:
             found = parse(item, place)
-            if found is not None:
+            if isinstance(found, Dialogue):
                 _require_text(found)
         except UserError as error:
             yield Malformed(str(error))
@@ -54,7 +55,7 @@ def records(items: Iterable[tuple[str, T]], parse: Callable[[T, str], Dialogue |
                 yield found
 
 
-def line_records(path: Path, parse: Callable[[str, str], Dialogue | None], encoding: str = "utf-8") -> Iterator[Entry]:
+def line_records(path: Path, parse: Callable[[str, str], R | None], encoding: str = "utf-8") -> Iterator[R | Malformed]:
     """`records` of the lines of a file, without their ends; a line of other bytes than `encoding` has is malformed."""
     return records(numbered(path), lambda raw, place: parse(decoded(raw, place, encoding), place))
 
@@ -159,7 +160,8 @@ def table(
     for column in columns:
         if names.count(column) != 1:
             count = "more than one" if column in names else "no"
-            raise UserError(f"{place}: {count} column {column!r} among {', '.join(names)}; name it in data.corpus")
+            known = f"{count} column {column!r} among {', '.join(names)}"
+            raise UserError(f"{place}: {known}; the first row should name it once (see data.corpus)")
     for place, found in rows:
         if isinstance(found, UserError):
             yield place, found

@@ -13,6 +13,7 @@ from dialog.data.files import all_or_none, find_files, stem
 
 SENTENCES = [f"Answer.sentence{number}" for number in range(1, 21)]
 """The columns in the order of the turns; in the files they are in that of the alphabet."""
+COLUMNS = ("AssignmentId", SENTENCES[0])
 EMPTY = ("", "{}")
 BLOCKED = "blocked_workers.txt"
 HINT = "clone https://github.com/jfainberg/self_dialogue_corpus, or set data.path=DIR"
@@ -40,7 +41,7 @@ class SelfDialogue:
         blocked = {line.strip() for file in all_or_none(self.path, [BLOCKED]) for _, line in numbered_lines(file)}
         for topic, files in self._files().items():
             for file in files:
-                yield from share(records(table(file), partial(_dialogue, topic, blocked)), split)
+                yield from share(records(table(file, COLUMNS), partial(_dialogue, topic, blocked)), split)
 
     def fingerprint(self) -> dict[str, str]:
         """Map the files to their SHA-256."""
