@@ -97,6 +97,35 @@ def test_shards_of_two_counts_are_no_whole(tmp_path: Path) -> None:
         merge_shards(job(), tmp_path)
 
 
+class Growing(Builtin):
+    """A split has another dialogue at each pass, whatever the fingerprint says."""
+
+    def __init__(self, split: str) -> None:
+        super().__init__(size=2 * BLOCK)
+        self.split = split
+        self.passes = 0
+
+    def dialogues(self, split: str) -> Iterator[Entry]:
+        yield from super().dialogues(split)
+        if split == self.split:
+            self.passes += 1
+            yield from (said(f"late-{number}", "a", "b") for number in range(self.passes))
+
+
+def test_a_corpus_that_is_another_at_the_second_pass_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"train: the corpus changed while it was read: .* 2,049 .* 2,050"):
+        prepare(job(Growing("train")), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_shards_of_a_corpus_that_changed_between_them_are_no_whole(tmp_path: Path) -> None:
+    growing = Growing("validation")
+    for index in range(2):
+        prepare_shard(job(growing), tmp_path, index, 2)
+    with pytest.raises(UserError, match=r"validation: the corpus changed while it was read"):
+        merge_shards(job(growing), tmp_path)
+
+
 # ------------------------------------------------------------------ real processes
 
 
