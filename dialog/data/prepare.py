@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+from dialog.data.checks import check_counts
 from dialog.data.engines import ENGINES
 from dialog.data.manifest import fingerprint, read_manifest, write_manifest
-from dialog.data.shards import Job, Progress, check_counts, draft, merge, nothing, sync, write_shard
+from dialog.data.shards import Job, Progress, draft, merge, nothing, sync, write_shard
 from dialog.data.tokenizers import identity
 from dialog.errors import UserError
 

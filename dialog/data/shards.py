@@ -20,15 +20,16 @@ import numpy as np
 
 from dialog.components import build
 from dialog.data.blocks import SHOWN, Sieve, Surveyed, blocks, choose
+from dialog.data.checks import check_counts, check_ids, check_records
 from dialog.data.corpora import Corpus
-from dialog.data.dialogue import SPLITS, Dialogue
+from dialog.data.dialogue import SPLITS
 from dialog.data.examples import Rules
 from dialog.data.filters import FILTERS, Filter
 from dialog.data.lengths import write_classes
 from dialog.data.manifest import TOKENIZER, array_file
 from dialog.data.tokenizer import Tokenizer
 from dialog.data.tokenizers import TOKENIZERS
-from dialog.data.writer import MARKS, Appender, Arrays, Limits, dtypes, encode, mark
+from dialog.data.writer import MARKS, Appender, Arrays, Limits, dtypes, encode
 from dialog.errors import UserError
 
 Progress = Callable[[str, int, int | None], None]
@@ -164,8 +165,7 @@ def merge(job: Job, parts: Path, count: int, folder: Path) -> dict[str, object]:
     """Join the shards into the files of `folder`; what the manifest says of them.
 
     Raises:
-        UserError: a shard is missing, the corpus was not the same for all, a split gives no example, an id stands for two
-            dialogues, too much was dropped.
+        UserError: a shard is missing, or as `dialog.data.checks`.
     """
     shards = [parts / f"{index}-of-{count}" for index in range(count)]
     for index, shard in enumerate(shards):
@@ -218,55 +218,3 @@ def _records(folder: Path) -> dict[str, int]:
 
 def _log(shard: Path, split: str) -> Path:
     return shard / f"{split}.blocks.jsonl"
-
-
-# ------------------------------------------------------------------ checks
-
-
-def check_records(given: Mapping[str, int], joined: Mapping[str, int]) -> None:
-    """Refuse a corpus that gave a pass another number of records than the shards hold together."""
-    for split, records in given.items():
-        if records != joined[split]:
-            raise UserError(
-                f"{split}: the corpus changed while it was read: one pass found {records:,} dialogues, the shards hold "
-                f"{joined[split]:,}; prepare it again"
-            )
-
-
-def check_counts(split: str, counts: Mapping[str, int], remarks: Sequence[str], max_dropped: float) -> None:
-    """Refuse a split without examples, and one of which too much was malformed or empty."""
-    if not counts["examples"]:
-        raise UserError(f"the split {split} gives no example ({_listed(counts)}); give dialogues of two turns or more")
-    for what, reasons in (("dialogues", ("malformed", "empty")), ("turns", ("empty",))):
-        dropped = sum(counts[f"dropped {what}: {reason}"] for reason in reasons)
-        read = counts[f"{what} read"]
-        if dropped > max_dropped * read:
-            first = f"; first: {remarks[0]}" if remarks else ""
-            raise UserError(
-                f"{split}: {dropped:,} of {read:,} {what} are {' or '.join(reasons)}, more than data.max_dropped="
-                f"{max_dropped:g} allows; mend them or raise it{first}"
-            )
-
-
-def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{key} {value:,}" for key, value in counts.items() if value) or "it is empty"
-
-
-def check_ids(corpus: Corpus, split: str, marks: Path) -> None:
-    """Refuse two dialogues of one id in a split, unless they say the same; the file of marks goes.
-
-    Raises:
-        UserError: with the places of both.
-    """
-    ids = np.sort(np.fromfile(marks, "<u8")[::2])
-    twice = ids[1:][ids[1:] == ids[:-1]]
-    marks.unlink()
-    seen: dict[str, Dialogue] = {}
-    for entry in corpus.dialogues(split) if len(twice) else ():
-        if isinstance(entry, Dialogue) and mark(entry.id) in twice:
-            other = seen.setdefault(entry.id, entry)
-            if other.turns != entry.turns:
-                raise UserError(
-                    f"{entry.place or entry.id}: the id {entry.id!r} occurs twice in {split}, for other words at "
-                    f"{other.place or 'an earlier place'}; give each dialogue its own"
-                )

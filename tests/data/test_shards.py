@@ -9,13 +9,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dialog.data.blocks import BLOCK
+from dialog.data.checks import ambiguous
 from dialog.data.corpora.builtin import Builtin
 from dialog.data.dialogue import WARNING, Dialogue, Entry, Malformed, Turn
 from dialog.data.examples import Rules
@@ -243,6 +247,23 @@ def test_an_id_stands_for_one_dialogue(tmp_path: Path) -> None:
     other = [said("x", "a", "b", place="f:1"), said("y", "c", "d"), said("x", "a", "e", place="f:3")]
     with pytest.raises(UserError, match=r"f:3: the id 'x' occurs twice in train, for other words at f:1"):
         prepare(job(Given(*other)), tmp_path)
+    persona = replace(said("x", "a", "b", place="f:3"), facts=(Turn("A", "I knit ."),))
+    with pytest.raises(UserError, match=r"f:3: the id 'x' occurs twice in train, for other words at f:1"):
+        prepare(job(Given(other[0], persona)), tmp_path)
+
+
+marks = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2)), min_size=1, max_size=20)
+
+
+@given(marks, st.integers(1, 8))
+def test_an_id_of_different_words_is_found_however_few_are_looked_at_at_a_time(
+    marks: list[tuple[int, int]], at_once: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dialog.data.checks.MARKS_AT_ONCE", at_once)
+        found = ambiguous(np.array(marks, dtype=np.uint64).reshape(-1, 2))
+    expected = {id for id, words in marks for other, others in marks if id == other and words != others}
+    assert found in expected if expected else found is None
 
 
 def test_too_much_that_is_malformed_or_empty_is_refused_with_the_first_place(tmp_path: Path) -> None:
