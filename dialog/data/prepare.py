@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+from dialog.data.checks import check_counts
 from dialog.data.engines import ENGINES
 from dialog.data.manifest import fingerprint, read_manifest, write_manifest
-from dialog.data.shards import Job, Progress, check_counts, draft, merge, nothing, write_shard
+from dialog.data.shards import Job, Progress, draft, merge, nothing, sync, write_shard
 from dialog.data.tokenizers import identity
 from dialog.errors import UserError
 
@@ -215,8 +216,7 @@ def _locked(folder: Path) -> Iterator[bool]:
 
 def _publish(partial: Path, folder: Path) -> None:
     """Rename a complete folder into place, unless another process was faster."""
-    for path in (*partial.iterdir(), partial):
-        _sync(path)
+    sync(*partial.iterdir(), partial)
     if folder.exists() and not finished(folder):
         shutil.rmtree(folder)
     try:
@@ -224,12 +224,4 @@ def _publish(partial: Path, folder: Path) -> None:
     except OSError:
         if not finished(folder):
             raise
-    _sync(folder.parent)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync(folder.parent)

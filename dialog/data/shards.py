@@ -6,6 +6,7 @@ What shards share (the tokenizer, what filters know of the corpus) is a function
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import shutil
 from collections import Counter
@@ -19,15 +20,16 @@ import numpy as np
 
 from dialog.components import build
 from dialog.data.blocks import Remarks, Sieve, Surveyed, blocks, choose, remark
+from dialog.data.checks import check_counts, check_ids, check_records
 from dialog.data.corpora import Corpus
-from dialog.data.dialogue import SPLITS, Dialogue
+from dialog.data.dialogue import SPLITS
 from dialog.data.examples import Rules
 from dialog.data.filters import FILTERS, Filter
 from dialog.data.lengths import write_classes
 from dialog.data.manifest import TOKENIZER, array_file
 from dialog.data.tokenizer import Tokenizer
 from dialog.data.tokenizers import TOKENIZERS
-from dialog.data.writer import MARKS, Appender, Arrays, Limits, dtypes, encode, mark
+from dialog.data.writer import MARKS, Appender, Arrays, Limits, dtypes, encode
 from dialog.errors import UserError
 
 Progress = Callable[[str, int, int | None], None]
@@ -35,6 +37,7 @@ Progress = Callable[[str, int, int | None], None]
 
 DRAFT = "draft"
 RECORDS = "records.json"
+"""How many records each split gave to whoever wrote the folder."""
 
 
 def nothing(what: str, done: int, total: int | None) -> None:
@@ -73,7 +76,7 @@ class Job:
 
 
 def draft(job: Job, parts: Path, progress: Progress = nothing) -> None:
-    """Make `<parts>/draft/`: the tokenizer, what each filter knows, and how many records train has."""
+    """Make `<parts>/draft/`: the tokenizer, what each filter knows, and how many records train gave."""
     if (parts / DRAFT).is_dir():
         return
     with at_once(parts / DRAFT) as folder:
@@ -86,7 +89,7 @@ def draft(job: Job, parts: Path, progress: Progress = nothing) -> None:
         build(TOKENIZERS, job.tokenizer, texts=texts).save(folder / TOKENIZER)
         for _ in texts:
             pass  # what the tokenizer has not asked for is counted all the same
-        (folder / RECORDS).write_text(str(records["train"]))
+        (folder / RECORDS).write_text(json.dumps(records))
 
 
 def _texts(job: Job, sieves: Sequence[Sieve], records: Counter[str], progress: Progress) -> Iterator[str]:
@@ -106,11 +109,12 @@ def _sieves(job: Job, folder: Path) -> list[Sieve]:
 
 @contextmanager
 def at_once(folder: Path) -> Iterator[Path]:
-    """A folder beside `folder` to write into, which takes its place at the end, unless another was faster."""
+    """A folder beside `folder` to write into, which takes its place at the end, on disk, unless another was faster."""
     partial = folder.parent / f".{folder.name}.{secrets.token_hex(4)}"
     partial.mkdir(parents=True)
     try:
         yield partial
+        sync(*partial.iterdir(), partial)
         try:
             partial.replace(folder)
         except OSError:
@@ -118,6 +122,16 @@ def at_once(folder: Path) -> Iterator[Path]:
                 raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def sync(*paths: Path) -> None:
+    """Wait until files, and folders' lists of names, are on disk: what is then renamed survives a power cut whole."""
+    for path in paths:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 # ------------------------------------------------------------------ shards
@@ -130,7 +144,8 @@ def write_shard(job: Job, parts: Path, index: int, count: int, progress: Progres
         return
     tokenizer = Tokenizer.load(parts / DRAFT / TOKENIZER)
     sieves = _sieves(job, parts / DRAFT)
-    train = int((parts / DRAFT / RECORDS).read_text())
+    expected = _records(parts / DRAFT)
+    records = Counter[str]()
     with at_once(folder) as partial:
         for split in SPLITS:
             with Appender(partial, split, len(tokenizer)) as files, _log(partial, split).open("w") as log:
@@ -141,14 +156,16 @@ def write_shard(job: Job, parts: Path, index: int, count: int, progress: Progres
                         files.append(arrays)
                         sizes = {name: len(array) for name, array in arrays.items()}
                         log.write(json.dumps([sizes, block.counts + counts, block.remarks]) + "\n")
-                    progress(split, start + len(entries), train if split == "train" else None)
+                    records[split] = start + len(entries)
+                    progress(split, records[split], expected.get(split))
+        (partial / RECORDS).write_text(json.dumps(records))
 
 
 def merge(job: Job, parts: Path, count: int, folder: Path) -> dict[str, object]:
     """Join the shards into the files of `folder`; what the manifest says of them.
 
     Raises:
-        UserError: a shard is missing, a split gives no example, an id stands for two dialogues, too much was dropped.
+        UserError: a shard is missing, or as `dialog.data.checks`.
     """
     shards = [parts / f"{index}-of-{count}" for index in range(count)]
     for index, shard in enumerate(shards):
@@ -157,6 +174,9 @@ def merge(job: Job, parts: Path, count: int, folder: Path) -> dict[str, object]:
     tokenizer = Tokenizer.load(parts / DRAFT / TOKENIZER)
     tokenizer.save(folder / TOKENIZER)
     splits = {split: _joined(shards, folder, split, len(tokenizer)) for split in SPLITS}
+    joined = {split: counts["dialogues read"] for split, (counts, _) in splits.items()}
+    for each in (parts / DRAFT, *shards):
+        check_records(_records(each), joined)
     for split, (counts, remarks) in splits.items():
         check_counts(split, counts, remarks, job.max_dropped)
         check_ids(job.corpus, split, array_file(folder, split, MARKS))
@@ -192,53 +212,9 @@ def _written(shard: Path, split: str, vocabulary: int) -> Iterator[tuple[Arrays,
             yield arrays, counts, remarks
 
 
+def _records(folder: Path) -> dict[str, int]:
+    return dict(json.loads((folder / RECORDS).read_text()))
+
+
 def _log(shard: Path, split: str) -> Path:
     return shard / f"{split}.blocks.jsonl"
-
-
-# ------------------------------------------------------------------ checks
-
-
-def check_counts(split: str, counts: Mapping[str, int], remarks: Remarks, max_dropped: float) -> None:
-    """Refuse a split without examples, and one of which too much was malformed or empty."""
-    if not counts["examples"]:
-        raise UserError(
-            f"the split {split} gives no example ({_listed(counts)}); give dialogues of two turns or more"
-            + _first(remarks, "malformed", "empty")
-        )
-    for what, reasons in (("dialogues", ("malformed", "empty")), ("turns", ("empty",))):
-        dropped = sum(counts[f"dropped {what}: {reason}"] for reason in reasons)
-        read = counts[f"{what} read"]
-        if dropped > max_dropped * read:
-            raise UserError(
-                f"{split}: {dropped:,} of {read:,} {what} are {' or '.join(reasons)}, more than data.max_dropped="
-                f"{max_dropped:g} allows; mend them or raise it{_first(remarks, *reasons)}"
-            )
-
-
-def _first(remarks: Remarks, *kinds: str) -> str:
-    return next((f"; first: {said}" for kind in kinds for said in remarks.get(kind, ())), "")
-
-
-def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{key} {value:,}" for key, value in counts.items() if value) or "it is empty"
-
-
-def check_ids(corpus: Corpus, split: str, marks: Path) -> None:
-    """Refuse two dialogues of one id in a split, unless they say the same; the file of marks goes.
-
-    Raises:
-        UserError: with the places of both.
-    """
-    ids = np.sort(np.fromfile(marks, "<u8")[::2])
-    twice = set(ids[1:][ids[1:] == ids[:-1]].tolist())
-    marks.unlink()
-    seen: dict[str, Dialogue] = {}
-    for entry in corpus.dialogues(split) if twice else ():
-        if isinstance(entry, Dialogue) and mark(entry.id) in twice:
-            other = seen.setdefault(entry.id, entry)
-            if other.turns != entry.turns:
-                raise UserError(
-                    f"{entry.place or entry.id}: the id {entry.id!r} occurs twice in {split}, for other words at "
-                    f"{other.place or 'an earlier place'}; give each dialogue its own"
-                )

@@ -22,7 +22,7 @@ Integers = NDArray[np.int64]
 Arrays = dict[str, NDArray[Any]]
 Counts = Counter[str]
 MARKS = "marks"
-"""[dialogues, 2] hashes of ids and of words, which are looked at while the arrays are made and not kept."""
+"""[dialogues, 2] hashes of ids and of words, by which ids that stand for two dialogues are found; not kept."""
 
 
 class Limits(NamedTuple):
@@ -117,8 +117,8 @@ def _speakers(lines: Sequence[Turn]) -> list[int]:
 
 
 def _marks(dialogue: Dialogue) -> tuple[int, int]:
-    words = "\0".join(f"{turn.speaker}\0{turn.text}" for turn in dialogue.turns)
-    return mark(dialogue.id), mark(words)
+    said, known = ([(line.speaker, line.text) for line in lines] for lines in (dialogue.turns, dialogue.facts))
+    return mark(dialogue.id), mark(repr((said, known)))
 
 
 def mark(text: str) -> int:

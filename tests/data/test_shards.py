@@ -9,13 +9,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dialog.data.blocks import BLOCK
+from dialog.data.checks import ambiguous
 from dialog.data.corpora.builtin import Builtin
 from dialog.data.dialogue import WARNING, Dialogue, Entry, Malformed, Turn
 from dialog.data.examples import Rules
@@ -95,6 +99,35 @@ def test_shards_of_two_counts_are_no_whole(tmp_path: Path) -> None:
     prepare_shard(job(), tmp_path, 0, 3)
     with pytest.raises(UserError, match=r"there are: N = 2, N = 3"):
         merge_shards(job(), tmp_path)
+
+
+class Growing(Builtin):
+    """A split has another dialogue at each pass, whatever the fingerprint says."""
+
+    def __init__(self, split: str) -> None:
+        super().__init__(size=2 * BLOCK)
+        self.split = split
+        self.passes = 0
+
+    def dialogues(self, split: str) -> Iterator[Entry]:
+        yield from super().dialogues(split)
+        if split == self.split:
+            self.passes += 1
+            yield from (said(f"late-{number}", "a", "b") for number in range(self.passes))
+
+
+def test_a_corpus_that_is_another_at_the_second_pass_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"train: the corpus changed while it was read: .* 2,049 .* 2,050"):
+        prepare(job(Growing("train")), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_shards_of_a_corpus_that_changed_between_them_are_no_whole(tmp_path: Path) -> None:
+    growing = Growing("validation")
+    for index in range(2):
+        prepare_shard(job(growing), tmp_path, index, 2)
+    with pytest.raises(UserError, match=r"validation: the corpus changed while it was read"):
+        merge_shards(job(growing), tmp_path)
 
 
 # ------------------------------------------------------------------ real processes
@@ -214,6 +247,23 @@ def test_an_id_stands_for_one_dialogue(tmp_path: Path) -> None:
     other = [said("x", "a", "b", place="f:1"), said("y", "c", "d"), said("x", "a", "e", place="f:3")]
     with pytest.raises(UserError, match=r"f:3: the id 'x' occurs twice in train, for other words at f:1"):
         prepare(job(Given(*other)), tmp_path)
+    persona = replace(said("x", "a", "b", place="f:3"), facts=(Turn("A", "I knit ."),))
+    with pytest.raises(UserError, match=r"f:3: the id 'x' occurs twice in train, for other words at f:1"):
+        prepare(job(Given(other[0], persona)), tmp_path)
+
+
+marks = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2)), min_size=1, max_size=20)
+
+
+@given(marks, st.integers(1, 8))
+def test_an_id_of_different_words_is_found_however_few_are_looked_at_at_a_time(
+    marks: list[tuple[int, int]], at_once: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dialog.data.checks.MARKS_AT_ONCE", at_once)
+        found = ambiguous(np.array(marks, dtype=np.uint64).reshape(-1, 2))
+    expected = {id for id, words in marks for other, others in marks if id == other and words != others}
+    assert found in expected if expected else found is None
 
 
 def test_too_much_that_is_malformed_or_empty_is_refused_with_the_first_place(tmp_path: Path) -> None:
