@@ -129,15 +129,23 @@ def numbered(path: Path) -> Iterator[tuple[str, bytes]]:
 
 def _require_text(dialogue: Dialogue) -> None:
     said = (*dialogue.turns, *dialogue.facts)
-    for text in (dialogue.id, *(turn.speaker for turn in said), *(turn.text for turn in said)):
-        if not isinstance(text, str):
-            raise UserError(f"{dialogue.place}: {text!r} is no text; write it in quotes")
-        if not text.isascii():
-            try:
-                text.encode()
-            except UnicodeEncodeError as error:
-                half = f"\\u{ord(text[error.start]):04x}"
-                raise UserError(f"{dialogue.place}: holds half a character ({half}); write both halves") from error
+    texts = [dialogue.id, *[turn.speaker for turn in said], *[turn.text for turn in said]]
+    try:
+        "".join(texts).encode()
+    except (TypeError, UnicodeEncodeError):
+        for text in texts:
+            _refuse_other(text, dialogue.place)
+
+
+def _refuse_other(text: object, place: str) -> None:
+    """Raise a UserError unless this is a text of whole characters."""
+    if not isinstance(text, str):
+        raise UserError(f"{place}: {text!r} is no text; write it in quotes")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(text[error.start]):04x}"
+        raise UserError(f"{place}: holds half a character ({half}); write both halves") from error
 
 
 # ------------------------------------------------------------------ tables
