@@ -53,8 +53,8 @@ def words(text: str) -> str:
 
 
 def letters(text: str) -> str:
-    """The letters and digits of `words`, without spaces: tokenisation makes no difference."""
-    return words(text).replace(" ", "")
+    """The letters and digits of `words`, without spaces, in NFC again: tokenisation makes no difference."""
+    return unicodedata.normalize("NFC", words(text).replace(" ", ""))
 
 
 NORMALISATIONS: dict[str, Callable[[str], str]] = {"verbatim": verbatim, "words": words, "letters": letters}

@@ -7,7 +7,7 @@ from itertools import count
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dialog.data.dialogue import Dialogue, Turn
@@ -31,6 +31,7 @@ def test_the_words_of_ascii_are_letters_and_digits_between_spaces(text: str) -> 
     assert words(text) == re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()
 
 
+@example("\u0339:\u0334")
 @given(st.text())
 def test_normalising_again_changes_nothing(text: str) -> None:
     for normalise in NORMALISATIONS.values():
