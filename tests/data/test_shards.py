@@ -82,6 +82,7 @@ def test_shards_merge_to_the_same_bytes_in_whatever_order_they_are_made(
 ) -> None:
     with pytest.raises(UserError, match="run --shard I/N for every I"):
         merge_shards(job(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
     for index in reversed(range(count)):
         if index == 0 and count > 1:
             with pytest.raises(UserError, match=rf"shard 0 of {count} is missing"):
@@ -91,13 +92,36 @@ def test_shards_merge_to_the_same_bytes_in_whatever_order_they_are_made(
     folder = merge_shards(job(), tmp_path)
     assert contents(folder) == alone
     assert list(tmp_path.iterdir()) == [folder]
+    assert merge_shards(job(), tmp_path) == folder == prepare_shard(job(), tmp_path, 0, count)
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_shards_of_what_is_prepared_meanwhile_go_with_the_merge(tmp_path: Path) -> None:
+    prepare_shard(job(), tmp_path, 0, 2)
+    folder = prepare(job(), tmp_path)
     assert merge_shards(job(), tmp_path) == folder
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_of_two_merges_the_later_finds_what_the_other_has_made(tmp_path: Path) -> None:
+    class Overtaken(Builtin):
+        passes = 0
+
+        def fingerprint(self) -> dict[str, str]:
+            self.passes += 1
+            if self.passes == 2:  # at the end of the merge
+                merge_shards(job(), tmp_path)
+            return super().fingerprint()
+
+    prepare_shard(job(), tmp_path, 0, 1)
+    folder = merge_shards(job(Overtaken(size=SIZE)), tmp_path)
+    assert list(tmp_path.iterdir()) == [folder]
 
 
 def test_shards_of_two_counts_are_no_whole(tmp_path: Path) -> None:
     prepare_shard(job(), tmp_path, 0, 2)
     prepare_shard(job(), tmp_path, 0, 3)
-    with pytest.raises(UserError, match=r"there are: N = 2, N = 3"):
+    with pytest.raises(UserError, match=r"there are: N = 2, N = 3; remove all but those of one"):
         merge_shards(job(), tmp_path)
 
 
