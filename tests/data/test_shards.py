@@ -302,6 +302,12 @@ def test_too_much_that_is_malformed_or_empty_is_refused_with_the_first_place(tmp
         prepare(job(gaps, max_dropped=0.04), tmp_path)
 
 
+def test_a_responder_whom_nobody_is_called_is_refused_with_the_speakers(tmp_path: Path) -> None:
+    corpus = Given(Malformed("f:1: broken"), said("x", "a", "b"))
+    with pytest.raises(UserError, match=r"train gives no example .* data\.responder to one who answers, of 'A', 'B'$"):
+        prepare(replace(job(corpus), rules=Rules(3, False, responder="Bot", malformed="drop")), tmp_path)
+
+
 def test_remarks_are_kept_with_their_places(tmp_path: Path) -> None:
     corpus = Given(
         said("odd", "a", "b", meta={WARNING: "f:1: odd"}), *(Malformed(f"f:{n}: broken") for n in range(2, 20))
