@@ -219,6 +219,28 @@ def test_ray_runs_a_killed_worker_s_shard_again_and_gives_the_same_bytes(slow: P
     assert contents(ended(process)) == contents(here)
 
 
+@pytest.mark.parametrize(("dies", "message"), [(False, "f:1: broken"), (True, "Ray lost a task .* --workers")])
+def test_what_goes_wrong_in_a_ray_task_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool, message: str
+) -> None:
+    pytest.importorskip("ray", reason="the extra ray is not installed")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    here = os.getpid()
+
+    class Wrong(Builtin):
+        def dialogues(self, split: str) -> Iterator[Entry]:
+            if os.getpid() != here:
+                if dies:
+                    os._exit(1)
+                raise UserError("f:1: broken")
+            yield from super().dialogues(split)
+
+    with pytest.raises(UserError, match=f"^{message}") as refused:
+        prepare(job(Wrong(size=20)), tmp_path, engine="ray", workers=1)
+    assert "\n" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
 def wait_for(condition: object, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
