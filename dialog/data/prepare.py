@@ -1,4 +1,4 @@
-"""Raw corpus to tokenizer and token store: one pass over the training split to learn, one over every split to write."""
+"""Raw corpus to tokenizer and token store: passes to learn (a filter, the tokenizer), one over every split to write."""
 
 from __future__ import annotations
 
