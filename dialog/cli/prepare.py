@@ -56,6 +56,8 @@ def prepare(
 
     if shard and merges:
         raise UserError("--shard makes a part, --merge joins the parts; give one of them")
+    if (shard or merges) and (workers > 1 or engine != "processes"):
+        raise UserError("--shard and --merge are done by one process; give --workers and --engine without them")
     composed = compose(recipe, overrides).recipe
     if shard:
         click.echo(str(prepare_part(composed, *shard)))

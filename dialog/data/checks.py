@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,14 @@ from numpy.typing import NDArray
 from dialog.data.blocks import Remarks
 from dialog.data.corpora import Corpus
 from dialog.data.dialogue import Dialogue
+from dialog.data.examples import OTHERS_ONLY
 from dialog.data.writer import mark
 from dialog.errors import UserError
 
 MARKS_AT_ONCE = 1 << 22
 """Dialogues whose ids are held against one another at a time."""
+SEEN, SEEN_SPEAKERS = 100, 10
+"""Dialogues that are looked through for who speaks, and speakers that are named."""
 
 
 def check_records(given: Mapping[str, int], joined: Mapping[str, int]) -> None:
@@ -28,13 +32,27 @@ def check_records(given: Mapping[str, int], joined: Mapping[str, int]) -> None:
             )
 
 
+def check_examples(corpus: Corpus, split: str, counts: Mapping[str, int], remarks: Remarks) -> None:
+    """Refuse a split without examples."""
+    if counts["examples"]:
+        return
+    if counts[f"dropped dialogues: {OTHERS_ONLY}"]:
+        seen = (entry for entry in islice(corpus.dialogues(split), SEEN) if isinstance(entry, Dialogue))
+        speakers = sorted({turn.speaker for dialogue in seen for turn in dialogue.turns})
+        mend = f"set data.responder to one who answers, of {', '.join(map(repr, speakers[:SEEN_SPEAKERS]))}"
+    else:
+        mend = "give dialogues of two turns or more, and filters that leave some"
+    raise UserError(
+        f"the split {split} gives no example ({_listed(counts)}); {mend}" + _first(remarks, "malformed", "empty")
+    )
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{key} {value:,}" for key, value in counts.items() if value) or "it is empty"
+
+
 def check_counts(split: str, counts: Mapping[str, int], remarks: Remarks, max_dropped: float) -> None:
-    """Refuse a split without examples, and one of which too much was malformed or empty."""
-    if not counts["examples"]:
-        raise UserError(
-            f"the split {split} gives no example ({_listed(counts)}); give dialogues of two turns or more"
-            + _first(remarks, "malformed", "empty")
-        )
+    """Refuse a split of which too much was malformed or empty."""
     for what, reasons in (("dialogues", ("malformed", "empty")), ("turns", ("empty",))):
         dropped = sum(counts[f"dropped {what}: {reason}"] for reason in reasons)
         read = counts[f"{what} read"]
@@ -47,10 +65,6 @@ def check_counts(split: str, counts: Mapping[str, int], remarks: Remarks, max_dr
 
 def _first(remarks: Remarks, *kinds: str) -> str:
     return next((f"; first: {said}" for kind in kinds for said in remarks.get(kind, ())), "")
-
-
-def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{key} {value:,}" for key, value in counts.items() if value) or "it is empty"
 
 
 def check_ids(corpus: Corpus, split: str, marks: Path) -> None:

@@ -56,7 +56,8 @@ def on_ray(job: Job, parts: Path, count: int, progress: Progress) -> None:
     A task whose worker dies is run again elsewhere. All machines must see the corpus and the cache under the same path.
 
     Raises:
-        UserError: Ray is not installed, its cluster cannot be reached, or as `write_shard`.
+        UserError: Ray is not installed, its cluster cannot be reached, loses a task again and again, or as
+            `write_shard`.
     """
     try:
         import ray  # noqa: F401 - whether it is there
@@ -81,7 +82,10 @@ def _on_ray(job: Job, parts: Path, count: int, progress: Progress) -> None:
             done, running = ray.wait(running)
             ray.get(done)
     except ray.exceptions.RayTaskError as error:
-        raise error.cause if isinstance(error.cause, UserError) else UserError(f"a task failed: {error}") from error
+        raise error.cause from error
+    except ray.exceptions.RayError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"Ray lost a task ({reason}); is there memory for so many --workers?") from error
     finally:
         ray.shutdown()
     progress("shards", count, count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from dialog.data.dialogue import WARNING, Dialogue, Entry, Example, Malformed, T
 from dialog.errors import UserError
 
 REFUSE, DROP = "refuse", "drop"
+OTHERS_ONLY = "no turn of the responder"
 
 
 @dataclass(frozen=True)
@@ -117,14 +118,13 @@ def _unusable(dialogue: Dialogue, rules: Rules) -> str | None:
         return "empty"
     if len(dialogue.turns) == 1 and not rules.first_turns:
         return "single turn"
-    return None if any(windows(dialogue, rules)) else "no turn of the responder"
+    return None if any(windows(dialogue, rules)) else OTHERS_ONLY
 
 
-def windows(dialogue: Dialogue, rules: Rules, without: Collection[int] = ()) -> Iterator[tuple[int, int]]:
-    """Yield (first turn of the context, response) for each response, but for those turns."""
+def windows(dialogue: Dialogue, rules: Rules) -> Iterator[tuple[int, int]]:
+    """Yield (first turn of the context, response) for each response."""
     for response in range(0 if rules.first_turns else 1, len(dialogue.turns)):
-        speaks = rules.responder is None or dialogue.turns[response].speaker == rules.responder
-        if speaks and response not in without:
+        if rules.responder is None or dialogue.turns[response].speaker == rules.responder:
             yield 0 if rules.context_turns is None else max(0, response - rules.context_turns), response
 
 

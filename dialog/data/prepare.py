@@ -1,14 +1,13 @@
-"""Raw corpus to tokenizer and token store: one pass over the training split to learn, one over every split to write."""
+"""Raw corpus to tokenizer and token store: passes to learn (a filter, the tokenizer), one over every split to write."""
 
 from __future__ import annotations
 
 import fcntl
-import os
 import secrets
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,7 +18,8 @@ from dialog.data.shards import Job, Progress, draft, merge, nothing, sync, write
 from dialog.data.tokenizers import identity
 from dialog.errors import UserError
 
-PARTIAL, PARTS = "partial", "shards"
+PARTIAL, PARTS, WHOLE, LOCK = "partial", "shards", "whole", "lock"
+"""What the hidden folder of a preparation is called; in it the shards, what is made of them, and a lock."""
 
 
 def prepare(job: Job, root: Path, *, engine: str = "processes", workers: int = 1, progress: Progress = nothing) -> Path:
@@ -54,15 +54,18 @@ def prepare(job: Job, root: Path, *, engine: str = "processes", workers: int = 1
 
 
 def prepare_shard(job: Job, root: Path, index: int, count: int, progress: Progress = nothing) -> Path:
-    """Write one of `count` shards for a later `merge_shards`; the folder where they lie.
+    """Write one of `count` shards for a later `merge_shards`; the folder where they lie, or that of the prepared data.
 
     Raises:
         UserError: as `prepare`.
     """
     _check(job)
     sources = _sources(job)
+    folder, parts = root / _name(job, sources), _shards(job, root, sources)
+    if finished(folder):
+        return _checked(folder, job)
     with _writing(root):
-        parts = _shards(job, root, sources)
+        parts.mkdir(parents=True, exist_ok=True)
         draft(job, parts, progress)
         write_shard(job, parts, index, count, progress)
     return parts
@@ -72,22 +75,29 @@ def merge_shards(job: Job, root: Path) -> Path:
     """The prepared data from shards that were all written with the same count.
 
     Raises:
-        UserError: shards are missing.
+        UserError: shards are missing, or as `prepare`.
     """
+    _check(job)
     sources = _sources(job)
-    folder = root / _name(job, sources)
-    if finished(folder):
-        return _checked(folder, job)
-    with _writing(root):
-        parts = _shards(job, root, sources)
+    folder, parts = root / _name(job, sources), _shards(job, root, sources)
+    if not finished(folder):
+        _merge(job, parts, sources, folder)
+    shutil.rmtree(parts, ignore_errors=True)
+    return _checked(folder, job)
+
+
+def _merge(job: Job, parts: Path, sources: Mapping[str, str], folder: Path) -> None:
     counts = {int(path.name.rpartition("-of-")[2]) for path in parts.glob("[0-9]*-of-[0-9]*")}
     if len(counts) != 1:
         found = ", ".join(f"N = {count}" for count in sorted(counts)) or "none"
-        raise UserError(f"{parts}: shards of one N are needed, there are: {found}; run --shard I/N for every I below N")
-    with _writing(root), _partial_folder(folder) as partial:
-        _finish(job, partial, parts, counts.pop(), sources, folder)
-    shutil.rmtree(parts)
-    return folder
+        mend = "remove all but those of one" if counts else "run --shard I/N for every I below N"
+        raise UserError(f"{parts}: shards of one N are needed, there are: {found}; {mend}")
+    try:
+        with _writing(folder.parent), _partial_folder(folder) as partial:
+            _finish(job, partial, parts, counts.pop(), sources, folder)
+    except UserError:
+        if not finished(folder):  # by another merge, which then takes the shards away
+            raise
 
 
 def finished(folder: Path) -> bool:
@@ -150,24 +160,22 @@ def _name(job: Job, sources: Mapping[str, str]) -> str:
 
 
 def _shards(job: Job, root: Path, sources: Mapping[str, str]) -> Path:
-    parts = root / f".{_name(job, sources)}.{PARTS}"
-    parts.mkdir(parents=True, exist_ok=True)
-    return parts
+    return root / f".{_name(job, sources)}.{PARTS}"
 
 
 # ------------------------------------------------------------------ folders
 
 
 def _finish(job: Job, partial: Path, parts: Path, count: int, sources: Mapping[str, str], folder: Path) -> None:
-    """Merge the shards into `partial` and publish it, unless the corpus has changed."""
-    content = merge(job, parts, count, partial)
-    if parts.parent == partial:
-        shutil.rmtree(parts)
+    """Merge the shards into `<partial>/whole/` and publish it, unless the corpus has changed."""
+    whole = partial / WHOLE
+    whole.mkdir()
+    content = merge(job, parts, count, whole)
     if _sources(job) != sources:
         raise UserError(f"{folder.name}: the corpus changed while it was read; prepare it again")
     settings = _settings(job, sources)
-    write_manifest(partial, {"fingerprint": fingerprint(settings), "settings": settings, **content})
-    _publish(partial, folder)
+    write_manifest(whole, {"fingerprint": fingerprint(settings), "settings": settings, **content})
+    _publish(whole, folder)
 
 
 @contextmanager
@@ -183,15 +191,20 @@ def _writing(root: Path) -> Iterator[None]:
 
 @contextmanager
 def _partial_folder(folder: Path) -> Iterator[Path]:
-    """A hidden folder beside `folder`, locked while this process lives; those that nobody holds are swept first."""
+    """A hidden folder beside `folder`, locked while this process lives; those that nobody holds are swept first.
+
+    It has the name that is swept only when it is locked.
+    """
     for left in folder.parent.glob(f".{folder.name}.*.{PARTIAL}"):
         with _locked(left) as alone:
             if alone:
                 shutil.rmtree(left, ignore_errors=True)
-    partial = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.{PARTIAL}"
-    partial.mkdir(parents=True)
+    new = folder.parent / f".{folder.name}.{secrets.token_hex(4)}"
+    partial = new.with_name(f"{new.name}.{PARTIAL}")
+    new.mkdir(parents=True)
     try:
-        with _locked(partial):
+        with _locked(new):
+            new.rename(partial)
             yield partial
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -199,28 +212,25 @@ def _partial_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[bool]:
-    """Hold the lock of a folder, unless another process does."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:  # it is gone
-        yield False
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield True
-    except BlockingIOError:
-        yield False
-    finally:
-        os.close(handle)
+    """Hold the lock of a folder, unless another process does, or there is no such folder or lock.
+
+    It is a file that is written to, since that is what machines that share a file system see of each other's locks.
+    """
+    with ExitStack() as stack:
+        alone = False
+        with suppress(OSError):
+            fcntl.flock(stack.enter_context((folder / LOCK).open("w")), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            alone = True
+        yield alone
 
 
-def _publish(partial: Path, folder: Path) -> None:
+def _publish(whole: Path, folder: Path) -> None:
     """Rename a complete folder into place, unless another process was faster."""
-    sync(*partial.iterdir(), partial)
+    sync(*whole.iterdir(), whole)
     if folder.exists() and not finished(folder):
         shutil.rmtree(folder)
     try:
-        partial.replace(folder)
+        whole.replace(folder)
     except OSError:
         if not finished(folder):
             raise

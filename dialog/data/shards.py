@@ -20,7 +20,7 @@ import numpy as np
 
 from dialog.components import build
 from dialog.data.blocks import Remarks, Sieve, Surveyed, blocks, choose, remark
-from dialog.data.checks import check_counts, check_ids, check_records
+from dialog.data.checks import check_counts, check_examples, check_ids, check_records
 from dialog.data.corpora import Corpus
 from dialog.data.dialogue import SPLITS
 from dialog.data.examples import Rules
@@ -178,6 +178,7 @@ def merge(job: Job, parts: Path, count: int, folder: Path) -> dict[str, object]:
     for each in (parts / DRAFT, *shards):
         check_records(_records(each), joined)
     for split, (counts, remarks) in splits.items():
+        check_examples(job.corpus, split, counts, remarks)
         check_counts(split, counts, remarks, job.max_dropped)
         check_ids(job.corpus, split, array_file(folder, split, MARKS))
         write_classes(folder, split)

@@ -33,13 +33,14 @@ class Limits(NamedTuple):
 
 
 class Laid(NamedTuple):
-    """A dialogue as it lies in the arrays: facts, in a run for each set of them that a responder knows, and turns."""
+    """A dialogue as it lies in the arrays: facts, in a run for each set of them that a responder knows, and turns.
+
+    Its examples are lines: first fact, end of the facts, first turn of the context, response.
+    """
 
     facts: int
     lines: list[Turn]
-    examples: list[
-        tuple[int, int, int, int]
-    ]  # lines: first fact, end of the facts, first turn of the context, response
+    examples: list[tuple[int, int, int, int]]
 
 
 def encode(chosen: Sequence[Chosen], tokenizer: Tokenizer, limits: Limits, *, train: bool) -> tuple[Arrays, Counts]:

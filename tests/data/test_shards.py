@@ -82,6 +82,7 @@ def test_shards_merge_to_the_same_bytes_in_whatever_order_they_are_made(
 ) -> None:
     with pytest.raises(UserError, match="run --shard I/N for every I"):
         merge_shards(job(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
     for index in reversed(range(count)):
         if index == 0 and count > 1:
             with pytest.raises(UserError, match=rf"shard 0 of {count} is missing"):
@@ -91,13 +92,36 @@ def test_shards_merge_to_the_same_bytes_in_whatever_order_they_are_made(
     folder = merge_shards(job(), tmp_path)
     assert contents(folder) == alone
     assert list(tmp_path.iterdir()) == [folder]
+    assert merge_shards(job(), tmp_path) == folder == prepare_shard(job(), tmp_path, 0, count)
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_shards_of_what_is_prepared_meanwhile_go_with_the_merge(tmp_path: Path) -> None:
+    prepare_shard(job(), tmp_path, 0, 2)
+    folder = prepare(job(), tmp_path)
     assert merge_shards(job(), tmp_path) == folder
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_of_two_merges_the_later_finds_what_the_other_has_made(tmp_path: Path) -> None:
+    class Overtaken(Builtin):
+        passes = 0
+
+        def fingerprint(self) -> dict[str, str]:
+            self.passes += 1
+            if self.passes == 2:  # at the end of the merge
+                merge_shards(job(), tmp_path)
+            return super().fingerprint()
+
+    prepare_shard(job(), tmp_path, 0, 1)
+    folder = merge_shards(job(Overtaken(size=SIZE)), tmp_path)
+    assert list(tmp_path.iterdir()) == [folder]
 
 
 def test_shards_of_two_counts_are_no_whole(tmp_path: Path) -> None:
     prepare_shard(job(), tmp_path, 0, 2)
     prepare_shard(job(), tmp_path, 0, 3)
-    with pytest.raises(UserError, match=r"there are: N = 2, N = 3"):
+    with pytest.raises(UserError, match=r"there are: N = 2, N = 3; remove all but those of one"):
         merge_shards(job(), tmp_path)
 
 
@@ -195,6 +219,28 @@ def test_ray_runs_a_killed_worker_s_shard_again_and_gives_the_same_bytes(slow: P
     assert contents(ended(process)) == contents(here)
 
 
+@pytest.mark.parametrize(("dies", "message"), [(False, "f:1: broken"), (True, "Ray lost a task .* --workers")])
+def test_what_goes_wrong_in_a_ray_task_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool, message: str
+) -> None:
+    pytest.importorskip("ray", reason="the extra ray is not installed")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    here = os.getpid()
+
+    class Wrong(Builtin):
+        def dialogues(self, split: str) -> Iterator[Entry]:
+            if os.getpid() != here:
+                if dies:
+                    os._exit(1)
+                raise UserError("f:1: broken")
+            yield from super().dialogues(split)
+
+    with pytest.raises(UserError, match=f"^{message}") as refused:
+        prepare(job(Wrong(size=20)), tmp_path, engine="ray", workers=1)
+    assert "\n" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
 def wait_for(condition: object, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
@@ -278,6 +324,12 @@ def test_too_much_that_is_malformed_or_empty_is_refused_with_the_first_place(tmp
     )
     with pytest.raises(UserError, match=r"train: 1 of 21 turns are empty.*; first: f:7: 1 of 19 turns are empty"):
         prepare(job(gaps, max_dropped=0.04), tmp_path)
+
+
+def test_a_responder_whom_nobody_is_called_is_refused_with_the_speakers(tmp_path: Path) -> None:
+    corpus = Given(Malformed("f:1: broken"), said("x", "a", "b"))
+    with pytest.raises(UserError, match=r"train gives no example .* data\.responder to one who answers, of 'A', 'B'$"):
+        prepare(replace(job(corpus), rules=Rules(3, False, responder="Bot", malformed="drop")), tmp_path)
 
 
 def test_remarks_are_kept_with_their_places(tmp_path: Path) -> None:

@@ -302,7 +302,7 @@ class Deadly:
             yield Dialogue(f"{split}-{number}", (Turn("A", "Hi ."), Turn("B", "Hello .")))
 
     def fingerprint(self):
-        if sys.argv[2] == "end" and any(Path(sys.argv[1]).glob(".*/test.ids.bin")):
+        if sys.argv[2] == "end" and any(Path(sys.argv[1]).glob(".*/*/test.ids.bin")):
             os.kill(os.getpid(), signal.SIGKILL)
         return {"same": "always"}
 
@@ -371,6 +371,33 @@ def test_whoever_finishes_first_wins(tmp_path: Path) -> None:
 
     folder = built(tmp_path, Overtaken())
     assert list(tmp_path.iterdir()) == [folder] == [built(tmp_path, Toy())]
+
+
+def test_nobody_sweeps_what_another_is_making(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(Toy):
+        def dialogues(self, split: str) -> Iterator[Dialogue]:
+            raise UserError("broken")
+
+    def interfere() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "mkdir", mkdir)
+            with pytest.raises(UserError, match="broken"):
+                built(tmp_path, Failing())
+
+    class Interfered(Toy):
+        def dialogues(self, split: str) -> Iterator[Dialogue]:
+            interfere()
+            yield from super().dialogues(split)
+
+    mkdir = Path.mkdir
+
+    def mkdir_and_interfere(path: Path, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - those of mkdir
+        mkdir(path, *arguments, **named)
+        interfere()
+
+    monkeypatch.setattr(Path, "mkdir", mkdir_and_interfere)
+    folder = built(tmp_path, Interfered())
+    assert list(tmp_path.iterdir()) == [folder]
 
 
 @pytest.mark.parametrize("changed", [{"context_turns": -1}, {"max_source": 0}, {"max_target": 0}])

@@ -16,6 +16,8 @@ from dialog.data.fingerprints import NORMALISATIONS, Integers, Said, repeats
 class DropDuplicates:
     """Drops each training dialogue that repeats an earlier one: the same turns to the same facts, whoever says them.
 
+    What a mixture repeats for its `weight` are repeats too, and go.
+
     It knows 8 bytes a dropped dialogue; to find them takes 8 bytes a training turn.
 
     Args:
