@@ -97,6 +97,8 @@ def scalar(override: str, text: str) -> Any:  # noqa: ANN401 - whatever YAML say
         values = plain(OmegaConf.create(source))
     except yaml.MarkedYAMLError as error:
         raise UserError(f"override {override!r}: {error.problem}; quote what is meant as text") from error
+    except UnicodeEncodeError as error:
+        raise UserError(f"override {override!r} is not UTF-8; give a path another name, or a link to it") from error
     except (yaml.YAMLError, OmegaConfBaseException) as error:
         raise UserError(f"override {override!r}: {first_line(error)}") from error
     if set(values) != {"value"}:

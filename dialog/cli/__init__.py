@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import logging
 import os
@@ -57,8 +58,17 @@ class Verbs(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            self._drop_output()
             raise click.exceptions.Exit(128 + signal.SIGPIPE) from None
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self._drop_output()
+            raise UserError(f"{error}; make room on the disk and run it again") from error
+
+    def _drop_output(self) -> None:
+        """Nothing more is written, nor tried to be at the end."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Names and first lines, without importing the verbs."""

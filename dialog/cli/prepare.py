@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,8 @@ def prepare(
     click.echo(str(folder))
     click.echo(f"vocabulary: {manifest['vocabulary']:,}")
     click.echo("\n".join(table(manifest["splits"], batches)))
-    for split in manifest["remarks"]:
-        for remark in manifest["remarks"][split]:
+    for split, remarks in manifest["remarks"].items():
+        for remark in chain.from_iterable(remarks.values()):
             click.echo(f"{split}: {one_line(remark)}")
 
 

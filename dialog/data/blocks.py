@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 from numpy.typing import NDArray
@@ -16,9 +15,15 @@ from dialog.data.examples import Chosen, Rules, usable, windows
 from dialog.data.filters import Filter
 
 BLOCK = 1024
-"""Records of a block."""
+"""The most records of a block."""
+SIZE = 2**24
+OVERHEAD = 256
+"""A block of so many characters is full too, a turn counting as so many more: long dialogues do not fill the memory."""
 SHOWN = 5
-"""Malformed records, and warnings, that a block keeps the words of."""
+"""How many places are kept of each kind of remark."""
+
+Remarks = dict[str, list[str]]
+"""Where and what, the first few by kind: "malformed", "empty", "warnings"."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +41,22 @@ class Block:
 
     chosen: list[Chosen] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
-    remarks: list[str] = field(default_factory=list)
+    remarks: Remarks = field(default_factory=dict)
 
 
 def blocks(entries: Iterable[Entry]) -> Iterator[tuple[int, list[Entry]]]:
     """Yield (number of its first record, records) of each block, in order."""
-    rest = iter(entries)
-    start = 0
-    while records := list(islice(rest, BLOCK)):
+    records: list[Entry] = []
+    start = size = 0
+    for number, entry in enumerate(entries):
+        if len(records) == BLOCK or size >= SIZE:
+            yield start, records
+            records, start, size = [], number, 0
+        records.append(entry)
+        if isinstance(entry, Dialogue):
+            size += sum(OVERHEAD + len(line.text) for line in (*entry.facts, *entry.turns))
+    if records:
         yield start, records
-        start += len(records)
 
 
 def choose(start: int, records: Sequence[Entry], rules: Rules, sieves: Sequence[Sieve]) -> Block:
@@ -59,10 +70,7 @@ def choose(start: int, records: Sequence[Entry], rules: Rules, sieves: Sequence[
     """
     block = Block()
     for number, entry in enumerate(records, start):
-        if isinstance(entry, Malformed):
-            block.remarks.append(entry.message)
-        elif WARNING in entry.meta:
-            block.remarks.append(str(entry.meta[WARNING]))
+        remark(block.remarks, _remarks(entry, rules.max_turn_characters))
         dialogue = usable(entry, rules, block.counts)
         if dialogue is None:
             continue
@@ -71,8 +79,25 @@ def choose(start: int, records: Sequence[Entry], rules: Rules, sieves: Sequence[
             pairs = _sifted(number, dialogue, pairs, sieve, block.counts)
         if pairs:
             block.chosen.append(Chosen(dialogue, pairs))
-    del block.remarks[SHOWN:]
     return block
+
+
+def remark(kept: Remarks, more: Mapping[str, Sequence[str]]) -> None:
+    """Keep of more remarks what there is room for."""
+    for kind, said in more.items():
+        room = kept.setdefault(kind, [])
+        room += said[: SHOWN - len(room)]
+
+
+def _remarks(entry: Entry, characters: int) -> Remarks:
+    if isinstance(entry, Malformed):
+        return {"malformed": [entry.message]}
+    found: Remarks = {"warnings": [str(entry.meta[WARNING])]} if WARNING in entry.meta else {}
+    empty = sum(not turn.text[:characters].strip() for turn in entry.turns)
+    if empty or not entry.turns:
+        said = f"{empty} of {len(entry.turns)} turns are empty" if empty else "no turns"
+        found["empty"] = [f"{entry.place or entry.id}: {said}"]
+    return found
 
 
 def _sifted(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dialog.data.blocks import Remarks
 from dialog.data.corpora import Corpus
 from dialog.data.dialogue import Dialogue
 from dialog.data.examples import OTHERS_ONLY
@@ -31,7 +32,7 @@ def check_records(given: Mapping[str, int], joined: Mapping[str, int]) -> None:
             )
 
 
-def check_examples(corpus: Corpus, split: str, counts: Mapping[str, int]) -> None:
+def check_examples(corpus: Corpus, split: str, counts: Mapping[str, int], remarks: Remarks) -> None:
     """Refuse a split without examples."""
     if counts["examples"]:
         return
@@ -40,7 +41,8 @@ def check_examples(corpus: Corpus, split: str, counts: Mapping[str, int]) -> Non
         speakers = sorted({turn.speaker for dialogue in seen for turn in dialogue.turns})
         mend = f"set data.responder to one who answers, of {', '.join(map(repr, speakers[:SEEN_SPEAKERS]))}"
     else:
-        mend = "give dialogues of two turns or more, and filters that leave some"
+        first = _first(remarks, "malformed", "empty")
+        mend = f"give dialogues of two turns or more, and filters that leave some{first}"
     raise UserError(f"the split {split} gives no example ({_listed(counts)}); {mend}")
 
 
@@ -48,17 +50,20 @@ def _listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{key} {value:,}" for key, value in counts.items() if value) or "it is empty"
 
 
-def check_counts(split: str, counts: Mapping[str, int], remarks: Sequence[str], max_dropped: float) -> None:
+def check_counts(split: str, counts: Mapping[str, int], remarks: Remarks, max_dropped: float) -> None:
     """Refuse a split of which too much was malformed or empty."""
     for what, reasons in (("dialogues", ("malformed", "empty")), ("turns", ("empty",))):
         dropped = sum(counts[f"dropped {what}: {reason}"] for reason in reasons)
         read = counts[f"{what} read"]
         if dropped > max_dropped * read:
-            first = f"; first: {remarks[0]}" if remarks else ""
             raise UserError(
                 f"{split}: {dropped:,} of {read:,} {what} are {' or '.join(reasons)}, more than data.max_dropped="
-                f"{max_dropped:g} allows; mend them or raise it{first}"
+                f"{max_dropped:g} allows; mend them or raise it{_first(remarks, *reasons)}"
             )
+
+
+def _first(remarks: Remarks, *kinds: str) -> str:
+    return next((f"; first: {said}" for kind in kinds for said in remarks.get(kind, ())), "")
 
 
 def check_ids(corpus: Corpus, split: str, marks: Path) -> None:

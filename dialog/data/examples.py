@@ -25,7 +25,7 @@ class Rules:
         responder: The speaker whose turns alone are responses; None for everybody's.
         merge_turns: Whether consecutive turns of a speaker become one, joined by a space.
         reverse: Whether dialogues run backwards, for a model that guesses what a response answers.
-        max_turn_characters: The most characters of a turn; more are cut from its end.
+        max_turn_characters: The most characters of a turn or a fact; more are cut from its end.
         malformed: "refuse" ends with the first malformed record; "drop" counts them.
     """
 
@@ -80,7 +80,7 @@ def usable(entry: Entry, rules: Rules, counts: Counter[str]) -> Dialogue | None:
         "turns read" = "turns" + every "dropped turns: ..."
 
     where a malformed record is a dialogue without turns. Indices (in ids, `first` and copies) count the turns that
-    stay. "cut: characters" counts turns, "warnings" dialogues, "replaced characters" turns with U+FFFD in them.
+    stay. "cut: characters" counts turns and facts, "warnings" dialogues, "replaced characters" turns with U+FFFD.
 
     Raises:
         UserError: a malformed record, unless the rules drop them.
@@ -93,7 +93,7 @@ def usable(entry: Entry, rules: Rules, counts: Counter[str]) -> Dialogue | None:
         return None
     counts["turns read"] += len(entry.turns)
     counts["warnings"] += WARNING in entry.meta
-    dialogue = without_empty_turns(entry)
+    dialogue = without_empty_turns(entry, rules.max_turn_characters)
     counts["dropped turns: empty"] += len(entry.turns) - len(dialogue.turns)
     if rules.merge_turns:
         merged = with_merged_turns(dialogue)
@@ -133,9 +133,9 @@ def known(facts: Iterable[Turn], speaker: str) -> tuple[Turn, ...]:
     return tuple(fact for fact in facts if fact.speaker in (speaker, ""))
 
 
-def without_empty_turns(dialogue: Dialogue) -> Dialogue:
-    """The dialogue without turns of nothing but white space; what repeats such a turn is no copy any more."""
-    kept = [index for index, turn in enumerate(dialogue.turns) if turn.text.strip()]
+def without_empty_turns(dialogue: Dialogue, characters: int | None = None) -> Dialogue:
+    """The dialogue without turns of white space, as far as so many characters; what repeats one is no copy then."""
+    kept = [index for index, turn in enumerate(dialogue.turns) if turn.text[:characters].strip()]
     if len(kept) == len(dialogue.turns):
         return dialogue
     moved = {old: new for new, old in enumerate(kept)}
@@ -154,11 +154,15 @@ def with_merged_turns(dialogue: Dialogue) -> Dialogue:
 
 
 def _bounded(dialogue: Dialogue, characters: int, counts: Counter[str]) -> Dialogue:
-    long = sum(len(turn.text) > characters for turn in dialogue.turns)
+    long = sum(len(line.text) > characters for line in (*dialogue.facts, *dialogue.turns))
     if not long:
         return dialogue
     counts["cut: characters"] += long
-    return replace(dialogue, turns=tuple(replace(turn, text=turn.text[:characters]) for turn in dialogue.turns))
+    facts, turns = (
+        tuple(replace(line, text=line.text[:characters]) for line in lines)
+        for lines in (dialogue.facts, dialogue.turns)
+    )
+    return replace(dialogue, facts=facts, turns=turns)
 
 
 def _renumbered(turn: Turn, moved: dict[int, int]) -> Turn:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import lzma
+import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from dialog.data.xz import XzStreams
 from dialog.errors import UserError
 
 COMPRESSED = (".gz", ".xz", ".zst")
@@ -29,8 +31,8 @@ def require_file(path: Path, hint: str) -> None:
             pass
     except FileNotFoundError as error:
         raise UserError(f"{path} does not exist; {hint}") from error
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}); {hint}") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read ({getattr(error, 'strerror', error)}); {hint}") from error
 
 
 def find_file(folder: Path, name: str, hint: str) -> Path:
@@ -39,7 +41,7 @@ def find_file(folder: Path, name: str, hint: str) -> Path:
     Raises:
         UserError: there is none, or more than one.
     """
-    there = [path for suffix in ("", *COMPRESSED) if (path := folder / (name + suffix)).exists()]
+    there = [path for suffix in ("", *COMPRESSED) if os.path.exists(path := folder / (name + suffix))]
     if len(there) > 1:
         raise UserError(f"{there[0]} and {there[1].name} are both there; keep the one that counts")
     path = there[0] if there else folder / name
@@ -63,7 +65,7 @@ def find_files(folder: Path, pattern: str, hint: str) -> list[Path]:
 
 def all_or_none(folder: Path, names: Sequence[str]) -> list[Path]:
     """The files of a folder by their names as `find_file` has them, or none where none of them is there."""
-    if not any((folder / (name + end)).exists() for name in names for end in ("", *COMPRESSED)):
+    if not any(os.path.exists(folder / (name + end)) for name in names for end in ("", *COMPRESSED)):
         return []
     return [find_file(folder, name, f"it belongs with {', '.join(names)}") for name in names]
 
@@ -80,8 +82,9 @@ def raw_lines(path: Path) -> Iterator[bytes]:
         UserError: with the file, when it is damaged or cut off, a line is longer than 64 MiB, or so much comes out of
             so small a file that it can only be meant to fill the memory.
     """
-    given, size = 0, path.stat().st_size
+    given = 0
     with _opened(path) as file:
+        size = path.stat().st_size
         while line := file.readline(LONGEST_LINE + 1):
             given += len(line)
             _refuse_bomb(path, given, size)
@@ -93,8 +96,9 @@ def raw_lines(path: Path) -> Iterator[bytes]:
 def document(path: Path) -> bytes:
     """All that a file holds, decompressed where its name says so; errors as `raw_lines`, and above 4 GiB."""
     parts: list[bytes] = []
-    given, size = 0, path.stat().st_size
+    given = 0
     with _opened(path) as file:
+        size = path.stat().st_size
         while part := file.read(2**20):
             given += len(part)
             _refuse_bomb(path, given, size)
@@ -105,43 +109,56 @@ def document(path: Path) -> bytes:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal."""
-    with path.open("rb") as file:
+    """The SHA-256 of a file's bytes, in hexadecimal; errors as `raw_lines`."""
+    with _to_the_end(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file; what goes wrong while they are read is the user's to mend."""
+def _to_the_end(path: Path) -> Iterator[None]:
+    """What goes wrong while a file is read is the user's to mend."""
     try:
-        with _open(path) as file:
-            yield file
+        yield
     except UserError:
         raise
     except Exception as error:  # the libraries' errors have nothing narrower in common
-        raise UserError(f"{path} cannot be read to its end ({error}); get it again") from error
+        raise UserError(
+            f"{path} cannot be read to its end ({str(error) or type(error).__name__}); get it again"
+        ) from error
 
 
-def _open(path: Path) -> BinaryIO:
-    if path.suffix == ".gz":
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """The bytes of a file, decompressed where its name says so, unless its beginning already shows a bomb."""
+    with _to_the_end(path), path.open("rb") as packed:
+        if path.suffix not in COMPRESSED:
+            yield packed
+            return
+        with _unpacked(packed, path.suffix) as file:  # lines may be so short that they would take hours to a bomb's end
+            _refuse_bomb(path, sum(len(file.read(2**20)) for _ in range(BOMB_SIZE // 2**20 + 1)), packed.tell())
+        packed.seek(0)
+        with _unpacked(packed, path.suffix) as file:
+            yield file
+
+
+def _unpacked(packed: BinaryIO, suffix: str) -> BinaryIO:
+    if suffix == ".gz":
         import gzip
 
-        return cast(BinaryIO, gzip.open(path))
-    if path.suffix == ".xz":
-        return cast(BinaryIO, lzma.open(path))
-    if path.suffix == ".zst":
-        return _open_zst(path)
-    return path.open("rb")
+        return cast(BinaryIO, gzip.open(packed))
+    if suffix == ".xz":
+        return cast(BinaryIO, BufferedReader(XzStreams(packed), 2**17))
+    return _open_zst(packed)
 
 
-def _open_zst(path: Path) -> BinaryIO:
+def _open_zst(packed: BinaryIO) -> BinaryIO:
     import sys
 
     if sys.version_info >= (3, 14):
         from compression import zstd
     else:
         from backports import zstd
-    return cast(BinaryIO, zstd.open(path))
+    return cast(BinaryIO, zstd.open(packed))
 
 
 def _refuse_bomb(path: Path, given: int, size: int) -> None:

@@ -30,8 +30,24 @@ class LengthClasses(NamedTuple):
     order: NDArray[Any]  # [N], the rows
 
 
-def sort_by_length(lengths: NDArray[Any], order: NDArray[Any]) -> LengthClasses:
-    """A counting sort of rows by their lengths [N, 2] into `order` [N], chunk by chunk."""
+class OnDisk:
+    """An array in a file, mapped anew at each look: what was looked at does not stay in memory."""
+
+    def __init__(self, path: Path, dtype: str, shape: tuple[int, ...]) -> None:
+        self.path, self.dtype, self.shape = path, dtype, shape
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        return np.array(np.memmap(self.path, dtype=self.dtype, mode="r", shape=self.shape)[rows])
+
+    def __setitem__(self, rows: Integers, values: Integers) -> None:
+        np.memmap(self.path, dtype=self.dtype, mode="r+", shape=self.shape)[rows] = values
+
+
+def sort_by_length(lengths: NDArray[Any] | OnDisk, order: NDArray[Any] | OnDisk) -> tuple[Integers, Integers, Integers]:
+    """A counting sort of rows by their lengths [N, 2] into `order` [N], chunk by chunk; sources, targets and counts."""
     chunks = range(0, len(lengths), CHUNK)
     counts = np.zeros(CODES * CODES, dtype=np.int64)
     for start in chunks:
@@ -45,22 +61,22 @@ def sort_by_length(lengths: NDArray[Any], order: NDArray[Any]) -> LengthClasses:
         order[first[codes[rows]] + np.arange(len(rows))] = rows + start
         free += held
     found = np.flatnonzero(counts)
-    return LengthClasses(_decoded(found // CODES), _decoded(found % CODES), counts[found], order)
+    return _decoded(found // CODES), _decoded(found % CODES), counts[found]
 
 
 def by_length(sources: Integers, targets: Integers) -> LengthClasses:
     """The classes of lengths in memory."""
-    return sort_by_length(np.column_stack([sources, targets]), np.empty(len(sources), dtype=np.int64))
+    order = np.empty(len(sources), dtype=np.int64)
+    return LengthClasses(*sort_by_length(np.column_stack([sources, targets]), order), order)
 
 
 def write_classes(folder: Path, split: str) -> None:
     """Sort the examples of a split whose lengths are written; the memory needed does not grow with it."""
-    lengths = np.memmap(array_file(folder, split, "lengths"), dtype=ARRAYS["lengths"], mode="r").reshape(-1, 2)
-    dtype = rows_dtype(len(lengths))
-    order = np.memmap(array_file(folder, split, "order"), dtype=dtype, mode="w+", shape=(len(lengths),))
-    classes = sort_by_length(lengths.view(np.ndarray), order.view(np.ndarray))
-    order.flush()
-    table = np.column_stack(classes[:3]).astype("<i8")
+    path, kind = array_file(folder, split, "lengths"), np.dtype(ARRAYS["lengths"])
+    lengths = OnDisk(path, kind.str, (path.stat().st_size // (2 * kind.itemsize), 2))
+    order = OnDisk(array_file(folder, split, "order"), rows_dtype(len(lengths)), (len(lengths),))
+    np.memmap(order.path, dtype=order.dtype, mode="w+", shape=order.shape)  # makes the file
+    table = np.column_stack(sort_by_length(lengths, order)).astype("<i8")
     table.tofile(array_file(folder, split, "classes"))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from dialog.data.files import sha256
 from dialog.errors import UserError
 
-FORMAT = 2
+FORMAT = 3
 NAME = "manifest.json"
 TOKENIZER = "tokenizer.json"
 ARRAYS = {

@@ -38,14 +38,15 @@ def prepare(job: Job, root: Path, *, engine: str = "processes", workers: int = 1
         progress: Told what is being done.
 
     Raises:
-        UserError: a setting out of range, a corpus that cannot be read or changes meanwhile, a split without examples.
+        UserError: a setting out of range, a corpus that cannot be read or changes meanwhile, a split without examples,
+            a disk that is full or read-only.
     """
     _check(job)
-    sources = dict(job.corpus.fingerprint())
+    sources = _sources(job)
     folder = root / _name(job, sources)
     if finished(folder):
         return _checked(folder, job)
-    with _partial_folder(folder) as partial:
+    with _writing(root), _partial_folder(folder) as partial:
         draft(job, partial / PARTS, progress)
         ENGINES[engine](job, partial / PARTS, workers, progress)
         _finish(job, partial, partial / PARTS, workers, sources, folder)
@@ -59,13 +60,14 @@ def prepare_shard(job: Job, root: Path, index: int, count: int, progress: Progre
         UserError: as `prepare`.
     """
     _check(job)
-    sources = dict(job.corpus.fingerprint())
+    sources = _sources(job)
     folder, parts = root / _name(job, sources), _shards(job, root, sources)
     if finished(folder):
         return _checked(folder, job)
-    _make(parts, exist_ok=True)
-    draft(job, parts, progress)
-    write_shard(job, parts, index, count, progress)
+    with _writing(root):
+        parts.mkdir(parents=True, exist_ok=True)
+        draft(job, parts, progress)
+        write_shard(job, parts, index, count, progress)
     return parts
 
 
@@ -76,7 +78,7 @@ def merge_shards(job: Job, root: Path) -> Path:
         UserError: shards are missing, or as `prepare`.
     """
     _check(job)
-    sources = dict(job.corpus.fingerprint())
+    sources = _sources(job)
     folder, parts = root / _name(job, sources), _shards(job, root, sources)
     if not finished(folder):
         _merge(job, parts, sources, folder)
@@ -91,9 +93,9 @@ def _merge(job: Job, parts: Path, sources: Mapping[str, str], folder: Path) -> N
         mend = "remove all but those of one" if counts else "run --shard I/N for every I below N"
         raise UserError(f"{parts}: shards of one N are needed, there are: {found}; {mend}")
     try:
-        with _partial_folder(folder) as partial:
+        with _writing(folder.parent), _partial_folder(folder) as partial:
             _finish(job, partial, parts, counts.pop(), sources, folder)
-    except (OSError, UserError):
+    except UserError:
         if not finished(folder):  # by another merge, which then takes the shards away
             raise
 
@@ -116,6 +118,13 @@ def _check(job: Job) -> None:
             raise UserError(f"data.{key} is {value}; give at least 1")
     if not 0 <= job.max_dropped <= 1:
         raise UserError(f"data.max_dropped is {job.max_dropped}; give a share from 0 to 1")
+
+
+def _sources(job: Job) -> dict[str, str]:
+    try:
+        return dict(job.corpus.fingerprint())
+    except OSError as error:
+        raise UserError(f"the corpus cannot be read ({error}); give data.path a folder or file that can") from error
 
 
 def _checked(folder: Path, job: Job) -> Path:
@@ -162,11 +171,22 @@ def _finish(job: Job, partial: Path, parts: Path, count: int, sources: Mapping[s
     whole = partial / WHOLE
     whole.mkdir()
     content = merge(job, parts, count, whole)
-    if dict(job.corpus.fingerprint()) != sources:
+    if _sources(job) != sources:
         raise UserError(f"{folder.name}: the corpus changed while it was read; prepare it again")
     settings = _settings(job, sources)
     write_manifest(whole, {"fingerprint": fingerprint(settings), "settings": settings, **content})
     _publish(whole, folder)
+
+
+@contextmanager
+def _writing(root: Path) -> Iterator[None]:
+    """What goes wrong while files are written is the user's to mend."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"{root}: prepared data cannot be written there ({error}); make room, or set DIALOG_CACHE to another folder"
+        ) from error
 
 
 @contextmanager
@@ -181,7 +201,7 @@ def _partial_folder(folder: Path) -> Iterator[Path]:
                 shutil.rmtree(left, ignore_errors=True)
     new = folder.parent / f".{folder.name}.{secrets.token_hex(4)}"
     partial = new.with_name(f"{new.name}.{PARTIAL}")
-    _make(new, exist_ok=False)
+    new.mkdir(parents=True)
     try:
         with _locked(new):
             new.rename(partial)
@@ -202,15 +222,6 @@ def _locked(folder: Path) -> Iterator[bool]:
             fcntl.flock(stack.enter_context((folder / LOCK).open("w")), fcntl.LOCK_EX | fcntl.LOCK_NB)
             alone = True
         yield alone
-
-
-def _make(folder: Path, *, exist_ok: bool) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=exist_ok)
-    except OSError as error:
-        raise UserError(
-            f"{folder.parent}: cannot write prepared data there ({error.strerror}); choose another folder"
-        ) from error
 
 
 def _publish(whole: Path, folder: Path) -> None:

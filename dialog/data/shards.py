@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from dialog.components import build
-from dialog.data.blocks import SHOWN, Sieve, Surveyed, blocks, choose
+from dialog.data.blocks import Remarks, Sieve, Surveyed, blocks, choose, remark
 from dialog.data.checks import check_counts, check_examples, check_ids, check_records
 from dialog.data.corpora import Corpus
 from dialog.data.dialogue import SPLITS
@@ -178,7 +178,7 @@ def merge(job: Job, parts: Path, count: int, folder: Path) -> dict[str, object]:
     for each in (parts / DRAFT, *shards):
         check_records(_records(each), joined)
     for split, (counts, remarks) in splits.items():
-        check_examples(job.corpus, split, counts)
+        check_examples(job.corpus, split, counts, remarks)
         check_counts(split, counts, remarks, job.max_dropped)
         check_ids(job.corpus, split, array_file(folder, split, MARKS))
         write_classes(folder, split)
@@ -187,9 +187,9 @@ def merge(job: Job, parts: Path, count: int, folder: Path) -> dict[str, object]:
     return {"vocabulary": len(tokenizer), "tokenizer": tokenizer.fingerprint, "splits": about, "remarks": said}
 
 
-def _joined(shards: Sequence[Path], folder: Path, split: str, vocabulary: int) -> tuple[Counter[str], list[str]]:
+def _joined(shards: Sequence[Path], folder: Path, split: str, vocabulary: int) -> tuple[Counter[str], Remarks]:
     """Append the blocks of all shards in their order, counted from the split's beginning."""
-    counts, remarks = Counter[str](), list[str]()
+    counts, remarks = Counter[str](), Remarks()
     readers = cycle([_written(shard, split, vocabulary) for shard in shards])
     with Appender(folder, split, vocabulary) as files:
         files.append({"offsets": np.zeros(1)})
@@ -197,13 +197,13 @@ def _joined(shards: Sequence[Path], folder: Path, split: str, vocabulary: int) -
         while block := next(next(readers), None):
             arrays, found, said = block
             counts += Counter(found)
-            remarks += said[: SHOWN - len(remarks)]
+            remark(remarks, said)
             files.append({**arrays, "offsets": arrays["offsets"] + ids, "examples": arrays["examples"] + turns})
             ids, turns = ids + len(arrays["ids"]), turns + len(arrays["speakers"])
     return counts, remarks
 
 
-def _written(shard: Path, split: str, vocabulary: int) -> Iterator[tuple[Arrays, dict[str, int], list[str]]]:
+def _written(shard: Path, split: str, vocabulary: int) -> Iterator[tuple[Arrays, dict[str, int], Remarks]]:
     """The blocks of a shard as `encode` made them, their counts and remarks."""
     with ExitStack() as stack:
         files = {name: stack.enter_context(array_file(shard, split, name).open("rb")) for name in dtypes(vocabulary)}

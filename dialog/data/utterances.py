@@ -13,6 +13,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dialog.data.files import require_file
 from dialog.data.tokenizer import EOS, PAD, Tokenizer
 from dialog.errors import UserError
 
@@ -34,6 +35,7 @@ class Utterances:
     """
 
     def __init__(self, path: Path, tokenizer: Tokenizer, *, max_tokens: int) -> None:
+        require_file(path, "it should hold an utterance a line")
         try:
             with path.open(encoding="utf-8") as file:
                 parts, lengths = _encoded((line.strip() for line in file), tokenizer, max_tokens - 1)

@@ -48,5 +48,5 @@ def test_chunks_on_disk_join_without_a_seam(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_longest_have_a_class() -> None:
-    classes = lengths.sort_by_length(np.array([[2**20 + 1, 3]]), np.empty(1, dtype=np.int64))
+    classes = by_length(np.array([2**20 + 1]), np.array([3]))
     assert lists(classes) == [[2**20 + 2**17], [3], [1], [0]]

@@ -319,8 +319,10 @@ def test_too_much_that_is_malformed_or_empty_is_refused_with_the_first_place(tmp
         prepare(job(corpus, max_dropped=share), tmp_path)
     with pytest.raises(UserError, match=r"train: 3 of 100 dialogues are malformed or empty, .*=0\.02 .*f:98: broken"):
         prepare(job(corpus, max_dropped=0.02), tmp_path)
-    gaps = Given(said("gaps", *(["a", "b"] * 9), " "), said("fine", "a", "b"))
-    with pytest.raises(UserError, match=r"train: 1 of 21 turns are empty"):
+    gaps = Given(
+        said("odd", "a", "b", meta={WARNING: "f:1: odd"}), said("gaps", *(["a", "b"] * 8), "a", " ", "b", place="f:7")
+    )
+    with pytest.raises(UserError, match=r"train: 1 of 21 turns are empty.*; first: f:7: 1 of 19 turns are empty"):
         prepare(job(gaps, max_dropped=0.04), tmp_path)
 
 
@@ -335,7 +337,10 @@ def test_remarks_are_kept_with_their_places(tmp_path: Path) -> None:
         said("odd", "a", "b", meta={WARNING: "f:1: odd"}), *(Malformed(f"f:{n}: broken") for n in range(2, 20))
     )
     store = Store(prepare(job(corpus), tmp_path), "train")
-    assert store.manifest["remarks"]["train"] == [f"f:{n}: {'odd' if n == 1 else 'broken'}" for n in range(1, 6)]
+    assert store.manifest["remarks"]["train"] == {
+        "warnings": ["f:1: odd"],
+        "malformed": [f"f:{n}: broken" for n in range(2, 7)],
+    }
     assert store.counts["dropped dialogues: malformed"] == 18
     assert store.counts["warnings"] == 1
 

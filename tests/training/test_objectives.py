@@ -1,5 +1,6 @@
 """Joint training: what the auxiliary tasks look like, what they cost, and that responses alone are judged."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,24 @@ def test_long_utterances_are_cut(text: Path, tokenizer: Tokenizer) -> None:
     assert drawn.shape[1] == 4
     for row in drawn:
         assert any(line.startswith(tokenizer.decode(words(row))) for line in text.read_text("utf-8").splitlines())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (os.mkfifo, "is not a regular file"),
+        (Path.mkdir, "is not a regular file"),
+        (lambda _: None, "does not exist"),
+        (lambda path: path.write_bytes(b"a\xff\n"), "cannot be read"),
+        (lambda path: path.write_bytes(b"\n \n"), "no line of the text"),
+    ],
+)
+def test_what_is_no_text_is_refused_by_its_path(
+    tmp_path: Path, tokenizer: Tokenizer, make: Callable[[Path], object], message: str
+) -> None:
+    make(tmp_path / "text")
+    with pytest.raises(UserError, match=rf"^{tmp_path}/text\b.*{message}"):
+        Utterances(tmp_path / "text", tokenizer, max_tokens=4)
 
 
 def test_denoising_of_a_text(text: Path, tokenizer: Tokenizer, batch: Draw) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from dialog.data.corpora.records import (
     Json,
-    decoded,
     digests,
     json_document,
-    numbered,
+    line_records,
     parse_json,
     records,
     require_path,
@@ -24,14 +23,8 @@ from dialog.errors import UserError
 
 UTTERANCES = "utterances.jsonl"
 CONVERSATIONS = "conversations.json"
-FIELDS = {
-    "id": ("id",),
-    "conversation": ("conversation_id", "root"),
-    "reply_to": ("reply-to", "reply_to"),
-    "speaker": ("speaker", "user"),
-    "text": ("text",),
-}
-"""What ConvoKit calls, or has called, what we do."""
+FIELDS = {"id": "id", "text": "text", "speaker": "user", "conversation_id": "root", "reply-to": "reply_to"}
+"""What a line calls the fields of an utterance, and what older releases call them."""
 
 
 class Utterance(NamedTuple):
@@ -39,10 +32,10 @@ class Utterance(NamedTuple):
 
     place: str
     id: str
+    text: str
+    speaker: str
     conversation: str
     reply_to: str | None
-    speaker: str
-    text: str
 
 
 class ConvoKit:
@@ -68,9 +61,7 @@ class ConvoKit:
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the conversations of a split, each once its last utterance was read; those begun are kept till then."""
-        utterances, conversations = self._files()
-        meta = json_document(conversations)
-        return share(self._entries(utterances, meta), split)
+        return share(self._entries(*self._files()), split)
 
     def fingerprint(self) -> dict[str, str]:
         """Map the files to their SHA-256."""
@@ -79,87 +70,63 @@ class ConvoKit:
     def _files(self) -> list[Path]:
         return [find_file(self.path, name, "a ConvoKit folder should hold it") for name in (UTTERANCES, CONVERSATIONS)]
 
-    def _entries(self, path: Path, meta: Json) -> Iterator[Entry]:
-        left = Counter(each.conversation for each in _utterances(path) if isinstance(each, Utterance))
-        begun: dict[str, list[Utterance]] = {}
-        for each in _utterances(path):
+    def _entries(self, utterances: Path, conversations: Path) -> Iterator[Entry]:
+        meta = json_document(conversations)
+        found = line_records(utterances, _utterance)
+        left = Counter(each.conversation for each in found if isinstance(each, Utterance))
+        begun: defaultdict[str, list[Utterance]] = defaultdict(list)
+        for each in line_records(utterances, _utterance):
             if isinstance(each, Malformed):
                 yield each
                 continue
-            conversation = begun.setdefault(each.conversation, [])
-            conversation.append(each)
-            if len(conversation) == left[each.conversation]:
-                del begun[each.conversation]
-                yield from records([(conversation[0].place, conversation)], lambda item, _: self._dialogue(item, meta))
+            begun[each.conversation].append(each)
+            if len(begun[each.conversation]) == left[each.conversation]:
+                talk = begun.pop(each.conversation)
+                yield from records([(talk[0].place, talk)], lambda talk, place: self._dialogue(talk, place, meta))
 
-    def _dialogue(self, conversation: list[Utterance], meta: Json) -> Dialogue:
-        place, id = conversation[0].place, conversation[0].conversation
-        known = meta.get(id, {})
-        known = dict(known["meta"] if set(known) == {"meta", "vectors"} else known)
+    def _dialogue(self, talk: list[Utterance], place: str, meta: Json) -> Dialogue:
+        id = talk[0].conversation
+        about = meta.get(id, {})
+        known = dict(about.get("meta", about))
         if self.group is not None:
             known["author"] = known[self.group]
-        chain, above = _longest_chain(conversation)
-        astray = sum(each.reply_to is not None and each.id not in above for each in conversation)
-        if astray or len(chain) < len(conversation):
+        chain, astray = _longest_chain(talk, place)
+        if astray or len(chain) < len(talk):
             known[WARNING] = (
-                f"{place}: {len(conversation) - len(chain)} of {len(conversation)} utterances are not in the longest "
-                f"chain of replies, and left out; {astray} reply to themselves, or to what is not in the conversation"
+                f"{place}: {len(talk) - len(chain)} of {len(talk)} utterances are not in the longest chain of replies, "
+                f"and left out; {astray} reply to themselves, or to what is not in the conversation"
             )
         return Dialogue(id, tuple(Turn(each.speaker, each.text) for each in chain), known, place=place)
 
 
-def _utterances(path: Path) -> Iterator[Utterance | Malformed]:
-    for place, raw in numbered(path):
-        try:
-            yield _utterance(parse_json(decoded(raw, place), place), place)
-        except UserError as error:
-            yield Malformed(str(error))
-
-
-def _utterance(fields: Json, place: str) -> Utterance:
-    if not isinstance(fields, dict):
-        raise UserError(f"{place}: no utterance; write {{...}}")
-    found: dict[str, Json] = {
-        ours: next((fields[name] for name in names if name in fields), None) for ours, names in FIELDS.items()
-    }
-    for name, value in found.items():
-        if not isinstance(value, str) and (name, value) != ("reply_to", None):
+def _utterance(line: str, place: str) -> Utterance:
+    fields = parse_json(line, place)
+    found: list[Json] = [fields.get(name, fields.get(older)) for name, older in FIELDS.items()]
+    for name, value in zip(FIELDS, found, strict=True):
+        if not isinstance(value, str) and (name, value) != ("reply-to", None):
             raise UserError(f"{place}: its {name} is {value!r}, no text; write it in quotes")
-    return Utterance(place, **found)
+    return Utterance(place, *found)
 
 
-def _longest_chain(conversation: list[Utterance]) -> tuple[list[Utterance], Mapping[str, str]]:
-    """The turns of a conversation, and what each utterance replies to where that is another of them."""
-    by_id = {each.id: each for each in conversation}
-    if len(by_id) < len(conversation):
-        raise UserError(f"{conversation[0].place}: two utterances of this conversation have the same id")
-    above = {
-        each.id: each.reply_to
-        for each in conversation
-        if each.reply_to is not None and each.reply_to in by_id and each.reply_to != each.id
-    }
+def _longest_chain(talk: list[Utterance], place: str) -> tuple[list[Utterance], int]:
+    """The turns of a conversation, and how many reply to themselves or to what it does not have."""
+    by_id = {each.id: each for each in talk}
+    if len(by_id) < len(talk):
+        raise UserError(f"{place}: two utterances of this conversation have the same id; remove one")
+    above = {each.id: by_id[each.reply_to] for each in talk if each.reply_to in by_id and each.reply_to != each.id}
+    astray = sum(each.reply_to is not None and each.id not in above for each in talk)
     if not above:
-        return conversation, above
-    lengths = _lengths(conversation, above)
-    at: str | None = max(by_id, key=lengths.__getitem__)
-    chain = []
-    while at is not None:
-        chain.append(by_id[at])
-        at = above.get(at)
-    return chain[::-1], above
-
-
-def _lengths(conversation: list[Utterance], above: Mapping[str, str]) -> dict[str, int]:
-    """How many utterances the chain of replies from its opening to each has."""
-    lengths: dict[str, int] = {}
-    for each in conversation:
-        walk: dict[str, None] = {}
-        at: str | None = each.id
-        while at is not None and at not in lengths:
-            if at in walk:
-                raise UserError(f"{each.place}: the replies to {at!r} go round in a circle")
-            walk[at] = None
-            at = above.get(at)
-        for id in reversed(walk):
-            lengths[id] = lengths[above[id]] + 1 if id in above else 1
-    return lengths
+        return talk, astray
+    replies: defaultdict[str, list[Utterance]] = defaultdict(list)
+    for id, to in above.items():
+        replies[to.id].append(by_id[id])
+    levels = [[each for each in talk if each.id not in above]]
+    while levels[-1]:
+        levels.append([reply for each in levels[-1] for reply in replies[each.id]])
+    if sum(map(len, levels)) < len(talk):
+        raise UserError(f"{place}: replies of this conversation go round in a circle; mend or remove it")
+    ends = {each.id for each in levels[-2]}
+    chain = [next(each for each in talk if each.id in ends)]
+    while chain[-1].id in above:
+        chain.append(above[chain[-1].id])
+    return chain[::-1], astray

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
 
-from dialog.data.corpora.records import Block, SplitFiles, block_records, numbered_lines, require_path
+from dialog.data.corpora.records import Block, Row, SplitFiles, block_records, cells, require_path, table
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.errors import UserError
-
-
-class Row(NamedTuple):
-    """The cells of a row by their columns, or what is wrong with it."""
-
-    cells: dict[str, str]
-    trouble: str = ""
 
 
 class Csv:
@@ -61,24 +52,18 @@ class Csv:
             raise UserError(f"corpus csv: delimiter is {delimiter!r}; give one character")
         self.dialogue, self.speaker, self.text = dialogue, speaker, text
         self.pair = (context, response) if context and response else ()
-        self.delimiter = delimiter
-        self.quotes = quotes
-        self.encoding = encoding
+        self.delimiter, self.quotes, self.encoding = delimiter, quotes, encoding
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split in the order of its file."""
         seen: set[str] = set()
 
         def parse(block: Block[Row], place: str) -> Dialogue:
-            for _, row in block:
-                if row.trouble:
-                    raise UserError(row.trouble)
+            rows = [cells(row) for _, row in block]
             if self.pair:
-                turns = tuple(
-                    Turn(speaker, block[0][1].cells[column]) for speaker, column in zip("AB", self.pair, strict=True)
-                )
+                turns = tuple(Turn(speaker, rows[0][column]) for speaker, column in zip("AB", self.pair, strict=True))
                 return Dialogue(f"{split}-{place.rpartition(':')[2]}", turns, place=place)
-            id = block[0][1].cells[self.dialogue]
+            id = rows[0][self.dialogue]
             if id in seen:
                 raise UserError(f"{place}: the dialogue {id!r} was there before; put its rows one after the other")
             seen.add(id)
@@ -92,43 +77,18 @@ class Csv:
 
     def _turn(self, index: int, item: tuple[str, Row]) -> Turn:
         place, row = item
-        speaker = "AB"[index % 2] if self.speaker is None else row.cells[self.speaker]
+        speaker = "AB"[index % 2] if self.speaker is None else cells(row)[self.speaker]
         if not speaker:
             raise UserError(f"{place}: no {self.speaker!r}; say who speaks, or set data.corpus.speaker=null")
-        return Turn(speaker, row.cells[self.text])
+        return Turn(speaker, cells(row)[self.text])
 
     def _begins(self, block: Block[Row], row: Row) -> bool:
         if self.pair:
             return True
-        ids = (before.cells[self.dialogue] for _, before in block if not before.trouble)
-        return not row.trouble and row.cells[self.dialogue] != next(ids, None)
+        ids = (before[self.dialogue] for _, before in block if isinstance(before, dict))
+        return isinstance(row, dict) and row[self.dialogue] != next(ids, None)
 
     def _rows(self, path: Path) -> Iterator[tuple[str, Row]]:
-        """(file:line of its first line, row) for each but the first."""
-        lines = (line + "\n" for _, line in numbered_lines(path, self.encoding))
         delimiter = self.delimiter or ("\t" if ".tsv" in path.suffixes else ",")
-        quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self.quotes else csv.QUOTE_NONE
-        reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
-        header: list[str] = []
-        while True:
-            place = f"{path}:{reader.line_num + 1}"
-            try:
-                cells = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                yield place, Row({}, f"{place}: {error}; mend the row, or its quotes")
-                continue
-            if not header:
-                header = cells
-                self._require_columns(header, place)
-            elif len(cells) == len(header):
-                yield place, Row(dict(zip(header, cells, strict=True)))
-            elif cells:
-                yield place, Row({}, f"{place}: {len(cells)} columns, but {len(header)} names in the first row")
-
-    def _require_columns(self, header: list[str], place: str) -> None:
-        for column in self.pair or (self.dialogue, self.speaker, self.text):
-            if column is not None and header.count(column) != 1:
-                found = "more than one column" if column in header else "no column"
-                raise UserError(f"{place}: {found} {column!r} among {', '.join(header)}; name it in data.corpus")
+        columns = self.pair or (self.dialogue, *([self.speaker] if self.speaker is not None else []), self.text)
+        return table(path, columns, delimiter=delimiter, quotes=self.quotes, encoding=self.encoding)

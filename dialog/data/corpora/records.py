@@ -5,23 +5,27 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Malformed
 from dialog.data.files import COMPRESSED, document, find_file, raw_lines, require_file, sha256
 from dialog.errors import UserError
 
 T = TypeVar("T")
+R = TypeVar("R")
 Json = Any
 """What a piece of JSON is in Python; `records` turns what a reader expects wrongly of it into a `Malformed`."""
+
+Row = dict[str, str] | UserError
+"""The cells of a row by their columns, or what is wrong with it."""
 
 Block = list[tuple[str, T]]
 """Consecutive items of a file, each with its place before it, that are one dialogue."""
 
-MOST_LINES = 1_000
 MOST_TURNS = 100_000
 """A block of more items is malformed: whatever should part them is not there, and they would fill the memory."""
 
@@ -32,16 +36,16 @@ TENTHS = {"train": range(8), "validation": range(8, 9), "test": range(9, 10)}
 # ------------------------------------------------------------------ records
 
 
-def records(items: Iterable[tuple[str, T]], parse: Callable[[T, str], Dialogue | None]) -> Iterator[Entry]:
-    """`parse(item, place)` of each (place, item), in order: a dialogue, None for a record that is meant to be none.
+def records(items: Iterable[tuple[str, T]], parse: Callable[[T, str], R | None]) -> Iterator[R | Malformed]:
+    """`parse(item, place)` of each (place, item), in order: a dialogue or what one is made of, None for neither.
 
     What `parse` cannot read becomes `Malformed`: a UserError with its own words, an item that lacks a key or has
-    another type as such. Texts, speakers and ids that are no Unicode text are malformed too.
+    another type as such. Texts, speakers and ids of a dialogue that are no Unicode text are malformed too.
     """
     for place, item in items:
         try:
             found = parse(item, place)
-            if found is not None:
+            if isinstance(found, Dialogue):
                 _require_text(found)
         except UserError as error:
             yield Malformed(str(error))
@@ -52,7 +56,7 @@ def records(items: Iterable[tuple[str, T]], parse: Callable[[T, str], Dialogue |
                 yield found
 
 
-def line_records(path: Path, parse: Callable[[str, str], Dialogue | None], encoding: str = "utf-8") -> Iterator[Entry]:
+def line_records(path: Path, parse: Callable[[str, str], R | None], encoding: str = "utf-8") -> Iterator[R | Malformed]:
     """`records` of the lines of a file, without their ends; a line of other bytes than `encoding` has is malformed."""
     return records(numbered(path), lambda raw, place: parse(decoded(raw, place, encoding), place))
 
@@ -109,8 +113,8 @@ def decoded(raw: bytes, place: str, encoding: str = "utf-8") -> str:
         raise UserError(
             f"{place}: byte {error.start + 1} of the line is not {name.upper()}; convert the file to UTF-8"
         ) from error
-    except LookupError as error:
-        raise UserError(f"{place}: there is no encoding {encoding!r} ({error})") from error
+    except (LookupError, ValueError) as error:
+        raise UserError(f"{place}: there is no encoding {encoding!r} of lines ({error})") from error
     return line.removesuffix("\n").removesuffix("\r")
 
 
@@ -125,53 +129,80 @@ def numbered(path: Path) -> Iterator[tuple[str, bytes]]:
 
 def _require_text(dialogue: Dialogue) -> None:
     said = (*dialogue.turns, *dialogue.facts)
-    for text in (dialogue.id, *(turn.speaker for turn in said), *(turn.text for turn in said)):
-        if not isinstance(text, str):
-            raise UserError(f"{dialogue.place}: {text!r} is no text; write it in quotes")
-        if not text.isascii():
-            try:
-                text.encode()
-            except UnicodeEncodeError as error:
-                half = f"\\u{ord(text[error.start]):04x}"
-                raise UserError(f"{dialogue.place}: holds half a character ({half}); write both halves") from error
-
-
-# ------------------------------------------------------------------ comma-separated values
-
-
-def csv_rows(path: Path) -> Iterator[tuple[str, str]]:
-    """(file:line, text) of each row of a file of comma-separated values: a line, or several where a quote is open.
-
-    Raises:
-        UserError: a quote is open for more than `MOST_LINES` lines.
-    """
-    start, row, quotes = "", list[str](), 0
-    for place, line in numbered_lines(path):
-        start = start or place
-        row.append(line)
-        quotes += line.count('"')
-        if quotes % 2 == 0:
-            yield start, "\n".join(row)
-            start, row, quotes = "", [], 0
-        if len(row) > MOST_LINES:
-            raise UserError(
-                f"{start}: a quote is not closed within {MOST_LINES:,} lines; close it, or write two for one"
-            )
-    if row:
-        yield start, "\n".join(row)
-
-
-def csv_fields(row: str, place: str) -> list[str]:
-    """The fields of a row that `csv_rows` gives.
-
-    Raises:
-        UserError: a quote is not closed, or followed by something else than a comma.
-    """
+    texts = [dialogue.id, *[turn.speaker for turn in said], *[turn.text for turn in said]]
     try:
-        (fields,) = csv.reader([row], strict=True)
-    except csv.Error as error:
-        raise UserError(f"{place}: no row of comma-separated values ({error}); write a quote inside as two") from error
-    return fields
+        "".join(texts).encode()
+    except (TypeError, UnicodeEncodeError):
+        for text in texts:
+            _refuse_other(text, dialogue.place)
+
+
+def _refuse_other(text: object, place: str) -> None:
+    """Raise a UserError unless this is a text of whole characters."""
+    if not isinstance(text, str):
+        raise UserError(f"{place}: {text!r} is no text; write it in quotes")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(text[error.start]):04x}"
+        raise UserError(f"{place}: holds half a character ({half}); write both halves") from error
+
+
+# ------------------------------------------------------------------ tables
+
+
+def table(
+    path: Path, columns: Iterable[str] = (), *, delimiter: str = ",", quotes: bool = True, encoding: str = "utf-8"
+) -> Iterator[tuple[str, Row]]:
+    """(file:line where it begins, row) of each row of a table but the first, which names the columns.
+
+    Cells are separated as Python's `csv` reads them: in quotes they may hold the delimiter and line ends. Blank rows
+    are skipped.
+
+    Raises:
+        UserError: the first row cannot be read, or does not name each of `columns` once.
+    """
+    rows = _rows(path, delimiter, quotes, encoding)
+    place, names = next(rows)
+    if isinstance(names, UserError):
+        raise names
+    for column in columns:
+        if names.count(column) != 1:
+            count = "more than one" if column in names else "no"
+            known = f"{count} column {column!r} among {', '.join(names)}"
+            raise UserError(f"{place}: {known}; the first row should name it once (see data.corpus)")
+    for place, found in rows:
+        if isinstance(found, UserError):
+            yield place, found
+        elif len(found) == len(names):
+            yield place, dict(zip(names, found, strict=True))
+        elif found:
+            yield place, UserError(f"{place}: {len(found)} columns, but {len(names)} names in the first row; mend it")
+
+
+def cells(row: Row) -> dict[str, str]:
+    """The cells of a row that `table` gives, by their columns.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    if isinstance(row, UserError):
+        raise row
+    return row
+
+
+def _rows(path: Path, delimiter: str, quotes: bool, encoding: str) -> Iterator[tuple[str, list[str] | UserError]]:
+    lines = (line + "\n" for _, line in numbered_lines(path, encoding))
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
+    reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
+    while True:
+        place = f"{path}:{reader.line_num + 1}"
+        try:
+            yield place, next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield place, UserError(f"{place}: {error}; mend the row, or its quotes")
 
 
 # ------------------------------------------------------------------ JSON
@@ -236,8 +267,8 @@ def _finite(number: str) -> float:
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands there twice")
+        (key, _), *_ = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"the key {key!r} stands there twice")
     return fields
 
 
@@ -279,14 +310,26 @@ class SplitFiles:
     names: tuple[str, ...] = SPLITS
 
     def entries(self, split: str, read: Callable[[Path], Iterator[Entry]]) -> Iterator[Entry]:
-        """What `read` yields from the file of a split, or of its share of the one file."""
-        found = read(self._file(split))
+        """What `read` yields from the file of a split, or of its share of the one file.
+
+        Raises:
+            UserError: the file holds nothing but blank lines.
+        """
+        file = self._file(split)
+        found = self._some(read(file), file)
         return found if self.path.is_dir() else share(found, split)
 
     def fingerprint(self) -> dict[str, str]:
         """Map the file or the files to their SHA-256."""
         root = self.path if self.path.is_dir() else self.path.parent
         return digests(root, map(self._file, SPLITS))
+
+    def _some(self, entries: Iterator[Entry], file: Path) -> Iterator[Entry]:
+        for first in entries:
+            yield first
+            yield from entries
+            return
+        raise UserError(f"{file} holds no dialogue; {self.hint}")
 
     def _file(self, split: str) -> Path:
         if not self.path.is_dir():

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from dialog.components import lookup
-from dialog.data.corpora.records import csv_fields, csv_rows, digests, numbered_lines, records, require_path, share
+from dialog.data.corpora.records import Row, cells, digests, numbered_lines, records, require_path, share, table
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.data.files import all_or_none, find_files, stem
 
 SENTENCES = [f"Answer.sentence{number}" for number in range(1, 21)]
 """The columns in the order of the turns; in the files they are in that of the alphabet."""
+COLUMNS = ("AssignmentId", SENTENCES[0])
 EMPTY = ("", "{}")
 BLOCKED = "blocked_workers.txt"
 HINT = "clone https://github.com/jfainberg/self_dialogue_corpus, or set data.path=DIR"
@@ -39,7 +41,7 @@ class SelfDialogue:
         blocked = {line.strip() for file in all_or_none(self.path, [BLOCKED]) for _, line in numbered_lines(file)}
         for topic, files in self._files().items():
             for file in files:
-                yield from share(_read(file, topic, blocked), split)
+                yield from share(records(table(file, COLUMNS), partial(_dialogue, topic, blocked)), split)
 
     def fingerprint(self) -> dict[str, str]:
         """Map the files to their SHA-256."""
@@ -60,18 +62,11 @@ class SelfDialogue:
         return {topic: lookup(found, topic) for topic in (found if self.topics is None else self.topics)}
 
 
-def _read(file: Path, topic: str, blocked: set[str]) -> Iterator[Entry]:
-    rows = csv_rows(file)
-    place, header = next(rows)
-    columns = csv_fields(header, place)
-
-    def parse(row: str, place: str) -> Dialogue | None:
-        fields = dict(zip(columns, csv_fields(row, place), strict=True))
-        worker = fields["worker"] if "worker" in fields else fields["WorkerId"]
-        if fields.get("Reject") or worker in blocked:
-            return None
-        texts = (fields.get(name, "") for name in SENTENCES)
-        turns = tuple(Turn("AB"[index % 2], text) for index, text in enumerate(texts) if text not in EMPTY)
-        return Dialogue(fields["AssignmentId"], turns, {"topic": topic, "author": worker}, place=place)
-
-    return records(rows, parse)
+def _dialogue(topic: str, blocked: set[str], row: Row, place: str) -> Dialogue | None:
+    fields = cells(row)
+    worker = fields["worker"] if "worker" in fields else fields["WorkerId"]
+    if fields.get("Reject") or worker in blocked:
+        return None
+    texts = (fields.get(name, "") for name in SENTENCES)
+    turns = tuple(Turn("AB"[index % 2], text) for index, text in enumerate(texts) if text not in EMPTY)
+    return Dialogue(fields["AssignmentId"], turns, {"topic": topic, "author": worker}, place=place)

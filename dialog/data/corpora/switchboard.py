@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from dialog.data.corpora.records import csv_fields, csv_rows, digests, listed, numbered_lines, records, require_path
+from dialog.data.corpora.records import cells, digests, listed, numbered_lines, records, require_path, table
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.data.files import all_or_none, find_files
 
+COLUMNS = ("conversation_no", "caller", "act_tag", "text")
 LISTS = {"train": "ws97-train-convs.list", "test": "ws97-test-convs.list"}
 ASIDES = re.compile(r"<+[^<>]*>+|\*\[\[.*?\]\]|\*")
 """<laughter>, <<a dog>>, and remarks of the annotators, *[[listen]]."""
@@ -64,8 +65,7 @@ class Switchboard:
         return dict(zip(LISTS, all_or_none(self._folder(), [*LISTS.values()]), strict=False))
 
     def _dialogue(self, file: Path, place: str) -> Dialogue:
-        header, *lines = (csv_fields(row, where) for where, row in csv_rows(file))
-        rows = [dict(zip(header, line, strict=True)) for line in lines]
+        rows = [cells(row) for _, row in table(file, COLUMNS)]
         said = [(caller, list(group)) for caller, group in groupby(rows, key=lambda row: row["caller"].lstrip("@"))]
         turns = tuple(Turn(caller, self._text(" ".join(row["text"] for row in group))) for caller, group in said)
         acts = [[row["act_tag"] for row in group] for _, group in said]

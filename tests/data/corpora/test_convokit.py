@@ -108,13 +108,13 @@ def test_conversations_may_be_mixed_in_the_file(tmp_path: Path) -> None:
     [
         (
             [utterance("a", "c", "x"), utterance("b", "a", "x"), utterance("c", "b", "x")],
-            "jsonl:1: the replies to 'a' go",
+            "jsonl:1: replies of this conversation go round",
         ),
         ([utterance("a", None, "x"), utterance("a", None, "x")], "jsonl:1: two utterances"),
         ([utterance("a", None, "x", text=None)], "jsonl:1: its text is None"),
         ([utterance("a", None, "x", speaker=7)], "jsonl:1: its speaker is 7"),
-        ([{"id": "a", "text": "x", "speaker": "y"}], "jsonl:1: its conversation is None"),
-        (["[]"], "jsonl:1: no utterance"),
+        ([{"id": "a", "text": "x", "speaker": "y"}], "jsonl:1: its conversation_id is None"),
+        (["[]"], "jsonl:1: not as this corpus has it"),
         (["{"], "jsonl:1: not JSON"),
     ],
 )

@@ -1,0 +1,94 @@
+"""Several corpora as one: every dialogue of each, as often as it counts."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dialog.corpus import build_corpus
+from dialog.data.corpora.builtin import Builtin
+from dialog.data.corpora.mixture import Mixture
+from dialog.data.dialogue import SPLITS, Dialogue, Entry, Malformed
+from dialog.errors import UserError
+from dialog.recipe import compose
+
+
+def mixed(*components: dict[str, object]) -> Mixture:
+    def member(component: dict[str, object]) -> Builtin:
+        assert component.pop("name") == "builtin"
+        return Builtin(**component)
+
+    return Mixture(corpora=components, member=member)
+
+
+def part(size: int, **more: object) -> dict[str, object]:
+    return {"name": "builtin", "size": size, **more}
+
+
+@pytest.mark.parametrize(("weight", "least", "most"), [(1, 1, 1), (3, 3, 3), (0.5, 0, 1), (2.25, 2, 3)])
+def test_a_weight_is_how_often_a_training_dialogue_comes(weight: float, least: int, most: int) -> None:
+    corpus = mixed(part(400, weight=weight), part(30, seed=5))
+    found = [entry for entry in corpus.dialogues("train") if isinstance(entry, Dialogue)]
+    assert len({each.id for each in found}) == len(found)
+    times = Counter(each.id.partition("+")[0] for each in found if each.id.startswith("0-builtin/"))
+    assert set(times.values()) <= set(range(max(least, 1), most + 1))
+    assert abs(sum(times.values()) / 400 - weight) < 0.1
+    assert sum(each.id.startswith("1-builtin/") for each in found) == 30
+    assert found == list(corpus.dialogues("train"))
+
+
+@pytest.mark.parametrize("split", SPLITS[1:])
+def test_what_is_evaluated_comes_once(split: str) -> None:
+    corpus = mixed(part(100, weight=7), part(50, weight=0.1, seed=5))
+    told = [each.turns for each in corpus.dialogues(split)]
+    assert told == [
+        each.turns for size, seed in ((100, 0), (50, 5)) for each in Builtin(size=size, seed=seed).dialogues(split)
+    ]
+
+
+def test_the_fingerprint_follows_members_and_weights() -> None:
+    marks = [json.dumps(mixed(*parts).fingerprint()) for parts in (
+        [part(9), part(8)], [part(9, weight=2), part(8)], [part(9), part(7)], [part(8), part(9)],
+    )]  # fmt: skip
+    assert len(set(marks)) == 4
+
+
+def test_malformed_records_are_passed_on() -> None:
+    class Broken:
+        def dialogues(self, split: str) -> Iterator[Entry]:
+            yield Malformed("f:1: broken")
+
+        def fingerprint(self) -> dict[str, str]:
+            return {}
+
+    corpus = Mixture(corpora=[{"name": "x", "weight": 3}], member=lambda component: Broken())
+    assert list(corpus.dialogues("train")) == [Malformed("f:1: broken")]
+
+
+@pytest.mark.parametrize("weight", [0, -1, "two", None])
+def test_a_weight_is_above_nothing(weight: object) -> None:
+    with pytest.raises(UserError, match=r"the weight of builtin is"):
+        mixed(part(10, weight=weight))
+
+
+def test_nothing_is_no_mixture() -> None:
+    with pytest.raises(UserError, match=r"give corpora"):
+        mixed()
+
+
+def test_a_recipe_mixes_corpora_with_their_own_folders(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    for split in SPLITS:
+        (tmp_path / "own" / f"{split}.jsonl").write_text('{"id": "d", "turns": ["Hi", "Hello"]}\n')
+    parts = f"[{{name: builtin, size: 20}}, {{name: jsonl, path: {tmp_path / 'own'}, weight: 2}}]"
+    recipe = compose("quickstart/transformer", [f"data.corpus={{name: mixture, corpora: {parts}}}"]).recipe
+    ids = [each.id for each in build_corpus(recipe).dialogues("train")]
+    assert len(ids) == 22
+    assert ids[-2:] == ["1-jsonl/d", "1-jsonl/d+1"]
+    wrong = compose("quickstart/transformer", ["data.corpus={name: mixture, corpora: [{name: builtn}]}"]).recipe
+    with pytest.raises(UserError, match=r"data\.corpus: .*'builtn'; did you mean 'builtin'"):
+        build_corpus(wrong)
