@@ -41,10 +41,9 @@ def check_examples(corpus: Corpus, split: str, counts: Mapping[str, int], remark
         speakers = sorted({turn.speaker for dialogue in seen for turn in dialogue.turns})
         mend = f"set data.responder to one who answers, of {', '.join(map(repr, speakers[:SEEN_SPEAKERS]))}"
     else:
-        mend = "give dialogues of two turns or more, and filters that leave some"
-    raise UserError(
-        f"the split {split} gives no example ({_listed(counts)}); {mend}" + _first(remarks, "malformed", "empty")
-    )
+        first = _first(remarks, "malformed", "empty")
+        mend = f"give dialogues of two turns or more, and filters that leave some{first}"
+    raise UserError(f"the split {split} gives no example ({_listed(counts)}); {mend}")
 
 
 def _listed(counts: Mapping[str, int]) -> str:
