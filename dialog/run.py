@@ -44,8 +44,9 @@ class Run:
         """The network with its tokenizer and limits."""
         from dialog.generation.responder import Responder
 
-        limits = self.recipe.generation
-        return Responder(self.model, self.tokenizer, self.recipe.data.max_source, limits.min_length, limits.max_length)
+        data, limits = self.recipe.data, self.recipe.generation
+        lengths = limits.min_length, limits.max_length
+        return Responder(self.model, self.tokenizer, data.max_source, *lengths, context_turns=data.context_turns)
 
     def respond(self, context: Sequence[str], search: Mapping[str, Any] | None = None) -> Reply:
         """Answer the last of the turns, in which two speakers alternate."""
@@ -65,7 +66,7 @@ class Run:
         from dialog.data.tokenizer import PAD
         from dialog.generation.responder import as_example
 
-        example = as_example(context, response)
+        example = as_example(context, response, turns=self.recipe.data.context_turns)
         pair = encode_example(self.tokenizer, example, max_source=self.recipe.data.max_source, max_target=None)
         device = next(self.model.parameters()).device
         source, target = (torch.tensor([ids], device=device) for ids in pair)
@@ -80,7 +81,7 @@ class Run:
         from dialog.evaluation.evaluate import Evaluator
         from dialog.generation.responder import as_example
 
-        example = as_example(context, response)
+        example = as_example(context, response, turns=self.recipe.data.context_turns)
         pair = encode_example(self.tokenizer, example, max_source=self.recipe.data.max_source, max_target=None)
         evaluator = Evaluator(self.responder, self.recipe.generation.search, 1)
         return -evaluator.score(collate([pair], [0]))[0].nll

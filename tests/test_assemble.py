@@ -371,3 +371,12 @@ def test_bpe_dropout_changes_what_is_trained_on_and_takes_byte_bpe(tiny: Callabl
     with pytest.raises(UserError, match=r"^data\.bpe_dropout: "):
         dialog.train(words, tmp_path / "words", quiet=True)
     assert not (tmp_path / "words").exists()
+
+
+def test_what_was_said_long_ago_is_read_no_more_than_in_training(copied: Path) -> None:
+    run = dialog.load(copied, overrides=["data.context_turns=2"])
+    before = ["Hello, my name is Ann.", "Good day."]
+    long, short = [*before, *CONTEXT], CONTEXT[-2:]
+    assert run.respond(long).text == run.respond(short).text
+    assert run.score(long, "Yes.") == run.score(short, "Yes.")
+    assert run.attention(long, "Yes.")["context_tokens"] == run.attention(short, "Yes.")["context_tokens"]

@@ -38,10 +38,14 @@ class Responder:
     max_source: int
     min_length: int
     max_length: int
+    context_turns: int | None = None
 
     def respond(self, contexts: Sequence[Sequence[str]], search: Component) -> list[Candidate]:
-        """A response to each context, in which the speakers alternate and the last turn is the other's."""
-        return self.answer([as_example(context) for context in contexts], search)
+        """A response to each context, in which the speakers alternate and the last turn is the other's.
+
+        Of a context its last `context_turns` are read, as in training.
+        """
+        return self.answer([as_example(context, turns=self.context_turns) for context in contexts], search)
 
     def answer(self, examples: Sequence[Example], search: Component) -> list[Candidate]:
         """A response to the context of each example."""
@@ -74,17 +78,18 @@ def build_search(component: Component, *, min_length: int, max_length: int) -> S
     return build(SEARCHES, component, end=EOS, banned=NEVER_SAID, **limits)
 
 
-def as_example(context: Sequence[str], response: str = "", name: str = "") -> Example:
-    """A context of bare texts, whose speakers alternate, and a response.
+def as_example(context: Sequence[str], response: str = "", name: str = "", *, turns: int | None = None) -> Example:
+    """A context of bare texts, whose speakers alternate, and a response; of the context the last so many turns.
 
     Raises:
         TypeError: the context is a text, not a list of turns.
     """
     if isinstance(context, str):
         raise TypeError("a context is a list of turns: give [text]")
+    context = context[max(0, len(context) - turns) :] if turns is not None else context
     speakers = ["self" if (len(context) - place) % 2 == 0 else "other" for place in range(len(context))]
-    turns = tuple(Turn(speaker, text) for speaker, text in zip(speakers, context, strict=True))
-    return Example(name, name, turns, Turn("self", response), 0)
+    said = tuple(Turn(speaker, text) for speaker, text in zip(speakers, context, strict=True))
+    return Example(name, name, said, Turn("self", response), 0)
 
 
 def tokens_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
