@@ -3,7 +3,8 @@
     python benchmarks/preparation.py DAILYDIALOG [FACTOR ...] [--joeynmt PYTHON] [--fairseq PYTHON] [--only PATTERN]
 
 DAILYDIALOG is the unpacked archive; at a FACTOR (1, 10 and 100) its training split is repeated so many times. PYTHON is
-that of an environment with joeynmt 2.3 or fairseq 0.12, and sentencepiece; a peer without one is left out.
+that of an environment with joeynmt 2.3, or fairseq 0.12 (for Python up to 3.10), and sentencepiece; a peer without one
+is left out. For Linux: memory is read from /proc.
 
 Every route learns a BPE of 8,000 pieces from at most a million training turns, each taken once, with two workers:
 
