@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple
 
 
 def decimals(places: int) -> Callable[[float], str]:
-    """A writer of numbers with a fixed number of decimals."""
-    return lambda value: f"{value:,.{places}f}"
+    """A writer of numbers with a fixed number of decimals; those from ten million on as 2.6e+20."""
+    return lambda value: f"{value:,.{places}f}" if abs(value) < 1e7 else f"{value:.1e}"
 
 
 def percent(value: float) -> str:

@@ -93,3 +93,8 @@ def test_every_measure_says_what_it_is() -> None:
     assert all(known.meaning.endswith(".") for known in MEASURES.values())
     assert len({known.label for known in MEASURES.values()}) == len(MEASURES)
     assert measure("bits_per_byte").write(1.23456) == "1.235"
+
+
+@pytest.mark.parametrize(("value", "text"), [(1.5, "1.50"), (1234567.0, "1,234,567.00"), (2.6e20, "2.6e+20")])
+def test_numbers_of_any_size_fit(value: float, text: str) -> None:
+    assert measure("perplexity_word").write(value) == text
