@@ -24,36 +24,48 @@ class Batch(NamedTuple):
     source_tokens: int
     target_tokens: int  # ids and </s>: what is predicted
     target_bytes: int  # of the responses' text in UTF-8
+    last_starts: Tensor  # [B], where in its source the ids of the last turn of the context begin
     last_turn: int  # tokens of the longest last turn of a context
 
 
 def collate(
-    pairs: Iterable[tuple[Sequence[int], Sequence[int]]], rows: Sequence[int], *, target_bytes: int = 0
+    pairs: Iterable[tuple[Sequence[int], Sequence[int]]],
+    rows: Sequence[int],
+    *,
+    facts: Sequence[int] | None = None,
+    target_bytes: int = 0,
 ) -> Batch:
-    """Put (source ids, target ids) of examples into a batch."""
+    """Put (source ids, target ids) of examples into a batch; `facts` is how many ids of each source are facts."""
     sources, targets = zip(*pairs, strict=True)
-    return pack(_padded(sources), _padded(targets), np.asarray(rows, dtype=np.int64), target_bytes=target_bytes)
+    known = np.zeros(len(sources), dtype=np.int64) if facts is None else np.asarray(facts, dtype=np.int64)
+    chosen = np.asarray(rows, dtype=np.int64)
+    return pack(_padded(sources), _padded(targets), known, chosen, target_bytes=target_bytes)
 
 
-def pack(source: Integers, target: Integers, rows: Integers, *, target_bytes: int) -> Batch:
-    """A batch of padded sources [B, S] and targets [B, T + 1]."""
+def pack(source: Integers, target: Integers, facts: Integers, rows: Integers, *, target_bytes: int) -> Batch:
+    """A batch of padded sources [B, S], which begin with so many ids of facts [B], and targets [B, T + 1]."""
     read = (source != PAD).sum(1)
-    sources = torch.from_numpy(source)
+    starts = _last_starts(source, facts)
     return Batch(
-        source=sources,
+        source=torch.from_numpy(source),
         target=torch.from_numpy(target),
         rows=torch.from_numpy(rows),
         source_tokens=int(read.sum()),
         target_tokens=int(np.count_nonzero(target != PAD)) - len(target),
         target_bytes=target_bytes,
-        last_turn=int((read - 1 - last_starts(sources).numpy()).max()),
+        last_starts=torch.from_numpy(starts),
+        last_turn=int((read - 1 - starts).max()),
     )
 
 
-def last_starts(source: Tensor) -> Tensor:
-    """Where the ids of the last turn of each `<self> ids <other> ids ... </s>` [B, S] begin [B]; 0 if it was cut."""
-    places = torch.arange(1, source.shape[1] + 1, device=source.device)  # [S]
-    return torch.where((source == SELF) | (source == OTHER), places, 0).amax(1)  # [B]
+def _last_starts(source: Integers, facts: Integers) -> Integers:
+    """Where the ids of the last turn of each `<self> ids <other> ids ... </s>` [B, S] begin [B].
+
+    That is behind the facts where the turn was cut, or there is none.
+    """
+    places = np.where((source == SELF) | (source == OTHER), np.arange(1, source.shape[1] + 1), 0)
+    starts: Integers = np.maximum(places.max(1), facts)
+    return starts
 
 
 def _padded(sequences: Sequence[Sequence[int]]) -> Integers:

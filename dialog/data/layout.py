@@ -30,9 +30,14 @@ def source_ids(turns: Said, *, max_source: int, facts: Said = ()) -> list[int]:
         max_source: The most ids, at least 1: the end always stays.
         facts: What the responder knows; `<self>` stands before what nobody else does.
     """
-    before, context = _ids(facts)[: max_source // 2], _ids(turns)
+    before, context = facts_ids(facts, max_source=max_source), _ids(turns)
     room = max_source - len(before) - 1
     return [*before, *context[max(0, len(context) - room) :], EOS]
+
+
+def facts_ids(facts: Said, *, max_source: int) -> list[int]:
+    """What `source_ids` keeps of the facts."""
+    return _ids(facts)[: max_source // 2]
 
 
 def target_ids(response: Sequence[int], *, max_target: int | None) -> list[int]:
@@ -109,8 +114,8 @@ def kept(offsets: Integers, examples: Integers, *, max_source: int | None, max_t
 
 def padded_pairs(
     lines: Lines, examples: Integers, *, max_source: int, max_target: int | None
-) -> tuple[Integers, Integers]:
-    """Sources [B, S] and targets [B, T + 1] of examples, padded on the right; arguments as in `kept`."""
+) -> tuple[Integers, Integers, Integers]:
+    """Sources [B, S] and targets [B, T + 1] of examples, padded on the right, and ids of facts [B]; as in `kept`."""
     parts = kept(lines.offsets, examples, max_source=max_source, max_target=max_target)
     source = _sources(lines, parts)
     speakers = lines.speakers[examples[:, 3]]
@@ -122,7 +127,7 @@ def padded_pairs(
     target = _gathered(lines.ids, parts.response[:, None], parts.response_length)
     target[:, 0] = BOS
     target[np.arange(len(target)), parts.target_lengths] = EOS
-    return source, target
+    return source, target, parts.facts_length
 
 
 def _sources(lines: Lines, parts: Kept) -> Integers:

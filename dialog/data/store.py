@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialog.data.batching import Batch, collate, pack
-from dialog.data.layout import Lines, padded_pairs, source_ids, target_ids
+from dialog.data.layout import Lines, facts_ids, padded_pairs, source_ids, target_ids
 from dialog.data.lengths import LengthClasses, read_classes
 from dialog.data.manifest import ARRAYS, TOKENIZER, array_file, ids_dtype, read_manifest
 from dialog.data.tokenizer import Tokenizer
@@ -67,12 +67,12 @@ class Store:
 
     def source(self, row: int) -> Integers:
         """Source ids of an example."""
-        sources, _ = self._pairs(np.array([row]))
+        sources, *_ = self._pairs(np.array([row]))
         return sources.reshape(-1)
 
     def target(self, row: int) -> Integers:
         """Target ids of an example, from `<s>` to `</s>`."""
-        _, targets = self._pairs(np.array([row]))
+        _, targets, _ = self._pairs(np.array([row]))
         return targets.reshape(-1)
 
     def target_bytes(self, rows: Sequence[int] | Integers) -> int:
@@ -89,15 +89,21 @@ class Store:
 
         The cuts are those of `batch`, but where there are more ids, what they leave is less text.
         """
-        pairs = [self._retokenised(row, tokenise, np.random.default_rng([seed, epoch, row])) for row in rows.tolist()]
-        return collate(pairs, rows.tolist(), target_bytes=self.target_bytes(rows))
+        found = [self._retokenised(row, tokenise, np.random.default_rng([seed, epoch, row])) for row in rows.tolist()]
+        pairs, facts = [pair for pair, _ in found], [known for _, known in found]
+        return collate(pairs, rows.tolist(), facts=facts, target_bytes=self.target_bytes(rows))
 
-    def _retokenised(self, row: int, tokenise: Retokenise, random: np.random.Generator) -> tuple[list[int], list[int]]:
+    def _retokenised(
+        self, row: int, tokenise: Retokenise, random: np.random.Generator
+    ) -> tuple[tuple[list[int], list[int]], int]:
+        """Source and target ids of an example, and how many ids of the source are facts."""
         fact, facts_end, first, response = self._examples[row].tolist()
         facts = self._said(range(fact, facts_end), response, tokenise, random)
         turns = self._said(range(first, response), response, tokenise, random)
         ((_, reply),) = self._said(range(response, response + 1), response, tokenise, random)
-        return source_ids(turns, max_source=self.max_source, facts=facts), target_ids(reply, max_target=self.max_target)
+        source = source_ids(turns, max_source=self.max_source, facts=facts)
+        known = len(facts_ids(facts, max_source=self.max_source))
+        return (source, target_ids(reply, max_target=self.max_target)), known
 
     def _said(
         self, lines: range, response: int, tokenise: Retokenise, random: np.random.Generator
@@ -108,7 +114,7 @@ class Store:
         ids = [self._lines.ids[start + 1 : end].tolist() for start, end in pairwise(bounds)]
         return [(mine, tokenise(each, random)) for mine, each in zip(own, ids, strict=True)]
 
-    def _pairs(self, rows: Integers) -> tuple[Integers, Integers]:
+    def _pairs(self, rows: Integers) -> tuple[Integers, Integers, Integers]:
         examples = self._examples[rows]
         return padded_pairs(self._lines, examples, max_source=self.max_source, max_target=self.max_target)
 

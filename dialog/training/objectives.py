@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dialog.components import Component, Table, build, named
-from dialog.data.batching import Batch, last_starts
+from dialog.data.batching import Batch
 from dialog.data.tokenizer import BOS, EOS, OTHER, PAD, SELF, Tokenizer
 from dialog.data.utterances import Utterances
 from dialog.errors import UserError
@@ -85,7 +85,7 @@ class Reverse:
 
     def __call__(self, batch: Batch) -> Task:
         """Of as many rows."""
-        return task(SELF, batch.target[:, 1:], last_turns(batch.source, batch.last_turn))
+        return task(SELF, batch.target[:, 1:], last_turns(batch.source, batch.last_starts, batch.last_turn))
 
 
 OBJECTIVES: Table[Objective] = {"denoising": Denoising, "reverse": Reverse}
@@ -127,11 +127,11 @@ def task(role: int, source: Tensor, target: Tensor) -> Task:
     return Task(led, F.pad(target, (1, 0), value=BOS))  # [B, T + 1]
 
 
-def last_turns(source: Tensor, longest: int) -> Tensor:
+def last_turns(source: Tensor, starts: Tensor, longest: int) -> Tensor:
     """The last turn of ``<self> ids <other> ids ... </s>`` [B, S] as ``ids </s>`` [B, T]; padding if there is none.
 
-    A source that is cut may begin within a turn.
+    Its ids begin at ``starts`` [B], within the turn where that was cut.
     """
-    places = last_starts(source).unsqueeze(1) + torch.arange(longest + 1, device=source.device)  # [B, T]
+    places = starts.unsqueeze(1) + torch.arange(longest + 1, device=source.device)  # [B, T]
     turns = F.pad(source, (0, longest + 1), value=PAD).gather(1, places)  # [B, T]
-    return turns.masked_fill(source[:, :1] == EOS, PAD)
+    return turns.masked_fill(turns[:, :1] == EOS, PAD)

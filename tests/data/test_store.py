@@ -27,7 +27,7 @@ from dialog.data.corpora import Corpus
 from dialog.data.corpora.builtin import Builtin
 from dialog.data.corpora.dailydialog import DailyDialog
 from dialog.data.corpora.jsonl import JsonLines
-from dialog.data.dialogue import SPLITS, Dialogue, Turn
+from dialog.data.dialogue import SPLITS, Dialogue, Example, Turn
 from dialog.data.examples import Rules, examples
 from dialog.data.layout import encode_example
 from dialog.data.manifest import ids_dtype
@@ -185,13 +185,19 @@ def test_what_is_read_at_once_is_what_each_text_says(
             pairs = [encode_example(store.tokenizer, each, max_source=max_source, max_target=most) for each in found]
             whole = [encode_example(store.tokenizer, each, max_source=10**6, max_target=None) for each in found]
             rows = random.choices(range(len(found)), k=5)
-            expected = collate([pairs[row] for row in rows], rows, target_bytes=store.target_bytes(rows))
+            known = [facts_length(store, found[row], max_source) for row in rows]
+            expected = collate([pairs[row] for row in rows], rows, facts=known, target_bytes=store.target_bytes(rows))
             for one, other in zip(store.batch(rows), expected, strict=True):
                 assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
             assert store.lengths.tolist() == [[len(source), len(target) - 1] for source, target in pairs]
             cut = [len(source) < len(everything) for (source, _), (everything, _) in zip(pairs, whole, strict=True)]
             assert store.counts.get("truncated: source", 0) == sum(cut)
             assert store.counts.get("facts", 0) == sum(len(dialogue.facts) for dialogue in dialogues)
+
+
+def facts_length(store: Store, example: Example, max_source: int) -> int:
+    """How many ids of a source are facts: a role and the ids of each, cut to half of the source."""
+    return min(sum(1 + len(store.tokenizer.encode(fact.text)) for fact in example.facts), max_source // 2)
 
 
 def test_what_everybody_knows_is_stored_once(tmp_path: Path) -> None:

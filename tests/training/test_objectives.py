@@ -143,6 +143,18 @@ def test_reverse() -> None:
     ]
 
 
+def test_reverse_never_says_a_fact() -> None:
+    pairs = [
+        ([SELF, 7, OTHER, 8, OTHER, 9, 10, EOS], [BOS, 12, EOS]),  # two facts, a turn
+        ([SELF, 7, OTHER, 8, EOS], [BOS, 12, EOS]),  # two facts, and nothing was said
+        ([SELF, 7, OTHER, 8, 10, EOS], [BOS, 12, EOS]),  # two facts, and the end of a turn that is cut
+    ]
+    rows = collate(pairs, range(3), facts=[4, 4, 4])
+    assert rows.last_turn == 2
+    _, target = Reverse()(rows)
+    assert target.tolist() == [[BOS, 9, 10, EOS], [BOS, PAD, PAD, PAD], [BOS, 10, EOS, PAD]]
+
+
 def test_no_source_of_a_dialogue_begins_as_a_task_does(prepared: Path) -> None:
     for rows in dialog.DialogDataModule(prepared, batch_tokens=1200).val_dataloader():
         assert not (rows.source == BOS).any()
