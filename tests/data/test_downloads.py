@@ -448,3 +448,9 @@ def test_the_table_pins_what_it_names(corpus: str) -> None:
 
 def test_every_list_is_of_a_source() -> None:
     assert {path.stem for path in CHECKSUMS.iterdir()} == {name for name, source in DOWNLOADS.items() if source.root}
+
+
+def test_every_download_is_read_by_a_corpus_of_its_name() -> None:
+    from dialog.data.corpora import CORPORA
+
+    assert set(DOWNLOADS) <= set(CORPORA)
