@@ -64,7 +64,7 @@ class Toy:
         return {"toy": json.dumps(self.splits)}
 
 
-def built(root: Path, corpus: Corpus, **changed: Any) -> Path:  # noqa: ANN401 - settings of every kind
+def built(root: Path, corpus: Corpus, **changed: object) -> Path:
     rules, limits, settings = (
         {key: changed.get(key, value) for key, value in defaults.items()} for defaults in (RULES, LIMITS, SETTINGS)
     )
@@ -397,7 +397,7 @@ def test_nobody_sweeps_what_another_is_making(tmp_path: Path, monkeypatch: pytes
 
     mkdir = Path.mkdir
 
-    def mkdir_and_interfere(path: Path, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - those of mkdir
+    def mkdir_and_interfere(path: Path, *arguments: object, **named: object) -> None:
         mkdir(path, *arguments, **named)
         interfere()
 

@@ -519,7 +519,7 @@ class Swallow(Callback):
     def __init__(self) -> None:
         self.batches = 0
 
-    def on_train_batch_end(self, *_: Any) -> None:  # noqa: ANN401 - Lightning's arguments
+    def on_train_batch_end(self, *_: object) -> None:
         self.batches += 1
         if self.batches == 1:
             with contextlib.suppress(KeyboardInterrupt):
