@@ -98,6 +98,11 @@ class ExactFitLoop(_FitLoop):
             trainer, max_steps=made.max_steps, checkpoints=checkpoints, signals=signals
         )
 
+    def setup_data(self) -> None:
+        """Lightning forgets a loader's state where a schedule has asked for the number of steps before it was known."""
+        super().setup_data()
+        self._load_combined_loader_states()
+
     @property
     def skip(self) -> bool:
         """Whether there is nothing to do."""
