@@ -17,6 +17,7 @@ from dialog.recipe import Composed, Model, Recipe, compose, to_yaml
 from dialog.run import Run
 
 if TYPE_CHECKING:
+    from dialog.data.datamodule import DialogDataModule
     from dialog.data.tokenizer import Tokenizer
     from dialog.models.seq2seq import Seq2Seq
     from dialog.training.module import DialogModule
@@ -118,6 +119,17 @@ def check_search(recipe: Recipe) -> None:
         build_search(limits.search, min_length=limits.min_length, max_length=limits.max_length)
 
 
+def build_batches(recipe: Recipe, folder: Path, tokenizer: Tokenizer) -> DialogDataModule:
+    """The batches of a recipe, from the folder of its prepared data."""
+    from dialog.data.datamodule import DialogDataModule
+    from dialog.data.tokenizers.dropout import BpeDropout
+
+    data = recipe.data
+    with section("data.bpe_dropout"):
+        retokenise = BpeDropout(tokenizer, data.bpe_dropout) if data.bpe_dropout else None
+    return DialogDataModule(folder, batch_tokens=data.batch_tokens, seed=recipe.seed, retokenise=retokenise)
+
+
 def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks: Sequence[Callback] = ()) -> Trainer:
     """The ``lightning.Trainer`` of a recipe, for a run folder."""
     from dialog.training import trainer
@@ -145,9 +157,7 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
     import torch
     from safetensors.torch import save_model
 
-    from dialog.data.datamodule import DialogDataModule
     from dialog.data.store import Store
-    from dialog.data.tokenizers.dropout import BpeDropout
     from dialog.training import loggers, trainer
     from dialog.training.callbacks.attention import AttentionRecorder
     from dialog.training.environment import environment
@@ -159,8 +169,7 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
     data = prepare_data(recipe, quiet=quiet)
     store = Store(data, "validation")
     module = build_module(recipe, len(store.tokenizer), store.tokenizer)
-    with section("data.bpe_dropout"):
-        retokenise = BpeDropout(store.tokenizer, recipe.data.bpe_dropout) if recipe.data.bpe_dropout else None
+    batches = build_batches(recipe, data, store.tokenizer)
     folder = output or fresh_folder("runs", composed.name)
     own = loggers.build_loggers(recipe.logger, folder)
     lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store)])
@@ -172,7 +181,6 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
         store.tokenizer.save(folder / "tokenizer.json")
     loggers.describe(own, asdict(recipe))
     began = time.monotonic()
-    batches = DialogDataModule(data, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed, retokenise=retokenise)
     with trainer.nothing_left(folder, lightning):
         try:
             trainer.fit(lightning, module, batches)
