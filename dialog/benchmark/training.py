@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -106,31 +106,41 @@ def short(recipe: Recipe, steps: int) -> Recipe:
 
 
 def rates(steps: Sequence[Step], model: Seq2Seq) -> dict[str, Any]:
-    """Tokens, seconds and FLOPs of steps: medians over them, whose lengths differ, and shares of the whole."""
+    """Tokens, seconds and FLOPs: medians over the steps, whose lengths differ, shares of the whole, and each step."""
     flops = cache(lambda source, target: training_flops(model, source, target))
-    seconds = [step.seconds for step in steps]
-    shapes = [shape for step in steps for shape in step.batches]
-    real = sum(shape.source_tokens + shape.target_tokens for shape in shapes)
-    work = [
-        sum(
-            shape.rows * flops(round(shape.source_tokens / shape.rows), round(shape.target_tokens / shape.rows))
-            for shape in step.batches
-        )
-        for step in steps
-    ]
-    targets = [step.target_tokens for step in steps]
+    each = [described(step, flops) for step in steps]
+    seconds = [step["seconds"] for step in each]
+    targets = [step["target_tokens"] for step in each]
+    sums = {key: sum(step[key] for step in each) for key in each[0]}
     return {
         "steps": len(steps),
         "target_tokens_per_second": median(map(_rate, targets, seconds)),
-        "tokens_per_second": median(_rate(each.source_tokens + each.target_tokens, each.seconds) for each in steps),
-        "target_tokens_per_second_overall": sum(targets) / sum(seconds),
-        "target_tokens_per_step": sum(targets) / len(steps),
-        "rows_per_step": sum(shape.rows for shape in shapes) / len(steps),
+        "tokens_per_second": median((one["source_tokens"] + one["target_tokens"]) / one["seconds"] for one in each),
+        "target_tokens_per_second_overall": sums["target_tokens"] / sums["seconds"],
+        "target_tokens_per_step": sums["target_tokens"] / len(steps),
+        "rows_per_step": sums["rows"] / len(steps),
         "step_seconds": median(seconds),
         "step_quartiles": quantiles(seconds, n=4, method="inclusive")[::2] if len(steps) > 1 else seconds * 2,
-        "padding": 1 - real / sum(shape.places for shape in shapes),
-        "loading": sum(step.loading for step in steps) / sum(seconds),
-        "flops_per_second": median(map(_rate, work, seconds)),
+        "padding": 1 - (sums["source_tokens"] + sums["target_tokens"]) / sums["places"],
+        "loading": sum(step.loading for step in steps) / sums["seconds"],
+        "flops_per_second": median(one["flops"] / one["seconds"] for one in each),
+        "each_step": each,
+    }
+
+
+def described(step: Step, flops: Callable[[int, int], int]) -> dict[str, float]:
+    """A step in figures; the examples of a batch, which are of like lengths, cost what one of their mean lengths does."""
+    works = [
+        each.rows * flops(round(each.source_tokens / each.rows), round(each.target_tokens / each.rows))
+        for each in step.batches
+    ]
+    return {
+        "seconds": step.seconds,
+        "rows": sum(each.rows for each in step.batches),
+        "source_tokens": step.source_tokens,
+        "target_tokens": step.target_tokens,
+        "places": sum(each.places for each in step.batches),
+        "flops": sum(works),
     }
 
 

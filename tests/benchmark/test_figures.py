@@ -31,7 +31,8 @@ def test_rates_of_steps_that_are_known(tiny: Tiny) -> None:
     small, large = Shape(2, 20, 6, 40), Shape(3, 12, 6, 20)
     steps = [Step(1.0, 0.25, (small,)), Step(2.0, 0.5, (small, large)), Step(4.0, 1.0, (small,))]
     found = rates(steps, model)
-    assert found["steps"] == 3
+    assert found["steps"] == len(found["each_step"]) == 3
+    assert found["each_step"][1]["places"] == 60
     assert found["target_tokens_per_second"] == 6.0  # of 6, 6 and 1.5
     assert found["tokens_per_second"] == 22.0  # of 26, 22 and 6.5
     assert found["target_tokens_per_second_overall"] == 24 / 7
