@@ -129,7 +129,7 @@ def rates(steps: Sequence[Step], model: Seq2Seq) -> dict[str, Any]:
 
 
 def described(step: Step, flops: Callable[[int, int], int]) -> dict[str, float]:
-    """A step in figures; the examples of a batch, which are of like lengths, cost what one of their mean lengths does."""
+    """A step in figures; the examples of a batch, of like lengths, cost what one of their mean lengths does."""
     works = [
         each.rows * flops(round(each.source_tokens / each.rows), round(each.target_tokens / each.rows))
         for each in step.batches
