@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from pathlib import Path
 
 import click
@@ -17,8 +19,16 @@ from dialog.recipe import compose
 @click.option("--output", type=click.Path(path_type=Path), help="Run folder [default: runs/RECIPE/TIME-RANDOM].")
 @click.option("--resume", type=click.Path(path_type=Path), metavar="RUN", help="Go on where a run stopped.")
 @click.option("--trust", is_flag=True, help="With --resume: import what the run's recipe names.")
+@click.option("--prove-resume", is_flag=True, help="Train in small, killed at random steps: is it the same run?")
+@click.option("--kills", type=click.IntRange(min=1), default=3, show_default=True, help="With --prove-resume.")
 def train(
-    recipe: str | None, overrides: tuple[str, ...], output: Path | None, resume: Path | None, trust: bool
+    recipe: str | None,
+    overrides: tuple[str, ...],
+    output: Path | None,
+    resume: Path | None,
+    trust: bool,
+    prove_resume: bool,
+    kills: int,
 ) -> None:
     """Train a RECIPE and print the run folder.
 
@@ -36,9 +46,24 @@ def train(
         return
     if recipe is None:
         raise UserError("train needs a recipe; dialog-seq2seq recipes lists them, --resume RUN goes on with a run")
+    if prove_resume:
+        sys.exit(0 if prove(recipe, overrides, kills) else 1)
     composed = compose(recipe, overrides)
     if output is not None and is_first_process():
         refuse_existing(output)
     from dialog import assemble
 
     click.echo(str(assemble.train(composed, output).folder))
+
+
+def prove(recipe: str, overrides: tuple[str, ...], kills: int) -> bool:
+    """Print whether a training that is killed and gone on with is the one that was left alone."""
+    from dialog import proof
+
+    with tempfile.TemporaryDirectory(prefix="dialog-") as folder:
+        steps, found = proof.prove(recipe, overrides, Path(folder), kills=kills)
+    click.echo("| compared to the last bit | in all | that differ |\n| --- | ---: | ---: |")
+    click.echo(f"| logged numbers | {found.values} | {found.other_values} |")
+    click.echo(f"| weights, newest and best | {found.tensors} | {found.other_tensors} |")
+    click.echo(f"killed by SIGKILL after steps {', '.join(map(str, steps))}" if steps else "it was over before a kill")
+    return found.same and bool(steps)
