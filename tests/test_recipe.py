@@ -78,6 +78,19 @@ def test_a_group_that_the_recipe_does_not_name_can_be_chosen() -> None:
     assert composed(BASE, "logger=wandb").logger == {"name": "wandb"}
 
 
+def test_a_group_that_is_no_section_is_laid_over_the_recipe(lab: Path) -> None:
+    (lab / "configs" / "mine").mkdir()
+    (lab / "configs" / "mine" / "small.yaml").write_text("model: {dropout: 0.0, encoder: {size: 2}}\nseed: 5\n")
+    text = BASE + "model: {dropout: 0.25, encoder: {layers: 3}}\nseed: 9\n"
+    recipe = composed(text, "mine=small")
+    assert (recipe.model.dropout, recipe.seed) == (0.0, 5)
+    assert recipe.model.encoder == {"name": "lstm", "size": 2, "layers": 3}  # and all else stays
+    assert recipe == composed(text.replace("builtin,", "builtin, mine: small,"))
+    assert composed(text, "seed=6", "mine=small").seed == 6  # the command line has the last word
+    assert compose("my.yaml", ["mine=small"]).origin["seed"] == "configs/mine/small.yaml:2"
+    assert "no mine=smal; did you mean 'small'?" in refused(text, "mine=smal")
+
+
 def test_a_component_of_the_same_name_is_merged() -> None:
     assert composed(BASE + "model: {encoder: {size: 16}}\n").model.encoder == {"name": "lstm", "size": 16, "layers": 2}
     named = composed(BASE + "model: {encoder: {name: lstm, size: 16}}\n").model.encoder
