@@ -17,6 +17,8 @@ from dialog.recipe import Composed, Model, Recipe, compose, to_yaml
 from dialog.run import Run
 
 if TYPE_CHECKING:
+    from dialog.data.datamodule import DialogDataModule
+    from dialog.data.store import Store
     from dialog.data.tokenizer import Tokenizer
     from dialog.models.seq2seq import Seq2Seq
     from dialog.training.module import DialogModule
@@ -142,45 +144,68 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
         UserError: before the folder is made, when the recipe, its corpus or a component cannot be served.
         SystemExit: at the end of every process but the first.
     """
-    import torch
-    from safetensors.torch import save_model
-
-    from dialog.data.datamodule import DialogDataModule
-    from dialog.data.store import Store
-    from dialog.data.tokenizers.dropout import BpeDropout
-    from dialog.training import loggers, trainer
-    from dialog.training.callbacks.attention import AttentionRecorder
-    from dialog.training.environment import environment
     from dialog.training.precision import warn_emulated
 
     recipe = fitted(composed.recipe)
     warn_emulated(recipe.trainer.precision, recipe.trainer.accelerator)
     check(recipe)
     data = prepare_data(recipe, quiet=quiet)
+    return _train(recipe, data, output or fresh_folder("runs", composed.name))
+
+
+def _train(recipe: Recipe, data: Path, folder: Path) -> Trained:
+    """Put the parts of a training together, run it, and leave what it has found."""
+    from dialog.data.store import Store
+    from dialog.training import loggers, trainer
+    from dialog.training.callbacks.attention import AttentionRecorder
+
     store = Store(data, "validation")
     module = build_module(recipe, len(store.tokenizer), store.tokenizer)
-    with section("data.bpe_dropout"):
-        retokenise = BpeDropout(store.tokenizer, recipe.data.bpe_dropout) if recipe.data.bpe_dropout else None
-    folder = output or fresh_folder("runs", composed.name)
+    batches = build_batches(recipe, data, store.tokenizer)
     own = loggers.build_loggers(recipe.logger, folder)
     lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store)])
     if lightning.is_global_zero:
-        make_folder(folder)
-        (folder / "recipe.yaml").write_text(to_yaml(recipe), encoding="utf-8")
-        marks = {"data": store.manifest["fingerprint"], "tokenizer": store.tokenizer.fingerprint}
-        write_json(folder / "environment.json", {**environment(), "seed": recipe.seed, **marks})
-        store.tokenizer.save(folder / "tokenizer.json")
+        _begin(folder, recipe, store)
     loggers.describe(own, asdict(recipe))
     began = time.monotonic()
-    batches = DialogDataModule(data, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed, retokenise=retokenise)
     with trainer.nothing_left(folder, lightning):
         try:
             trainer.fit(lightning, module, batches)
         finally:
             loggers.close(own)
-    seconds = time.monotonic() - began
     if not lightning.is_global_zero:
         raise SystemExit(0)
+    return _finish(folder, lightning, module, time.monotonic() - began)
+
+
+def build_batches(recipe: Recipe, data: Path, tokenizer: Tokenizer) -> DialogDataModule:
+    """The LightningDataModule of a recipe, over its prepared data."""
+    from dialog.data.datamodule import DialogDataModule
+    from dialog.data.tokenizers.dropout import BpeDropout
+
+    with section("data.bpe_dropout"):
+        retokenise = BpeDropout(tokenizer, recipe.data.bpe_dropout) if recipe.data.bpe_dropout else None
+    return DialogDataModule(data, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed, retokenise=retokenise)
+
+
+def _begin(folder: Path, recipe: Recipe, store: Store) -> None:
+    """Make a run folder with all but what training adds."""
+    from dialog.training.environment import environment
+
+    make_folder(folder)
+    (folder / "recipe.yaml").write_text(to_yaml(recipe), encoding="utf-8")
+    marks = {"data": store.manifest["fingerprint"], "tokenizer": store.tokenizer.fingerprint}
+    write_json(folder / "environment.json", {**environment(), "seed": recipe.seed, **marks})
+    store.tokenizer.save(folder / "tokenizer.json")
+
+
+def _finish(folder: Path, lightning: Trainer, module: DialogModule, seconds: float) -> Trained:
+    """Write the best weights alone, and what the training was."""
+    import torch
+    from safetensors.torch import save_model
+
+    from dialog.training import trainer
+
     best = folder / "checkpoints" / "best.ckpt"
     if not best.is_file():
         raise UserError(f"{folder}: no validation took place, so there are no best weights; train longer")
