@@ -42,6 +42,7 @@ def build_model(model: Model, vocabulary: int) -> Seq2Seq:
         turn_tokens=(OTHER, SELF),
         tie_embeddings=model.tie_embeddings,
         dropout=model.dropout,
+        activation_checkpointing=model.activation_checkpointing,
     )
 
 

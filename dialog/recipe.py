@@ -63,7 +63,7 @@ class Model:
 
     ``teacher_forcing`` is the share of gold tokens that the decoder reads in training, by the optimizer step; the rest
     are its own words, drawn if ``sampled`` is set. ``objectives`` are learnt besides to respond, each with a ``weight``
-    and a ``schedule`` of it.
+    and a ``schedule`` of it. ``activation_checkpointing`` makes a Transformer train in less memory, a third slower.
     """
 
     embedding_size: int = MISSING
@@ -72,6 +72,7 @@ class Model:
     head: Component = field(default_factory=lambda: {"name": "vocabulary"})
     tie_embeddings: bool | str = True
     dropout: float = 0.1
+    activation_checkpointing: bool = False
     loss: Component = field(default_factory=lambda: {"name": "cross_entropy"})
     teacher_forcing: Component = field(default_factory=lambda: {"name": "constant"})
     objectives: list[Component] = field(default_factory=list)

@@ -25,7 +25,7 @@ def test_fits_a_recipe(choice: str) -> None:
 
 @pytest.mark.parametrize("family", ["lstm", "transformer"])
 def test_overfit_learns_two_batches_by_heart(family: str, tiny: Callable[..., Composed], tmp_path: Path) -> None:
-    steps = ["trainer.max_steps=120", "trainer.val_check_interval=120", "~optimizer.schedule.warmup_steps"]
+    steps = ["trainer.max_steps=80", "trainer.val_check_interval=80", "~optimizer.schedule.warmup_steps"]
     steps += ["trainer.log_every_n_steps=2"]
     assemble.train(tiny(family, "debug=overfit", "data.batch_tokens=300", *steps), tmp_path / "run", quiet=True)
     losses = logged(tmp_path / "run", "train/loss")
@@ -54,5 +54,5 @@ def test_fast_goes_through_each_stage(tiny: Callable[..., Composed], tmp_path: P
 
 
 def test_an_unknown_profiler_is_refused(tiny: Callable[..., Composed], tmp_path: Path) -> None:
-    with pytest.raises(assemble.UserError, match="trainer: there is no 'torch'; there is: simple, advanced, pytorch"):
+    with pytest.raises(assemble.UserError, match="trainer: there is no 'torch'; did you mean 'pytorch'"):
         assemble.check(tiny("lstm", "trainer.profiler=torch").recipe)
