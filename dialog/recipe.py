@@ -131,7 +131,10 @@ class Generation:
 
 @dataclass
 class Recipe:
-    """A run, whole: what is in it decides every number that comes out."""
+    """A run, whole: what is in it decides every number that comes out.
+
+    ``preflight`` runs the heaviest batches before the first epoch and says what they take.
+    """
 
     about: About = field(default_factory=About)
     seed: int = 1
@@ -140,6 +143,7 @@ class Recipe:
     optimizer: Component = MISSING
     trainer: Trainer = field(default_factory=Trainer)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    preflight: bool = True
     generation: Generation = field(default_factory=Generation)
     logger: Component = field(default_factory=lambda: {"name": "none"})
     expect: list[dict[str, Any]] = field(default_factory=list)
