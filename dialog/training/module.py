@@ -23,9 +23,10 @@ from dialog.models.seq2seq import Seq2Seq
 from dialog.training.coverage import coverage_loss
 from dialog.training.losses import LOSSES, asks, build_loss
 from dialog.training.objectives import build_objectives
-from dialog.training.optimizers import OPTIMIZERS, SCHEDULES
+from dialog.training.optimizers import OPTIMIZERS, decay_groups
 from dialog.training.projection import Positions, likelihood_sums, loss_sums, positions
 from dialog.training.ranks import mean_over_ranks
+from dialog.training.schedules import SCHEDULES
 from dialog.training.teacher_forcing import TEACHER_FORCINGS, decode
 
 
@@ -129,8 +130,9 @@ class DialogModule(LightningModule):
         """The recipe's optimizer, with its schedule stepped every optimizer step (plateau: every validation)."""
         arguments = dict(self.optimizer_component)
         schedule = arguments.pop("schedule", {"name": "constant"})
-        optimizer = build(OPTIMIZERS, arguments, parameters=self.model.parameters())
-        scheduler: Any = build(SCHEDULES, schedule, optimizer=optimizer)
+        optimizer = build(OPTIMIZERS, arguments, params=decay_groups(self.model.named_parameters()))
+        steps = (lambda: self.trainer.estimated_stepping_batches) if self._trainer else None
+        scheduler: Any = build(SCHEDULES, schedule, optimizer=optimizer, training_steps=steps)
         if isinstance(scheduler, ReduceLROnPlateau):  # Lightning would look once an epoch; see on_validation_epoch_end
             watched: Any = {"scheduler": scheduler, "monitor": "validation/loss", "frequency": sys.maxsize}
             return {"optimizer": optimizer, "lr_scheduler": watched}

@@ -208,6 +208,18 @@ MUTANTS = (
         "models/test_recurrent.py::test_encoder_agrees_with_torch_on_packed_sequences",
         (ENCODER, "states.masked_fill(~real, 0.0)", "states.masked_fill(~real, 0.0)[:, : int(lengths.max())]"),
     ),
+    mutant(
+        "training-1",
+        "the schedule goes on once an epoch, not once a step",
+        "training/test_module.py::test_inverse_square_root_schedule",
+        ("training/module.py", '"interval": "step"', '"interval": "epoch"'),
+    ),
+    mutant(
+        "training-2",
+        "the gradient is clipped before it is unscaled",
+        "training/test_module.py::test_fused_optimizer_with_clipping_in_mixed_precision",
+        ("training/module.py", "            scaler.unscale_(optimizer)", "            pass"),
+    ),
 )
 
 

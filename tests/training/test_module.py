@@ -179,17 +179,6 @@ def test_a_validation_that_is_not_finite_says_so(module: Callable[..., Any], dat
     assert math.isnan(found["validation/bits_per_byte"])
 
 
-def test_matrices_decay_and_vectors_do_not(module: Callable[..., Any]) -> None:
-    made = module(optimizer={"name": "adamw", "weight_decay": 0.3})
-    decay = {
-        id(parameter): group["weight_decay"]
-        for group in made.configure_optimizers()["optimizer"].param_groups
-        for parameter in group["params"]
-    }
-    for name, parameter in made.model.named_parameters():
-        assert decay[id(parameter)] == (0.3 if parameter.dim() > 1 else 0.0), name
-
-
 # ------------------------------------------------------------------ gradients and learning rate
 
 
