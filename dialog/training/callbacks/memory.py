@@ -20,6 +20,7 @@ from dialog.data.batching import Batch
 from dialog.data.datamodule import Loader
 from dialog.errors import UserError
 from dialog.training.module import DialogModule
+from dialog.training.window import Window
 
 NAMED = 3
 """Examples that are named where memory does not suffice."""
@@ -132,7 +133,8 @@ def shape(batch: Batch) -> str:
 def untouched(module: DialogModule) -> Iterator[None]:
     """Nothing is logged, and afterwards gradients, random numbers and counts are as before."""
     gradients = [(parameter, parameter.grad) for parameter in module.parameters()]
-    tokens = module.target_tokens
+    tokens, window = module.target_tokens, module.window
+    module.window = Window()
     for parameter, _ in gradients:
         parameter.grad = None
     vars(module)["log"] = lambda *values, **options: None
@@ -141,7 +143,7 @@ def untouched(module: DialogModule) -> Iterator[None]:
             yield
     finally:
         del vars(module)["log"]
-        module.target_tokens = tokens
+        module.target_tokens, module.window = tokens, window
         for parameter, gradient in gradients:
             parameter.grad = gradient
 
