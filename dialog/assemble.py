@@ -6,11 +6,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialog.components import lookup, resolve
-from dialog.corpus import build_corpus, build_rules, check_data, prepare_data
+from dialog.corpus import build_corpus, build_rules, check_data, example_ids, prepare_data
 from dialog.errors import UserError, section
 from dialog.folders import fresh_folder, is_first_process, name_of, to_json, write_json
 from dialog.recipe import Composed, Model, Recipe, compose
@@ -44,6 +45,7 @@ def build_model(model: Model, vocabulary: int) -> Seq2Seq:
         turn_tokens=(OTHER, SELF),
         tie_embeddings=model.tie_embeddings,
         dropout=model.dropout,
+        activation_checkpointing=model.activation_checkpointing,
     )
 
 
@@ -191,6 +193,7 @@ def _train(recipe: Recipe, data: Path, folder: Path, *, resumed: bool = False) -
     from dialog.data.store import Store
     from dialog.training import loggers, trainer
     from dialog.training.callbacks.attention import AttentionRecorder
+    from dialog.training.callbacks.memory import Memory
     from dialog.training.checkpoint_io import newest
 
     store = Store(data, "validation")
@@ -199,12 +202,16 @@ def _train(recipe: Recipe, data: Path, folder: Path, *, resumed: bool = False) -
     found = {} if start else initialise(recipe.model, module.model, store.tokenizer)
     batches = build_batches(recipe, data, store.tokenizer)
     own = loggers.build_loggers(recipe.logger, folder)
-    lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store)])
+    memory = Memory(preflight=recipe.preflight)
+    lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store), memory])
     with opened(folder, recipe, store, first=lightning.is_global_zero, resumed=resumed):
         if found and lightning.is_global_zero:
             write_json(folder / "initial.json", found)
         loggers.describe(own, asdict(recipe))
-        with trainer.nothing_left(folder, lightning) if not resumed else nullcontext():
+        with (
+            trainer.nothing_left(folder, lightning) if not resumed else nullcontext(),
+            memory.explained(partial(example_ids, recipe), mend=less_memory(recipe)),
+        ):
             try:
                 trainer.fit(lightning, module, batches, start)
             finally:
@@ -212,6 +219,16 @@ def _train(recipe: Recipe, data: Path, folder: Path, *, resumed: bool = False) -
         if not lightning.is_global_zero:
             raise SystemExit(0)
         return finish(folder, lightning, module, loggers.seconds(own))
+
+
+def less_memory(recipe: Recipe) -> str:
+    """What a run that lacks memory can set."""
+    now, times = recipe.data.batch_tokens, recipe.trainer.accumulate_grad_batches
+    smaller = f"lower data.batch_tokens ({now}) and raise trainer.accumulate_grad_batches ({times}) by as much"
+    parts = (recipe.model.encoder, recipe.model.decoder)
+    if recipe.model.activation_checkpointing or all(part.get("name") != "transformer" for part in parts):
+        return smaller
+    return f"set model.activation_checkpointing=true, or {smaller}"
 
 
 def build_batches(recipe: Recipe, data: Path, tokenizer: Tokenizer) -> DialogDataModule:

@@ -15,7 +15,7 @@ from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 
 from dialog import __version__
 from dialog.data.files import sha256
-from dialog.errors import FaultError, UserError
+from dialog.errors import RunError, UserError
 from dialog.folders import beside, replace_text, sync
 
 MANIFEST = "manifest.json"
@@ -40,7 +40,7 @@ class SafeCheckpointIO(CheckpointIO):
         """Write a checkpoint of plain types and tensors.
 
         Raises:
-            FaultError: the disk is full, read-only or broken; what was there before is whole.
+            RunError: the disk is full, read-only or broken; what was there before is whole.
         """
         target = Path(path)
         marked = {**checkpoint, "dialog": {"format": FORMAT, "version": __version__}}
@@ -52,7 +52,7 @@ class SafeCheckpointIO(CheckpointIO):
                 self._replace(target, new)
         except (OSError, RuntimeError) as error:  # torch makes a RuntimeError of a full disk
             said = " ".join(str(error).split())[:200]
-            raise FaultError(f"{target}: cannot be saved ({said}); the checkpoint before it is as it was") from error
+            raise RunError(f"{target}: cannot be saved ({said}); the checkpoint before it is as it was") from error
 
     def load_checkpoint(
         self,

@@ -25,6 +25,7 @@ from dialog.training.checkpoint_io import SafeCheckpointIO
 from dialog.training.loggers import RecordLogger
 from dialog.training.loop import ExactFitLoop, StopInValidation
 from dialog.training.precision import device_of, precision_plugin
+from dialog.training.profilers import build_profiler
 from dialog.training.randomness import Reseed
 from dialog.training.signals import Signals, Stopped
 
@@ -55,6 +56,7 @@ def build_trainer(
     """
     arguments = dict(settings)
     progress = arguments.pop("enable_progress_bar")
+    arguments["profiler"] = build_profiler(arguments["profiler"], folder)
     precision = precision_plugin(arguments["precision"], device_of(arguments["accelerator"]))
     if precision is not None:
         del arguments["precision"]
@@ -198,5 +200,6 @@ def quiet() -> None:
     """Leave out what Lightning prints at every start and what a user need not read."""
     warnings.filterwarnings("ignore", message=r".*sync_dist=True")  # torchmetrics has summed by then
     warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")  # inside Lightning 2.6
+    warnings.filterwarnings("ignore", message="You requested to overfit")  # and the loader repeats its batches
     for name in ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.seed"):
         logging.getLogger(name).setLevel(logging.WARNING)
