@@ -42,6 +42,12 @@ class Cell(ABC):
         """Gates [B, 4 D], hidden [B, D] and cell [B, C] -> new hidden and cell."""
 
     @abstractmethod
+    def back(
+        self, gates: Tensor, hidden: Tensor, memory: Tensor, of_hidden: Tensor, of_memory: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """From what a step was given, and the slopes of what it gave, to the slopes of what it was given."""
+
+    @abstractmethod
     def fused(self, layer: nn.RNNBase, inputs: Tensor, hidden: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Inputs [B, T, I] -> outputs [B, T, D], hidden [B, D] and cell [B, C] after them, in one call."""
 
@@ -79,6 +85,22 @@ class LSTM(Cell):
         take, keep, new, out = gates.chunk(4, -1)
         memory = keep.sigmoid() * memory + take.sigmoid() * new.tanh()  # [B, D]
         return out.sigmoid() * memory.tanh(), memory
+
+    def back(
+        self, gates: Tensor, hidden: Tensor, memory: Tensor, of_hidden: Tensor, of_memory: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The hidden state is in the gates alone: its own slope is 0."""
+        take, keep, new, out = gates.chunk(4, -1)
+        take, keep, new, out = take.sigmoid(), keep.sigmoid(), new.tanh(), out.sigmoid()
+        told = (keep * memory + take * new).tanh()  # [B, D]
+        of_memory = of_memory + of_hidden * out * (1 - told * told)
+        of_gates = [
+            of_memory * new * take * (1 - take),
+            of_memory * memory * keep * (1 - keep),
+            of_memory * take * (1 - new * new),
+            of_hidden * told * out * (1 - out),
+        ]
+        return torch.cat(of_gates, -1), torch.zeros_like(hidden), of_memory * keep
 
     def fused(self, layer: nn.RNNBase, inputs: Tensor, hidden: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Torch's LSTM."""
@@ -119,6 +141,19 @@ class GRU(Cell):
         new = torch.tanh(entering + reset.sigmoid() * kept)  # [B, D]
         update = update.sigmoid()
         return (1 - update) * new + update * hidden, memory
+
+    def back(
+        self, gates: Tensor, hidden: Tensor, memory: Tensor, of_hidden: Tensor, of_memory: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The empty cell has no slope."""
+        reset, update, entering, kept = gates.chunk(4, -1)
+        reset, update = reset.sigmoid(), update.sigmoid()
+        new = torch.tanh(entering + reset * kept)  # [B, D]
+        of_update = of_hidden * (hidden - new) * update * (1 - update)
+        of_entering = of_hidden * (1 - update) * (1 - new * new)
+        of_reset = of_entering * kept * reset * (1 - reset)
+        of_gates = torch.cat([of_reset, of_update, of_entering, of_entering * reset], -1)
+        return of_gates, of_hidden * update, of_memory
 
     def fused(self, layer: nn.RNNBase, inputs: Tensor, hidden: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Torch's GRU."""
