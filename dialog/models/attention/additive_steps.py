@@ -33,6 +33,7 @@ class AdditiveSteps:
         self.energy = energy  # [K]
         fill = torch.zeros(mask.shape, dtype=base.dtype, device=base.device)
         self.fill = fill.masked_fill(~mask, torch.finfo(base.dtype).min)  # [B, S]
+        self.one = base.new_ones(())
         self.rows = len(base) if base.device.type != "cpu" else max(1, BLOCK // max(1, base[0].numel()))
         self.room = torch.empty_like(base[: self.rows])
 
@@ -73,7 +74,7 @@ class AdditiveSteps:
             base, factor = self.base[here], factors[here].unsqueeze(1)
             room = self.room[: len(base)]
             if grown:
-                torch.mul(base, factor, out=room).add_(1).reciprocal_()
+                torch.addcmul(self.one, base, factor, out=room).reciprocal_()
             else:
                 base = base.log().neg_() if self.grown else base
                 torch.add(base, factor, alpha=-2, out=room).sigmoid_()

@@ -70,7 +70,7 @@ class _AdditiveLoop(torch.autograd.Function):
     """Keeps of each step: preactivations, states, what each product read, queries and weights."""
 
     @staticmethod
-    def forward(  # noqa: PLR0913
+    def forward(
         ctx: Any,  # noqa: ANN401 - torch's
         fixed: Fixed,
         entering: Tensor,  # [T, B, 4 D], the tokens' share of the bottom layer's gates
@@ -148,8 +148,8 @@ def _backward(ctx: Any, tops: Tensor, contexts: Tensor, hidden: Tensor, memory: 
                 carried[layer - 1] = carried[layer - 1] + fixed.raised(layer, step, coming.to(hidden.dtype))
         of_contexts[step] = contexts[step] + coming
         share = shares[step]
-        mean = torch.bmm(values, of_contexts[step].unsqueeze(2)).squeeze(2).to(share.dtype)  # [B, S]
-        slope = share * (mean - (share * mean).sum(1, keepdim=True))  # [B, S]
+        gain = torch.bmm(of_contexts[step].unsqueeze(1), values.transpose(1, 2)).squeeze(1).to(share.dtype)  # [B, S]
+        slope = share * (gain - (share * gain).sum(1, keepdim=True))  # [B, S]
         of_queries[step] = reads.slopes(queries[step], slope, of_keys, of_energy)
         carried[-1] = carried[-1] + (of_queries[step].to(query.dtype) @ query).to(hidden.dtype)
     low = [of_gates[:, layer].to(weight.dtype) for layer, weight in enumerate(weights)]
