@@ -492,7 +492,7 @@ def test_variational_masks_are_drawn_for_each_row_of_each_target(kind: str, stir
     torch.manual_seed(0)
     masks = [mask for _ in range(2) for mask in decoder.start(source)[1].stack.kept]
     for mask in masks:
-        assert mask.unique().tolist() == pytest.approx([0, 1 / 0.6])
+        assert mask.unique().tolist() == pytest.approx([0, 1 / 0.6], rel=1e-4)
         assert mask.mean().item() == pytest.approx(1, abs=0.03)
         assert len(mask.flatten(1).unique(dim=0)) == 2**6  # all that rows can be
     for one, mask in enumerate(masks):

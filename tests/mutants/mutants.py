@@ -60,7 +60,7 @@ LATE = (
     "            loop.step(gates, before)\n"
 )
 SHOW = "            if hook is not None:\n                hook(self, weights)\n"
-DROP = "            mixed = F.dropout(weights, dropout)"
+DROP = "            mixed = drop(weights, dropout)"
 
 MUTANTS = (
     mutant(
@@ -153,7 +153,7 @@ MUTANTS = (
         (
             MULTI_HEAD,
             SHOW + DROP,
-            "            weights = F.dropout(weights, dropout)\n" + SHOW + "            mixed = weights",
+            "            weights = drop(weights, dropout)\n" + SHOW + "            mixed = weights",
         ),
     ),
     mutant(

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from dialog.components import Component, build
 from dialog.models.attention import build_attention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, Memory, meant_for
+from dialog.models.dropout import Dropout
 from dialog.models.recurrent.additive_loop import read_along
 from dialog.models.recurrent.bridges import BRIDGES, DENSE
 from dialog.models.recurrent.cells import Cell
@@ -66,7 +67,7 @@ class BahdanauDecoder(Decoder):
         )
         self.bridge = build(BRIDGES, bridge, memory_size=memory_size, size=size, layers=layers)
         self.readout = nn.Linear(size + input_size + memory_size, 2 * input_size)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     @property
     def pointer(self) -> nn.Module | None:

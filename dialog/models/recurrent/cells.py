@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dialog.models.dropout import drop
+
 
 class Cell(ABC):
     """A cell whose step is a function of four blocks of preactivations, gates [B, 4 D]: sums of W x and U h.
@@ -214,4 +216,4 @@ def _run(
 
 def shared_mask(like: Tensor, dropout: float) -> Tensor:
     """A dropout mask of a tensor's shape that is kept for a whole sequence: 0, or 1 / (1 - dropout)."""
-    return F.dropout(torch.ones_like(like), dropout)
+    return drop(torch.ones_like(like), dropout)

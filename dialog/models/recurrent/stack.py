@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dialog.models.dropout import Dropout
 from dialog.models.recurrent.cells import Cell, run, shared_mask
 from dialog.models.state import Rows
 
@@ -50,7 +51,7 @@ class Stack(nn.Module):
         self.split = [input_size, extra_size]
         self.layers = nn.ModuleList(cell.layer(size if depth else sum(self.split), size) for depth in range(layers))
         self.variational = variational and dropout > 0
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def start(self, hidden: Tensor) -> StackState:
         """The state before the first token, for hidden [B, L, D]; masks are drawn here, for a whole target.
