@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialog.components import lookup, resolve
-from dialog.corpus import build_corpus, build_rules, check_data, prepare_data
+from dialog.corpus import build_corpus, build_rules, check_data, example_ids, prepare_data
 from dialog.errors import UserError, section
 from dialog.folders import fresh_folder, make_folder, name_of, to_json, write_json
 from dialog.recipe import Composed, Model, Recipe, compose, to_yaml
 from dialog.run import Run
 
 if TYPE_CHECKING:
+    from dialog.data.datamodule import DialogDataModule
+    from dialog.data.store import Store
     from dialog.data.tokenizer import Tokenizer
     from dialog.models.seq2seq import Seq2Seq
     from dialog.training.module import DialogModule
@@ -40,6 +43,7 @@ def build_model(model: Model, vocabulary: int) -> Seq2Seq:
         turn_tokens=(OTHER, SELF),
         tie_embeddings=model.tie_embeddings,
         dropout=model.dropout,
+        activation_checkpointing=model.activation_checkpointing,
     )
 
 
@@ -49,13 +53,26 @@ def build_module(recipe: Recipe, vocabulary: int, tokenizer: Tokenizer | None = 
     Without the run's tokenizer it can be looked at, but an objective that reads text cannot be trained.
     """
     from dialog.data.tokenizer import PAD
+    from dialog.training.initial import freeze
     from dialog.training.module import DialogModule
     from dialog.training.trainer import seed
 
     seed(recipe.seed)
     model = build_model(recipe.model, vocabulary)
+    freeze(model, recipe.model.frozen)
     taught = {key: getattr(recipe.model, key) for key in ("loss", "teacher_forcing", "objectives")}
     return DialogModule(model, padding=PAD, optimizer=recipe.optimizer, tokenizer=tokenizer, **taught)
+
+
+def initialise(model: Model, network: Seq2Seq, tokenizer: Tokenizer) -> Mapping[str, Any]:
+    """Give a network the weights that its recipe takes from elsewhere; what was found there."""
+    import torch
+
+    from dialog.training import initial
+
+    with torch.device("meta"):
+        larger = build_model(model, len(tokenizer) + 1)
+    return initial.initialise(network, larger, tokenizer, init_from=model.init_from, vectors=model.vectors)
 
 
 # ------------------------------------------------------------------ training
@@ -142,45 +159,88 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
         UserError: before the folder is made, when the recipe, its corpus or a component cannot be served.
         SystemExit: at the end of every process but the first.
     """
-    import torch
-    from safetensors.torch import save_model
-
-    from dialog.data.datamodule import DialogDataModule
-    from dialog.data.store import Store
-    from dialog.data.tokenizers.dropout import BpeDropout
-    from dialog.training import loggers, trainer
-    from dialog.training.callbacks.attention import AttentionRecorder
-    from dialog.training.environment import environment
+    from dialog.training.initial import check_initial
     from dialog.training.precision import warn_emulated
 
     recipe = fitted(composed.recipe)
     warn_emulated(recipe.trainer.precision, recipe.trainer.accelerator)
     check(recipe)
+    check_initial(recipe.model.init_from, recipe.model.vectors, recipe.model.embedding_size)
     data = prepare_data(recipe, quiet=quiet)
+    return _train(recipe, data, output or fresh_folder("runs", composed.name))
+
+
+def _train(recipe: Recipe, data: Path, folder: Path) -> Trained:
+    """Put the parts of a training together, run it, and leave what it has found."""
+    from dialog.data.store import Store
+    from dialog.training import loggers, trainer
+    from dialog.training.callbacks.attention import AttentionRecorder
+    from dialog.training.callbacks.memory import Memory
+
     store = Store(data, "validation")
     module = build_module(recipe, len(store.tokenizer), store.tokenizer)
-    with section("data.bpe_dropout"):
-        retokenise = BpeDropout(store.tokenizer, recipe.data.bpe_dropout) if recipe.data.bpe_dropout else None
-    folder = output or fresh_folder("runs", composed.name)
+    found = initialise(recipe.model, module.model, store.tokenizer)
+    batches = build_batches(recipe, data, store.tokenizer)
     own = loggers.build_loggers(recipe.logger, folder)
-    lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store)])
+    memory = Memory(preflight=recipe.preflight)
+    lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store), memory])
     if lightning.is_global_zero:
-        make_folder(folder)
-        (folder / "recipe.yaml").write_text(to_yaml(recipe), encoding="utf-8")
-        marks = {"data": store.manifest["fingerprint"], "tokenizer": store.tokenizer.fingerprint}
-        write_json(folder / "environment.json", {**environment(), "seed": recipe.seed, **marks})
-        store.tokenizer.save(folder / "tokenizer.json")
+        _begin(folder, recipe, store)
+        if found:
+            write_json(folder / "initial.json", found)
     loggers.describe(own, asdict(recipe))
     began = time.monotonic()
-    batches = DialogDataModule(data, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed, retokenise=retokenise)
-    with trainer.nothing_left(folder, lightning):
+    with (
+        trainer.nothing_left(folder, lightning),
+        memory.explained(partial(example_ids, recipe), mend=less_memory(recipe)),
+    ):
         try:
             trainer.fit(lightning, module, batches)
         finally:
             loggers.close(own)
-    seconds = time.monotonic() - began
     if not lightning.is_global_zero:
         raise SystemExit(0)
+    return _finish(folder, lightning, module, time.monotonic() - began)
+
+
+def less_memory(recipe: Recipe) -> str:
+    """What a run that lacks memory can set."""
+    now, times = recipe.data.batch_tokens, recipe.trainer.accumulate_grad_batches
+    smaller = f"lower data.batch_tokens ({now}) and raise trainer.accumulate_grad_batches ({times}) by as much"
+    parts = (recipe.model.encoder, recipe.model.decoder)
+    if recipe.model.activation_checkpointing or all(part.get("name") != "transformer" for part in parts):
+        return smaller
+    return f"set model.activation_checkpointing=true, or {smaller}"
+
+
+def build_batches(recipe: Recipe, data: Path, tokenizer: Tokenizer) -> DialogDataModule:
+    """The LightningDataModule of a recipe, over its prepared data."""
+    from dialog.data.datamodule import DialogDataModule
+    from dialog.data.tokenizers.dropout import BpeDropout
+
+    with section("data.bpe_dropout"):
+        retokenise = BpeDropout(tokenizer, recipe.data.bpe_dropout) if recipe.data.bpe_dropout else None
+    return DialogDataModule(data, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed, retokenise=retokenise)
+
+
+def _begin(folder: Path, recipe: Recipe, store: Store) -> None:
+    """Make a run folder with all but what training adds."""
+    from dialog.training.environment import environment
+
+    make_folder(folder)
+    (folder / "recipe.yaml").write_text(to_yaml(recipe), encoding="utf-8")
+    marks = {"data": store.manifest["fingerprint"], "tokenizer": store.tokenizer.fingerprint}
+    write_json(folder / "environment.json", {**environment(), "seed": recipe.seed, **marks})
+    store.tokenizer.save(folder / "tokenizer.json")
+
+
+def _finish(folder: Path, lightning: Trainer, module: DialogModule, seconds: float) -> Trained:
+    """Write the best weights alone, and what the training was."""
+    import torch
+    from safetensors.torch import save_model
+
+    from dialog.training import trainer
+
     best = folder / "checkpoints" / "best.ckpt"
     if not best.is_file():
         raise UserError(f"{folder}: no validation took place, so there are no best weights; train longer")

@@ -22,8 +22,8 @@ RUNTIME = {
     "positions": {"size", "heads"},
     "losses": {"padding"},
     "objectives": {"tokenizer"},
-    "optimizers": {"parameters"},
-    "schedules": {"optimizer"},
+    "optimizers": {"params"},
+    "schedules": {"optimizer", "training_steps"},
     "searches": {"end", "banned", "min_length", "max_length"},
     "metrics": {"responses", "references"},
     "loggers": {"folder"},
@@ -72,7 +72,8 @@ def tables() -> dict[str, Mapping[str, Callable[..., Any]]]:
     from dialog.training.loggers import LOGGERS
     from dialog.training.losses import LOSSES
     from dialog.training.objectives import OBJECTIVES
-    from dialog.training.optimizers import OPTIMIZERS, SCHEDULES
+    from dialog.training.optimizers import OPTIMIZERS
+    from dialog.training.schedules import SCHEDULES
     from dialog.training.teacher_forcing import TEACHER_FORCINGS
 
     return {

@@ -1,4 +1,4 @@
-"""Numbers that all processes of a run share."""
+"""Numbers that all processes of a run share; with one process nobody is asked."""
 
 from __future__ import annotations
 
@@ -7,14 +7,27 @@ import torch.distributed as dist
 from torch import Tensor
 
 
-def mean_over_ranks(count: int | Tensor, like: Tensor) -> int | Tensor:
+def ranks() -> int:
+    """How many processes there are."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def sum_over_ranks(values: Tensor) -> Tensor:
+    """Values added up over all processes."""
+    if ranks() == 1:
+        return values
+    total = values.clone()
+    dist.all_reduce(total)
+    return total
+
+
+def mean_over_ranks(count: int, like: Tensor) -> float | Tensor:
     """The mean of a count over all processes, in the format of ``like``: what each divides its own sum by.
 
     So the mean of their gradients is right: with sums s_r over n_r tokens, mean_r(s_r / mean(n)) = sum s / sum n, which
     the mean of s_r / n_r is not.
     """
-    if not (dist.is_available() and dist.is_initialized()):
+    if ranks() == 1:
         return count
-    total = torch.as_tensor(count, dtype=torch.float64, device=like.device).clone()
-    dist.all_reduce(total)
-    return (total / dist.get_world_size()).to(like.dtype)
+    total = sum_over_ranks(torch.full((), count, dtype=torch.float64, device=like.device))
+    return (total / ranks()).to(like.dtype)

@@ -60,14 +60,23 @@ LATE = (
     "            loop.step(gates, before)\n"
 )
 SHOW = "            if hook is not None:\n                hook(self, weights)\n"
+ONCE = "data/test_plan.py::test_every_example_once_within_budget_and_as_many_batches_for_all"
+FULL = '    largest = np.argsort(-sizes, kind="stable")[:missing]  # no others are halved\n'
 DROP = "            mixed = drop(weights, dropout)"
 
 MUTANTS = (
     mutant(
         "loss-1",
         "mean over ranks",
-        "training/test_ranks.py::test_processes_weigh_their_tokens_alike",
-        ("training/ranks.py", "if not (dist.is_available() and dist.is_initialized()):", "if True:"),
+        "training/test_window.py::test_a_step_is_of_all_its_tokens",
+        ("training/window.py", "self.unit = mean_over_ranks(tokens, objective)", "self.unit = tokens"),
+    ),
+    mutant(
+        "loss-1b",
+        "mean over accumulated batches",
+        "training/test_window.py::test_a_step_is_of_all_its_tokens",
+        ("training/window.py", "if not self.tokens:", "if True:"),
+        ("training/module.py", "if micro_batches > 1:", "if False:"),
     ),
     mutant(
         "loss-2",
@@ -207,6 +216,36 @@ MUTANTS = (
         "states end with the longest real row",
         "models/test_recurrent.py::test_encoder_agrees_with_torch_on_packed_sequences",
         (ENCODER, "states.masked_fill(~real, 0.0)", "states.masked_fill(~real, 0.0)[:, : int(lengths.max())]"),
+    ),
+    mutant(
+        "training-1",
+        "the schedule goes on once an epoch, not once a step",
+        "training/test_module.py::test_inverse_square_root_schedule",
+        ("training/module.py", '"interval": "step"', '"interval": "epoch"'),
+    ),
+    mutant(
+        "training-2",
+        "the gradient is clipped before it is unscaled",
+        "training/test_module.py::test_fused_optimizer_with_clipping_in_mixed_precision",
+        ("training/module.py", "            scaler.unscale_(optimizer)", "            pass"),
+    ),
+    mutant(
+        "data-4",
+        "batches are repeated so that every process has as many",
+        ONCE,
+        ("data/plan.py", FULL, "    return np.concatenate([batches, batches[:missing]])\n" + FULL),
+    ),
+    mutant(
+        "training-6",
+        "the last batches of an epoch, too few for a whole step, are dropped",
+        ONCE,
+        ("data/plan.py", "_split(sizes, widths, group=group)", "_split(sizes, widths, group=1)"),
+    ),
+    mutant(
+        "training-6b",
+        "the gradient of a last step of fewer batches stays too small",
+        "training/test_window.py::test_a_step_is_of_all_its_tokens",
+        ("training/module.py", "if micro_batches > 1:", "if False:"),
     ),
 )
 
