@@ -100,9 +100,13 @@ def build_trainer(
 
 def best_loss(trainer: Trainer) -> float:
     """The lowest validation loss; infinite if none was finite."""
-    best = trainer.checkpoint_callback
-    assert isinstance(best, Checkpoints)
-    return best.best
+    return _checkpoints(trainer).best
+
+
+def _checkpoints(trainer: Trainer) -> Checkpoints:
+    found = trainer.checkpoint_callback
+    assert isinstance(found, Checkpoints)
+    return found
 
 
 class LastStep(Callback):
@@ -172,8 +176,8 @@ def leaving(trainer: Trainer, stopped: Stopped) -> BaseException:
     if not trainer.is_global_zero:
         started = isinstance(trainer.strategy.cluster_environment, LightningEnvironment)  # type: ignore[attr-defined]
         return SystemExit(0 if started else stopped.code)
-    how = f"to go on: dialog-seq2seq train --resume {trainer.default_root_dir}"
-    said = f"stopped by {stopped} at step {trainer.global_step}; {how}"
+    step = _checkpoints(trainer).step
+    said = f"stopped by {stopped}; to go on from step {step}: dialog-seq2seq train --resume {trainer.default_root_dir}"
     if stopped.number == signal.SIGINT:
         return KeyboardInterrupt(said)
     log.info(said)

@@ -49,6 +49,7 @@ MULTI_HEAD = "models/attention/multi_head.py"
 BAHDANAU = "models/recurrent/bahdanau.py"
 CELLS = "models/recurrent/cells.py"
 ENCODER = "models/recurrent/encoder.py"
+STORAGE = "training/checkpoint_io.py"
 SPEAKER = "models/transformer/decoder.py"
 PROJECTION = "training/projection.py"
 REAL = "(targets != padding).nonzero"
@@ -216,6 +217,42 @@ MUTANTS = (
         "states end with the longest real row",
         "models/test_recurrent.py::test_encoder_agrees_with_torch_on_packed_sequences",
         (ENCODER, "states.masked_fill(~real, 0.0)", "states.masked_fill(~real, 0.0)[:, : int(lengths.max())]"),
+    ),
+    mutant(
+        "training-3",
+        "random generators go on anyhow",
+        "training/test_resume.py::test_a_run_that_loses_power_again_and_again",
+        ("training/randomness.py", "reseed(self.seed, trainer.fit_loop.total_batch_idx, trainer.global_rank)", "pass"),
+    ),
+    mutant(
+        "training-4",
+        "the optimizer begins anew",
+        "training/test_resume.py::test_a_run_that_loses_power_again_and_again",
+        (STORAGE, "        return checkpoint\n", '        return {**checkpoint, "optimizer_states": []}\n'),
+    ),
+    mutant(
+        "infra-1",
+        "a checkpoint is written in its place",
+        "training/test_checkpoint_io.py::test_what_gets_a_name_is_on_the_disk",
+        (STORAGE, "os.replace(new, target)", "target.write_bytes(new.read_bytes())"),
+    ),
+    mutant(
+        "infra-2",
+        "a checkpoint is not synced",
+        "training/test_checkpoint_io.py::test_what_gets_a_name_is_on_the_disk",
+        (STORAGE, "                sync(new)\n", ""),
+    ),
+    mutant(
+        "infra-3",
+        "hashes are not compared",
+        "training/test_checkpoint_io.py::test_a_damaged_file_is_refused",
+        (STORAGE, "sha256(path) in hashes.values()", "hashes"),
+    ),
+    mutant(
+        "infra-4",
+        "a checkpoint may run code",
+        "training/test_checkpoint_io.py::test_plain_types_and_tensors_only",
+        (STORAGE, "weights_only=True)", "weights_only=False)"),
     ),
     mutant(
         "training-1",

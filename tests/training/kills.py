@@ -36,6 +36,7 @@ SETTINGS = [
     "checkpoint.every_n_steps=3",
     "checkpoint.patience=null",
     "logger=none",
+    "preflight=false",
 ]
 SIZES = {
     "lstm": ("quickstart/lstm_bahdanau", ["encoder.size=24", "decoder.size=24", "decoder.attention.size=16"]),

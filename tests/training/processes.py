@@ -98,11 +98,8 @@ class Server:
 def serving(folder: Path) -> Iterator[Server]:
     """A server for a time; with it all that it has started end."""
     server = Server(folder)
-    try:
+    with server.process:  # at its end the pipes are closed, and that is waited for
         yield server
-    finally:
-        server.process.stdin.close()
-        server.process.wait(PATIENCE)
 
 
 def serve() -> None:

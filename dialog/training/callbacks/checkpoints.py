@@ -38,6 +38,8 @@ class Checkpoints(Checkpoint):
         self.best = math.inf
         self.validated = False
         self.stopping = False
+        self.step = 0
+        """The step of the newest state that is kept."""
 
     def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
         """Keep the best."""
@@ -59,6 +61,7 @@ class Checkpoints(Checkpoint):
         self.validated = False
         self.stopping = trainer.should_stop
         trainer.save_checkpoint(self.folder / LAST, False)
+        self.step = trainer.global_step
 
     def state_dict(self) -> dict[str, Any]:
         """The lowest loss, and whether training is at its end."""
@@ -68,4 +71,5 @@ class Checkpoints(Checkpoint):
         """Go on with them."""
         state = checkpoint["callbacks"][self.state_key]
         self.best = state["best"]
+        self.step = checkpoint["global_step"]
         trainer.should_stop = state["stopping"] and state["ends"] == self.ends
