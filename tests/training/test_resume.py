@@ -301,7 +301,7 @@ def test_a_resumed_run_is_one_in_weights_and_biases(
     tiny: Callable[..., Any], tmp_path: Path, power: Callable[[int], None]
 ) -> None:
     recipe = tiny(
-        "transformer", *SHORT, "logger={name: wandb, mode: offline}", "checkpoint.every_n_steps=1", "preflight=false"
+        "transformer", *SHORT, "logger=wandb", "logger.mode=offline", "checkpoint.every_n_steps=1", "preflight=false"
     )
     power(5)
     with pytest.raises(Gone):
