@@ -16,7 +16,7 @@ from processes import Server, serving
 from dialog.proof import compare, lines
 from dialog.training.checkpoint_io import LAST, SafeCheckpointIO
 
-STEPS = 30
+STEPS = 20
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def goes_on(server: Server, folder: Path, *, world: int) -> None:
 
 
 def test_a_training_that_is_killed_again_and_again(server: Server) -> None:
-    found = killed(server, "transformer", 1, kills=4, steps=STEPS, seed=0)
+    found = killed(server, "transformer", 1, kills=3, steps=STEPS, seed=0)
     assert found.same, found
 
 
