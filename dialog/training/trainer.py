@@ -21,6 +21,7 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from dialog.errors import UserError
+from dialog.training.allocator import keep_freed_memory
 from dialog.training.callbacks.progress import Progress, Throughput
 from dialog.training.checkpoint_io import SafeCheckpointIO
 from dialog.training.precision import device_of, precision_plugin
@@ -162,6 +163,7 @@ def fit(trainer: Trainer, module: LightningModule, data: LightningDataModule) ->
         KeyboardInterrupt: at SIGINT, for which Lightning exits with 1.
         SystemExit: with 143, at SIGTERM.
     """
+    keep_freed_memory()
     try:
         trainer.fit(module, data)
     except MisconfigurationException as error:
