@@ -136,7 +136,10 @@ def check_search(recipe: Recipe) -> None:
 def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks: Sequence[Callback] = ()) -> Trainer:
     """The ``lightning.Trainer`` of a recipe, for a run folder."""
     from dialog.training import trainer
+    from dialog.training.callbacks.averaging import averaging
 
+    with section("checkpoint.averaging"):
+        averages = averaging(recipe.checkpoint.averaging)
     with section("trainer"):
         return trainer.build_trainer(
             asdict(recipe.trainer),
@@ -144,7 +147,7 @@ def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks
             loggers=loggers,
             every_n_steps=recipe.checkpoint.every_n_steps,
             patience=recipe.checkpoint.patience,
-            callbacks=callbacks,
+            callbacks=[*callbacks, *averages],  # what others see at a validation's end is what was validated
         )
 
 

@@ -116,11 +116,14 @@ class Trainer:
 class Checkpoint:
     """When weights are saved, and when training stops for want of progress.
 
-    ``patience`` counts validations without a lower validation loss; null never stops early.
+    ``patience`` counts validations without a lower validation loss; null never stops early. With ``averaging``, what is
+    validated, and so what best.ckpt and model.safetensors hold, is an average of the weights: {name: ema} of all steps,
+    {name: last} of the last validations.
     """
 
     every_n_steps: int | None = None
     patience: int | None = 5
+    averaging: Component | None = None
 
 
 @dataclass

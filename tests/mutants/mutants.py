@@ -230,6 +230,12 @@ MUTANTS = (
         ("training/module.py", "            scaler.unscale_(optimizer)", "            pass"),
     ),
     mutant(
+        "training-7",
+        "tied weights are untied by what is loaded",
+        "training/test_averaging.py::test_tied_weights_stay_tied_when_a_run_goes_on",
+        ("training/callbacks/averaging.py", 'saved["weights"], strict=False', 'saved["weights"], False, True'),
+    ),
+    mutant(
         "data-4",
         "batches are repeated so that every process has as many",
         ONCE,
