@@ -117,7 +117,7 @@ MUTANTS = (
         "attention-1",
         "softmax over the rows of a batch",
         "models/test_attention.py::test_masked_softmax_is_a_distribution_over_what_is_real",
-        (SOFTMAX, "filled.softmax(-1)", "filled.softmax(0)"),
+        (SOFTMAX, "filled.softmax(-1,", "filled.softmax(0,"),
     ),
     mutant(
         "attention-2",
