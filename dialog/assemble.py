@@ -139,7 +139,10 @@ def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks
     """The ``lightning.Trainer`` of a recipe, for a run folder."""
     from dialog.training import trainer
     from dialog.training.callbacks.averaging import averaging
+    from dialog.training.monitors import monitor
 
+    with section("checkpoint.monitor"):
+        watched = monitor(recipe.checkpoint.monitor)
     with section("checkpoint.averaging"):
         averages = averaging(recipe.checkpoint.averaging)
     with section("trainer"):
@@ -149,6 +152,7 @@ def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks
             loggers=loggers,
             every_n_steps=recipe.checkpoint.every_n_steps,
             patience=recipe.checkpoint.patience,
+            monitor=watched,
             callbacks=[*callbacks, *averages],  # what others see at a validation's end is what was validated
         )
 
@@ -247,8 +251,8 @@ def _finish(folder: Path, lightning: Trainer, module: DialogModule, seconds: flo
     best = folder / "checkpoints" / "best.ckpt"
     if not best.is_file():
         raise UserError(f"{folder}: no validation took place, so there are no best weights; train longer")
-    if not math.isfinite(trainer.best_loss(lightning)):
-        raise UserError(f"{folder}: training diverged, no validation loss is finite; lower optimizer.lr")
+    if not math.isfinite(trainer.best_value(lightning)):
+        raise UserError(f"{folder}: training diverged, no validation is finite; lower optimizer.lr")
     module.load_state_dict(torch.load(best, map_location="cpu", weights_only=True)["state_dict"])
     save_model(module.model, str(folder / "model.safetensors"))
     trained = Trained(folder, seconds, lightning.global_step, module.target_tokens)

@@ -21,14 +21,14 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from dialog.errors import UserError
+from dialog.training.callbacks.clock import clock
 from dialog.training.callbacks.progress import Progress, Throughput
 from dialog.training.checkpoint_io import SafeCheckpointIO
+from dialog.training.monitors import BY_LOSS, Monitor
 from dialog.training.precision import device_of, precision_plugin
 from dialog.training.profilers import build_profiler
 
 __all__ = ["Callback", "Logger", "Trainer", "build_trainer", "fit", "quiet", "seed"]
-
-MONITOR = "validation/loss"
 
 
 def build_trainer(
@@ -38,12 +38,13 @@ def build_trainer(
     loggers: Sequence[Logger],
     every_n_steps: int | None,
     patience: int | None,
+    monitor: Monitor = BY_LOSS,
     callbacks: Sequence[Callback] = (),
 ) -> Trainer:
     """A Trainer for a run folder: ``settings`` are Lightning's own arguments.
 
-    ``checkpoints/best.ckpt`` has the lowest validation loss, ``checkpoints/last.ckpt`` the newest state: after each
-    validation, of which the last is at the last step, and every n steps if asked.
+    ``checkpoints/best.ckpt`` has the best of the metric that is monitored, ``checkpoints/last.ckpt`` the newest state:
+    after each validation, of which the last is at the last step, and every n steps if asked.
 
     Raises:
         UserError: Lightning refuses the settings.
@@ -57,12 +58,13 @@ def build_trainer(
     own: list[Callback] = [
         Interrupt(),
         Throughput(),
+        *clock(arguments["max_time"]),
         LastStep(),
-        *checkpoints(folder / "checkpoints", every_n_steps),
+        *checkpoints(folder / "checkpoints", every_n_steps, monitor),
         *callbacks,
     ]
     if patience is not None:
-        own.append(EarlyStopping(MONITOR, patience=patience, check_finite=True, check_on_train_epoch_end=False))
+        own.append(EarlyStopping(monitor.name, mode=monitor.mode, patience=patience, check_on_train_epoch_end=False))
     if progress:
         own.append(Progress())
     try:
@@ -86,8 +88,8 @@ def build_trainer(
     return made
 
 
-def best_loss(trainer: Trainer) -> float:
-    """The lowest validation loss; infinite if none was finite."""
+def best_value(trainer: Trainer) -> float:
+    """The best of the metric that is monitored; infinite if none was finite."""
     best = trainer.checkpoint_callback
     assert isinstance(best, ModelCheckpoint)
     return math.inf if best.best_model_score is None else float(best.best_model_score)
@@ -130,21 +132,23 @@ class Interrupt(Callback):
 
 
 class LastStep(Callback):
-    """Training is validated where ``max_steps`` or ``max_epochs`` ends it, wherever the validations before it fell."""
+    """Training is validated where steps, epochs or the clock end it, wherever the validations before it fell."""
 
     def on_train_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: object, batch: object, batch_index: int
     ) -> None:
         """A trainer that is told to stop validates first."""
         last = trainer.is_last_batch and trainer.current_epoch + 1 == trainer.max_epochs
-        if last or trainer.global_step == trainer.max_steps:
+        if last or trainer.global_step == trainer.max_steps or trainer.should_stop:
             trainer.check_val_every_n_epoch = 1
             trainer.should_stop = True
 
 
-def checkpoints(folder: Path, every_n_steps: int | None) -> list[ModelCheckpoint]:
-    """Best by validation loss, and last."""
-    best = ModelCheckpoint(folder, filename="best", monitor=MONITOR, save_top_k=1, enable_version_counter=False)
+def checkpoints(folder: Path, every_n_steps: int | None, monitor: Monitor) -> list[ModelCheckpoint]:
+    """Best by a metric of the validation, and last."""
+    best = ModelCheckpoint(
+        folder, filename="best", monitor=monitor.name, mode=monitor.mode, save_top_k=1, enable_version_counter=False
+    )
     last = ModelCheckpoint(folder, filename="last", save_top_k=1, enable_version_counter=False)
     if every_n_steps is None:
         return [best, last]

@@ -230,6 +230,12 @@ MUTANTS = (
         ("training/module.py", "            scaler.unscale_(optimizer)", "            pass"),
     ),
     mutant(
+        "training-5",
+        "the best weights are those of the highest loss",
+        "training/test_module.py::test_best_is_the_lowest_validation_loss_and_last_the_last",
+        ("training/monitors.py", '"validation/loss": "min"', '"validation/loss": "max"'),
+    ),
+    mutant(
         "training-7",
         "tied weights are untied by what is loaded",
         "training/test_averaging.py::test_tied_weights_stay_tied_when_a_run_goes_on",
