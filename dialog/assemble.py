@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -62,17 +62,6 @@ def build_module(recipe: Recipe, vocabulary: int, tokenizer: Tokenizer | None = 
     freeze(model, recipe.model.frozen)
     taught = {key: getattr(recipe.model, key) for key in ("loss", "teacher_forcing", "objectives")}
     return DialogModule(model, padding=PAD, optimizer=recipe.optimizer, tokenizer=tokenizer, **taught)
-
-
-def initialise(model: Model, network: Seq2Seq, tokenizer: Tokenizer) -> Mapping[str, Any]:
-    """Give a network the weights that its recipe takes from elsewhere; what was found there."""
-    import torch
-
-    from dialog.training import initial
-
-    with torch.device("meta"):
-        larger = build_model(model, len(tokenizer) + 1)
-    return initial.initialise(network, larger, tokenizer, init_from=model.init_from, vectors=model.vectors)
 
 
 # ------------------------------------------------------------------ training
@@ -172,7 +161,7 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
     recipe = fitted(composed.recipe)
     warn_emulated(recipe.trainer.precision, recipe.trainer.accelerator)
     check(recipe)
-    check_initial(recipe.model.init_from, recipe.model.vectors, recipe.model.embedding_size)
+    check_initial(recipe.model)
     data = prepare_data(recipe, quiet=quiet)
     return _train(recipe, data, output or fresh_folder("runs", composed.name))
 
@@ -186,7 +175,7 @@ def _train(recipe: Recipe, data: Path, folder: Path) -> Trained:
 
     store = Store(data, "validation")
     module = build_module(recipe, len(store.tokenizer), store.tokenizer)
-    found = initialise(recipe.model, module.model, store.tokenizer)
+    found = initialise(recipe.model, module.model, build_model, store.tokenizer)
     batches = build_batches(recipe, data, store.tokenizer)
     own = loggers.build_loggers(recipe.logger, folder)
     memory = Memory(preflight=recipe.preflight)
