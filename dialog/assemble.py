@@ -172,6 +172,7 @@ def _train(recipe: Recipe, data: Path, folder: Path) -> Trained:
     from dialog.training import loggers, trainer
     from dialog.training.callbacks.attention import AttentionRecorder
     from dialog.training.callbacks.memory import Memory
+    from dialog.training.initial import initialise
 
     store = Store(data, "validation")
     module = build_module(recipe, len(store.tokenizer), store.tokenizer)

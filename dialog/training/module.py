@@ -132,7 +132,7 @@ class DialogModule(LightningModule):
         self.log("validation/loss", nll / tokens, prog_bar=True)
         self.log("validation/perplexity", math.exp(min(nll / tokens, 700.0)))
         self.log("validation/bits_per_byte", nll / (math.log(2) * size))
-        self.log("validation/token_accuracy", correct / tokens if math.isfinite(nll) else math.nan)
+        self.log("validation/token_accuracy", correct / tokens)
         self._watch_for_plateau(nll / tokens)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -75,12 +74,6 @@ def test_best_and_patience_go_by_what_is_monitored(
 ) -> None:
     overrides = [f"checkpoint.monitor=validation/{name}", "checkpoint.patience=2"]
     assert run(tiny, prepared, tmp_path, SCRIPT, *overrides) == {"best": best, "last": best + 2}
-
-
-def test_no_accuracy_is_the_best_of_a_loss_that_is_none(tiny: Tiny, prepared: Path, tmp_path: Path) -> None:
-    script = [(1.0, 0.2), (math.nan, 0.9)]
-    overrides = ["checkpoint.monitor=validation/token_accuracy", "checkpoint.patience=null"]
-    assert run(tiny, prepared, tmp_path, script, *overrides)["best"] == 1
 
 
 def test_what_no_validation_logs_is_refused_first_with_what_there_is(tiny: Tiny, tmp_path: Path) -> None:
