@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -21,6 +22,15 @@ class Monitor(NamedTuple):
 
     name: str
     mode: str
+
+    @property
+    def worst(self) -> float:
+        """What every number is better than."""
+        return math.inf if self.mode == "min" else -math.inf
+
+    def better(self, value: float, than: float) -> bool:
+        """Whether a value is a number and better than another."""
+        return math.isfinite(value) and (value < than if self.mode == "min" else value > than)
 
 
 BY_LOSS = Monitor("validation/loss", MONITORS["validation/loss"])
