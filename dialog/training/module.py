@@ -8,24 +8,25 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningModule
+from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
-from torchmetrics import SumMetric
 
 from dialog.components import Component, build
 from dialog.data.batching import Batch
 from dialog.data.tokenizer import Tokenizer
-from dialog.errors import UserError
+from dialog.errors import RunError, UserError
 from dialog.models.heads import Decoded
 from dialog.models.seq2seq import Seq2Seq
+from dialog.training.callbacks.guard import Guard
 from dialog.training.coverage import coverage_loss
 from dialog.training.losses import LOSSES, asks, build_loss
 from dialog.training.objectives import build_objectives
 from dialog.training.optimizers import OPTIMIZERS, decay_groups
 from dialog.training.projection import Positions, likelihood_sums, loss_sums, positions
 from dialog.training.schedules import SCHEDULES
+from dialog.training.sums import SplitSums
 from dialog.training.teacher_forcing import TEACHER_FORCINGS, decode
 from dialog.training.window import Window, multiply
 
@@ -78,8 +79,12 @@ class DialogModule(LightningModule):
         self.window = Window()
         self.target_tokens = 0
         """Real target tokens that this process has trained on; when training has ended, all processes."""
-        sums = ("nll", "tokens", "correct", "bytes")
-        self.sums = nn.ModuleDict({name: SumMetric(nan_strategy="disable").set_dtype(torch.float64) for name in sums})
+        self.sums = SplitSums()
+        self.guard = Guard()
+
+    def configure_callbacks(self) -> list[Callback]:
+        """What stops a training that is not finite, in anyone's Trainer."""
+        return [self.guard]
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, T, V] under teacher forcing."""
@@ -102,27 +107,39 @@ class DialogModule(LightningModule):
 
     def on_train_end(self) -> None:
         """Add what the other processes have trained on."""
+        self.target_tokens = self._all_target_tokens()
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep what all processes have trained on."""
+        checkpoint["target_tokens"] = self._all_target_tokens()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on from there: the first process has trained on all of it."""
+        self.target_tokens = checkpoint["target_tokens"] if self.trainer.is_global_zero else 0
+
+    def _all_target_tokens(self) -> int:
         tokens = torch.tensor(self.target_tokens, device=self.device)
-        self.target_tokens = int(self.trainer.strategy.reduce(tokens, reduce_op="sum"))
+        return int(self.trainer.strategy.reduce(tokens, reduce_op="sum"))
+
+    def on_validation_epoch_start(self) -> None:
+        """Begin anew, also after a validation that came to no end."""
+        self.sums = SplitSums()
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
         """Add the batch to the split's sums."""
         real = self._real([self._decode(batch.source, batch.target)], batch.target)
         nll, correct = likelihood_sums(self.model.head, real)
-        new = {
-            "nll": nll.double(),
-            "tokens": torch.tensor(batch.target_tokens),
-            "correct": correct,
-            "bytes": torch.tensor(batch.target_bytes),
-        }
-        for name, value in new.items():
-            self.sums[name](value.to(self.device, torch.float64))
+        self.sums.add(nll, correct, batch.target_tokens, batch.target_bytes)
 
     def on_validation_epoch_end(self) -> None:
-        """Log what the whole split says."""
-        nll, tokens, correct, size = (metric.compute().item() for metric in self._metrics())
-        for metric in self._metrics():
-            metric.reset()
+        """Log what the whole split says.
+
+        Raises:
+            RunError: in training, where it is not finite: it could only be the best by mistake.
+        """
+        nll, correct, tokens, size = self.sums.take(self.trainer.strategy)
+        if self.trainer.state.fn == "fit" and not math.isfinite(nll):
+            raise RunError(f"step {self.global_step}: the validation loss is {nll / tokens}; lower optimizer.lr")
         self.log("validation/loss", nll / tokens, prog_bar=True)
         self.log("validation/perplexity", math.exp(min(nll / tokens, 700.0)))
         self.log("validation/bits_per_byte", nll / (math.log(2) * size))
@@ -160,6 +177,7 @@ class DialogModule(LightningModule):
         if micro_batches > 1:
             multiply(self.model.parameters(), lacks)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), gradient_clip_val or math.inf)
+        self.guard.look(self, optimizer, means, norm, scaled=scaler is not None)
         for name, value in means.items():
             self.log(f"train/{name}", value, prog_bar=name in ("loss", "objective"), batch_size=1)
         if not self.forced:
@@ -215,6 +233,3 @@ class DialogModule(LightningModule):
             and not self.trainer.sanity_checking
         ):
             scheduler.step(loss)
-
-    def _metrics(self) -> list[Any]:
-        return list(self.sums.values())
