@@ -54,19 +54,19 @@ class Recorder:
         self.marks.append(time.perf_counter())
         self.first = self.first or time.time()
         self.batches.append([])
-        if len(self.marks) > self.settings["warm_up"] + self.settings["steps"]:
+        if len(self.marks) == self.settings["warm_up"] + self.settings["steps"]:
             self._finish()
 
     def _finish(self) -> None:
         skipped = self.settings["warm_up"]
-        spans = [end - start for start, end in zip(self.marks, self.marks[1:], strict=False)][skipped:]
+        spans = [end - start for start, end in zip(self.marks, self.marks[1:], strict=False)][skipped - 1 :]
         steps = [
             dict(
                 zip(
                     ("rows", "source_tokens", "target_tokens", "places"), map(sum, zip(*each, strict=True)), strict=True
                 )
             )
-            for each in self.batches[skipped + 1 : -1]
+            for each in self.batches[skipped:-1]
         ]
         figures = {
             "each_step": [{"seconds": span, **step} for span, step in zip(spans, steps, strict=True)],
