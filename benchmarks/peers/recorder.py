@@ -12,6 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ class Recorder:
         """Have a model's forward passes in training reported; `read` gives masks [B, S], [B, T] of real tokens."""
         forward = model.forward
 
+        @wraps(forward)  # trainers read its signature
         def watched(itself: torch.nn.Module, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - the peer's own
             if itself.training:
                 self.parameters = self.parameters or sum(each.numel() for each in itself.parameters())
