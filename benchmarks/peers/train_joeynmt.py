@@ -50,6 +50,8 @@ def configuration() -> dict[str, Any]:
             "optimizer": "adamw",
             "learning_rate": 1e-3,
             "learning_rate_min": 0.0,
+            "scheduling": "exponential",  # there must be one; it takes effect after an epoch
+            "decrease_factor": 1.0,
             "clip_grad_norm": 1.0,
             "label_smoothing": 0.1,
             "normalization": "tokens",
