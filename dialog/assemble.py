@@ -150,8 +150,10 @@ def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks
         )
 
 
-def train(composed: Composed, output: Path | None = None, *, quiet: bool = False) -> Trained:
-    """Train a recipe into a new run folder that is complete in itself.
+def train(
+    composed: Composed, output: Path | None = None, *, quiet: bool = False, callbacks: Sequence[Callback] = ()
+) -> Trained:
+    """Train a recipe into a new run folder that is complete in itself, watched by callbacks.
 
     Where several processes train, the first one writes and the others end here.
 
@@ -167,10 +169,10 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
     check(recipe)
     check_initial(recipe.model.init_from, recipe.model.vectors, recipe.model.embedding_size)
     data = prepare_data(recipe, quiet=quiet)
-    return _train(recipe, data, output or fresh_folder("runs", composed.name))
+    return _train(recipe, data, output or fresh_folder("runs", composed.name), callbacks)
 
 
-def _train(recipe: Recipe, data: Path, folder: Path) -> Trained:
+def _train(recipe: Recipe, data: Path, folder: Path, callbacks: Sequence[Callback]) -> Trained:
     """Put the parts of a training together, run it, and leave what it has found."""
     from dialog.data.store import Store
     from dialog.training import loggers, trainer
@@ -183,7 +185,7 @@ def _train(recipe: Recipe, data: Path, folder: Path) -> Trained:
     batches = build_batches(recipe, data, store.tokenizer)
     own = loggers.build_loggers(recipe.logger, folder)
     memory = Memory(preflight=recipe.preflight)
-    lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store), memory])
+    lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store), memory, *callbacks])
     if lightning.is_global_zero:
         _begin(folder, recipe, store)
         if found:

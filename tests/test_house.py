@@ -23,7 +23,7 @@ FLOORS = (
     ("training", "evaluation", "inspection"),
     ("run", "corpus"),
     ("assemble",),
-    ("comparison", "benchmark", "chat", "export"),
+    ("comparison", "benchmark", "chat", "export", "tuning"),
     ("cli",),
 )
 """Rooms from the lowest floor up; the files of the lowest are one room."""
