@@ -14,7 +14,7 @@ from typing import NoReturn
 import click
 
 from dialog import __version__
-from dialog.errors import UserError
+from dialog.errors import RunError, UserError
 
 VERBS = {
     "recipes": "List the recipes that ship.",
@@ -96,6 +96,8 @@ def main() -> NoReturn:
         code = program.main(sys.argv[1:] or ["--help"], standalone_mode=False)
     except UserError as error:
         leave(str(error), 2)
+    except RunError as error:
+        leave(str(error), 1)
     except click.ClickException as error:
         leave(error.format_message(), 2)
     except (KeyboardInterrupt, click.Abort):
