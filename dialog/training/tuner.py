@@ -118,7 +118,7 @@ def try_batch_tokens(
                 datamodule=heaviest,
                 steps_per_trial=HeaviestBatches.STEPS + 1,
                 init_val=first,
-                max_val=2 * max(first, min(most, whole)),  # which the Tuner does not try
+                max_val=max(first, min(most, 2 * whole)) + 1,  # which the Tuner does not try
                 batch_arg_name="batch_tokens",
             )
         except (MemoryError, RuntimeError) as error:

@@ -28,8 +28,9 @@ NAMES = ["quickstart/lstm_bahdanau", "quickstart/transformer"]
 class Training:
     """In place of a training: its values are a function of the recipe."""
 
-    def __init__(self, interrupted_at: int | None = None) -> None:
+    def __init__(self, interrupted_at: int | None = None, fails_at: int = 0) -> None:
         self.count = 0
+        self.fails_at = fails_at
         self.interrupted_at = interrupted_at
 
     def __call__(self, composed: Composed, output: Path, *, quiet: bool, callbacks: list[TrialWatch]) -> None:
@@ -42,7 +43,7 @@ class Training:
                 raise KeyboardInterrupt
             watch.steps, watch.target_tokens = 10 * validation, 100 * validation
             watch.values.append(abs(math.log10(lr) + 2.5) + dropout + 1 / validation)
-            if dropout >= 0.2 and self.count % 3 == 0:
+            if self.count == self.fails_at:
                 raise UserError("diverged")
             if watch.stop(validation, watch.values[-1]):
                 raise PrunedError
@@ -66,7 +67,7 @@ def paths(found: dict[str, Any]) -> list[list[tuple[Any, ...]]]:
 def test_every_recipe_gets_as_many_trials_whatever_becomes_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training = Training()
+    training = Training(fails_at=6)
     monkeypatch.setattr(assemble, "train", training)
     found = search(tmp_path, begun(tmp_path, 10, sampler="random"))
     assert training.count == 20
