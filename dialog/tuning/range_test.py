@@ -43,11 +43,13 @@ def workbench(recipe: Recipe, **changes: Any) -> Iterator[Workbench]:  # noqa: A
     if assemble.check(recipe) > 1:
         raise UserError("trainer.devices: one process is enough to try; set it to 1")
     from dialog.data.store import Store
+    from dialog.training.initial import check_initial, initialise
 
+    check_initial(recipe.model)
     prepared = prepare_data(recipe, quiet=False)
     tokenizer = Store(prepared, "train").tokenizer
     module = assemble.build_module(recipe, len(tokenizer), tokenizer)
-    assemble.initialise(recipe.model, module.model, tokenizer)
+    initialise(recipe.model, module.model, assemble.build_model, tokenizer)
     with tempfile.TemporaryDirectory() as scratch:
         trainer = assemble.build_trainer(recipe, Path(scratch), [])
         yield Workbench(trainer, module, assemble.build_batches(recipe, prepared, tokenizer))
