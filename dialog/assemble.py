@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dialog.data.datamodule import DialogDataModule
     from dialog.data.store import Store
     from dialog.data.tokenizer import Tokenizer
+    from dialog.evaluation.evaluate import Answered, Evaluation
     from dialog.models.seq2seq import Seq2Seq
     from dialog.training.module import DialogModule
     from dialog.training.trainer import Callback, Logger, Trainer
@@ -291,7 +292,13 @@ def _line(error: Exception) -> str:
 
 
 def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
-    """Score and answer a split of the run's corpus into ``evaluation/<split>/``; the metrics."""
+    """Score and answer a split of the run's corpus into ``evaluation/<split>/``; the metrics.
+
+    Where several processes are `joined` they share the examples; the first one writes and the others end here.
+
+    Raises:
+        SystemExit: at the end of every process but the first.
+    """
     from collections import Counter
 
     from tqdm import tqdm
@@ -299,28 +306,42 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
     from dialog.analysis.alignment import AlignmentCounts
     from dialog.data.examples import examples
     from dialog.evaluation.evaluate import Evaluation, Evaluator
+    from dialog.training.ranks import gathered, rank, ranks
 
     data = run.recipe.data
     dialogues = build_corpus(run.recipe).dialogues(split)
     stream = examples(dialogues, build_rules(run.recipe), Counter())
-    evaluator = Evaluator(run.responder, run.recipe.generation.search, data.batch_tokens)
+    search = run.recipe.generation.search
+    evaluator = Evaluator(run.responder, search, data.batch_tokens, rank=rank(), world=ranks(), gather=gathered)
     aligned, evaluation = AlignmentCounts(), Evaluation()
     folder = run.folder / "evaluation" / split
+    bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet or rank() else None, leave=False)
+    with bar:
+        answers = evaluator.answers(stream, aligned, bar.update)
+        if rank():
+            assert not list(answers)
+            gathered(aligned)
+            raise SystemExit(0)
+        partial = _write_responses(answers, evaluation, folder)
+    metrics = {**evaluation.metrics(split), **AlignmentCounts.total(gathered(aligned)).metrics()}
+    partial.replace(folder / "responses.jsonl")
+    write_json(folder / "metrics.json", metrics)
+    return metrics
+
+
+def _write_responses(answers: Iterable[Answered], evaluation: Evaluation, folder: Path) -> Path:
+    """Write a line for each answer into a file that is yet to be given its name."""
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / ".responses.partial"
-    bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet else None, leave=False)
     try:
-        with bar, partial.open("w", encoding="utf-8") as file:
-            for each in evaluator.answers(stream, aligned, bar.update):
+        with partial.open("w", encoding="utf-8") as file:
+            for each in answers:
                 evaluation.add(each)
                 file.write(to_json(each.row()) + "\n")
     except BaseException:
         partial.unlink()
         raise
-    metrics = {**evaluation.metrics(split), **aligned.metrics()}
-    partial.replace(folder / "responses.jsonl")
-    write_json(folder / "metrics.json", metrics)
-    return metrics
+    return partial
 
 
 def with_seed(composed: Composed, seed: int) -> Composed:

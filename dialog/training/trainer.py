@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import shutil
 import signal
 import threading
@@ -23,6 +22,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from dialog.errors import UserError
 from dialog.training.callbacks.progress import Progress, Throughput
 from dialog.training.checkpoint_io import SafeCheckpointIO
+from dialog.training.launch import check_launch
 from dialog.training.precision import device_of, precision_plugin
 
 __all__ = ["Callback", "Logger", "Trainer", "build_trainer", "fit", "quiet", "seed"]
@@ -76,11 +76,7 @@ def build_trainer(
         )
     except (MisconfigurationException, ImportError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(str(error)) from error
-    started = int(os.environ.get("WORLD_SIZE", "1")) if "TORCHELASTIC_RUN_ID" in os.environ else made.world_size
-    if started != made.world_size:
-        raise UserError(
-            f"torchrun started {started} processes, devices x num_nodes is {made.world_size}; make them agree"
-        )
+    check_launch(made.world_size)
     return made
 
 
