@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,13 +52,26 @@ def build_module(recipe: Recipe, vocabulary: int, tokenizer: Tokenizer | None = 
     Without the run's tokenizer it can be looked at, but an objective that reads text cannot be trained.
     """
     from dialog.data.tokenizer import PAD
+    from dialog.training.initial import freeze
     from dialog.training.module import DialogModule
     from dialog.training.trainer import seed
 
     seed(recipe.seed)
     model = build_model(recipe.model, vocabulary)
+    freeze(model, recipe.model.frozen)
     taught = {key: getattr(recipe.model, key) for key in ("loss", "teacher_forcing", "objectives")}
     return DialogModule(model, padding=PAD, optimizer=recipe.optimizer, tokenizer=tokenizer, **taught)
+
+
+def initialise(model: Model, network: Seq2Seq, tokenizer: Tokenizer) -> Mapping[str, Any]:
+    """Give a network the weights that its recipe takes from elsewhere; what was found there."""
+    import torch
+
+    from dialog.training import initial
+
+    with torch.device("meta"):
+        larger = build_model(model, len(tokenizer) + 1)
+    return initial.initialise(network, larger, tokenizer, init_from=model.init_from, vectors=model.vectors)
 
 
 # ------------------------------------------------------------------ training
@@ -145,11 +158,13 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
         UserError: before the folder is made, when the recipe, its corpus or a component cannot be served.
         SystemExit: at the end of every process but the first.
     """
+    from dialog.training.initial import check_initial
     from dialog.training.precision import warn_emulated
 
     recipe = fitted(composed.recipe)
     warn_emulated(recipe.trainer.precision, recipe.trainer.accelerator)
     check(recipe)
+    check_initial(recipe.model.init_from, recipe.model.vectors, recipe.model.embedding_size)
     data = prepare_data(recipe, quiet=quiet)
     return _train(recipe, data, output or fresh_folder("runs", composed.name))
 
@@ -162,11 +177,14 @@ def _train(recipe: Recipe, data: Path, folder: Path) -> Trained:
 
     store = Store(data, "validation")
     module = build_module(recipe, len(store.tokenizer), store.tokenizer)
+    found = initialise(recipe.model, module.model, store.tokenizer)
     batches = build_batches(recipe, data, store.tokenizer)
     own = loggers.build_loggers(recipe.logger, folder)
     lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store)])
     if lightning.is_global_zero:
         _begin(folder, recipe, store)
+        if found:
+            write_json(folder / "initial.json", found)
     loggers.describe(own, asdict(recipe))
     began = time.monotonic()
     with trainer.nothing_left(folder, lightning):

@@ -63,7 +63,9 @@ class Model:
 
     ``teacher_forcing`` is the share of gold tokens that the decoder reads in training, by the optimizer step; the rest
     are its own words, drawn if ``sampled`` is set. ``objectives`` are learnt besides to respond, each with a ``weight``
-    and a ``schedule`` of it.
+    and a ``schedule`` of it. Training begins with the weights of the run folder ``init_from``, as far as names, shapes
+    and tokens agree, or with embeddings from the text ``vectors`` (word2vec's or GloVe's); a run folder does not need
+    these again. What is inside the modules ``frozen``, such as encoder or decoder.layers.0, stays as it is.
     """
 
     embedding_size: int = MISSING
@@ -75,6 +77,9 @@ class Model:
     loss: Component = field(default_factory=lambda: {"name": "cross_entropy"})
     teacher_forcing: Component = field(default_factory=lambda: {"name": "constant"})
     objectives: list[Component] = field(default_factory=list)
+    init_from: str | None = None
+    vectors: str | None = None
+    frozen: list[str] = field(default_factory=list)
 
 
 @dataclass

@@ -23,7 +23,7 @@ FLOORS = (
     ("training", "evaluation", "inspection"),
     ("run", "corpus"),
     ("assemble",),
-    ("comparison", "chat", "export"),
+    ("comparison", "benchmark", "chat", "export"),
     ("cli",),
 )
 """Rooms from the lowest floor up; the files of the lowest are one room."""

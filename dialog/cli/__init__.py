@@ -25,6 +25,7 @@ VERBS = {
     "train": "Train a recipe into a run folder.",
     "evaluate": "Score a run on a split.",
     "respond": "Answer contexts: JSON lines in, JSON lines out.",
+    "benchmark": "Measure how fast a recipe trains and answers here.",
     "compare": "Train recipes with several seeds and write one report.",
 }
 

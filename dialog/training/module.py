@@ -12,7 +12,6 @@ from lightning.pytorch import LightningModule
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
-from torchmetrics import SumMetric
 
 from dialog.components import Component, build
 from dialog.data.batching import Batch
@@ -26,6 +25,7 @@ from dialog.training.objectives import build_objectives
 from dialog.training.optimizers import OPTIMIZERS, decay_groups
 from dialog.training.projection import Positions, likelihood_sums, loss_sums, positions
 from dialog.training.schedules import SCHEDULES
+from dialog.training.sums import SplitSums
 from dialog.training.teacher_forcing import TEACHER_FORCINGS, decode
 from dialog.training.window import Window, multiply
 
@@ -78,8 +78,7 @@ class DialogModule(LightningModule):
         self.window = Window()
         self.target_tokens = 0
         """Real target tokens that this process has trained on; when training has ended, all processes."""
-        sums = ("nll", "tokens", "correct", "bytes")
-        self.sums = nn.ModuleDict({name: SumMetric(nan_strategy="disable").set_dtype(torch.float64) for name in sums})
+        self.sums = SplitSums()
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, T, V] under teacher forcing."""
@@ -105,24 +104,19 @@ class DialogModule(LightningModule):
         tokens = torch.tensor(self.target_tokens, device=self.device)
         self.target_tokens = int(self.trainer.strategy.reduce(tokens, reduce_op="sum"))
 
+    def on_validation_epoch_start(self) -> None:
+        """Begin anew, also after a validation that came to no end."""
+        self.sums = SplitSums()
+
     def validation_step(self, batch: Batch, batch_index: int) -> None:
         """Add the batch to the split's sums."""
         real = self._real([self._decode(batch.source, batch.target)], batch.target)
         nll, correct = likelihood_sums(self.model.head, real)
-        new = {
-            "nll": nll.double(),
-            "tokens": torch.tensor(batch.target_tokens),
-            "correct": correct,
-            "bytes": torch.tensor(batch.target_bytes),
-        }
-        for name, value in new.items():
-            self.sums[name](value.to(self.device, torch.float64))
+        self.sums.add(nll, correct, batch.target_tokens, batch.target_bytes)
 
     def on_validation_epoch_end(self) -> None:
         """Log what the whole split says."""
-        nll, tokens, correct, size = (metric.compute().item() for metric in self._metrics())
-        for metric in self._metrics():
-            metric.reset()
+        nll, correct, tokens, size = self.sums.take(self.trainer.strategy)
         self.log("validation/loss", nll / tokens, prog_bar=True)
         self.log("validation/perplexity", math.exp(min(nll / tokens, 700.0)))
         self.log("validation/bits_per_byte", nll / (math.log(2) * size))
@@ -215,6 +209,3 @@ class DialogModule(LightningModule):
             and not self.trainer.sanity_checking
         ):
             scheduler.step(loss)
-
-    def _metrics(self) -> list[Any]:
-        return list(self.sums.values())

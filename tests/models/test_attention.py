@@ -24,9 +24,9 @@ def test_rows_with_nothing_real_are_zero_with_finite_gradients(dtype: torch.dtyp
     with torch.autograd.set_detect_anomaly(True):  # NaN nowhere on the way either
         weights = masked_softmax(scores, mask)
         (weights * torch.arange(5)).sum().backward()
-    assert weights.dtype is dtype
+    assert weights.dtype is torch.promote_types(dtype, torch.float32)
     assert weights.isfinite().all()
-    assert torch.equal(weights[1], torch.zeros(5, dtype=dtype))
+    assert not weights[1].any()
     assert weights[3, 4] == 1
     assert scores.grad is not None
     assert scores.grad.isfinite().all()
@@ -44,9 +44,10 @@ def test_masked_softmax_is_a_distribution_over_what_is_real(
     scores = (draw(3, 6) + shift * mask).to(dtype)
     weights = masked_softmax(scores, mask)
     assert not weights[~mask].any()
-    torch.testing.assert_close(weights.sum(-1), torch.ones(3, dtype=dtype), rtol=0, atol=8 * torch.finfo(dtype).eps)
+    exact = torch.promote_types(dtype, torch.float32)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, dtype=exact), rtol=0, atol=1e-6)
     for row in range(3):
-        torch.testing.assert_close(weights[row, mask[row]], scores[row, mask[row]].softmax(-1))
+        torch.testing.assert_close(weights[row, mask[row]], scores[row, mask[row]].to(exact).softmax(-1))
 
 
 def test_without_a_mask_it_is_softmax(draw: Callable[..., Tensor]) -> None:

@@ -106,7 +106,8 @@ class Attention(SourceReader):
         memory = self._source(encoded.states, encoded.mask)
         if not self.remembers:
             return memory, Rows()
-        nothing = encoded.states.new_zeros(encoded.mask.shape)  # [B, S]
+        exact = torch.promote_types(encoded.states.dtype, torch.float32)  # as the weights that come will be
+        nothing = encoded.states.new_zeros(encoded.mask.shape, dtype=exact)  # [B, S]
         return memory, Past(nothing, nothing, (encoded.states,) if self.writes else ())
 
     def forward(
