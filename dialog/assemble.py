@@ -6,11 +6,12 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialog.components import lookup, resolve
-from dialog.corpus import build_corpus, build_rules, check_data, prepare_data
+from dialog.corpus import build_corpus, build_rules, check_data, example_ids, prepare_data
 from dialog.errors import UserError, section
 from dialog.folders import fresh_folder, make_folder, name_of, to_json, write_json
 from dialog.recipe import Composed, Model, Recipe, compose, to_yaml
@@ -43,6 +44,7 @@ def build_model(model: Model, vocabulary: int) -> Seq2Seq:
         turn_tokens=(OTHER, SELF),
         tie_embeddings=model.tie_embeddings,
         dropout=model.dropout,
+        activation_checkpointing=model.activation_checkpointing,
     )
 
 
@@ -174,20 +176,25 @@ def _train(recipe: Recipe, data: Path, folder: Path) -> Trained:
     from dialog.data.store import Store
     from dialog.training import loggers, trainer
     from dialog.training.callbacks.attention import AttentionRecorder
+    from dialog.training.callbacks.memory import Memory
 
     store = Store(data, "validation")
     module = build_module(recipe, len(store.tokenizer), store.tokenizer)
     found = initialise(recipe.model, module.model, store.tokenizer)
     batches = build_batches(recipe, data, store.tokenizer)
     own = loggers.build_loggers(recipe.logger, folder)
-    lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store)])
+    memory = Memory(preflight=recipe.preflight)
+    lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store), memory])
     if lightning.is_global_zero:
         _begin(folder, recipe, store)
         if found:
             write_json(folder / "initial.json", found)
     loggers.describe(own, asdict(recipe))
     began = time.monotonic()
-    with trainer.nothing_left(folder, lightning):
+    with (
+        trainer.nothing_left(folder, lightning),
+        memory.explained(partial(example_ids, recipe), mend=less_memory(recipe)),
+    ):
         try:
             trainer.fit(lightning, module, batches)
         finally:
@@ -195,6 +202,16 @@ def _train(recipe: Recipe, data: Path, folder: Path) -> Trained:
     if not lightning.is_global_zero:
         raise SystemExit(0)
     return _finish(folder, lightning, module, time.monotonic() - began)
+
+
+def less_memory(recipe: Recipe) -> str:
+    """What a run that lacks memory can set."""
+    now, times = recipe.data.batch_tokens, recipe.trainer.accumulate_grad_batches
+    smaller = f"lower data.batch_tokens ({now}) and raise trainer.accumulate_grad_batches ({times}) by as much"
+    parts = (recipe.model.encoder, recipe.model.decoder)
+    if recipe.model.activation_checkpointing or all(part.get("name") != "transformer" for part in parts):
+        return smaller
+    return f"set model.activation_checkpointing=true, or {smaller}"
 
 
 def build_batches(recipe: Recipe, data: Path, tokenizer: Tokenizer) -> DialogDataModule:

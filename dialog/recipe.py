@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,7 @@ class Model:
     and a ``schedule`` of it. Training begins with the weights of the run folder ``init_from``, as far as names, shapes
     and tokens agree, or with embeddings from the text ``vectors`` (word2vec's or GloVe's); a run folder does not need
     these again. What is inside the modules ``frozen``, such as encoder or decoder.layers.0, stays as it is.
+    ``activation_checkpointing`` makes a Transformer train in less memory, a third slower.
     """
 
     embedding_size: int = MISSING
@@ -74,6 +75,7 @@ class Model:
     head: Component = field(default_factory=lambda: {"name": "vocabulary"})
     tie_embeddings: bool | str = True
     dropout: float = 0.1
+    activation_checkpointing: bool = False
     loss: Component = field(default_factory=lambda: {"name": "cross_entropy"})
     teacher_forcing: Component = field(default_factory=lambda: {"name": "constant"})
     objectives: list[Component] = field(default_factory=list)
@@ -87,7 +89,7 @@ class Trainer:
     """Arguments of ``lightning.Trainer``, under its own names.
 
     ``precision`` may also be auto: bf16-mixed where the hardware computes in bfloat16, else 32-true; the run's own
-    recipe says which it was.
+    recipe says which it was. ``profiler`` (simple, advanced or pytorch) writes to the run's folder ``profile``.
     """
 
     accelerator: str = "auto"
@@ -110,6 +112,7 @@ class Trainer:
     gradient_clip_val: float | None = 1.0
     deterministic: bool = False
     detect_anomaly: bool = False
+    profiler: str | None = None
 
 
 @dataclass
@@ -134,7 +137,10 @@ class Generation:
 
 @dataclass
 class Recipe:
-    """A run, whole: what is in it decides every number that comes out."""
+    """A run, whole: what is in it decides every number that comes out.
+
+    ``preflight`` runs the heaviest batches before the first epoch and says what they take.
+    """
 
     about: About = field(default_factory=About)
     seed: int = 1
@@ -143,11 +149,15 @@ class Recipe:
     optimizer: Component = MISSING
     trainer: Trainer = field(default_factory=Trainer)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    preflight: bool = True
     generation: Generation = field(default_factory=Generation)
     logger: Component = field(default_factory=lambda: {"name": "none"})
     expect: list[dict[str, Any]] = field(default_factory=list)
     smoke: list[str] = field(default_factory=list)
 
+
+SECTIONS = tuple(section.name for section in fields(Recipe))
+"""The groups whose choices fill one section each."""
 
 LEAST = {
     "data.batch_tokens": 1,
@@ -227,8 +237,9 @@ def compose(name: str, overrides: Sequence[str] = ()) -> Composed:
     """Compose a recipe: frame defaults < the groups in its ``defaults`` < its own lines < the command line.
 
     ``group=choice`` swaps a group, and with it all that the recipe says of that section; ``key=value`` sets a value
-    (split at the first ``=``); ``~key`` takes one out. A component that is given another name starts afresh: the old
-    one's arguments mean nothing to the new.
+    (split at the first ``=``); ``~key`` takes one out. A group that is no section (``debug``) holds lines of any, and
+    is laid over the recipe's own. A component that is given another name starts afresh: the old one's arguments mean
+    nothing to the new.
 
     Raises:
         UserError: with the file and line, or the key, and the nearest name.
@@ -244,16 +255,21 @@ def compose(name: str, overrides: Sequence[str] = ()) -> Composed:
     places |= dict.fromkeys(swaps, COMMAND_LINE)
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
+    over: list[Layer] = []
     for group, choice in {**defaults, **swaps}.items():
         if group not in known:
             raise UserError(f"{places[group]}: no group {group!r}{hint(group, known)}")
         if str(choice) not in known[group]:
             raise UserError(f"{places[group]}: no {group}={choice}{hint(str(choice), known[group])}")
         layer = read(known[group][str(choice)])
+        if group not in SECTIONS:
+            over.append(layer)
+            continue
         inside = {f"{group}.{key}": place for key, place in layer.origin.items()}
         lay(values, origin, Layer({group: layer.values}, inside))
     own = {key: value for key, value in body.values.items() if key not in swaps}
-    lay(values, origin, Layer(own, body.origin))
+    for layer in (Layer(own, body.origin), *over):
+        lay(values, origin, layer)
     for key, value in settings:
         if key.startswith("~"):
             remove(values, origin, key[1:])

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import lightning
+import numpy as np
+from numpy.typing import NDArray
 from torch import distributed
 
 from dialog.data.batching import Batch
@@ -73,10 +75,18 @@ class Loader:
         self._start = None
         for rows in self._plan().batches(self._position):
             self._position += 1
-            if self.retokenise is None:
-                yield self.store.batch(rows)
-            else:
-                yield self.store.retokenised(rows, self.retokenise, seed=self.seed, epoch=self._epoch)
+            yield self._batch(rows)
+
+    def heaviest(self) -> tuple[Batch, Batch, float]:
+        """The batches of this process that ask most: by padded tokens, by target tokens; see `Plan.heaviest`."""
+        plan = self._plan()
+        costly, talkative, share = plan.heaviest()
+        return self._batch(plan.rows(costly)), self._batch(plan.rows(talkative)), share
+
+    def _batch(self, rows: NDArray[np.int64]) -> Batch:
+        if self.retokenise is None:
+            return self.store.batch(rows)
+        return self.store.retokenised(rows, self.retokenise, seed=self.seed, epoch=self._epoch)
 
     def state_dict(self) -> dict[str, int | str]:
         """Epoch, position and the plan that they are of, for checkpoints."""

@@ -77,10 +77,20 @@ class Plan:
         by_cost = np.argsort(sizes * widths, kind="stable") if group > 1 else np.arange(len(sizes))
         places = np.add.outer(turn, np.arange(rank, group, world)) % group  # [steps, accumulate]
         mine = by_cost[(step[:, np.newaxis] * group + places).ravel()]
-        self._starts, self._sizes = starts[mine], sizes[mine]
+        self._starts, self._sizes, self._costs = starts[mine], sizes[mine], (sizes * widths)[mine]
+        self._said = np.append(0, np.cumsum(self._counts * classes.targets[chosen]))  # targets before each class
 
     def __len__(self) -> int:
         return len(self._starts)
+
+    def heaviest(self) -> tuple[int, int, float]:
+        """Positions of the batch that costs most and of the one with the most to say, and the first one's share.
+
+        That is its tokens with padding over those of a batch in the mean. Lengths are taken as their rounded ones.
+        """
+        ends = np.append(0, self._ends)
+        said = np.interp(self._starts + self._sizes, ends, self._said) - np.interp(self._starts, ends, self._said)
+        return int(self._costs.argmax()), int(said.argmax()), float(self._costs.max() / self._costs.mean())
 
     def rows(self, position: int) -> Integers:
         """The rows of the batch at a position."""

@@ -24,6 +24,7 @@ from dialog.training.callbacks.progress import Progress, Throughput
 from dialog.training.checkpoint_io import SafeCheckpointIO
 from dialog.training.launch import check_launch
 from dialog.training.precision import device_of, precision_plugin
+from dialog.training.profilers import build_profiler
 
 __all__ = ["Callback", "Logger", "Trainer", "build_trainer", "fit", "quiet", "seed"]
 
@@ -49,6 +50,7 @@ def build_trainer(
     """
     arguments = dict(settings)
     progress = arguments.pop("enable_progress_bar")
+    arguments["profiler"] = build_profiler(arguments["profiler"], folder)
     precision = precision_plugin(arguments["precision"], device_of(arguments["accelerator"]))
     if precision is not None:
         del arguments["precision"]
@@ -192,5 +194,6 @@ def quiet() -> None:
     """Leave out what Lightning prints at every start and what a user need not read."""
     warnings.filterwarnings("ignore", message=r".*sync_dist=True")  # torchmetrics has summed by then
     warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")  # inside Lightning 2.6
+    warnings.filterwarnings("ignore", message="You requested to overfit")  # and the loader repeats its batches
     for name in ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.seed"):
         logging.getLogger(name).setLevel(logging.WARNING)
