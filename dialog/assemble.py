@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dialog.components import lookup, resolve
 from dialog.corpus import build_corpus, build_rules, check_data, example_ids, prepare_data
 from dialog.errors import UserError, section
-from dialog.folders import fresh_folder, make_folder, name_of, to_json, write_json
+from dialog.folders import fresh_folder, make_folder, name_of, write_json
 from dialog.recipe import Composed, Model, Recipe, compose, to_yaml
 from dialog.run import Run
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from dialog.data.datamodule import DialogDataModule
     from dialog.data.store import Store
     from dialog.data.tokenizer import Tokenizer
-    from dialog.evaluation.evaluate import Answered, Evaluation
     from dialog.models.seq2seq import Seq2Seq
     from dialog.training.module import DialogModule
     from dialog.training.trainer import Callback, Logger, Trainer
@@ -357,26 +356,11 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
             assert not list(answers)
             gathered(aligned)
             raise SystemExit(0)
-        partial = _write_responses(answers, evaluation, folder)
+        partial = evaluation.write(answers, folder)
     metrics = {**evaluation.metrics(split), **AlignmentCounts.total(gathered(aligned)).metrics()}
     partial.replace(folder / "responses.jsonl")
     write_json(folder / "metrics.json", metrics)
     return metrics
-
-
-def _write_responses(answers: Iterable[Answered], evaluation: Evaluation, folder: Path) -> Path:
-    """Write a line for each answer into a file that is yet to be given its name."""
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / ".responses.partial"
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            for each in answers:
-                evaluation.add(each)
-                file.write(to_json(each.row()) + "\n")
-    except BaseException:
-        partial.unlink()
-        raise
-    return partial
 
 
 def with_seed(composed: Composed, seed: int) -> Composed:

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from dialog.data.layout import encode_example
 from dialog.data.lengths import by_length
 from dialog.data.plan import Plan
 from dialog.data.tokenizer import PAD
+from dialog.folders import to_json
 from dialog.generation.responder import Candidate, Responder
 from dialog.metrics import METRICS, Likelihood
 
@@ -105,6 +107,20 @@ class Evaluation:
         for text in (*(turn.text for turn in each.example.context), reference):
             self.fingerprint.update(text.encode() + b"\0")
         self.fingerprint.update(b"\1")
+
+    def write(self, answers: Iterable[Answered], folder: Path) -> Path:
+        """Count answers, and write a line for each into a file that is yet to be given its name."""
+        folder.mkdir(parents=True, exist_ok=True)
+        partial = folder / ".responses.partial"
+        try:
+            with partial.open("w", encoding="utf-8") as file:
+                for each in answers:
+                    self.add(each)
+                    file.write(to_json(each.row()) + "\n")
+        except BaseException:
+            partial.unlink()
+            raise
+        return partial
 
     def metrics(self, split: str) -> dict[str, Any]:
         """What metrics.json holds."""
