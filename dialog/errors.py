@@ -13,6 +13,13 @@ class UserError(Exception):
     """
 
 
+class FaultError(Exception):
+    """What fails although the user did nothing wrong, such as a disk: one line that says what is lost and what is not.
+
+    The command line prints it without a traceback and exits with 1.
+    """
+
+
 @contextmanager
 def section(key: str) -> Iterator[None]:
     """What a recipe's section cannot be built with is the user's to mend, under its key."""

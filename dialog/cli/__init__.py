@@ -14,7 +14,7 @@ from typing import NoReturn
 import click
 
 from dialog import __version__
-from dialog.errors import UserError
+from dialog.errors import FaultError, UserError
 
 VERBS = {
     "recipes": "List the recipes that ship.",
@@ -96,6 +96,8 @@ def main() -> NoReturn:
         leave(str(error), 2)
     except click.ClickException as error:
         leave(error.format_message(), 2)
+    except FaultError as error:
+        leave(str(error), 1)
     except (KeyboardInterrupt, click.Abort):
         leave("interrupted", 130)
     except Exception as error:  # the last resort

@@ -21,8 +21,10 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from dialog.errors import UserError
 from dialog.training.callbacks.progress import Progress, Throughput
+from dialog.training.callbacks.watching import Watching
 from dialog.training.checkpoint_io import SafeCheckpointIO
 from dialog.training.launch import check_launch
+from dialog.training.launcher import use_launcher
 from dialog.training.precision import device_of, precision_plugin
 from dialog.training.profilers import build_profiler
 
@@ -65,6 +67,7 @@ def build_trainer(
         own.append(EarlyStopping(MONITOR, patience=patience, check_finite=True, check_on_train_epoch_end=False))
     if progress:
         own.append(Progress())
+    own.append(Watching())
     try:
         made = Trainer(
             **arguments,
@@ -79,6 +82,7 @@ def build_trainer(
     except (MisconfigurationException, ImportError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(str(error)) from error
     check_launch(made.world_size)
+    use_launcher(made)
     return made
 
 
@@ -195,5 +199,6 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", message=r".*sync_dist=True")  # torchmetrics has summed by then
     warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")  # inside Lightning 2.6
     warnings.filterwarnings("ignore", message="You requested to overfit")  # and the loader repeats its batches
-    for name in ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.seed"):
+    inside = ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.seed")
+    for name in (*inside, "lightning.fabric.utilities.distributed"):
         logging.getLogger(name).setLevel(logging.WARNING)
