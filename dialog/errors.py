@@ -13,8 +13,8 @@ class UserError(Exception):
     """
 
 
-class FaultError(Exception):
-    """What fails although the user did nothing wrong, such as a disk: one line that says what is lost and what is not.
+class RunError(Exception):
+    """A run that cannot go on, though it was begun rightly: one line that says what, where and what may help.
 
     The command line prints it without a traceback and exits with 1.
     """

@@ -14,7 +14,7 @@ from typing import NoReturn
 import click
 
 from dialog import __version__
-from dialog.errors import FaultError, UserError
+from dialog.errors import RunError, UserError
 
 VERBS = {
     "recipes": "List the recipes that ship.",
@@ -94,10 +94,10 @@ def main() -> NoReturn:
         code = program.main(sys.argv[1:] or ["--help"], standalone_mode=False)
     except UserError as error:
         leave(str(error), 2)
+    except RunError as error:
+        leave(str(error), 1)
     except click.ClickException as error:
         leave(error.format_message(), 2)
-    except FaultError as error:
-        leave(str(error), 1)
     except (KeyboardInterrupt, click.Abort):
         leave("interrupted", 130)
     except Exception as error:  # the last resort

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningModule
+from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
@@ -16,9 +16,10 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from dialog.components import Component, build
 from dialog.data.batching import Batch
 from dialog.data.tokenizer import Tokenizer
-from dialog.errors import UserError
+from dialog.errors import RunError, UserError
 from dialog.models.heads import Decoded
 from dialog.models.seq2seq import Seq2Seq
+from dialog.training.callbacks.guard import Guard
 from dialog.training.coverage import coverage_loss
 from dialog.training.losses import LOSSES, asks, build_loss
 from dialog.training.objectives import build_objectives
@@ -79,6 +80,11 @@ class DialogModule(LightningModule):
         self.target_tokens = 0
         """Real target tokens that this process has trained on; when training has ended, all processes."""
         self.sums = SplitSums()
+        self.guard = Guard()
+
+    def configure_callbacks(self) -> list[Callback]:
+        """What stops a training that is not finite, in anyone's Trainer."""
+        return [self.guard]
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, T, V] under teacher forcing."""
@@ -115,8 +121,14 @@ class DialogModule(LightningModule):
         self.sums.add(nll, correct, batch.target_tokens, batch.target_bytes)
 
     def on_validation_epoch_end(self) -> None:
-        """Log what the whole split says."""
+        """Log what the whole split says.
+
+        Raises:
+            RunError: in training, where it is not finite: it could only be the best by mistake.
+        """
         nll, correct, tokens, size = self.sums.take(self.trainer.strategy)
+        if self.trainer.state.fn == "fit" and not math.isfinite(nll):
+            raise RunError(f"step {self.global_step}: the validation loss is {nll / tokens}; lower optimizer.lr")
         self.log("validation/loss", nll / tokens, prog_bar=True)
         self.log("validation/perplexity", math.exp(min(nll / tokens, 700.0)))
         self.log("validation/bits_per_byte", nll / (math.log(2) * size))
@@ -154,6 +166,7 @@ class DialogModule(LightningModule):
         if micro_batches > 1:
             multiply(self.model.parameters(), lacks)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), gradient_clip_val or math.inf)
+        self.guard.look(self, optimizer, means, norm, scaled=scaler is not None)
         for name, value in means.items():
             self.log(f"train/{name}", value, prog_bar=name in ("loss", "objective"), batch_size=1)
         if not self.forced:

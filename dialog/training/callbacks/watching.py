@@ -9,7 +9,7 @@ import socket
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 
-from dialog.errors import FaultError
+from dialog.errors import RunError
 from dialog.training.launcher import end_started
 from dialog.training.watch import Place, Watch
 
@@ -51,7 +51,7 @@ class Watching(Callback):
         """Tell the others, or say what they have told; what was started here ends before.
 
         Raises:
-            FaultError: the exception only followed from what has befallen another process.
+            RunError: the exception only followed from what has befallen another process.
         """
         try:
             self._tell(exception)
@@ -65,6 +65,6 @@ class Watching(Callback):
         if not isinstance(exception, Exception):  # a signal, of which all take note
             watch.leave()
         elif isinstance(exception, RuntimeError) and watch.ended.wait(3):  # a broken exchange, as a rule
-            raise FaultError(watch.cause) from exception
+            raise RunError(watch.cause) from exception
         else:
             watch.fail(f"{type(exception).__name__}: {exception}")
