@@ -27,7 +27,6 @@ SMALL = [
     "model.encoder.feed_forward_size=16",
     "model.decoder.heads=2",
     "model.decoder.feed_forward_size=16",
-    "model.dropout=0",
     "trainer.precision=64-true",
     "trainer.accelerator=cpu",
     "trainer.max_steps=6",
@@ -66,7 +65,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_two_nodes_are_one_process_that_accumulates(tmp_path: Path) -> None:
-    """The same losses, gradients and validation, from the same batches."""
+    """The same losses, gradients and validation, from the same batches and the same dropout."""
     from dialog import assemble
     from dialog.recipe import compose
 
