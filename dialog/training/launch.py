@@ -22,14 +22,21 @@ def starter(variables: Mapping[str, str] = os.environ) -> tuple[str, int] | None
 
 
 def started() -> ClusterEnvironment | None:
-    """Where the processes that torchrun or srun has started find each other."""
+    """Where the processes that torchrun or srun has started find each other.
+
+    Raises:
+        UserError: Lightning cannot make out which of them this is: it wants ``--ntasks-per-node``, not ``--ntasks``.
+    """
     found = starter()
     if found is None:
         return None
     from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
     from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 
-    return TorchElasticEnvironment() if found[0] == "torchrun" else SLURMEnvironment(auto_requeue=False)
+    try:
+        return TorchElasticEnvironment() if found[0] == "torchrun" else SLURMEnvironment(auto_requeue=False)
+    except RuntimeError as error:
+        raise UserError(str(error)) from error
 
 
 def check_launch(processes: int, variables: Mapping[str, str] = os.environ) -> None:

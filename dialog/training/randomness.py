@@ -12,9 +12,9 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 class Reseed(Callback):
     """Starts all random generators anew at each batch, from the seed and the number of the batch.
 
-    Batches are counted over all processes, so that a step is the same however its batches are shared among them (see
-    `Plan`). And dropout, noise and drawn words are the same wherever a training was stopped and gone on with, and checkpoints
-    hold no generator's state.
+    So dropout, noise and drawn words are the same wherever a training was stopped and gone on with, and checkpoints
+    hold no generator's state. Batches are counted over all processes: a step is the same however its batches are shared
+    (see `Plan`).
     """
 
     def __init__(self, seed: int) -> None:

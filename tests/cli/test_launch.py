@@ -92,13 +92,19 @@ def test_processes_that_evaluate_write_what_one_would(trained: Callable[[str], P
     assert set(before) == {"metrics.json", "responses.jsonl"}
     shutil.rmtree(run / "evaluation")
     meeting = {"SLURM_JOB_ID": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    tasks = {"SLURM_NTASKS": "2", "SLURM_STEP_NUM_TASKS": "2", "SLURM_NODEID": "0", "SLURM_JOB_NAME": "evaluate"}
+    tasks = {
+        "SLURM_NTASKS": "2",
+        "SLURM_NTASKS_PER_NODE": "2",
+        "SLURM_STEP_NUM_TASKS": "2",
+        "SLURM_NODEID": "0",
+        "SLURM_JOB_NAME": "evaluate",
+    }
     first, second = (
         start("dialog", "evaluate", str(run), "--json", **meeting, **tasks, SLURM_PROCID=rank, SLURM_LOCALID=rank)
         for rank in "01"
     )
-    printed = done(first)
-    assert done(second) == ""
+    printed, nothing = done(first), done(second)
+    assert nothing == ""
     assert {path.name: path.read_bytes() for path in (run / "evaluation" / "test").iterdir()} == before
     assert json.loads(printed) == json.loads(before["metrics.json"])
 
