@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
@@ -66,17 +66,6 @@ def build_module(recipe: Recipe, vocabulary: int, tokenizer: Tokenizer | None = 
     return DialogModule(model, padding=PAD, optimizer=recipe.optimizer, tokenizer=tokenizer, **taught)
 
 
-def initialise(model: Model, network: Seq2Seq, tokenizer: Tokenizer) -> Mapping[str, Any]:
-    """Give a network the weights that its recipe takes from elsewhere; what was found there."""
-    import torch
-
-    from dialog.training import initial
-
-    with torch.device("meta"):
-        larger = build_model(model, len(tokenizer) + 1)
-    return initial.initialise(network, larger, tokenizer, init_from=model.init_from, vectors=model.vectors)
-
-
 # ------------------------------------------------------------------ training
 
 
@@ -130,7 +119,13 @@ def check_search(recipe: Recipe) -> None:
 def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks: Sequence[Callback] = ()) -> Trainer:
     """The ``lightning.Trainer`` of a recipe, for a run folder."""
     from dialog.training import trainer
+    from dialog.training.callbacks.averaging import averaging
+    from dialog.training.monitors import monitor
 
+    with section("checkpoint.monitor"):
+        watched = monitor(recipe.checkpoint.monitor)
+    with section("checkpoint.averaging"):
+        averages = averaging(recipe.checkpoint.averaging)
     with section("trainer"):
         return trainer.build_trainer(
             asdict(recipe.trainer),
@@ -139,7 +134,8 @@ def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks
             seed=recipe.seed,
             every_n_steps=recipe.checkpoint.every_n_steps,
             patience=recipe.checkpoint.patience,
-            callbacks=callbacks,
+            monitor=watched,
+            callbacks=[*callbacks, *averages],  # what others see at a validation's end is what was validated
         )
 
 
@@ -158,7 +154,7 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
     recipe = fitted(composed.recipe)
     warn_emulated(recipe.trainer.precision, recipe.trainer.accelerator)
     check(recipe)
-    check_initial(recipe.model.init_from, recipe.model.vectors, recipe.model.embedding_size)
+    check_initial(recipe.model)
     data = prepare_data(recipe, quiet=quiet)
     return _train(recipe, data, output or fresh_folder("runs", composed.name))
 
@@ -195,11 +191,12 @@ def _train(recipe: Recipe, data: Path, folder: Path, *, resumed: bool = False) -
     from dialog.training.callbacks.attention import AttentionRecorder
     from dialog.training.callbacks.memory import Memory
     from dialog.training.checkpoint_io import newest
+    from dialog.training.initial import initialise
 
     store = Store(data, "validation")
     module = build_module(recipe, len(store.tokenizer), store.tokenizer)
     start = newest(folder / "checkpoints") if resumed else None
-    found = {} if start else initialise(recipe.model, module.model, store.tokenizer)
+    found = {} if start else initialise(recipe.model, module.model, build_model, store.tokenizer)
     batches = build_batches(recipe, data, store.tokenizer)
     own = loggers.build_loggers(recipe.logger, folder)
     memory = Memory(preflight=recipe.preflight)

@@ -18,7 +18,9 @@ from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.loggers import Logger
 
 from dialog.errors import UserError
+from dialog.training.allocator import keep_freed_memory
 from dialog.training.callbacks.checkpoints import Checkpoints
+from dialog.training.callbacks.clock import clock
 from dialog.training.callbacks.progress import Progress, Throughput
 from dialog.training.callbacks.watching import Watching
 from dialog.training.checkpoint_io import SafeCheckpointIO
@@ -26,14 +28,13 @@ from dialog.training.launch import check_launch
 from dialog.training.launcher import use_launcher
 from dialog.training.loggers import RecordLogger
 from dialog.training.loop import ExactFitLoop, StopInValidation
+from dialog.training.monitors import BY_LOSS, Monitor
 from dialog.training.precision import device_of, precision_plugin
 from dialog.training.profilers import build_profiler
 from dialog.training.randomness import Reseed
 from dialog.training.signals import Signals, Stopped
 
 __all__ = ["Callback", "Logger", "Trainer", "build_trainer", "fit", "quiet", "seed"]
-
-MONITOR = "validation/loss"
 
 log = logging.getLogger("dialog")
 
@@ -46,12 +47,13 @@ def build_trainer(
     seed: int,
     every_n_steps: int | None,
     patience: int | None,
+    monitor: Monitor = BY_LOSS,
     callbacks: Sequence[Callback] = (),
 ) -> Trainer:
     """A Trainer for a run folder: ``settings`` are Lightning's own arguments.
 
-    ``checkpoints/best.ckpt`` has the lowest validation loss, ``checkpoints/last.ckpt`` the newest state: after each
-    validation, of which the last is at the last step, and every n steps if asked.
+    ``checkpoints/best.ckpt`` has the best of the metric that is monitored, ``checkpoints/last.ckpt`` the newest state:
+    after each validation, of which the last is at the last step, and every n steps if asked.
 
     Raises:
         UserError: Lightning refuses the settings.
@@ -63,10 +65,11 @@ def build_trainer(
     if precision is not None:
         del arguments["precision"]
     ends = [*(arguments[key] for key in ("max_epochs", "max_steps", "max_time")), patience]
-    checkpoints = Checkpoints(folder / "checkpoints", monitor=MONITOR, every_n_steps=every_n_steps, ends=ends)
+    checkpoints = Checkpoints(folder / "checkpoints", monitor=monitor, every_n_steps=every_n_steps, ends=ends)
     own: list[Callback] = [
         Reseed(seed),
         Throughput(),
+        *clock(arguments["max_time"]),
         LastStep(),
         StopInValidation(),
         *(Record(each) for each in loggers if isinstance(each, RecordLogger)),
@@ -74,7 +77,7 @@ def build_trainer(
         checkpoints,
     ]
     if patience is not None:
-        own.append(Patience(MONITOR, patience=patience, check_finite=True, check_on_train_epoch_end=False))
+        own.append(Patience(monitor.name, mode=monitor.mode, patience=patience, check_on_train_epoch_end=False))
     if progress:
         own.append(Progress())
     own.append(Watching())
@@ -98,8 +101,8 @@ def build_trainer(
     return made
 
 
-def best_loss(trainer: Trainer) -> float:
-    """The lowest validation loss; infinite if none was finite."""
+def best_value(trainer: Trainer) -> float:
+    """The best of the metric that is monitored; infinite if none was finite."""
     best = trainer.checkpoint_callback
     assert isinstance(best, Checkpoints)
     return best.best
@@ -148,6 +151,7 @@ def fit(trainer: Trainer, module: LightningModule, data: LightningDataModule, ch
         KeyboardInterrupt: at SIGINT, with how to go on.
         SystemExit: at SIGTERM and SIGUSR1, with 143.
     """
+    keep_freed_memory()
     try:
         trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
     except MisconfigurationException as error:
