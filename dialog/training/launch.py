@@ -54,3 +54,15 @@ def check_launch(processes: int, variables: Mapping[str, str] = os.environ) -> N
             f"this is one process of a SLURM job, devices x num_nodes is {processes}: start it with "
             f"srun --ntasks-per-node=DEVICES, or name the job interactive to have processes of this node only"
         )
+
+
+def check_strategy(name: str) -> None:
+    """Refuse to share out the parameters themselves.
+
+    A process would clip by the norm of its own part of the gradient, and save its own part of the weights.
+
+    Raises:
+        UserError: it is asked for.
+    """
+    if name.startswith(("fsdp", "deepspeed")):
+        raise UserError(f"strategy {name} shares out parameters, which training here does not know how to; use ddp")

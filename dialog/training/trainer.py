@@ -24,7 +24,7 @@ from dialog.training.callbacks.clock import clock
 from dialog.training.callbacks.progress import Progress, Throughput
 from dialog.training.callbacks.watching import Watching
 from dialog.training.checkpoint_io import SafeCheckpointIO
-from dialog.training.launch import check_launch
+from dialog.training.launch import check_launch, check_strategy
 from dialog.training.launcher import use_launcher
 from dialog.training.loggers import RecordLogger
 from dialog.training.loop import ExactFitLoop, StopInValidation
@@ -59,6 +59,7 @@ def build_trainer(
         UserError: Lightning refuses the settings.
     """
     arguments = dict(settings)
+    check_strategy(arguments["strategy"])
     progress = arguments.pop("enable_progress_bar")
     arguments["profiler"] = build_profiler(arguments["profiler"], folder)
     precision = precision_plugin(arguments["precision"], device_of(arguments["accelerator"]))

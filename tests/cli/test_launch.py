@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dialog.errors import UserError
-from dialog.training.launch import check_launch
+from dialog.training.launch import check_launch, check_strategy
 
 RECIPE = "quickstart/transformer"
 SMALL = [
@@ -137,3 +137,11 @@ def test_more_or_fewer_processes_than_were_started_are_refused(
 )
 def test_as_many_processes_as_were_started_are_fine(variables: dict[str, str], processes: int) -> None:
     check_launch(processes, variables)
+
+
+@pytest.mark.parametrize("strategy", ["fsdp", "fsdp_cpu_offload", "deepspeed_stage_3"])
+def test_parameters_are_not_shared_out_by_halves(strategy: str) -> None:
+    with pytest.raises(UserError, match=f"strategy {strategy} shares out parameters"):
+        check_strategy(strategy)
+    check_strategy("ddp")
+    check_strategy("auto")
