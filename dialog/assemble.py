@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dialog.components import lookup, resolve
 from dialog.corpus import build_corpus, build_rules, check_data, example_ids, prepare_data
 from dialog.errors import UserError, section
-from dialog.folders import fresh_folder, is_first_process, name_of, to_json, write_json
+from dialog.folders import fresh_folder, is_first_process, name_of, write_json
 from dialog.recipe import Composed, Model, Recipe, compose
 from dialog.run import Run
 from dialog.run_folder import Trained, continued, finish, opened, outcome, refuse_imports
@@ -139,8 +139,10 @@ def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks
         )
 
 
-def train(composed: Composed, output: Path | None = None, *, quiet: bool = False) -> Trained:
-    """Train a recipe into a new run folder that is complete in itself.
+def train(
+    composed: Composed, output: Path | None = None, *, quiet: bool = False, callbacks: Sequence[Callback] = ()
+) -> Trained:
+    """Train a recipe into a new run folder that is complete in itself, watched by callbacks.
 
     Where several processes train, the first one writes and the others end here.
 
@@ -156,7 +158,7 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
     check(recipe)
     check_initial(recipe.model)
     data = prepare_data(recipe, quiet=quiet)
-    return _train(recipe, data, output or fresh_folder("runs", composed.name))
+    return _train(recipe, data, output or fresh_folder("runs", composed.name), callbacks)
 
 
 def resume(folder: Path, overrides: Sequence[str] = (), *, trust: bool = False, quiet: bool = False) -> Trained:
@@ -184,7 +186,9 @@ def resume(folder: Path, overrides: Sequence[str] = (), *, trust: bool = False, 
     return _train(recipe, data, folder, resumed=True)
 
 
-def _train(recipe: Recipe, data: Path, folder: Path, *, resumed: bool = False) -> Trained:
+def _train(
+    recipe: Recipe, data: Path, folder: Path, callbacks: Sequence[Callback] = (), *, resumed: bool = False
+) -> Trained:
     """Put the parts of a training together, run it, and leave what it has found."""
     from dialog.data.store import Store
     from dialog.training import loggers, trainer
@@ -200,7 +204,7 @@ def _train(recipe: Recipe, data: Path, folder: Path, *, resumed: bool = False) -
     batches = build_batches(recipe, data, store.tokenizer)
     own = loggers.build_loggers(recipe.logger, folder)
     memory = Memory(preflight=recipe.preflight)
-    lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store), memory])
+    lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store), memory, *callbacks])
     with opened(folder, recipe, store, first=lightning.is_global_zero, resumed=resumed):
         if found and lightning.is_global_zero:
             write_json(folder / "initial.json", found)
@@ -295,7 +299,13 @@ def _line(error: Exception) -> str:
 
 
 def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
-    """Score and answer a split of the run's corpus into ``evaluation/<split>/``; the metrics."""
+    """Score and answer a split of the run's corpus into ``evaluation/<split>/``; the metrics.
+
+    Where several processes are `joined` they share the examples; the first one writes and the others end here.
+
+    Raises:
+        SystemExit: at the end of every process but the first.
+    """
     from collections import Counter
 
     from tqdm import tqdm
@@ -303,25 +313,24 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
     from dialog.analysis.alignment import AlignmentCounts
     from dialog.data.examples import examples
     from dialog.evaluation.evaluate import Evaluation, Evaluator
+    from dialog.training.ranks import gathered, rank, ranks
 
     data = run.recipe.data
     dialogues = build_corpus(run.recipe).dialogues(split)
     stream = examples(dialogues, build_rules(run.recipe), Counter())
-    evaluator = Evaluator(run.responder, run.recipe.generation.search, data.batch_tokens)
+    search = run.recipe.generation.search
+    evaluator = Evaluator(run.responder, search, data.batch_tokens, rank=rank(), world=ranks(), gather=gathered)
     aligned, evaluation = AlignmentCounts(), Evaluation()
     folder = run.folder / "evaluation" / split
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / ".responses.partial"
-    bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet else None, leave=False)
-    try:
-        with bar, partial.open("w", encoding="utf-8") as file:
-            for each in evaluator.answers(stream, aligned, bar.update):
-                evaluation.add(each)
-                file.write(to_json(each.row()) + "\n")
-    except BaseException:
-        partial.unlink()
-        raise
-    metrics = {**evaluation.metrics(split), **aligned.metrics()}
+    bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet or rank() else None, leave=False)
+    with bar:
+        answers = evaluator.answers(stream, aligned, bar.update)
+        if rank():
+            assert not list(answers)
+            gathered(aligned)
+            raise SystemExit(0)
+        partial = evaluation.write(answers, folder)
+    metrics = {**evaluation.metrics(split), **AlignmentCounts.total(gathered(aligned)).metrics()}
     partial.replace(folder / "responses.jsonl")
     write_json(folder / "metrics.json", metrics)
     return metrics

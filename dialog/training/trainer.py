@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import signal
 import warnings
@@ -23,7 +22,10 @@ from dialog.training.allocator import keep_freed_memory
 from dialog.training.callbacks.checkpoints import Checkpoints
 from dialog.training.callbacks.clock import clock
 from dialog.training.callbacks.progress import Progress, Throughput
+from dialog.training.callbacks.watching import Watching
 from dialog.training.checkpoint_io import SafeCheckpointIO
+from dialog.training.launch import check_launch, check_strategy
+from dialog.training.launcher import use_launcher
 from dialog.training.loggers import RecordLogger
 from dialog.training.loop import ExactFitLoop, StopInValidation
 from dialog.training.monitors import BY_LOSS, Monitor
@@ -57,6 +59,7 @@ def build_trainer(
         UserError: Lightning refuses the settings.
     """
     arguments = dict(settings)
+    check_strategy(arguments["strategy"])
     progress = arguments.pop("enable_progress_bar")
     arguments["profiler"] = build_profiler(arguments["profiler"], folder)
     precision = precision_plugin(arguments["precision"], device_of(arguments["accelerator"]))
@@ -78,6 +81,7 @@ def build_trainer(
         own.append(Patience(monitor.name, mode=monitor.mode, patience=patience, check_on_train_epoch_end=False))
     if progress:
         own.append(Progress())
+    own.append(Watching())
     try:
         made = Trainer(
             **arguments,
@@ -91,11 +95,8 @@ def build_trainer(
         )
     except (MisconfigurationException, ImportError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(str(error)) from error
-    started = int(os.environ.get("WORLD_SIZE", "1")) if "TORCHELASTIC_RUN_ID" in os.environ else made.world_size
-    if started != made.world_size:
-        raise UserError(
-            f"torchrun started {started} processes, devices x num_nodes is {made.world_size}; make them agree"
-        )
+    check_launch(made.world_size)
+    use_launcher(made)
     made._signal_connector = signals = Signals(made)
     made.fit_loop = ExactFitLoop(made, checkpoints=checkpoints, signals=signals)
     return made
@@ -205,5 +206,6 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", message=r".*sync_dist=True")  # torchmetrics has summed by then
     warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")  # inside Lightning 2.6
     warnings.filterwarnings("ignore", message="You requested to overfit")  # and the loader repeats its batches
-    for name in ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.seed"):
+    inside = ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.seed")
+    for name in (*inside, "lightning.fabric.utilities.distributed"):
         logging.getLogger(name).setLevel(logging.WARNING)
