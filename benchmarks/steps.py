@@ -24,12 +24,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 from torch import nn
 
 from dialog.data.batching import Batch, collate
 from dialog.data.tokenizer import PAD
+from dialog.models.attention import Attention
 from dialog.models.flops import forward_flops
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.module import DialogModule
@@ -93,6 +95,13 @@ def default(module: DialogModule) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def plain(module: DialogModule) -> Iterator[None]:
+    """A recurrent decoder asks its attention at each step, and autograd finds the gradients."""
+    with mock.patch.object(Attention, "additive", None):
+        yield
+
+
+@contextlib.contextmanager
 def compiled(module: DialogModule) -> Iterator[None]:
     """Encoder and decoder compiled, for every shape anew."""
     for part in (module.model.encoder, module.model.decoder):
@@ -100,7 +109,7 @@ def compiled(module: DialogModule) -> Iterator[None]:
     yield
 
 
-VARIANTS = {"default": default, "compiled": compiled}
+VARIANTS = {"default": default, "plain": plain, "compiled": compiled}
 
 
 # ------------------------------------------------------------------ one case

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
-import time
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import nullcontext
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, Any
 from dialog.components import lookup, resolve
 from dialog.corpus import build_corpus, build_rules, check_data, example_ids, prepare_data
 from dialog.errors import UserError, section
-from dialog.folders import fresh_folder, make_folder, name_of, to_json, write_json
-from dialog.recipe import Composed, Model, Recipe, compose, to_yaml
+from dialog.folders import fresh_folder, is_first_process, name_of, to_json, write_json
+from dialog.recipe import Composed, Model, Recipe, compose
 from dialog.run import Run
+from dialog.run_folder import Trained, continued, finish, opened, outcome, refuse_imports
 
 if TYPE_CHECKING:
     from dialog.data.datamodule import DialogDataModule
-    from dialog.data.store import Store
     from dialog.data.tokenizer import Tokenizer
     from dialog.models.seq2seq import Seq2Seq
     from dialog.training.module import DialogModule
     from dialog.training.trainer import Callback, Logger, Trainer
+
+log = logging.getLogger("dialog")
 
 # ------------------------------------------------------------------ network
 
@@ -76,16 +78,6 @@ def initialise(model: Model, network: Seq2Seq, tokenizer: Tokenizer) -> Mapping[
 
 
 # ------------------------------------------------------------------ training
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What a training run leaves."""
-
-    folder: Path
-    seconds: float
-    steps: int
-    target_tokens: int
 
 
 def check(recipe: Recipe) -> int:
@@ -144,6 +136,7 @@ def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks
             asdict(recipe.trainer),
             folder=folder,
             loggers=loggers,
+            seed=recipe.seed,
             every_n_steps=recipe.checkpoint.every_n_steps,
             patience=recipe.checkpoint.patience,
             callbacks=callbacks,
@@ -170,37 +163,62 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
     return _train(recipe, data, output or fresh_folder("runs", composed.name))
 
 
-def _train(recipe: Recipe, data: Path, folder: Path) -> Trained:
+def resume(folder: Path, overrides: Sequence[str] = (), *, trust: bool = False, quiet: bool = False) -> Trained:
+    """Go on with a run where its newest whole checkpoint is, or from the beginning where there is none yet.
+
+    Of its recipe only what makes it no other run may be overridden. Prepared data that are gone are prepared again.
+
+    Raises:
+        UserError: not a run folder, one in which another process trains, or one whose corpus has changed.
+        SystemExit: at the end of every process but the first.
+    """
+    recipe, longer = continued(folder, overrides)
+    if not trust:
+        refuse_imports(recipe, folder)
+    trained = None if longer else outcome(folder)
+    if trained is not None:
+        if not is_first_process():
+            raise SystemExit(0)
+        log.info(
+            "%s has ended, at step %s; to train longer, raise trainer.max_steps or max_epochs", folder, trained.steps
+        )
+        return trained
+    check(recipe)
+    data = prepare_data(recipe, quiet=quiet)
+    return _train(recipe, data, folder, resumed=True)
+
+
+def _train(recipe: Recipe, data: Path, folder: Path, *, resumed: bool = False) -> Trained:
     """Put the parts of a training together, run it, and leave what it has found."""
     from dialog.data.store import Store
     from dialog.training import loggers, trainer
     from dialog.training.callbacks.attention import AttentionRecorder
     from dialog.training.callbacks.memory import Memory
+    from dialog.training.checkpoint_io import newest
 
     store = Store(data, "validation")
     module = build_module(recipe, len(store.tokenizer), store.tokenizer)
-    found = initialise(recipe.model, module.model, store.tokenizer)
+    start = newest(folder / "checkpoints") if resumed else None
+    found = {} if start else initialise(recipe.model, module.model, store.tokenizer)
     batches = build_batches(recipe, data, store.tokenizer)
     own = loggers.build_loggers(recipe.logger, folder)
     memory = Memory(preflight=recipe.preflight)
     lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store), memory])
-    if lightning.is_global_zero:
-        _begin(folder, recipe, store)
-        if found:
+    with opened(folder, recipe, store, first=lightning.is_global_zero, resumed=resumed):
+        if found and lightning.is_global_zero:
             write_json(folder / "initial.json", found)
-    loggers.describe(own, asdict(recipe))
-    began = time.monotonic()
-    with (
-        trainer.nothing_left(folder, lightning),
-        memory.explained(partial(example_ids, recipe), mend=less_memory(recipe)),
-    ):
-        try:
-            trainer.fit(lightning, module, batches)
-        finally:
-            loggers.close(own)
-    if not lightning.is_global_zero:
-        raise SystemExit(0)
-    return _finish(folder, lightning, module, time.monotonic() - began)
+        loggers.describe(own, asdict(recipe))
+        with (
+            trainer.nothing_left(folder, lightning) if not resumed else nullcontext(),
+            memory.explained(partial(example_ids, recipe), mend=less_memory(recipe)),
+        ):
+            try:
+                trainer.fit(lightning, module, batches, start)
+            finally:
+                loggers.close(own)
+        if not lightning.is_global_zero:
+            raise SystemExit(0)
+        return finish(folder, lightning, module, loggers.seconds(own))
 
 
 def less_memory(recipe: Recipe) -> str:
@@ -221,36 +239,6 @@ def build_batches(recipe: Recipe, data: Path, tokenizer: Tokenizer) -> DialogDat
     with section("data.bpe_dropout"):
         retokenise = BpeDropout(tokenizer, recipe.data.bpe_dropout) if recipe.data.bpe_dropout else None
     return DialogDataModule(data, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed, retokenise=retokenise)
-
-
-def _begin(folder: Path, recipe: Recipe, store: Store) -> None:
-    """Make a run folder with all but what training adds."""
-    from dialog.training.environment import environment
-
-    make_folder(folder)
-    (folder / "recipe.yaml").write_text(to_yaml(recipe), encoding="utf-8")
-    marks = {"data": store.manifest["fingerprint"], "tokenizer": store.tokenizer.fingerprint}
-    write_json(folder / "environment.json", {**environment(), "seed": recipe.seed, **marks})
-    store.tokenizer.save(folder / "tokenizer.json")
-
-
-def _finish(folder: Path, lightning: Trainer, module: DialogModule, seconds: float) -> Trained:
-    """Write the best weights alone, and what the training was."""
-    import torch
-    from safetensors.torch import save_model
-
-    from dialog.training import trainer
-
-    best = folder / "checkpoints" / "best.ckpt"
-    if not best.is_file():
-        raise UserError(f"{folder}: no validation took place, so there are no best weights; train longer")
-    if not math.isfinite(trainer.best_loss(lightning)):
-        raise UserError(f"{folder}: training diverged, no validation loss is finite; lower optimizer.lr")
-    module.load_state_dict(torch.load(best, map_location="cpu", weights_only=True)["state_dict"])
-    save_model(module.model, str(folder / "model.safetensors"))
-    trained = Trained(folder, seconds, lightning.global_step, module.target_tokens)
-    write_json(folder / "summary.json", {key: value for key, value in asdict(trained).items() if key != "folder"})
-    return trained
 
 
 # ------------------------------------------------------------------ runs
@@ -300,22 +288,6 @@ def load(
     except (AssertionError, RuntimeError) as error:  # torch raises either
         raise UserError(f"device {device}: {_line(error)}") from error
     return Run(folder, name_of(folder.parent), recipe, model.eval(), tokenizer)
-
-
-def refuse_imports(recipe: Recipe, folder: Path) -> None:
-    """A recipe that comes with a run folder names no code to import."""
-    for dotted in imported_names(asdict(recipe)):
-        raise UserError(f"{folder}: its recipe imports {dotted!r}; load it with --trust if you trust its author")
-
-
-def imported_names(tree: object) -> list[str]:
-    """Every component's name that has a dot in it."""
-    if isinstance(tree, dict):
-        own = [tree["name"]] if isinstance(tree.get("name"), str) and "." in tree["name"] else []
-        return own + [found for value in tree.values() for found in imported_names(value)]
-    if isinstance(tree, list):
-        return [found for value in tree for found in imported_names(value)]
-    return []
 
 
 def _line(error: Exception) -> str:

@@ -98,8 +98,8 @@ def main() -> NoReturn:
         leave(str(error), 1)
     except click.ClickException as error:
         leave(error.format_message(), 2)
-    except (KeyboardInterrupt, click.Abort):
-        leave("interrupted", 130)
+    except (KeyboardInterrupt, click.Abort) as error:
+        leave(str(error.__cause__ or "") or "interrupted", 130)
     except Exception as error:  # the last resort
         leave(f"internal failure: {type(error).__name__}: {error} (DIALOG_DEBUG=1 shows where)", 1)
     sys.exit(code or 0)

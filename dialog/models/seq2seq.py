@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from dialog.components import Component, Table, build, lookup, takes
 from dialog.models.contracts import AttentionHook, Decoder, Encoder, Only, State
+from dialog.models.dropout import Dropout
 from dialog.models.embedding import TokenEmbedding
 from dialog.models.encoders import FLAT
 from dialog.models.heads import HEADS, Decoded
@@ -82,7 +83,7 @@ class Seq2Seq(nn.Module):
         )
         self.encoder = build(ENCODERS, encoder, input_size=embedding_size, **both)
         self.decoder = build(DECODERS, decoder, input_size=embedding_size, memory_size=self.encoder.size, **both)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         tied_to = self.target_embedding.table.weight if tied else None
         self.head = build(HEADS, head, vocabulary=vocabulary, size=embedding_size, tied=tied_to)
         if self.head.points and self.decoder.pointer is None:

@@ -107,8 +107,19 @@ class DialogModule(LightningModule):
 
     def on_train_end(self) -> None:
         """Add what the other processes have trained on."""
+        self.target_tokens = self._all_target_tokens()
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep what all processes have trained on."""
+        checkpoint["target_tokens"] = self._all_target_tokens()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on from there: the first process has trained on all of it."""
+        self.target_tokens = checkpoint["target_tokens"] if self.trainer.is_global_zero else 0
+
+    def _all_target_tokens(self) -> int:
         tokens = torch.tensor(self.target_tokens, device=self.device)
-        self.target_tokens = int(self.trainer.strategy.reduce(tokens, reduce_op="sum"))
+        return int(self.trainer.strategy.reduce(tokens, reduce_op="sum"))
 
     def on_validation_epoch_start(self) -> None:
         """Begin anew, also after a validation that came to no end."""

@@ -56,13 +56,13 @@ PREDICTED = "training/test_projection.py::test_each_real_token_and_the_end_is_pr
 ASK = "            context, read = self.attention(loop.top.unsqueeze(1), memory, read, watch)  # [B, 1, M]\n"
 STEP = "            loop.step(gates, context.squeeze(1))\n"
 LATE = (
-    "            before = contexts[-1].squeeze(1) if contexts else gates.new_zeros(len(gates), self.stack.split[1])\n"
+    "            before = contexts[-1] if contexts else gates.new_zeros(len(gates), self.stack.split[1])\n"
     "            loop.step(gates, before)\n"
 )
 SHOW = "            if hook is not None:\n                hook(self, weights)\n"
 ONCE = "data/test_plan.py::test_every_example_once_within_budget_and_as_many_batches_for_all"
 FULL = '    largest = np.argsort(-sizes, kind="stable")[:missing]  # no others are halved\n'
-DROP = "            mixed = F.dropout(weights, dropout)"
+DROP = "            mixed = drop(weights, dropout)"
 
 MUTANTS = (
     mutant(
@@ -103,8 +103,8 @@ MUTANTS = (
         (PROJECTION, REAL, "(targets >= 0).nonzero"),
         (
             "training/losses/single.py",
-            "nll = (total - chosen(scores, targets)).sum()",
-            "nll = ((total - chosen(scores, targets)) * (targets != PAD)).sum()",
+            'nll = F.nll_loss(known, targets, reduction="sum")',
+            'nll = F.nll_loss(known, targets, reduction="sum", ignore_index=PAD)',
         ),
     ),
     mutant(
@@ -162,7 +162,7 @@ MUTANTS = (
         (
             MULTI_HEAD,
             SHOW + DROP,
-            "            weights = F.dropout(weights, dropout)\n" + SHOW + "            mixed = weights",
+            "            weights = drop(weights, dropout)\n" + SHOW + "            mixed = weights",
         ),
     ),
     mutant(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
-import signal
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -25,9 +23,8 @@ from dialog import assemble
 from dialog.data.batching import Batch
 from dialog.data.tokenizer import PAD
 from dialog.errors import UserError
-from dialog.training.checkpoint_io import MANIFEST, SafeCheckpointIO
+from dialog.training.checkpoint_io import BEST, LAST, MANIFEST, PREVIOUS, SafeCheckpointIO
 from dialog.training.losses import CrossEntropy
-from dialog.training.trainer import Interrupt, fit
 
 CLIP = 0.05
 FAMILIES = ["lstm", "transformer"]
@@ -311,6 +308,8 @@ def test_fused_optimizer_with_clipping_in_mixed_precision(
 
 # ------------------------------------------------------------------ checkpoints
 
+NAMES = (BEST, LAST, PREVIOUS)
+
 
 def scripted(
     tiny: Callable[..., Any], module: Callable[..., Any], folder: Path, losses: list[float], *overrides: str
@@ -357,11 +356,11 @@ def test_a_step_without_validation_can_be_kept(
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_manifest_has_the_hash_of_each_checkpoint(trained: Callable[[str], Path], family: str) -> None:
     folder = trained(family) / "checkpoints"
-    assert {path.name for path in folder.iterdir()} == {"best.ckpt", "last.ckpt", MANIFEST}  # nothing half-written
+    assert {path.name for path in folder.iterdir()} == {*NAMES, MANIFEST}  # nothing half-written
     hashes = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    for name in ("best.ckpt", "last.ckpt"):
+    for name in NAMES:
         assert hashes[name] == hashlib.sha256((folder / name).read_bytes()).hexdigest()
-    assert len(hashes) == 2
+    assert len(hashes) == len(NAMES)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -452,26 +451,3 @@ def test_the_last_step_is_validated_wherever_it_falls(
     assert len(notes["validation/loss"]) == 1
     steps = {checkpoint(tmp_path, name)["global_step"] for name in ("best", "last")}
     assert steps == {trainer.global_step}
-
-
-class Swallow(Callback):
-    """Code on the way that takes an interrupt for something of its own."""
-
-    def __init__(self) -> None:
-        self.batches = 0
-
-    def on_train_batch_end(self, *_: object) -> None:
-        self.batches += 1
-        if self.batches == 1:
-            with contextlib.suppress(KeyboardInterrupt):
-                signal.raise_signal(signal.SIGINT)
-
-
-def test_an_interrupt_that_is_swallowed_comes_again(
-    module: Callable[..., dialog.DialogModule], data: dialog.DialogDataModule
-) -> None:
-    swallow = Swallow()
-    with pytest.raises(KeyboardInterrupt):
-        fit(users_own(callbacks=[Interrupt(), swallow], max_epochs=3), module(), data)
-    assert swallow.batches == 1
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # Lightning ignores it from then on

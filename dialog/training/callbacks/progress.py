@@ -12,35 +12,40 @@ from lightning.pytorch.callbacks import Callback
 from tqdm import tqdm
 
 from dialog.data.batching import Batch
+from dialog.training.module import DialogModule
 
 
 class Throughput(Callback):
     """Logs ``train/tokens`` (target tokens seen) and ``train/tokens_per_second``, over all processes."""
 
     def __init__(self) -> None:
-        self.tokens = 0
         self.since = (0.0, 0)
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
         """Start the clock."""
-        self.since = (time.monotonic(), self.tokens)
+        self.since = (time.monotonic(), _tokens(module))
 
     def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
         """Validation is no training time."""
-        self.since = (time.monotonic(), self.tokens)
+        self.since = (time.monotonic(), _tokens(module))
 
     def on_train_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: object, batch: Batch, batch_index: int
     ) -> None:
         """Count, and log at the trainer's logging steps."""
-        self.tokens += batch.target_tokens
+        tokens = _tokens(module)
         begun, before = self.since
-        rate = (self.tokens - before) / max(time.monotonic() - begun, 1e-9)
-        for name, value in (("train/tokens", self.tokens), ("train/tokens_per_second", rate)):
+        rate = (tokens - before) / max(time.monotonic() - begun, 1e-9)
+        for name, value in (("train/tokens", tokens), ("train/tokens_per_second", rate)):
             number = torch.tensor(value, dtype=torch.float64, device=module.device if trainer.world_size > 1 else "cpu")
             module.log(name, number, batch_size=1, reduce_fx="sum", sync_dist=True)
         if trainer.global_step % trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
-            self.since = (time.monotonic(), self.tokens)
+            self.since = (time.monotonic(), tokens)
+
+
+def _tokens(module: LightningModule) -> int:
+    assert isinstance(module, DialogModule)
+    return module.target_tokens
 
 
 class Progress(Callback):
@@ -57,8 +62,10 @@ class Progress(Callback):
             steps = trainer.estimated_stepping_batches
             total = int(steps) if steps != float("inf") and steps > 0 else None
             plain = not sys.stderr.isatty()
-            self.bar = tqdm(total=total, unit="step", disable=plain or None, dynamic_ncols=True, leave=False)
-            self.began, self.total = time.monotonic(), total
+            done = trainer.global_step
+            options: dict[str, Any] = {"total": total, "initial": done, "unit": "step", "dynamic_ncols": True}
+            self.bar = tqdm(**options, disable=plain or None, leave=False)
+            self.began, self.total, self.first = time.monotonic(), total, done
 
     def on_train_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: object, batch: Batch, batch_index: int
@@ -93,7 +100,7 @@ class Progress(Callback):
         if sys.stderr.isatty() or now - self.printed < self.every:
             return
         self.printed = now
-        left = f", {(self.total - step) * (now - self.began) / step:.0f} s left" if self.total else ""
+        left = f", {(self.total - step) * (now - self.began) / (step - self.first):.0f} s left" if self.total else ""
         of = f"/{self.total}" if self.total else ""
         values = ", ".join(f"{key} {value}" for key, value in shown.items())
         print(f"step {step}{of}: {values}{left}", file=sys.stderr, flush=True)  # noqa: T201 - progress
