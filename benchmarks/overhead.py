@@ -6,7 +6,8 @@ In turn, N times over: a bare loop (loader, `training_step`, backward, clipping,
 with its callbacks and the record, and with --wandb the same with Weights & Biases offline; each trains the same batches
 from the same weights. Times are of this process on the CPU, of all threads: they hold on a machine that others use too.
 Where there is a GPU they are wall-clock times of the machine, and it should have nothing else to do.
-Columns: median milliseconds a step; median over the rounds of the ratio to the bare loop, and of wandb's to the Trainer.
+Columns: median milliseconds a step; medians (quartiles) over the rounds of the Trainer's ratio to the bare loop, and of
+wandb's to the Trainer's.
 """
 
 from __future__ import annotations

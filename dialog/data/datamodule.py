@@ -8,7 +8,7 @@ from pathlib import Path
 import lightning
 import numpy as np
 from numpy.typing import NDArray
-from torch import distributed
+from torch import Tensor, distributed
 
 from dialog.data.batching import Batch
 from dialog.data.plan import Plan
@@ -142,6 +142,13 @@ class DialogDataModule(lightning.LightningDataModule):
         self.batch_tokens = batch_tokens
         self.seed = seed
         self.retokenise = retokenise
+
+    def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
+        """Where the batch goes to a GPU, it goes from pinned memory, and nobody waits for it."""
+        if self.trainer is None or self.trainer.strategy.root_device.type != "cuda":
+            return batch
+        pinned = {name: each.pin_memory() for name, each in batch._asdict().items() if isinstance(each, Tensor)}
+        return batch._replace(**pinned)
 
     def train_dataloader(self) -> Loader:
         """Training examples, in another order each epoch; in the same with the trainer's `overfit_batches`."""
