@@ -8,7 +8,7 @@ from pathlib import Path
 import lightning
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor, distributed
+from torch import distributed
 
 from dialog.data.batching import Batch
 from dialog.data.plan import Plan
@@ -147,8 +147,12 @@ class DialogDataModule(lightning.LightningDataModule):
         """Where the batch goes to a GPU, it goes from pinned memory, and nobody waits for it."""
         if self.trainer is None or self.trainer.strategy.root_device.type != "cuda":
             return batch
-        pinned = {name: each.pin_memory() for name, each in batch._asdict().items() if isinstance(each, Tensor)}
-        return batch._replace(**pinned)
+        return batch._replace(
+            source=batch.source.pin_memory(),
+            target=batch.target.pin_memory(),
+            rows=batch.rows.pin_memory(),
+            last_starts=batch.last_starts.pin_memory(),
+        )
 
     def train_dataloader(self) -> Loader:
         """Training examples, in another order each epoch; in the same with the trainer's `overfit_batches`."""
