@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dialog.components import lookup, resolve
 from dialog.corpus import build_corpus, build_rules, check_data, example_ids, prepare_data
 from dialog.errors import UserError, section
-from dialog.folders import fresh_folder, is_first_process, name_of, to_json, write_json
+from dialog.folders import fresh_folder, is_first_process, name_of, write_json
 from dialog.recipe import Composed, Model, Recipe, compose
 from dialog.run import Run
 from dialog.run_folder import Trained, continued, finish, opened, outcome, refuse_imports
@@ -64,17 +64,6 @@ def build_module(recipe: Recipe, vocabulary: int, tokenizer: Tokenizer | None = 
     freeze(model, recipe.model.frozen)
     taught = {key: getattr(recipe.model, key) for key in ("loss", "teacher_forcing", "objectives")}
     return DialogModule(model, padding=PAD, optimizer=recipe.optimizer, tokenizer=tokenizer, **taught)
-
-
-def initialise(model: Model, network: Seq2Seq, tokenizer: Tokenizer) -> Mapping[str, Any]:
-    """Give a network the weights that its recipe takes from elsewhere; what was found there."""
-    import torch
-
-    from dialog.training import initial
-
-    with torch.device("meta"):
-        larger = build_model(model, len(tokenizer) + 1)
-    return initial.initialise(network, larger, tokenizer, init_from=model.init_from, vectors=model.vectors)
 
 
 # ------------------------------------------------------------------ training
@@ -130,7 +119,13 @@ def check_search(recipe: Recipe) -> None:
 def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks: Sequence[Callback] = ()) -> Trainer:
     """The ``lightning.Trainer`` of a recipe, for a run folder."""
     from dialog.training import trainer
+    from dialog.training.callbacks.averaging import averaging
+    from dialog.training.monitors import monitor
 
+    with section("checkpoint.monitor"):
+        watched = monitor(recipe.checkpoint.monitor)
+    with section("checkpoint.averaging"):
+        averages = averaging(recipe.checkpoint.averaging)
     with section("trainer"):
         return trainer.build_trainer(
             asdict(recipe.trainer),
@@ -139,7 +134,8 @@ def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks
             seed=recipe.seed,
             every_n_steps=recipe.checkpoint.every_n_steps,
             patience=recipe.checkpoint.patience,
-            callbacks=callbacks,
+            monitor=watched,
+            callbacks=[*callbacks, *averages],  # what others see at a validation's end is what was validated
         )
 
 
@@ -158,7 +154,7 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
     recipe = fitted(composed.recipe)
     warn_emulated(recipe.trainer.precision, recipe.trainer.accelerator)
     check(recipe)
-    check_initial(recipe.model.init_from, recipe.model.vectors, recipe.model.embedding_size)
+    check_initial(recipe.model)
     data = prepare_data(recipe, quiet=quiet)
     return _train(recipe, data, output or fresh_folder("runs", composed.name))
 
@@ -195,11 +191,12 @@ def _train(recipe: Recipe, data: Path, folder: Path, *, resumed: bool = False) -
     from dialog.training.callbacks.attention import AttentionRecorder
     from dialog.training.callbacks.memory import Memory
     from dialog.training.checkpoint_io import newest
+    from dialog.training.initial import initialise
 
     store = Store(data, "validation")
     module = build_module(recipe, len(store.tokenizer), store.tokenizer)
     start = newest(folder / "checkpoints") if resumed else None
-    found = {} if start else initialise(recipe.model, module.model, store.tokenizer)
+    found = {} if start else initialise(recipe.model, module.model, build_model, store.tokenizer)
     batches = build_batches(recipe, data, store.tokenizer)
     own = loggers.build_loggers(recipe.logger, folder)
     memory = Memory(preflight=recipe.preflight)
@@ -298,7 +295,13 @@ def _line(error: Exception) -> str:
 
 
 def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
-    """Score and answer a split of the run's corpus into ``evaluation/<split>/``; the metrics."""
+    """Score and answer a split of the run's corpus into ``evaluation/<split>/``; the metrics.
+
+    Where several processes are `joined` they share the examples; the first one writes and the others end here.
+
+    Raises:
+        SystemExit: at the end of every process but the first.
+    """
     from collections import Counter
 
     from tqdm import tqdm
@@ -306,25 +309,24 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
     from dialog.analysis.alignment import AlignmentCounts
     from dialog.data.examples import examples
     from dialog.evaluation.evaluate import Evaluation, Evaluator
+    from dialog.training.ranks import gathered, rank, ranks
 
     data = run.recipe.data
     dialogues = build_corpus(run.recipe).dialogues(split)
     stream = examples(dialogues, build_rules(run.recipe), Counter())
-    evaluator = Evaluator(run.responder, run.recipe.generation.search, data.batch_tokens)
+    search = run.recipe.generation.search
+    evaluator = Evaluator(run.responder, search, data.batch_tokens, rank=rank(), world=ranks(), gather=gathered)
     aligned, evaluation = AlignmentCounts(), Evaluation()
     folder = run.folder / "evaluation" / split
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / ".responses.partial"
-    bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet else None, leave=False)
-    try:
-        with bar, partial.open("w", encoding="utf-8") as file:
-            for each in evaluator.answers(stream, aligned, bar.update):
-                evaluation.add(each)
-                file.write(to_json(each.row()) + "\n")
-    except BaseException:
-        partial.unlink()
-        raise
-    metrics = {**evaluation.metrics(split), **aligned.metrics()}
+    bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet or rank() else None, leave=False)
+    with bar:
+        answers = evaluator.answers(stream, aligned, bar.update)
+        if rank():
+            assert not list(answers)
+            gathered(aligned)
+            raise SystemExit(0)
+        partial = evaluation.write(answers, folder)
+    metrics = {**evaluation.metrics(split), **AlignmentCounts.total(gathered(aligned)).metrics()}
     partial.replace(folder / "responses.jsonl")
     write_json(folder / "metrics.json", metrics)
     return metrics

@@ -90,6 +90,9 @@ class Trainer:
 
     ``precision`` may also be auto: bf16-mixed where the hardware computes in bfloat16, else 32-true; the run's own
     recipe says which it was. ``profiler`` (simple, advanced or pytorch) writes to the run's folder ``profile``.
+    ``max_time`` is DD:HH:MM:SS, or {hours: 8, minutes: 30}; a run that it ends is validated like any other. To validate
+    every n batches across epochs, ``val_check_interval`` is n and ``check_val_every_n_epoch`` null. ``deterministic``
+    may also be warn.
     """
 
     accelerator: str = "auto"
@@ -99,7 +102,7 @@ class Trainer:
     precision: str = "32-true"
     max_epochs: int | None = None
     max_steps: int = -1
-    max_time: str | None = None
+    max_time: Any = None
     limit_train_batches: int | float | None = None
     limit_val_batches: int | float | None = None
     overfit_batches: int | float = 0.0
@@ -110,7 +113,7 @@ class Trainer:
     enable_progress_bar: bool = True
     accumulate_grad_batches: int = 1
     gradient_clip_val: float | None = 1.0
-    deterministic: bool = False
+    deterministic: bool | str = False
     detect_anomaly: bool = False
     profiler: str | None = None
 
@@ -119,11 +122,16 @@ class Trainer:
 class Checkpoint:
     """When weights are saved, and when training stops for want of progress.
 
-    ``patience`` counts validations without a lower validation loss; null never stops early.
+    The best weights are those of the validation at which ``monitor`` (validation/loss, perplexity, bits_per_byte or
+    token_accuracy) was best; ``patience`` counts validations in which it is not better, null never stops early. With
+    ``averaging``, what is validated, and so what best.ckpt and model.safetensors hold, is an average of the weights:
+    {name: ema} of all steps, {name: last} of the last validations.
     """
 
     every_n_steps: int | None = None
+    monitor: str = "validation/loss"
     patience: int | None = 5
+    averaging: Component | None = None
 
 
 @dataclass

@@ -75,7 +75,7 @@ def finish(folder: Path, lightning: Trainer, module: DialogModule, seconds: floa
     best = folder / "checkpoints" / "best.ckpt"
     if not best.is_file():
         raise UserError(f"{folder}: no validation took place, so there are no best weights; train longer")
-    if not math.isfinite(trainer.best_loss(lightning)):
+    if not math.isfinite(trainer.best_value(lightning)):
         raise UserError(f"{folder}: training diverged, no validation loss is finite; lower optimizer.lr")
     module.load_state_dict(SafeCheckpointIO().load_checkpoint(best, map_location="cpu")["state_dict"])
     with beside(folder / "model.safetensors") as new:

@@ -69,6 +69,7 @@ def tables() -> dict[str, Mapping[str, Callable[..., Any]]]:
     from dialog.models.positions import POSITIONS
     from dialog.models.recurrent import BRIDGES
     from dialog.models.seq2seq import DECODERS, ENCODERS
+    from dialog.training.callbacks.averaging import AVERAGES
     from dialog.training.loggers import LOGGERS
     from dialog.training.losses import LOSSES
     from dialog.training.objectives import OBJECTIVES
@@ -91,6 +92,7 @@ def tables() -> dict[str, Mapping[str, Callable[..., Any]]]:
         "objectives": OBJECTIVES,
         "optimizers": OPTIMIZERS,
         "schedules": SCHEDULES,
+        "averages": AVERAGES,
         "searches": SEARCHES,
         "metrics": METRICS,
         "loggers": LOGGERS,

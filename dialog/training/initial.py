@@ -6,7 +6,7 @@ Shapes: V vocabulary, E embedding size.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from dialog.data.tokenizer import SPECIAL_TOKENS, Tokenizer
 from dialog.data.vectors import check_vectors, find_vectors
 from dialog.errors import UserError
 from dialog.models.seq2seq import Seq2Seq
+from dialog.recipe import Model
 
 log = logging.getLogger("dialog")
 
@@ -28,19 +29,20 @@ SHOWN = 3
 WANTED = "model.init_from should name a run folder whose training has ended"
 
 
-def check_initial(init_from: str | None, vectors: str | None, size: int) -> None:
+def check_initial(settings: Model) -> None:
     """Refuse what weights cannot be taken from.
 
     Raises:
         UserError: no such run, no such file, vectors of another size, or both.
     """
+    init_from, vectors = settings.init_from, settings.vectors
     if init_from is not None and vectors is not None:
         raise UserError("model.init_from and model.vectors both say what embeddings begin with; take one out")
     if init_from is not None:
         for name in ("model.safetensors", "tokenizer.json"):
             require_file(Path(init_from) / name, WANTED)
     if vectors is not None:
-        check_vectors(Path(vectors), size)
+        check_vectors(Path(vectors), settings.embedding_size)
 
 
 def freeze(model: nn.Module, prefixes: Sequence[str]) -> None:
@@ -191,11 +193,20 @@ def take_vectors(model: Seq2Seq, tokenizer: Tokenizer, path: Path) -> dict[str, 
 
 
 def initialise(
-    model: Seq2Seq, larger: nn.Module, tokenizer: Tokenizer, *, init_from: str | None, vectors: str | None
+    settings: Model, model: Seq2Seq, make: Callable[[Model, int], nn.Module], tokenizer: Tokenizer
 ) -> Mapping[str, Any]:
-    """Take the weights that a recipe asks for; what was found, for the run folder."""
-    if init_from is not None:
-        return {"init_from": take_weights(model, larger, tokenizer, Path(init_from))}
-    if vectors is not None:
-        return {"vectors": take_vectors(model, tokenizer, Path(vectors))}
+    """Take the weights that a recipe asks for; what was found, for the run folder.
+
+    Args:
+        settings: The recipe's section.
+        model: The network.
+        make: How one is made, of a vocabulary of so many tokens.
+        tokenizer: The network's.
+    """
+    if settings.init_from is not None:
+        with torch.device("meta"):
+            larger = make(settings, len(tokenizer) + 1)
+        return {"init_from": take_weights(model, larger, tokenizer, Path(settings.init_from))}
+    if settings.vectors is not None:
+        return {"vectors": take_vectors(model, tokenizer, Path(settings.vectors))}
     return {}

@@ -78,10 +78,10 @@ class StepLoop(_TrainingEpochLoop):
         self.resumed = True
 
     def _should_check_val_fx(self, data_fetcher: _DataFetcher) -> bool:
-        """Where Lightning validates, and at the last step wherever that falls."""
+        """Where Lightning validates, and at the last step wherever that falls or the clock puts it."""
         trainer = self.trainer
         last = self.batch_progress.is_last_batch and trainer.current_epoch + 1 == trainer.max_epochs
-        ends = last or self.global_step == trainer.max_steps
+        ends = last or self.global_step == trainer.max_steps or trainer.should_stop
         return bool(super()._should_check_val_fx(data_fetcher)) or (trainer.enable_validation and ends)
 
     def _broadcast_sigterm_tensor(self) -> None:

@@ -10,10 +10,11 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 
 class Reseed(Callback):
-    """Starts all random generators anew at each batch, from (seed, number of the batch, rank).
+    """Starts all random generators anew at each batch, from the seed and the number of the batch.
 
     So dropout, noise and drawn words are the same wherever a training was stopped and gone on with, and checkpoints
-    hold no generator's state.
+    hold no generator's state. Batches are counted over all processes: a step is the same however its batches are shared
+    (see `Plan`).
     """
 
     def __init__(self, seed: int) -> None:
@@ -21,7 +22,7 @@ class Reseed(Callback):
 
     def on_train_batch_start(self, trainer: Trainer, module: LightningModule, batch: object, batch_index: int) -> None:
         """Start them."""
-        reseed(self.seed, trainer.fit_loop.total_batch_idx, trainer.global_rank)
+        reseed(self.seed, trainer.fit_loop.total_batch_idx * trainer.world_size + trainer.global_rank)
 
 
 def reseed(*numbers: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import signal
 import warnings
@@ -19,19 +18,23 @@ from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.loggers import Logger
 
 from dialog.errors import UserError
+from dialog.training.allocator import keep_freed_memory
 from dialog.training.callbacks.checkpoints import Checkpoints
+from dialog.training.callbacks.clock import clock
 from dialog.training.callbacks.progress import Progress, Throughput
+from dialog.training.callbacks.watching import Watching
 from dialog.training.checkpoint_io import SafeCheckpointIO
+from dialog.training.launch import check_launch, check_strategy
+from dialog.training.launcher import use_launcher
 from dialog.training.loggers import RecordLogger
 from dialog.training.loop import ExactFitLoop, StopInValidation
+from dialog.training.monitors import BY_LOSS, Monitor
 from dialog.training.precision import device_of, precision_plugin
 from dialog.training.profilers import build_profiler
 from dialog.training.randomness import Reseed
 from dialog.training.signals import Signals, Stopped
 
 __all__ = ["Callback", "Logger", "Trainer", "build_trainer", "fit", "quiet", "seed"]
-
-MONITOR = "validation/loss"
 
 log = logging.getLogger("dialog")
 
@@ -44,27 +47,30 @@ def build_trainer(
     seed: int,
     every_n_steps: int | None,
     patience: int | None,
+    monitor: Monitor = BY_LOSS,
     callbacks: Sequence[Callback] = (),
 ) -> Trainer:
     """A Trainer for a run folder: ``settings`` are Lightning's own arguments.
 
-    ``checkpoints/best.ckpt`` has the lowest validation loss, ``checkpoints/last.ckpt`` the newest state: after each
-    validation, of which the last is at the last step, and every n steps if asked.
+    ``checkpoints/best.ckpt`` has the best of the metric that is monitored, ``checkpoints/last.ckpt`` the newest state:
+    after each validation, of which the last is at the last step, and every n steps if asked.
 
     Raises:
         UserError: Lightning refuses the settings.
     """
     arguments = dict(settings)
+    check_strategy(arguments["strategy"])
     progress = arguments.pop("enable_progress_bar")
     arguments["profiler"] = build_profiler(arguments["profiler"], folder)
     precision = precision_plugin(arguments["precision"], device_of(arguments["accelerator"]))
     if precision is not None:
         del arguments["precision"]
     ends = [*(arguments[key] for key in ("max_epochs", "max_steps", "max_time")), patience]
-    checkpoints = Checkpoints(folder / "checkpoints", monitor=MONITOR, every_n_steps=every_n_steps, ends=ends)
+    checkpoints = Checkpoints(folder / "checkpoints", monitor=monitor, every_n_steps=every_n_steps, ends=ends)
     own: list[Callback] = [
         Reseed(seed),
         Throughput(),
+        *clock(arguments["max_time"]),
         LastStep(),
         StopInValidation(),
         *(Record(each) for each in loggers if isinstance(each, RecordLogger)),
@@ -72,9 +78,10 @@ def build_trainer(
         checkpoints,
     ]
     if patience is not None:
-        own.append(Patience(MONITOR, patience=patience, check_finite=True, check_on_train_epoch_end=False))
+        own.append(Patience(monitor.name, mode=monitor.mode, patience=patience, check_on_train_epoch_end=False))
     if progress:
         own.append(Progress())
+    own.append(Watching())
     try:
         made = Trainer(
             **arguments,
@@ -88,18 +95,15 @@ def build_trainer(
         )
     except (MisconfigurationException, ImportError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(str(error)) from error
-    started = int(os.environ.get("WORLD_SIZE", "1")) if "TORCHELASTIC_RUN_ID" in os.environ else made.world_size
-    if started != made.world_size:
-        raise UserError(
-            f"torchrun started {started} processes, devices x num_nodes is {made.world_size}; make them agree"
-        )
+    check_launch(made.world_size)
+    use_launcher(made)
     made._signal_connector = signals = Signals(made)
     made.fit_loop = ExactFitLoop(made, checkpoints=checkpoints, signals=signals)
     return made
 
 
-def best_loss(trainer: Trainer) -> float:
-    """The lowest validation loss; infinite if none was finite."""
+def best_value(trainer: Trainer) -> float:
+    """The best of the metric that is monitored; infinite if none was finite."""
     best = trainer.checkpoint_callback
     assert isinstance(best, Checkpoints)
     return best.best
@@ -148,6 +152,7 @@ def fit(trainer: Trainer, module: LightningModule, data: LightningDataModule, ch
         KeyboardInterrupt: at SIGINT, with how to go on.
         SystemExit: at SIGTERM and SIGUSR1, with 143.
     """
+    keep_freed_memory()
     try:
         trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
     except MisconfigurationException as error:
@@ -201,5 +206,6 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", message=r".*sync_dist=True")  # torchmetrics has summed by then
     warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")  # inside Lightning 2.6
     warnings.filterwarnings("ignore", message="You requested to overfit")  # and the loader repeats its batches
-    for name in ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.seed"):
+    inside = ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.seed")
+    for name in (*inside, "lightning.fabric.utilities.distributed"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -343,6 +343,15 @@ def test_torchrun_and_the_recipe_agree_on_the_processes(
     assert not (here / "runs").exists()
 
 
+def test_compare_is_started_once(here: Path, call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    done = call("compare", "quickstart/lstm_bahdanau", TRANSFORMER, "--output", "out")
+    assert done.code == 2
+    assert done.err.startswith("dialog: compare runs in one process, torchrun started 2: train with them, then")
+    assert not (here / "out").exists()
+
+
 def test_a_diverged_run_is_no_success(here: Path) -> None:
     sizes = ["data.corpus.size=60", "trainer.max_steps=4", "trainer.val_check_interval=2"]
     wild = ["optimizer.lr=1e30", "trainer.gradient_clip_val=null"]

@@ -183,7 +183,9 @@ def test_too_few_examples_for_the_processes_are_refused() -> None:
     ones = np.ones(3, dtype=np.int64)
     with pytest.raises(UserError, match=r"3 examples .* 4 processes"):
         Plan(by_length(ones, ones), budget=10, world=4)
-    with pytest.raises(UserError, match=r"data\.batch_tokens: 3 examples in 3 batches .* 2 processes"):
+    with pytest.raises(UserError, match=r"3 examples .* 2 x 2 batches .* trainer\.accumulate_grad_batches"):
+        Plan(by_length(ones, ones), budget=10, world=2, accumulate=2)
+    with pytest.raises(UserError, match=r"data\.batch_tokens: 3 examples in 3 batches .* 2 batches of a step"):
         Plan(by_length(ones, ones), budget=2, world=2)
 
 

@@ -173,3 +173,27 @@ def test_other_attentions_ask_at_each_step(attention: dict[str, Any], source: En
     decoder = stir(decoder_of(LSTM(), attention=attention))
     outputs, _ = decoder(draw(4, 3, EMBEDDING), *decoder.start(source))
     assert "_AdditiveLoop" not in graph(outputs)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@both_cells
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("precision", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_on_a_gpu_it_is_the_loop_that_a_hook_watches(
+    cell: Cell, layers: int, precision: torch.dtype, source: Encoded, draw: Draw, stir: Stir, agree: Agree
+) -> None:
+    dtype = precision if precision.itemsize >= 4 else torch.float32
+    decoder = stir(decoder_of(cell, layers)).to("cuda", dtype)
+    states, summary = (each.detach().to("cuda", dtype).requires_grad_() for each in (source.states, source.summary))
+    inputs = draw(4, 5, EMBEDDING).to("cuda", dtype).requires_grad_()
+    with torch.autocast("cuda", precision, enabled=precision.itemsize < 4):
+        ours, theirs = both(decoder, inputs, Encoded(states, source.mask.cuda(), summary))
+    leaves = [inputs, states, summary, *decoder.parameters()]
+    if precision.itemsize >= 4:
+        agree(ours, theirs, leaves, atol=1e-12 if precision is torch.float64 else 1e-4)
+        return
+    found, expected = (torch.autograd.grad(each[0].float().square().sum(), leaves) for each in (ours, theirs))
+    for one, other in zip([*ours, *found], [*theirs, *expected], strict=True):
+        assert one.isfinite().all()
+        assert (one.float() - other.float()).norm() < 0.05 * other.float().norm() + 1e-3

@@ -117,7 +117,7 @@ MUTANTS = (
         "attention-1",
         "softmax over the rows of a batch",
         "models/test_attention.py::test_masked_softmax_is_a_distribution_over_what_is_real",
-        (SOFTMAX, "filled.softmax(-1)", "filled.softmax(0)"),
+        (SOFTMAX, "filled.softmax(-1,", "filled.softmax(0,"),
     ),
     mutant(
         "attention-2",
@@ -228,6 +228,18 @@ MUTANTS = (
         "the gradient is clipped before it is unscaled",
         "training/test_module.py::test_fused_optimizer_with_clipping_in_mixed_precision",
         ("training/module.py", "            scaler.unscale_(optimizer)", "            pass"),
+    ),
+    mutant(
+        "training-5",
+        "the best weights are those of the highest loss",
+        "training/test_module.py::test_best_is_the_lowest_validation_loss_and_last_the_last",
+        ("training/monitors.py", '"validation/loss": "min"', '"validation/loss": "max"'),
+    ),
+    mutant(
+        "training-7",
+        "tied weights are untied by what is loaded",
+        "training/test_averaging.py::test_tied_weights_stay_tied_when_a_run_goes_on",
+        ("training/callbacks/averaging.py", 'saved["weights"], strict=False', 'saved["weights"], False, True'),
     ),
     mutant(
         "data-4",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,30 +11,31 @@ from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.trainer.states import TrainerFn
 
 from dialog.training.checkpoint_io import BEST, LAST
+from dialog.training.monitors import Monitor
 
 
 class Checkpoints(Checkpoint):
-    """``best.ckpt`` has the lowest validation loss, ``last.ckpt`` is what a training goes on from.
+    """``best.ckpt`` has the best validation, ``last.ckpt`` is what a training goes on from.
 
-    The best weights are saved as they were validated; a loss that is not finite is never the best. The newest state is
+    The best weights are saved as they were validated; a value that is not finite is never the best. The newest state is
     saved between steps, by :class:`dialog.training.loop.StepLoop`: after a validation, and every n steps if asked. The
     best comes first, so that no newest state knows of a best one that is not there.
 
     Args:
         folder: Where they lie.
-        monitor: The validation loss.
+        monitor: By what the best validation is told.
         every_n_steps: How many optimizer steps lie between two saves.
         ends: What says when training ends: a run that had come to its end stays ended unless this is another.
     """
 
     def __init__(
-        self, folder: Path, *, monitor: str, every_n_steps: int | None = None, ends: Sequence[object] = ()
+        self, folder: Path, *, monitor: Monitor, every_n_steps: int | None = None, ends: Sequence[object] = ()
     ) -> None:
         self.folder = folder
         self.monitor = monitor
         self.every_n_steps = every_n_steps
         self.ends = list(ends)
-        self.best = math.inf
+        self.best = monitor.worst
         self.validated = False
         self.stopping = False
 
@@ -44,9 +44,9 @@ class Checkpoints(Checkpoint):
         if trainer.state.fn != TrainerFn.FITTING or trainer.sanity_checking:
             return
         self.validated = True
-        loss = float(trainer.callback_metrics[self.monitor])
-        if loss < self.best:
-            self.best = loss
+        value = float(trainer.callback_metrics[self.monitor.name])
+        if self.monitor.better(value, self.best):
+            self.best = value
             trainer.save_checkpoint(self.folder / BEST, False)  # all of the state, not the weights alone
 
     def on_step(self, trainer: Trainer) -> None:
@@ -61,7 +61,7 @@ class Checkpoints(Checkpoint):
         trainer.save_checkpoint(self.folder / LAST, False)
 
     def state_dict(self) -> dict[str, Any]:
-        """The lowest loss, and whether training is at its end."""
+        """The best value, and whether training is at its end."""
         return {"best": self.best, "stopping": self.stopping, "ends": self.ends}
 
     def on_load_checkpoint(self, trainer: Trainer, module: LightningModule, checkpoint: dict[str, Any]) -> None:
