@@ -139,8 +139,10 @@ def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks
         )
 
 
-def train(composed: Composed, output: Path | None = None, *, quiet: bool = False) -> Trained:
-    """Train a recipe into a new run folder that is complete in itself.
+def train(
+    composed: Composed, output: Path | None = None, *, quiet: bool = False, callbacks: Sequence[Callback] = ()
+) -> Trained:
+    """Train a recipe into a new run folder that is complete in itself, watched by callbacks.
 
     Where several processes train, the first one writes and the others end here.
 
@@ -156,7 +158,7 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
     check(recipe)
     check_initial(recipe.model)
     data = prepare_data(recipe, quiet=quiet)
-    return _train(recipe, data, output or fresh_folder("runs", composed.name))
+    return _train(recipe, data, output or fresh_folder("runs", composed.name), callbacks)
 
 
 def resume(folder: Path, overrides: Sequence[str] = (), *, trust: bool = False, quiet: bool = False) -> Trained:
@@ -184,7 +186,9 @@ def resume(folder: Path, overrides: Sequence[str] = (), *, trust: bool = False, 
     return _train(recipe, data, folder, resumed=True)
 
 
-def _train(recipe: Recipe, data: Path, folder: Path, *, resumed: bool = False) -> Trained:
+def _train(
+    recipe: Recipe, data: Path, folder: Path, callbacks: Sequence[Callback] = (), *, resumed: bool = False
+) -> Trained:
     """Put the parts of a training together, run it, and leave what it has found."""
     from dialog.data.store import Store
     from dialog.training import loggers, trainer
@@ -200,7 +204,7 @@ def _train(recipe: Recipe, data: Path, folder: Path, *, resumed: bool = False) -
     batches = build_batches(recipe, data, store.tokenizer)
     own = loggers.build_loggers(recipe.logger, folder)
     memory = Memory(preflight=recipe.preflight)
-    lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store), memory])
+    lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store), memory, *callbacks])
     with opened(folder, recipe, store, first=lightning.is_global_zero, resumed=resumed):
         if found and lightning.is_global_zero:
             write_json(folder / "initial.json", found)

@@ -23,7 +23,7 @@ FLOORS = (
     ("training", "evaluation", "inspection"),
     ("run", "corpus", "run_folder"),
     ("assemble",),
-    ("comparison", "benchmark", "proof", "chat", "export"),
+    ("comparison", "benchmark", "proof", "chat", "export", "tuning"),
     ("cli",),
 )
 """Rooms from the lowest floor up; the files of the lowest are one room."""

@@ -22,10 +22,12 @@ VERBS = {
     "parts": "List what a recipe can name, with arguments and defaults.",
     "prepare": "Turn a raw corpus into a tokenizer and a token store.",
     "inspect": "Look through a corpus for leaks, repeats and damage.",
+    "tune": "Suggest a learning rate or a batch size for a recipe.",
     "train": "Train a recipe into a run folder.",
     "evaluate": "Score a run on a split.",
     "respond": "Answer contexts: JSON lines in, JSON lines out.",
     "benchmark": "Measure how fast a recipe trains and answers here.",
+    "search": "Search for hyperparameters, with the same budget for each recipe.",
     "compare": "Train recipes with several seeds and write one report.",
 }
 

@@ -128,12 +128,15 @@ def twice_an_lstm(inputs: list[int], first: list[int], second: list[int], *_: ob
     ],
 )
 def test_the_bound_is_of_the_precision(precision: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, ticks = set(), itertools.count()
-    monkeypatch.setattr(bound, "SIZE", 8)
-    monkeypatch.setattr(bound.torch, "mm", lambda left, right: seen.add((left.dtype, right.dtype)))
-    monkeypatch.setattr(bound.time, "perf_counter", lambda: float(next(ticks)))
-    assert bound.gemm_peak(precision, "cpu") == 2 * 8**3
-    assert seen == {(dtype, dtype)}
+    """By a clock that a product puts forward by a second: the largest matrices are the fastest."""
+    seen, clock = [], itertools.count()
+    monkeypatch.setattr(bound, "SMALLEST", 4)
+    monkeypatch.setattr(bound, "LARGEST_OF_OTHERS", 16)
+    monkeypatch.setattr(bound, "SECONDS", 30.0)
+    monkeypatch.setattr(bound.torch, "mm", lambda left, right: seen.append((len(left), left.dtype, right.dtype)))
+    monkeypatch.setattr(bound.time, "perf_counter", lambda: float(next(clock)))
+    assert bound.gemm_peak(precision, "cpu") == 2 * 16**3
+    assert set(seen) == {(size, dtype, dtype) for size in (4, 8, 16)}
 
 
 # ------------------------------------------------------------------ memory

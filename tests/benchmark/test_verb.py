@@ -23,7 +23,7 @@ RECIPE = ["quickstart/lstm_bahdanau", *SIZES, *DATA]
 @pytest.fixture
 def benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(bound, "SIZE", 64)
+    monkeypatch.setattr(bound, "SMALLEST", 64)
     monkeypatch.setattr(bound, "SECONDS", 0.0)
 
     def run(*arguments: str) -> Result:
