@@ -8,8 +8,8 @@ has 3 + 3 layers of 256, 4 heads, 1,024 inside; 8,000 pieces, dropout and label 
 
 Columns: milliseconds a step, median, and of a CPU's time (all threads; what else runs does not count); real tokens of
 source and target a second; MiB at the peak (on a CPU of the whole process, on a GPU of its tensors); share of the
-speed of large matrix products in the same precision. On a CPU each figure is of processes of their own, in which
-variants take turns `--rounds` times; on a GPU all share one.
+speed of large matrix products in the same precision. With one thread on a CPU the last two are by its time. On a CPU
+each figure is of processes of their own, in which variants take turns `--rounds` times; on a GPU all share one.
 """
 
 from __future__ import annotations
@@ -56,6 +56,9 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 MIXED = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
 DTYPES = {"32-true": torch.float32, "bf16-true": torch.bfloat16, **MIXED}
+
+
+Clock = Callable[[], float]
 
 
 class Case(NamedTuple):
@@ -190,17 +193,17 @@ def measure(case: Case, device: str, steps: int, warm_up: int) -> Found:
     return Found(wall, cpu, tokens, flops, torch.cuda.max_memory_allocated() if device == "cuda" else on_cpu)
 
 
-def bound(precision: str, device: str, repeats: int = 10) -> float:
+def bound(precision: str, device: str, clock: Clock, repeats: int = 10) -> float:
     """FLOPs a second of large matrix products, the best of some."""
     size = 8192 if device == "cuda" else 1024
     left, right = (torch.randn(size, size, device=device, dtype=DTYPES[precision]) for _ in range(2))
     best = float("inf")
     for _ in range(repeats):
-        began = time.perf_counter()
+        began = clock()
         left @ right
         if device == "cuda":
             torch.cuda.synchronize()
-        best = min(best, time.perf_counter() - began)
+        best = min(best, clock() - began)
     return 2 * size**3 / best
 
 
@@ -221,12 +224,13 @@ def together(found: list[Found]) -> Found:
     return Found(wall, cpu, found[0].tokens, found[0].flops, max(each.peak for each in found))
 
 
-def row(case: Case, found: Found, speed: float) -> str:
+def row(case: Case, found: Found, speed: float, clock: Clock) -> str:
     """A line of the table."""
     wall, cpu = statistics.median(found.wall), statistics.median(found.cpu)
-    numbers = f"{1e3 * wall:.1f} | {1e3 * cpu:.1f} | {found.tokens / wall:,.0f} | {found.peak / 2**20:,.0f}"
+    taken = cpu if clock is time.process_time else wall
+    numbers = f"{1e3 * wall:.1f} | {1e3 * cpu:.1f} | {found.tokens / taken:,.0f} | {found.peak / 2**20:,.0f}"
     where = f"{case.family} | {case.source} | {case.target} | {case.rows} | {case.precision} | {case.variant}"
-    return f"| {where} | {numbers} | {found.flops / wall / speed:.0%} |"
+    return f"| {where} | {numbers} | {found.flops / taken / speed:.0%} |"
 
 
 def chosen() -> argparse.Namespace:
@@ -256,13 +260,14 @@ def main() -> None:
         print(json.dumps(found))
         return
     on_gpu = options.device == "cuda"
+    clock = time.process_time if not on_gpu and options.threads == 1 else time.perf_counter
     name = torch.cuda.get_device_name() if on_gpu else f"CPU, {options.threads} threads"
     print(f"torch {torch.__version__}, {name}, {options.rounds if not on_gpu else 1} x {options.steps} steps\n")
     print("| family | source | target | rows | precision | variant | ms | CPU ms | tokens/s | MiB | of bound |")
     print("| --- | ---: | ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: |")
     variants = options.variants.split(",")
     for precision in options.precisions.split(","):
-        speed = bound(precision, options.device)
+        speed = bound(precision, options.device, clock)
         for family in options.families.split(","):
             for source in map(int, options.sources.split(",")):
                 cases = [Case(family, source, options.target, options.rows, precision, variant) for variant in variants]
@@ -272,7 +277,7 @@ def main() -> None:
                     rounds = [[alone(case, options) for case in cases] for _ in range(options.rounds)]
                     found = {case: together([each[at] for each in rounds]) for at, case in enumerate(cases)}
                 for case in cases:
-                    print(row(case, found[case], speed), flush=True)
+                    print(row(case, found[case], speed, clock), flush=True)
 
 
 if __name__ == "__main__":

@@ -178,6 +178,7 @@ def test_a_run_that_began_with_another_is_complete_without_it(tiny: Tiny, source
     shutil.rmtree(source)
     found = json.loads((folder / "initial.json").read_text(encoding="utf-8"))["init_from"]
     assert found["missing"] == []
+    assert assemble.resume(folder, ["trainer.max_steps=4"], quiet=True).steps == 4
     run = dialog.load(folder)
     for name, value in run.model.named_parameters():
         if name in weights:
