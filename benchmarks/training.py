@@ -99,7 +99,8 @@ def measure(row: Row, texts: Texts, python: str, options: argparse.Namespace) ->
         given = {
             **row._asdict(),
             **{"recipe": texts.recipe, "overrides": overrides, "text": str(texts.folder), "rows": texts.rows},
-            **{"vocabulary": texts.vocabulary, "layers": layers(row.family), "work": work, "output": str(output)},
+            **{"examples": texts.examples, "vocabulary": texts.vocabulary},
+            **{"layers": layers(row.family), "work": work, "output": str(output)},
             **{"warm_up": options.warm_up, "steps": options.steps, "launched": time.time()},
         }
         settings = Path(work) / "settings.json"

@@ -37,6 +37,7 @@ class Texts(NamedTuple):
     recipe: str
     overrides: list[str]
     folder: Path
+    examples: int
     vocabulary: int
     rows: int
     small: Sequence[str] = ()
@@ -93,4 +94,4 @@ def prepared(folder: Path, recipe: str, overrides: list[str], *, targets: int = 
     (folder / "words").write_text("".join(f"{name}\n" for name in names))
     (folder / "dictionary").write_text("".join(f"{name} 1\n" for name in names))
     budget = f"data.batch_tokens={round(targets * (sources + said) / said)}"
-    return Texts(recipe, [*overrides, budget], folder, vocabulary, round(targets / said))
+    return Texts(recipe, [*overrides, budget], folder, len(store), vocabulary, round(targets / said))

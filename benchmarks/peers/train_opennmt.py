@@ -69,7 +69,7 @@ def configuration() -> dict[str, Any]:
         "batch_type": "sents",
         "batch_size": GIVEN["rows"],
         "normalization": "tokens",
-        "bucket_size": 262144,
+        "bucket_size": GIVEN["examples"],
         "num_workers": 0,
         "optim": "adam",
         "learning_rate": 1e-3,

@@ -143,6 +143,17 @@ class DialogDataModule(lightning.LightningDataModule):
         self.seed = seed
         self.retokenise = retokenise
 
+    def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
+        """Where the batch goes to a GPU, it goes from pinned memory, and nobody waits for it."""
+        if self.trainer is None or self.trainer.strategy.root_device.type != "cuda":
+            return batch
+        return batch._replace(
+            source=batch.source.pin_memory(),
+            target=batch.target.pin_memory(),
+            rows=batch.rows.pin_memory(),
+            last_starts=batch.last_starts.pin_memory(),
+        )
+
     def train_dataloader(self) -> Loader:
         """Training examples, in another order each epoch; in the same with the trainer's `overfit_batches`."""
         repeat = getattr(self.trainer, "overfit_batches", 0) > 0

@@ -94,7 +94,7 @@ class DialogModule(LightningModule):
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """What is lowered."""
         passes = [self._decode(batch.source, batch.target, self._ratio) for _ in range(self.passes)]
-        real = self._real(passes, batch.target)
+        real = self._real(passes, batch.target, batch.target_tokens)
         sums = loss_sums(self.model.head, self.loss, real)
         self.target_tokens += batch.target_tokens
         self.window.add({"loss": sums.nll, **self._measures(real)}, batch.target_tokens)
@@ -127,7 +127,7 @@ class DialogModule(LightningModule):
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
         """Add the batch to the split's sums."""
-        real = self._real([self._decode(batch.source, batch.target)], batch.target)
+        real = self._real([self._decode(batch.source, batch.target)], batch.target, batch.target_tokens)
         nll, correct = likelihood_sums(self.model.head, real)
         self.sums.add(nll, correct, batch.target_tokens, batch.target_bytes)
 
@@ -181,9 +181,9 @@ class DialogModule(LightningModule):
         for name, value in means.items():
             self.log(f"train/{name}", value, prog_bar=name in ("loss", "objective"), batch_size=1)
         if not self.forced:
-            self.log("train/teacher_forcing", self._ratio, batch_size=1)
+            self.log("train/teacher_forcing", _at_home(self._ratio), batch_size=1)
         self.log("train/gradient_norm", norm, batch_size=1)
-        self.log("train/learning_rate", optimizer.param_groups[0]["lr"], batch_size=1)
+        self.log("train/learning_rate", _at_home(optimizer.param_groups[0]["lr"]), batch_size=1)
 
     def _decode(self, source: Tensor, target: Tensor, ratio: float = 1.0) -> Decoded:
         """Positions [B, T] of targets [B, T + 1], as far as the head."""
@@ -200,9 +200,9 @@ class DialogModule(LightningModule):
         """What the head has to say of real positions, as sums."""
         return {name: mean * len(real.targets) for name, mean in self.model.head.measures(real.passes[0]).items()}
 
-    def _real(self, passes: Sequence[Decoded], target: Tensor) -> Positions:
-        """The real positions of targets [B, T + 1]."""
-        return positions(self.loss, passes, target[:, 1:], padding=self.padding)
+    def _real(self, passes: Sequence[Decoded], target: Tensor, count: int | None = None) -> Positions:
+        """The real positions of targets [B, T + 1], which may be counted already."""
+        return positions(self.loss, passes, target[:, 1:], padding=self.padding, count=count)
 
     def _coverage(self, passes: Sequence[Decoded], batch: Batch) -> Tensor | float:
         """The coverage loss summed over target tokens, by the head's weight of it."""
@@ -233,3 +233,8 @@ class DialogModule(LightningModule):
             and not self.trainer.sanity_checking
         ):
             scheduler.step(loss)
+
+
+def _at_home(value: float) -> Tensor:
+    """A number to log that stays on the host: Lightning would send a float to the device, and wait."""
+    return torch.tensor(value, dtype=torch.float64, device="cpu")

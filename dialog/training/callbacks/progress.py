@@ -14,6 +14,9 @@ from tqdm import tqdm
 from dialog.data.batching import Batch
 from dialog.training.module import DialogModule
 
+BLINK = 0.2
+"""Seconds between two looks at the bar."""
+
 
 class Throughput(Callback):
     """Logs ``train/tokens`` (target tokens seen) and ``train/tokens_per_second``, over all processes."""
@@ -32,15 +35,16 @@ class Throughput(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: object, batch: Batch, batch_index: int
     ) -> None:
-        """Count, and log at the trainer's logging steps."""
+        """Log at the trainer's logging steps; at others no process asks another."""
+        if not trainer._logger_connector.should_update_logs:
+            return
         tokens = _tokens(module)
         begun, before = self.since
         rate = (tokens - before) / max(time.monotonic() - begun, 1e-9)
         for name, value in (("train/tokens", tokens), ("train/tokens_per_second", rate)):
             number = torch.tensor(value, dtype=torch.float64, device=module.device if trainer.world_size > 1 else "cpu")
             module.log(name, number, batch_size=1, reduce_fx="sum", sync_dist=True)
-        if trainer.global_step % trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
-            self.since = (time.monotonic(), tokens)
+        self.since = (time.monotonic(), tokens)
 
 
 def _tokens(module: LightningModule) -> int:
@@ -70,9 +74,13 @@ class Progress(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: object, batch: Batch, batch_index: int
     ) -> None:
-        """Move on."""
+        """Move on, now and then: what is shown is asked from the device."""
         if self.bar is None or trainer.global_step == self.bar.n:
             return
+        now = time.monotonic()
+        if now - self.printed < (self.every if self.bar.disable else BLINK):
+            return
+        self.printed = now
         values = trainer.callback_metrics
         shown = {"epoch": str(trainer.current_epoch + 1), "loss": "-", "tokens/s": "-"}
         if "train/loss" in values:
@@ -81,9 +89,11 @@ class Progress(Callback):
             shown["tokens/s"] = f"{values['train/tokens_per_second'].item():,.0f}"
         if "validation/loss" in values:
             shown["validation"] = f"{values['validation/loss'].item():.3f}"
-        self.bar.set_postfix(shown, refresh=False)
-        self.bar.update(trainer.global_step - self.bar.n)
-        self._say(trainer.global_step, shown)
+        if self.bar.disable:
+            self._say(trainer.global_step, shown, now)
+        else:
+            self.bar.set_postfix(shown, refresh=False)
+            self.bar.update(trainer.global_step - self.bar.n)
 
     def on_train_end(self, trainer: Trainer, module: LightningModule) -> None:
         """Close the bar."""
@@ -94,12 +104,8 @@ class Progress(Callback):
         """Leave the terminal clean."""
         self.on_train_end(trainer, module)
 
-    def _say(self, step: int, shown: dict[str, str]) -> None:
+    def _say(self, step: int, shown: dict[str, str], now: float) -> None:
         """A plain line for a log file."""
-        now = time.monotonic()
-        if sys.stderr.isatty() or now - self.printed < self.every:
-            return
-        self.printed = now
         left = f", {(self.total - step) * (now - self.began) / (step - self.first):.0f} s left" if self.total else ""
         of = f"/{self.total}" if self.total else ""
         values = ", ".join(f"{key} {value}" for key, value in shown.items())
