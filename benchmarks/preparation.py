@@ -1,10 +1,10 @@
 """Preparation of DailyDialog, and of many times as much, against that of JoeyNMT and fairseq: time and peak memory.
 
-    python benchmarks/preparation.py DAILYDIALOG [FACTOR ...] [--joeynmt PYTHON] [--fairseq PYTHON] [--only PATTERN]
+    python benchmarks/preparation.py DAILYDIALOG [FACTOR ...] [--peers joeynmt fairseq] [--only PATTERN]
 
-DAILYDIALOG is the unpacked archive; at a FACTOR (1, 10 and 100) its training split is repeated so many times. PYTHON is
-that of an environment with joeynmt 2.3, or fairseq 0.12 (for Python up to 3.10), and sentencepiece; a peer without one
-is left out. For Linux: memory is read from /proc.
+DAILYDIALOG is the unpacked archive; at a FACTOR (1, 10 and 100) its training split is repeated so many times. The
+environments of the peers are built where they are missing (benchmarks/environments.py). For Linux: memory is read from
+/proc.
 
 Every route learns a BPE of 8,000 pieces from at most a million training turns, each taken once, with two workers:
 
@@ -30,9 +30,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from environments import default_folder, python_of
 
 SPLITS = ("train", "validation", "test")
 SOURCE, TARGET, TURNS = "source", "target", "turns"
@@ -93,17 +95,17 @@ def dialogues(path: Path) -> Iterator[list[str]]:
 # ------------------------------------------------------------------ routes
 
 
-def routes(corpus: Path, pairs: Path, work: Path, joeynmt: str, fairseq: str) -> dict[str, list[Command]]:
-    """The commands of each route, one after the other."""
+def routes(corpus: Path, pairs: Path, work: Path, peers: Mapping[str, Path]) -> dict[str, list[Command]]:
+    """The commands of each route, one after the other; the peers by the Python of their environments."""
     ours = ["prepare", "dailydialog/transformer", f"data.path={corpus}", "data.first_turns=false"]
     found: dict[str, list[Command]] = {
         "dialog, 2 workers": [[sys.executable, "-m", "dialog", *ours, "--workers", "2"]],
         "dialog": [[sys.executable, "-m", "dialog", *ours]],
     }
-    if fairseq:
+    if fairseq := peers.get("fairseq"):
         learn, pieces = ([fairseq, PEERS, step, pairs, work] for step in ("learn", "pieces"))
         found["fairseq"] = [learn, pieces, [fairseq, "-m", "fairseq_cli.preprocess", *_fairseq_options(work)]]
-    if joeynmt:
+    if joeynmt := peers.get("joeynmt"):
         found["JoeyNMT"] = [[joeynmt, PEERS, step, pairs, work] for step in ("learn", "joeynmt")]
     return found
 
@@ -172,13 +174,14 @@ def table(options: argparse.Namespace) -> Iterator[str]:
     """A line for each factor and route, as soon as it is measured."""
     yield f"{'factor':>6} {'route':<18} " + " ".join(f"{title:>9}" for title in COLUMNS)
     before: dict[str, Measured] = {}
+    peers = {name: python_of(options.environments, name) for name in options.peers}
     for factor in options.factors:
         with tempfile.TemporaryDirectory() as root:
             corpus, pairs, work = (Path(root) / name for name in ("corpus", "pairs", "work"))
             repeat(options.dailydialog, corpus, factor)
             words = write_pairs(corpus, pairs)
             first: Measured | None = None
-            for name, commands in routes(corpus, pairs, work, options.joeynmt, options.fairseq).items():
+            for name, commands in routes(corpus, pairs, work, peers).items():
                 if re.search(options.only, name):
                     work.mkdir()
                     found = measure(commands, work, Path(root) / "log")
@@ -202,8 +205,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dailydialog", type=Path, help="the unpacked archive")
     parser.add_argument("factors", type=int, nargs="*", default=[1, 10, 100], metavar="FACTOR")
-    parser.add_argument("--joeynmt", default="", metavar="PYTHON", help="of an environment with joeynmt")
-    parser.add_argument("--fairseq", default="", metavar="PYTHON", help="of an environment with fairseq")
+    parser.add_argument("--peers", nargs="*", default=[], choices=("joeynmt", "fairseq"), help="beside ours")
+    parser.add_argument("--environments", type=Path, default=default_folder(), metavar="FOLDER", help="of the peers")
     parser.add_argument("--only", default="", metavar="PATTERN", help="routes whose names match")
     for line in table(parser.parse_args()):
         print(line, flush=True)

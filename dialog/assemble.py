@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import math
-import time
+import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import nullcontext
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialog.components import lookup, resolve
-from dialog.corpus import build_corpus, build_rules, check_data, prepare_data
+from dialog.corpus import build_corpus, build_rules, check_data, example_ids, prepare_data
 from dialog.errors import UserError, section
-from dialog.folders import fresh_folder, make_folder, name_of, to_json, write_json
-from dialog.recipe import Composed, Model, Recipe, compose, to_yaml
+from dialog.folders import fresh_folder, is_first_process, name_of, write_json
+from dialog.recipe import Composed, Model, Recipe, compose
 from dialog.run import Run
+from dialog.run_folder import Trained, continued, finish, opened, outcome, refuse_imports
 
 if TYPE_CHECKING:
+    from dialog.data.datamodule import DialogDataModule
     from dialog.data.tokenizer import Tokenizer
     from dialog.models.seq2seq import Seq2Seq
     from dialog.training.module import DialogModule
     from dialog.training.trainer import Callback, Logger, Trainer
+
+log = logging.getLogger("dialog")
 
 # ------------------------------------------------------------------ network
 
@@ -40,6 +45,7 @@ def build_model(model: Model, vocabulary: int) -> Seq2Seq:
         turn_tokens=(OTHER, SELF),
         tie_embeddings=model.tie_embeddings,
         dropout=model.dropout,
+        activation_checkpointing=model.activation_checkpointing,
     )
 
 
@@ -49,26 +55,18 @@ def build_module(recipe: Recipe, vocabulary: int, tokenizer: Tokenizer | None = 
     Without the run's tokenizer it can be looked at, but an objective that reads text cannot be trained.
     """
     from dialog.data.tokenizer import PAD
+    from dialog.training.initial import freeze
     from dialog.training.module import DialogModule
     from dialog.training.trainer import seed
 
     seed(recipe.seed)
     model = build_model(recipe.model, vocabulary)
+    freeze(model, recipe.model.frozen)
     taught = {key: getattr(recipe.model, key) for key in ("loss", "teacher_forcing", "objectives")}
     return DialogModule(model, padding=PAD, optimizer=recipe.optimizer, tokenizer=tokenizer, **taught)
 
 
 # ------------------------------------------------------------------ training
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What a training run leaves."""
-
-    folder: Path
-    seconds: float
-    steps: int
-    target_tokens: int
 
 
 def check(recipe: Recipe) -> int:
@@ -121,20 +119,30 @@ def check_search(recipe: Recipe) -> None:
 def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks: Sequence[Callback] = ()) -> Trainer:
     """The ``lightning.Trainer`` of a recipe, for a run folder."""
     from dialog.training import trainer
+    from dialog.training.callbacks.averaging import averaging
+    from dialog.training.monitors import monitor
 
+    with section("checkpoint.monitor"):
+        watched = monitor(recipe.checkpoint.monitor)
+    with section("checkpoint.averaging"):
+        averages = averaging(recipe.checkpoint.averaging)
     with section("trainer"):
         return trainer.build_trainer(
             asdict(recipe.trainer),
             folder=folder,
             loggers=loggers,
+            seed=recipe.seed,
             every_n_steps=recipe.checkpoint.every_n_steps,
             patience=recipe.checkpoint.patience,
-            callbacks=callbacks,
+            monitor=watched,
+            callbacks=[*callbacks, *averages],  # what others see at a validation's end is what was validated
         )
 
 
-def train(composed: Composed, output: Path | None = None, *, quiet: bool = False) -> Trained:
-    """Train a recipe into a new run folder that is complete in itself.
+def train(
+    composed: Composed, output: Path | None = None, *, quiet: bool = False, callbacks: Sequence[Callback] = ()
+) -> Trained:
+    """Train a recipe into a new run folder that is complete in itself, watched by callbacks.
 
     Where several processes train, the first one writes and the others end here.
 
@@ -142,55 +150,96 @@ def train(composed: Composed, output: Path | None = None, *, quiet: bool = False
         UserError: before the folder is made, when the recipe, its corpus or a component cannot be served.
         SystemExit: at the end of every process but the first.
     """
-    import torch
-    from safetensors.torch import save_model
-
-    from dialog.data.datamodule import DialogDataModule
-    from dialog.data.store import Store
-    from dialog.data.tokenizers.dropout import BpeDropout
-    from dialog.training import loggers, trainer
-    from dialog.training.callbacks.attention import AttentionRecorder
-    from dialog.training.environment import environment
+    from dialog.training.initial import check_initial
     from dialog.training.precision import warn_emulated
 
     recipe = fitted(composed.recipe)
     warn_emulated(recipe.trainer.precision, recipe.trainer.accelerator)
     check(recipe)
+    check_initial(recipe.model)
     data = prepare_data(recipe, quiet=quiet)
+    return _train(recipe, data, output or fresh_folder("runs", composed.name), callbacks)
+
+
+def resume(folder: Path, overrides: Sequence[str] = (), *, trust: bool = False, quiet: bool = False) -> Trained:
+    """Go on with a run where its newest whole checkpoint is, or from the beginning where there is none yet.
+
+    Of its recipe only what makes it no other run may be overridden. Prepared data that are gone are prepared again.
+
+    Raises:
+        UserError: not a run folder, one in which another process trains, or one whose corpus has changed.
+        SystemExit: at the end of every process but the first.
+    """
+    recipe, longer = continued(folder, overrides)
+    if not trust:
+        refuse_imports(recipe, folder)
+    trained = None if longer else outcome(folder)
+    if trained is not None:
+        if not is_first_process():
+            raise SystemExit(0)
+        log.info(
+            "%s has ended, at step %s; to train longer, raise trainer.max_steps or max_epochs", folder, trained.steps
+        )
+        return trained
+    check(recipe)
+    data = prepare_data(recipe, quiet=quiet)
+    return _train(recipe, data, folder, resumed=True)
+
+
+def _train(
+    recipe: Recipe, data: Path, folder: Path, callbacks: Sequence[Callback] = (), *, resumed: bool = False
+) -> Trained:
+    """Put the parts of a training together, run it, and leave what it has found."""
+    from dialog.data.store import Store
+    from dialog.training import loggers, trainer
+    from dialog.training.callbacks.attention import AttentionRecorder
+    from dialog.training.callbacks.memory import Memory
+    from dialog.training.checkpoint_io import newest
+    from dialog.training.initial import initialise
+
     store = Store(data, "validation")
     module = build_module(recipe, len(store.tokenizer), store.tokenizer)
-    with section("data.bpe_dropout"):
-        retokenise = BpeDropout(store.tokenizer, recipe.data.bpe_dropout) if recipe.data.bpe_dropout else None
-    folder = output or fresh_folder("runs", composed.name)
+    start = newest(folder / "checkpoints") if resumed else None
+    found = {} if start else initialise(recipe.model, module.model, build_model, store.tokenizer)
+    batches = build_batches(recipe, data, store.tokenizer)
     own = loggers.build_loggers(recipe.logger, folder)
-    lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store)])
-    if lightning.is_global_zero:
-        make_folder(folder)
-        (folder / "recipe.yaml").write_text(to_yaml(recipe), encoding="utf-8")
-        marks = {"data": store.manifest["fingerprint"], "tokenizer": store.tokenizer.fingerprint}
-        write_json(folder / "environment.json", {**environment(), "seed": recipe.seed, **marks})
-        store.tokenizer.save(folder / "tokenizer.json")
-    loggers.describe(own, asdict(recipe))
-    began = time.monotonic()
-    batches = DialogDataModule(data, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed, retokenise=retokenise)
-    with trainer.nothing_left(folder, lightning):
-        try:
-            trainer.fit(lightning, module, batches)
-        finally:
-            loggers.close(own)
-    seconds = time.monotonic() - began
-    if not lightning.is_global_zero:
-        raise SystemExit(0)
-    best = folder / "checkpoints" / "best.ckpt"
-    if not best.is_file():
-        raise UserError(f"{folder}: no validation took place, so there are no best weights; train longer")
-    if not math.isfinite(trainer.best_loss(lightning)):
-        raise UserError(f"{folder}: training diverged, no validation loss is finite; lower optimizer.lr")
-    module.load_state_dict(torch.load(best, map_location="cpu", weights_only=True)["state_dict"])
-    save_model(module.model, str(folder / "model.safetensors"))
-    trained = Trained(folder, seconds, lightning.global_step, module.target_tokens)
-    write_json(folder / "summary.json", {key: value for key, value in asdict(trained).items() if key != "folder"})
-    return trained
+    memory = Memory(preflight=recipe.preflight)
+    lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store), memory, *callbacks])
+    with opened(folder, recipe, store, first=lightning.is_global_zero, resumed=resumed):
+        if found and lightning.is_global_zero:
+            write_json(folder / "initial.json", found)
+        loggers.describe(own, asdict(recipe))
+        with (
+            trainer.nothing_left(folder, lightning) if not resumed else nullcontext(),
+            memory.explained(partial(example_ids, recipe), mend=less_memory(recipe)),
+        ):
+            try:
+                trainer.fit(lightning, module, batches, start)
+            finally:
+                loggers.close(own)
+        if not lightning.is_global_zero:
+            raise SystemExit(0)
+        return finish(folder, lightning, module, loggers.seconds(own))
+
+
+def less_memory(recipe: Recipe) -> str:
+    """What a run that lacks memory can set."""
+    now, times = recipe.data.batch_tokens, recipe.trainer.accumulate_grad_batches
+    smaller = f"lower data.batch_tokens ({now}) and raise trainer.accumulate_grad_batches ({times}) by as much"
+    parts = (recipe.model.encoder, recipe.model.decoder)
+    if recipe.model.activation_checkpointing or all(part.get("name") != "transformer" for part in parts):
+        return smaller
+    return f"set model.activation_checkpointing=true, or {smaller}"
+
+
+def build_batches(recipe: Recipe, data: Path, tokenizer: Tokenizer) -> DialogDataModule:
+    """The LightningDataModule of a recipe, over its prepared data."""
+    from dialog.data.datamodule import DialogDataModule
+    from dialog.data.tokenizers.dropout import BpeDropout
+
+    with section("data.bpe_dropout"):
+        retokenise = BpeDropout(tokenizer, recipe.data.bpe_dropout) if recipe.data.bpe_dropout else None
+    return DialogDataModule(data, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed, retokenise=retokenise)
 
 
 # ------------------------------------------------------------------ runs
@@ -242,22 +291,6 @@ def load(
     return Run(folder, name_of(folder.parent), recipe, model.eval(), tokenizer)
 
 
-def refuse_imports(recipe: Recipe, folder: Path) -> None:
-    """A recipe that comes with a run folder names no code to import."""
-    for dotted in imported_names(asdict(recipe)):
-        raise UserError(f"{folder}: its recipe imports {dotted!r}; load it with --trust if you trust its author")
-
-
-def imported_names(tree: object) -> list[str]:
-    """Every component's name that has a dot in it."""
-    if isinstance(tree, dict):
-        own = [tree["name"]] if isinstance(tree.get("name"), str) and "." in tree["name"] else []
-        return own + [found for value in tree.values() for found in imported_names(value)]
-    if isinstance(tree, list):
-        return [found for value in tree for found in imported_names(value)]
-    return []
-
-
 def _line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
@@ -266,7 +299,13 @@ def _line(error: Exception) -> str:
 
 
 def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
-    """Score and answer a split of the run's corpus into ``evaluation/<split>/``; the metrics."""
+    """Score and answer a split of the run's corpus into ``evaluation/<split>/``; the metrics.
+
+    Where several processes are `joined` they share the examples; the first one writes and the others end here.
+
+    Raises:
+        SystemExit: at the end of every process but the first.
+    """
     from collections import Counter
 
     from tqdm import tqdm
@@ -274,25 +313,24 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
     from dialog.analysis.alignment import AlignmentCounts
     from dialog.data.examples import examples
     from dialog.evaluation.evaluate import Evaluation, Evaluator
+    from dialog.training.ranks import gathered, rank, ranks
 
     data = run.recipe.data
     dialogues = build_corpus(run.recipe).dialogues(split)
     stream = examples(dialogues, build_rules(run.recipe), Counter())
-    evaluator = Evaluator(run.responder, run.recipe.generation.search, data.batch_tokens)
+    search = run.recipe.generation.search
+    evaluator = Evaluator(run.responder, search, data.batch_tokens, rank=rank(), world=ranks(), gather=gathered)
     aligned, evaluation = AlignmentCounts(), Evaluation()
     folder = run.folder / "evaluation" / split
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / ".responses.partial"
-    bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet else None, leave=False)
-    try:
-        with bar, partial.open("w", encoding="utf-8") as file:
-            for each in evaluator.answers(stream, aligned, bar.update):
-                evaluation.add(each)
-                file.write(to_json(each.row()) + "\n")
-    except BaseException:
-        partial.unlink()
-        raise
-    metrics = {**evaluation.metrics(split), **aligned.metrics()}
+    bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet or rank() else None, leave=False)
+    with bar:
+        answers = evaluator.answers(stream, aligned, bar.update)
+        if rank():
+            assert not list(answers)
+            gathered(aligned)
+            raise SystemExit(0)
+        partial = evaluation.write(answers, folder)
+    metrics = {**evaluation.metrics(split), **AlignmentCounts.total(gathered(aligned)).metrics()}
     partial.replace(folder / "responses.jsonl")
     write_json(folder / "metrics.json", metrics)
     return metrics

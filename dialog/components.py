@@ -75,6 +75,12 @@ def resolve(table: Table[T], component: Mapping[str, Any], **runtime: object) ->
     return partial(factory, **offered, **arguments)
 
 
+def takes(table: Table[T], component: Mapping[str, Any], key: str) -> bool:
+    """Whether a component can be given a value of that name."""
+    name, _ = named(component)
+    return key in parameters(locate(name) if "." in name else lookup(table, name), name)
+
+
 def check_kind(name: str, parameter: inspect.Parameter, value: object) -> None:
     """Refuse an argument of another type than its annotation, where that is a plain one."""
     annotation = parameter.annotation

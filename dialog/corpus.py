@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -73,6 +73,13 @@ def build_job(recipe: Recipe) -> Job:
     limits = Limits(data.max_source, data.max_target)
     rules, corpus = build_rules(recipe), build_corpus(recipe)
     return Job(corpus, data.corpus, data.tokenizer, rules, limits, data.max_dropped, tuple(data.filters))
+
+
+def example_ids(recipe: Recipe, split: str, rows: Collection[int]) -> dict[int, str]:
+    """The ids of examples of the prepared data, by their rows; the corpus is read again."""
+    from dialog.data import naming
+
+    return naming.example_ids(build_job(recipe), split, rows)
 
 
 def prepare_data(

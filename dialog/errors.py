@@ -13,6 +13,13 @@ class UserError(Exception):
     """
 
 
+class RunError(Exception):
+    """A run that cannot go on, though it was begun rightly: one line that says what, where and what may help.
+
+    The command line prints it without a traceback and exits with 1.
+    """
+
+
 @contextmanager
 def section(key: str) -> Iterator[None]:
     """What a recipe's section cannot be built with is the user's to mend, under its key."""

@@ -52,7 +52,7 @@ def read(path: Path) -> Layer:
         root = nodes(text)
         if root is not None and not isinstance(root, yaml.MappingNode):
             raise UserError(f"{name}:{root.start_mark.line + 1}: must be a mapping of keys to values")
-        values = plain(OmegaConf.create(text))
+        values = plain(as_written(root, OmegaConf.to_container(OmegaConf.create(text))))
     except OSError as error:
         raise UserError(f"{name}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -93,8 +93,7 @@ def scalar(override: str, text: str) -> Any:  # noqa: ANN401 - whatever YAML say
     """The value of an override, read as YAML."""
     try:
         source = f"value: {text}" if text else "value: ''"
-        nodes(source)
-        values = plain(OmegaConf.create(source))
+        values = plain(as_written(nodes(source), OmegaConf.to_container(OmegaConf.create(source))))
     except yaml.MarkedYAMLError as error:
         raise UserError(f"override {override!r}: {error.problem}; quote what is meant as text") from error
     except UnicodeEncodeError as error:
@@ -113,9 +112,20 @@ def refuse_interpolation(value: object, place: str) -> None:
         raise UserError(f"{place}: interpolations (${{...}}) are not used in recipes; write the value")
 
 
-def plain(config: object) -> dict[str, Any]:
-    """An OmegaConf mapping as plain containers."""
-    values = OmegaConf.to_container(config, resolve=False)
+def as_written(node: yaml.Node | None, value: Any) -> Any:  # noqa: ANN401 - whatever YAML says
+    """YAML 1.1 takes 1:30:00 for a number to the base 60, which nobody means: as in YAML 1.2, it is text."""
+    if isinstance(node, yaml.MappingNode) and isinstance(value, dict):
+        inside = {key.value: each for key, each in node.value}
+        return {key: as_written(inside.get(key), each) for key, each in value.items()}
+    if isinstance(node, yaml.SequenceNode) and isinstance(value, list):
+        return [as_written(*pair) for pair in zip(node.value, value, strict=True)]
+    if isinstance(node, yaml.ScalarNode) and isinstance(value, int | float) and ":" in node.value:
+        return node.value
+    return value
+
+
+def plain(values: object) -> dict[str, Any]:
+    """A mapping with text for keys."""
     assert isinstance(values, dict)
     return {str(key): value for key, value in values.items()}
 

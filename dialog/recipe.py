@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,10 @@ class Model:
 
     ``teacher_forcing`` is the share of gold tokens that the decoder reads in training, by the optimizer step; the rest
     are its own words, drawn if ``sampled`` is set. ``objectives`` are learnt besides to respond, each with a ``weight``
-    and a ``schedule`` of it.
+    and a ``schedule`` of it. Training begins with the weights of the run folder ``init_from``, as far as names, shapes
+    and tokens agree, or with embeddings from the text ``vectors`` (word2vec's or GloVe's); a run folder does not need
+    these again. What is inside the modules ``frozen``, such as encoder or decoder.layers.0, stays as it is.
+    ``activation_checkpointing`` makes a Transformer train in less memory, a third slower.
     """
 
     embedding_size: int = MISSING
@@ -72,9 +75,13 @@ class Model:
     head: Component = field(default_factory=lambda: {"name": "vocabulary"})
     tie_embeddings: bool | str = True
     dropout: float = 0.1
+    activation_checkpointing: bool = False
     loss: Component = field(default_factory=lambda: {"name": "cross_entropy"})
     teacher_forcing: Component = field(default_factory=lambda: {"name": "constant"})
     objectives: list[Component] = field(default_factory=list)
+    init_from: str | None = None
+    vectors: str | None = None
+    frozen: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -82,7 +89,10 @@ class Trainer:
     """Arguments of ``lightning.Trainer``, under its own names.
 
     ``precision`` may also be auto: bf16-mixed where the hardware computes in bfloat16, else 32-true; the run's own
-    recipe says which it was.
+    recipe says which it was. ``profiler`` (simple, advanced or pytorch) writes to the run's folder ``profile``.
+    ``max_time`` is DD:HH:MM:SS, or {hours: 8, minutes: 30}; a run that it ends is validated like any other. To validate
+    every n batches across epochs, ``val_check_interval`` is n and ``check_val_every_n_epoch`` null. ``deterministic``
+    may also be warn.
     """
 
     accelerator: str = "auto"
@@ -92,7 +102,7 @@ class Trainer:
     precision: str = "32-true"
     max_epochs: int | None = None
     max_steps: int = -1
-    max_time: str | None = None
+    max_time: Any = None
     limit_train_batches: int | float | None = None
     limit_val_batches: int | float | None = None
     overfit_batches: int | float = 0.0
@@ -103,19 +113,25 @@ class Trainer:
     enable_progress_bar: bool = True
     accumulate_grad_batches: int = 1
     gradient_clip_val: float | None = 1.0
-    deterministic: bool = False
+    deterministic: bool | str = False
     detect_anomaly: bool = False
+    profiler: str | None = None
 
 
 @dataclass
 class Checkpoint:
     """When weights are saved, and when training stops for want of progress.
 
-    ``patience`` counts validations without a lower validation loss; null never stops early.
+    The best weights are those of the validation at which ``monitor`` (validation/loss, perplexity, bits_per_byte or
+    token_accuracy) was best; ``patience`` counts validations in which it is not better, null never stops early. With
+    ``averaging``, what is validated, and so what best.ckpt and model.safetensors hold, is an average of the weights:
+    {name: ema} of all steps, {name: last} of the last validations.
     """
 
     every_n_steps: int | None = None
+    monitor: str = "validation/loss"
     patience: int | None = 5
+    averaging: Component | None = None
 
 
 @dataclass
@@ -129,7 +145,10 @@ class Generation:
 
 @dataclass
 class Recipe:
-    """A run, whole: what is in it decides every number that comes out."""
+    """A run, whole: what is in it decides every number that comes out.
+
+    ``preflight`` runs the heaviest batches before the first epoch and says what they take.
+    """
 
     about: About = field(default_factory=About)
     seed: int = 1
@@ -138,11 +157,15 @@ class Recipe:
     optimizer: Component = MISSING
     trainer: Trainer = field(default_factory=Trainer)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    preflight: bool = True
     generation: Generation = field(default_factory=Generation)
     logger: Component = field(default_factory=lambda: {"name": "none"})
     expect: list[dict[str, Any]] = field(default_factory=list)
     smoke: list[str] = field(default_factory=list)
 
+
+SECTIONS = tuple(section.name for section in fields(Recipe))
+"""The groups whose choices fill one section each."""
 
 LEAST = {
     "data.batch_tokens": 1,
@@ -222,8 +245,9 @@ def compose(name: str, overrides: Sequence[str] = ()) -> Composed:
     """Compose a recipe: frame defaults < the groups in its ``defaults`` < its own lines < the command line.
 
     ``group=choice`` swaps a group, and with it all that the recipe says of that section; ``key=value`` sets a value
-    (split at the first ``=``); ``~key`` takes one out. A component that is given another name starts afresh: the old
-    one's arguments mean nothing to the new.
+    (split at the first ``=``); ``~key`` takes one out. A group that is no section (``debug``) holds lines of any, and
+    is laid over the recipe's own. A component that is given another name starts afresh: the old one's arguments mean
+    nothing to the new.
 
     Raises:
         UserError: with the file and line, or the key, and the nearest name.
@@ -239,16 +263,21 @@ def compose(name: str, overrides: Sequence[str] = ()) -> Composed:
     places |= dict.fromkeys(swaps, COMMAND_LINE)
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
+    over: list[Layer] = []
     for group, choice in {**defaults, **swaps}.items():
         if group not in known:
             raise UserError(f"{places[group]}: no group {group!r}{hint(group, known)}")
         if str(choice) not in known[group]:
             raise UserError(f"{places[group]}: no {group}={choice}{hint(str(choice), known[group])}")
         layer = read(known[group][str(choice)])
+        if group not in SECTIONS:
+            over.append(layer)
+            continue
         inside = {f"{group}.{key}": place for key, place in layer.origin.items()}
         lay(values, origin, Layer({group: layer.values}, inside))
     own = {key: value for key, value in body.values.items() if key not in swaps}
-    lay(values, origin, Layer(own, body.origin))
+    for layer in (Layer(own, body.origin), *over):
+        lay(values, origin, layer)
     for key, value in settings:
         if key.startswith("~"):
             remove(values, origin, key[1:])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dialog.errors import UserError
 from dialog.layers import leaves
-from dialog.recipe import LEAST, NOT_ZERO, Recipe, Trainer, compose, groups, roots, shipped, to_dict, to_yaml
+from dialog.recipe import LEAST, NOT_ZERO, SECTIONS, Recipe, Trainer, compose, groups, roots, shipped, to_dict, to_yaml
 
 BASE = "defaults: {data: builtin, model: tiny, optimizer: adamw_plateau}\n"
 TINY = """embedding_size: 8
@@ -76,6 +76,19 @@ def test_a_swap_holds_wherever_it_stands_among_the_overrides() -> None:
 
 def test_a_group_that_the_recipe_does_not_name_can_be_chosen() -> None:
     assert composed(BASE, "logger=wandb").logger == {"name": "wandb"}
+
+
+def test_a_group_that_is_no_section_is_laid_over_the_recipe(lab: Path) -> None:
+    (lab / "configs" / "mine").mkdir()
+    (lab / "configs" / "mine" / "small.yaml").write_text("model: {dropout: 0.0, encoder: {size: 2}}\nseed: 5\n")
+    text = BASE + "model: {dropout: 0.25, encoder: {layers: 3}}\nseed: 9\n"
+    recipe = composed(text, "mine=small")
+    assert (recipe.model.dropout, recipe.seed) == (0.0, 5)
+    assert recipe.model.encoder == {"name": "lstm", "size": 2, "layers": 3}  # and all else stays
+    assert recipe == composed(text.replace("builtin,", "builtin, mine: small,"))
+    assert composed(text, "seed=6", "mine=small").seed == 6  # the command line has the last word
+    assert compose("my.yaml", ["mine=small"]).origin["seed"] == "configs/mine/small.yaml:2"
+    assert "no mine=smal; did you mean 'small'?" in refused(text, "mine=smal")
 
 
 def test_a_component_of_the_same_name_is_merged() -> None:
@@ -402,7 +415,8 @@ def test_a_shipped_recipe_has_as_many_parameters_as_it_says(name: str) -> None:
 )
 def test_each_choice_of_each_group_fits_the_frame(group: str, choice: str) -> None:
     made = compose("quickstart/transformer", [f"{group}={choice}"])
-    assert [place for key, place in made.origin.items() if key.startswith(group) and f"{choice}.yaml:" in place]
+    places = [place for key, place in made.origin.items() if group not in SECTIONS or key.startswith(group)]
+    assert [place for place in places if f"{choice}.yaml:" in place]
 
 
 def test_the_trainers_fields_are_lightnings() -> None:

@@ -6,7 +6,7 @@ Shapes: B rows, H heads, T target tokens, S source tokens.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,15 @@ class AlignmentCounts:
                     self.hits[f"{name}.{head}"] += place == source
 
         return count
+
+    @classmethod
+    def total(cls, counts: Iterable[AlignmentCounts]) -> AlignmentCounts:
+        """What several have counted, each for itself."""
+        whole = cls()
+        for each in counts:
+            whole.tokens += each.tokens
+            whole.hits.update(each.hits)
+        return whole
 
     def metrics(self) -> dict[str, Any]:
         """The best head's accuracy, its name, and every head's; nothing without copied tokens or without heads."""

@@ -14,7 +14,7 @@ from typing import NoReturn
 import click
 
 from dialog import __version__
-from dialog.errors import UserError
+from dialog.errors import RunError, UserError
 
 VERBS = {
     "recipes": "List the recipes that ship.",
@@ -22,9 +22,12 @@ VERBS = {
     "parts": "List what a recipe can name, with arguments and defaults.",
     "prepare": "Turn a raw corpus into a tokenizer and a token store.",
     "inspect": "Look through a corpus for leaks, repeats and damage.",
+    "tune": "Suggest a learning rate or a batch size for a recipe.",
     "train": "Train a recipe into a run folder.",
     "evaluate": "Score a run on a split.",
     "respond": "Answer contexts: JSON lines in, JSON lines out.",
+    "benchmark": "Measure how fast a recipe trains and answers here.",
+    "search": "Search for hyperparameters, with the same budget for each recipe.",
     "compare": "Train recipes with several seeds and write one report.",
 }
 
@@ -93,10 +96,12 @@ def main() -> NoReturn:
         code = program.main(sys.argv[1:] or ["--help"], standalone_mode=False)
     except UserError as error:
         leave(str(error), 2)
+    except RunError as error:
+        leave(str(error), 1)
     except click.ClickException as error:
         leave(error.format_message(), 2)
-    except (KeyboardInterrupt, click.Abort):
-        leave("interrupted", 130)
+    except (KeyboardInterrupt, click.Abort) as error:
+        leave(str(error.__cause__ or "") or "interrupted", 130)
     except Exception as error:  # the last resort
         leave(f"internal failure: {type(error).__name__}: {error} (DIALOG_DEBUG=1 shows where)", 1)
     sys.exit(code or 0)

@@ -19,12 +19,16 @@ from dialog.folders import to_json
 def evaluate(run: Path, overrides: tuple[str, ...], split: str, trust: bool, as_json: bool) -> None:
     """Score a RUN on a split: metrics.json and responses.jsonl in its evaluation folder.
 
+    Processes that torchrun or srun has started share the examples.
+
     Example: dialog-seq2seq evaluate runs/quickstart/transformer/20260101-120000-abcd --split validation
     """
     from dialog import assemble
     from dialog.report.measures import in_order, measure
+    from dialog.training.ranks import joined
 
-    metrics = assemble.evaluate(assemble.load(run, overrides=overrides, trust=trust), split)
+    with joined():
+        metrics = assemble.evaluate(assemble.load(run, overrides=overrides, trust=trust), split)
     if as_json:
         click.echo(to_json(metrics, indent=1))
         return

@@ -22,8 +22,8 @@ RUNTIME = {
     "positions": {"size", "heads"},
     "losses": {"padding"},
     "objectives": {"tokenizer"},
-    "optimizers": {"parameters"},
-    "schedules": {"optimizer"},
+    "optimizers": {"params"},
+    "schedules": {"optimizer", "training_steps"},
     "searches": {"end", "banned", "min_length", "max_length"},
     "metrics": {"responses", "references"},
     "loggers": {"folder"},
@@ -69,10 +69,12 @@ def tables() -> dict[str, Mapping[str, Callable[..., Any]]]:
     from dialog.models.positions import POSITIONS
     from dialog.models.recurrent import BRIDGES
     from dialog.models.seq2seq import DECODERS, ENCODERS
+    from dialog.training.callbacks.averaging import AVERAGES
     from dialog.training.loggers import LOGGERS
     from dialog.training.losses import LOSSES
     from dialog.training.objectives import OBJECTIVES
-    from dialog.training.optimizers import OPTIMIZERS, SCHEDULES
+    from dialog.training.optimizers import OPTIMIZERS
+    from dialog.training.schedules import SCHEDULES
     from dialog.training.teacher_forcing import TEACHER_FORCINGS
 
     return {
@@ -90,6 +92,7 @@ def tables() -> dict[str, Mapping[str, Callable[..., Any]]]:
         "objectives": OBJECTIVES,
         "optimizers": OPTIMIZERS,
         "schedules": SCHEDULES,
+        "averages": AVERAGES,
         "searches": SEARCHES,
         "metrics": METRICS,
         "loggers": LOGGERS,

@@ -21,6 +21,7 @@ from dialog.recipe import Composed, compose
 from dialog.report.html import write_html
 from dialog.report.markdown import to_markdown
 from dialog.run import Run
+from dialog.training.launch import starter
 
 SPLIT = "test"
 
@@ -79,6 +80,7 @@ def compare(
     Raises:
         UserError: where the recipes do not share data, tokenizer and test set: that is no comparison.
     """
+    alone()
     for each in listed:
         if each.run is None and assemble.check(each.composed.recipe) > 1:
             raise UserError(
@@ -112,6 +114,16 @@ def compare(
     (folder / "report.md").write_text(to_markdown(results), encoding="utf-8")
     write_html(results, folder / "report.html")
     return folder, results
+
+
+def alone() -> None:
+    """Refuse to compare in several processes, which would all do the same."""
+    found = starter()
+    if found is not None and found[1] > 1:
+        raise UserError(
+            f"compare runs in one process, {found[0]} started {found[1]}: train with them, then start compare alone "
+            "with the run folders"
+        )
 
 
 def check_same_data(prepared: dict[str, Path]) -> None:

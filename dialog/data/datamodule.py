@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import lightning
+import numpy as np
+from numpy.typing import NDArray
 from torch import distributed
 
 from dialog.data.batching import Batch
@@ -31,7 +33,8 @@ class Loader:
     Its length is the same in every process and every epoch. With `shuffle` the batches change from epoch to epoch,
     unless `repeat` makes every epoch the first. Its state, the same in every process, is how many batches of an epoch
     it has given; a loader that is given that state goes on behind them when that epoch comes, once. With `retokenise`
-    every epoch has other ids of the same texts; a batch may then exceed `batch_tokens`.
+    every epoch has other ids of the same texts; a batch may then exceed `batch_tokens`. With `accumulate` batches a
+    step there are whole steps only.
     """
 
     batch_sampler = None  # Lightning reads it where there is a sampler
@@ -45,6 +48,7 @@ class Loader:
         shuffle: bool,
         repeat: bool = False,
         retokenise: Retokenise | None = None,
+        accumulate: int = 1,
     ) -> None:
         self.store = store
         self.batch_tokens = batch_tokens
@@ -52,6 +56,7 @@ class Loader:
         self.shuffle = shuffle
         self.repeat = repeat
         self.retokenise = retokenise
+        self.accumulate = accumulate
         self.sampler = Epoch()
         self._epoch = self._position = 0
         self._start: tuple[int, int] | None = None
@@ -70,10 +75,18 @@ class Loader:
         self._start = None
         for rows in self._plan().batches(self._position):
             self._position += 1
-            if self.retokenise is None:
-                yield self.store.batch(rows)
-            else:
-                yield self.store.retokenised(rows, self.retokenise, seed=self.seed, epoch=self._epoch)
+            yield self._batch(rows)
+
+    def heaviest(self) -> tuple[Batch, Batch, float]:
+        """The batches of this process that ask most: by padded tokens, by target tokens; see `Plan.heaviest`."""
+        plan = self._plan()
+        costly, talkative, share = plan.heaviest()
+        return self._batch(plan.rows(costly)), self._batch(plan.rows(talkative)), share
+
+    def _batch(self, rows: NDArray[np.int64]) -> Batch:
+        if self.retokenise is None:
+            return self.store.batch(rows)
+        return self.store.retokenised(rows, self.retokenise, seed=self.seed, epoch=self._epoch)
 
     def state_dict(self) -> dict[str, int | str]:
         """Epoch, position and the plan that they are of, for checkpoints."""
@@ -93,7 +106,8 @@ class Loader:
     def _mark(self) -> dict[str, int | str]:
         _, world = _place()
         data = f"{self.store.manifest['fingerprint']}/{self.store.split}"
-        return {"data": data, "batch_tokens": self.batch_tokens, "seed": self.seed, "processes": world}
+        plan = {"batch_tokens": self.batch_tokens, "accumulate_grad_batches": self.accumulate, "processes": world}
+        return {"data": data, "seed": self.seed, **plan}
 
     def _plan(self) -> Plan:
         rank, world = _place()
@@ -105,6 +119,7 @@ class Loader:
             shuffle=self.shuffle,
             rank=rank,
             world=world,
+            accumulate=self.accumulate,
         )
 
 
@@ -128,10 +143,22 @@ class DialogDataModule(lightning.LightningDataModule):
         self.seed = seed
         self.retokenise = retokenise
 
+    def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
+        """Where the batch goes to a GPU, it goes from pinned memory, and nobody waits for it."""
+        if self.trainer is None or self.trainer.strategy.root_device.type != "cuda":
+            return batch
+        return batch._replace(
+            source=batch.source.pin_memory(),
+            target=batch.target.pin_memory(),
+            rows=batch.rows.pin_memory(),
+            last_starts=batch.last_starts.pin_memory(),
+        )
+
     def train_dataloader(self) -> Loader:
         """Training examples, in another order each epoch; in the same with the trainer's `overfit_batches`."""
         repeat = getattr(self.trainer, "overfit_batches", 0) > 0
-        return self._loader("train", shuffle=True, repeat=repeat, retokenise=self.retokenise)
+        accumulate = getattr(self.trainer, "accumulate_grad_batches", 1)
+        return self._loader("train", shuffle=True, repeat=repeat, retokenise=self.retokenise, accumulate=accumulate)
 
     def val_dataloader(self) -> Loader:
         """Validation examples, always in the same batches."""
@@ -142,7 +169,13 @@ class DialogDataModule(lightning.LightningDataModule):
         return self._loader("test", shuffle=False)
 
     def _loader(
-        self, split: str, *, shuffle: bool, repeat: bool = False, retokenise: Retokenise | None = None
+        self,
+        split: str,
+        *,
+        shuffle: bool,
+        repeat: bool = False,
+        retokenise: Retokenise | None = None,
+        accumulate: int = 1,
     ) -> Loader:
         return Loader(
             Store(self.folder, split),
@@ -151,6 +184,7 @@ class DialogDataModule(lightning.LightningDataModule):
             shuffle=shuffle,
             repeat=repeat,
             retokenise=retokenise,
+            accumulate=accumulate,
         )
 
 

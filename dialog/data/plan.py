@@ -20,14 +20,14 @@ AHEAD = 64
 class Plan:
     """Rows of each batch of a rank in an epoch: a pure function of its arguments.
 
-    Over all ranks every row occurs once. All ranks get the same number of batches, which no epoch changes: where the
-    number of batches is no multiple of `world`, the largest are split. A batch of B rows has
-    B (longest source + longest target) <= `budget`, or is one row that is longer alone.
+    Over all ranks every row occurs once. All ranks get the same number of batches, which no epoch changes, and whole
+    steps of them: where the number of batches is no multiple of `world` x `accumulate`, the largest are split. Which
+    batches a step has depends on this product alone: two ranks read in a step what one reads that accumulates two. A
+    batch of B rows has B (longest source + longest target) <= `budget`, or is one row that is longer alone.
 
     Classes of like lengths are put in order: by the source into bands, within a band by the target. Rows of a class
     change places from epoch to epoch, and so do batches, but the cuts between batches depend on the classes alone, and
-    no order of all rows is ever made: time and memory grow with the batches. With several ranks the batches of a step
-    are of like cost.
+    no order of all rows is ever made: time and memory grow with the batches. The batches of a step are of like cost.
 
     Args:
         classes: The rows by their lengths.
@@ -37,9 +37,11 @@ class Plan:
         shuffle: Whether rows and batches change places.
         rank: Whose batches, of `world`.
         world: How many share the rows.
+        accumulate: Batches of each rank in a step.
 
     Raises:
-        UserError: fewer examples than ranks, or examples so long that no split gives every rank as many batches.
+        UserError: fewer examples than batches of a step, or examples so long that no split gives every rank as many
+            batches.
     """
 
     def __init__(
@@ -52,28 +54,43 @@ class Plan:
         shuffle: bool = False,
         rank: int = 0,
         world: int = 1,
+        accumulate: int = 1,
     ) -> None:
+        group = world * accumulate
         rows = int(classes.counts.sum())
-        if rows < world:
-            raise UserError(f"{rows} examples cannot be shared by {world} processes; lower trainer.devices")
+        if rows < group:
+            shared = f"{world} processes" if accumulate == 1 else f"{world} x {accumulate} batches of a step"
+            mend = "trainer.devices" if accumulate == 1 else "trainer.accumulate_grad_batches or trainer.devices"
+            raise UserError(f"{rows} examples cannot be shared by {shared}; lower {mend}")
         chosen = _banded(classes, budget=budget)
         self._order = classes.order
         self._counts = classes.counts[chosen]
         self._ends = np.cumsum(self._counts)
         self._places = (np.cumsum(classes.counts) - classes.counts)[chosen]  # of each class, in the order
         sizes, widths = _cuts(classes.sources[chosen], classes.targets[chosen], self._counts, budget=budget)
-        starts, sizes, widths = _split(sizes, widths, world=world).T
+        starts, sizes, widths = _split(sizes, widths, group=group).T
         self.padded = int((sizes * widths).sum())
         """Tokens of all ranks' batches with padding, at most: as if lengths were the rounded ones."""
-        steps = len(sizes) // world
+        steps = len(sizes) // group
         self._shuffle = Shuffle(np.append(self._counts, [steps] * 2), seed=seed, epoch=epoch) if shuffle else None
         step, turn = (self._moved(np.full(steps, len(chosen) + which), np.arange(steps)) for which in range(2))
-        by_cost = np.argsort(sizes * widths, kind="stable") if world > 1 else np.arange(len(sizes))
-        mine = by_cost[step * world + (turn + rank) % world]
-        self._starts, self._sizes = starts[mine], sizes[mine]
+        by_cost = np.argsort(sizes * widths, kind="stable") if group > 1 else np.arange(len(sizes))
+        places = np.add.outer(turn, np.arange(rank, group, world)) % group  # [steps, accumulate]
+        mine = by_cost[(step[:, np.newaxis] * group + places).ravel()]
+        self._starts, self._sizes, self._costs = starts[mine], sizes[mine], (sizes * widths)[mine]
+        self._said = np.append(0, np.cumsum(self._counts * classes.targets[chosen]))  # targets before each class
 
     def __len__(self) -> int:
         return len(self._starts)
+
+    def heaviest(self) -> tuple[int, int, float]:
+        """Positions of the batch that costs most and of the one with the most to say, and the first one's share.
+
+        That is its tokens with padding over those of a batch in the mean. Lengths are taken as their rounded ones.
+        """
+        ends = np.append(0, self._ends)
+        said = np.interp(self._starts + self._sizes, ends, self._said) - np.interp(self._starts, ends, self._said)
+        return int(self._costs.argmax()), int(said.argmax()), float(self._costs.max() / self._costs.mean())
 
     def rows(self, position: int) -> Integers:
         """The rows of the batch at a position."""
@@ -138,13 +155,13 @@ def _cuts(sources: Integers, targets: Integers, counts: Integers, *, budget: int
     return np.repeat(sizes, batches), np.repeat(widths, batches)
 
 
-def _split(sizes: Integers, widths: Integers, *, world: int) -> Integers:
-    """Start, rows and width of each batch [M, 3]; those with the most rows halved until M is a multiple of `world`."""
-    rows, missing = int(sizes.sum()), -len(sizes) % world
+def _split(sizes: Integers, widths: Integers, *, group: int) -> Integers:
+    """Start, rows and width of each batch [M, 3]; those with the most rows halved until M is a multiple of `group`."""
+    rows, missing = int(sizes.sum()), -len(sizes) % group
     if len(sizes) + missing > rows:
         raise UserError(
-            f"data.batch_tokens: {rows} examples in {len(sizes)} batches cannot be shared evenly by {world} "
-            "processes; raise it or lower trainer.devices"
+            f"data.batch_tokens: {rows} examples in {len(sizes)} batches cannot be shared evenly by the {group} "
+            "batches of a step; raise it, or lower trainer.devices or trainer.accumulate_grad_batches"
         )
     batches = np.column_stack([np.cumsum(sizes) - sizes, sizes, widths])
     largest = np.argsort(-sizes, kind="stable")[:missing]  # no others are halved

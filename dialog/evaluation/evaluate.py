@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,11 +24,21 @@ from dialog.data.layout import encode_example
 from dialog.data.lengths import by_length
 from dialog.data.plan import Plan
 from dialog.data.tokenizer import PAD
+from dialog.folders import to_json
 from dialog.generation.responder import Candidate, Responder
 from dialog.metrics import METRICS, Likelihood
 
 BLOCK = 4096
 """Examples that are sorted by length at a time: memory does not grow with the split."""
+
+
+Gather = Callable[[Any], list[Any]]
+"""From what a process has to what each of them has."""
+
+
+def alone(own: Any) -> list[Any]:  # noqa: ANN401 - of any type
+    """What one process has is all."""
+    return [own]
 
 
 class Scored(NamedTuple):
@@ -97,6 +108,20 @@ class Evaluation:
             self.fingerprint.update(text.encode() + b"\0")
         self.fingerprint.update(b"\1")
 
+    def write(self, answers: Iterable[Answered], folder: Path) -> Path:
+        """Count answers, and write a line for each into a file that is yet to be given its name."""
+        folder.mkdir(parents=True, exist_ok=True)
+        partial = folder / ".responses.partial"
+        try:
+            with partial.open("w", encoding="utf-8") as file:
+                for each in answers:
+                    self.add(each)
+                    file.write(to_json(each.row()) + "\n")
+        except BaseException:
+            partial.unlink()
+            raise
+        return partial
+
     def metrics(self, split: str) -> dict[str, Any]:
         """What metrics.json holds."""
         likelihood = Likelihood.total(self.likelihoods)
@@ -115,11 +140,18 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Scores references and answers contexts, in batches of like length under a budget of tokens."""
+    """Scores references and answers contexts, in batches of like length under a budget of tokens.
+
+    Several processes take turns in the batches that one would make, so that what comes out is the same to the bit:
+    ``gather`` gives the first process what each has, and the others an empty list.
+    """
 
     responder: Responder
     search: Component
     batch_tokens: int
+    rank: int = 0
+    world: int = 1
+    gather: Gather = alone
 
     def answers(
         self,
@@ -127,7 +159,10 @@ class Evaluator:
         aligned: AlignmentCounts | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> Iterator[Answered]:
-        """Each example once, in its order; gold alignments are counted where examples have them."""
+        """Each example once, in its order, in the first process; in the others nothing.
+
+        Gold alignments are counted where examples have them, by each process for its own.
+        """
         stream = iter(examples)
         while block := list(islice(stream, BLOCK)):
             yield from self._block(block, aligned, progress)
@@ -139,18 +174,21 @@ class Evaluator:
         pairs = [encode_example(tokenizer, each, max_source=max_source, max_target=None) for each in block]
         sources = np.array([len(source) for source, _ in pairs])
         targets = np.array([len(target) - 1 for _, target in pairs])
-        answered: dict[int, Answered] = {}
-        for rows in Plan(by_length(sources, targets), budget=self.batch_tokens).batches():
+        own: dict[int, tuple[Scored, Candidate]] = {}
+        batches = Plan(by_length(sources, targets), budget=self.batch_tokens).batches()
+        for rows in islice(batches, self.rank, None, self.world):
             chosen = [block[row] for row in rows]
             batch = collate((pairs[row] for row in rows), rows.tolist())
             gold = [alignment(tokenizer, each, max_source=max_source) for each in chosen] if aligned else None
             scored = self.score(batch, aligned, gold)
             replies = self.responder.search(batch.source, self.search)
-            for row, example, one, reply in zip(rows.tolist(), chosen, scored, replies, strict=True):
-                answered[row] = Answered(example, one, reply)
+            own |= dict(zip(rows.tolist(), zip(scored, replies, strict=True), strict=True))
             if progress is not None:
                 progress(len(rows))
-        yield from (answered[row] for row in range(len(block)))
+        found = {row: each for share in self.gather(own) for row, each in share.items()}
+        if progress is not None:
+            progress(len(found) - len(own))
+        yield from (Answered(block[row], *found[row]) for row in sorted(found))
 
     @torch.inference_mode()
     def score(

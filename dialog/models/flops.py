@@ -23,6 +23,15 @@ def forward_flops(model: Seq2Seq, source_length: int, target_length: int) -> int
     return int(counter.get_total_flops())
 
 
+def training_flops(model: Seq2Seq, source_length: int, target_length: int) -> int:
+    """FLOPs of a forward and a backward pass: each product has two in return, for either factor's gradient.
+
+    Where a recurrent layer begins with zeros, which take no gradient, this is one step's product too many. What
+    activation checkpointing computes again is not counted: it is no work that the result needs.
+    """
+    return 3 * forward_flops(model, source_length, target_length)
+
+
 Shape = Sequence[int]
 
 

@@ -24,10 +24,19 @@ class HierarchicalEncoder(Encoder):
     0 between turns.
     """
 
-    def __init__(self, *, input_size: int, tokens: Component, turns: Component, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        *,
+        input_size: int,
+        tokens: Component,
+        turns: Component,
+        dropout: float = 0.0,
+        activation_checkpointing: bool = False,
+    ) -> None:
         super().__init__()
-        self.tokens = build(FLAT, tokens, input_size=input_size, dropout=dropout)
-        self.turns = build(FLAT, turns, input_size=self.tokens.size, dropout=dropout)
+        both = {"dropout": dropout, "activation_checkpointing": activation_checkpointing}
+        self.tokens = build(FLAT, tokens, input_size=input_size, **both)
+        self.turns = build(FLAT, turns, input_size=self.tokens.size, **both)
         self.size = self.turns.size
         self.join = nn.Linear(self.tokens.size + self.turns.size, self.size)
 

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dialog.components import Component, Table, build, lookup
+from dialog.components import Component, Table, build, lookup, takes
 from dialog.models.contracts import AttentionHook, Decoder, Encoder, Only, State
+from dialog.models.dropout import Dropout
 from dialog.models.embedding import TokenEmbedding
 from dialog.models.encoders import FLAT
 from dialog.models.heads import HEADS, Decoded
@@ -50,7 +51,7 @@ class Seq2Seq(nn.Module):
 
     ``tie_embeddings``: source, target and output layer share one table (all, or true), target and output layer do
     (output), source and target do (source), or none do (none, or false); Press & Wolf 2017. A source's turns begin with
-    one of the ``turn_tokens``.
+    one of the ``turn_tokens``. ``activation_checkpointing`` makes Transformers train in less memory, and slower.
     """
 
     def __init__(
@@ -65,8 +66,14 @@ class Seq2Seq(nn.Module):
         tie_embeddings: bool | str = True,
         turn_tokens: tuple[int, ...] = (),
         dropout: float = 0.0,
+        activation_checkpointing: bool = False,
     ) -> None:
         super().__init__()
+        if activation_checkpointing and not any(
+            takes(table, part, "activation_checkpointing") for table, part in ((ENCODERS, encoder), (DECODERS, decoder))
+        ):
+            raise ValueError("activation_checkpointing is for Transformers, and there is none; leave it out")
+        both = {"dropout": dropout, "activation_checkpointing": activation_checkpointing}
         one_table, tied = lookup(TIES, WORDS.get(tie_embeddings, str(tie_embeddings)))
         self.source_embedding = TokenEmbedding(vocabulary, embedding_size, padding=padding, dropout=dropout)
         self.target_embedding = (
@@ -74,11 +81,9 @@ class Seq2Seq(nn.Module):
             if one_table
             else TokenEmbedding(vocabulary, embedding_size, padding=padding, dropout=dropout)
         )
-        self.encoder = build(ENCODERS, encoder, input_size=embedding_size, dropout=dropout)
-        self.decoder = build(
-            DECODERS, decoder, input_size=embedding_size, memory_size=self.encoder.size, dropout=dropout
-        )
-        self.dropout = nn.Dropout(dropout)
+        self.encoder = build(ENCODERS, encoder, input_size=embedding_size, **both)
+        self.decoder = build(DECODERS, decoder, input_size=embedding_size, memory_size=self.encoder.size, **both)
+        self.dropout = Dropout(dropout)
         tied_to = self.target_embedding.table.weight if tied else None
         self.head = build(HEADS, head, vocabulary=vocabulary, size=embedding_size, tied=tied_to)
         if self.head.points and self.decoder.pointer is None:

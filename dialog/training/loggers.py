@@ -24,13 +24,29 @@ log = logging.getLogger("dialog")
 
 
 class RecordLogger(Logger):
-    """``metrics.jsonl``, the record of a run: one line a logged step with step, epoch and seconds since its start."""
+    """``metrics.jsonl``, the record of a run: one line a logged step with step, epoch and seconds of training."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.path = folder / "metrics.jsonl"
         self.started = time.monotonic()
-        self.line: dict[str, Any] = {}
+
+    @property
+    def seconds(self) -> float:
+        """How long training has taken, without the time between a stop and the going on."""
+        return time.monotonic() - self.started
+
+    @property
+    def size(self) -> int:
+        """Bytes that are written."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    @rank_zero_only
+    def go_on(self, size: int, seconds: float) -> None:
+        """Be as it was when it had so many bytes: what came after them will come again."""
+        self.started = time.monotonic() - seconds
+        if self.path.exists():
+            os.truncate(self.path, min(size, self.size))
 
     @property
     def name(self) -> str:
@@ -50,7 +66,7 @@ class RecordLogger(Logger):
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Write a line; with accumulation a step is an optimizer step. What is not finite is null: JSON has no NaN."""
         values = {key: value for key, value in metrics.items() if key != "epoch"}
-        line = {"step": step, "epoch": int(metrics.get("epoch", 0)), "time": round(time.monotonic() - self.started, 3)}
+        line = {"step": step, "epoch": int(metrics.get("epoch", 0)), "time": round(self.seconds, 3)}
         with self.path.open("a", encoding="utf-8") as file:
             file.write(to_json({**line, **values}) + "\n")
 
@@ -62,7 +78,8 @@ SERVERS = ("api.wandb.ai", "api.forge.coreweave.com")
 class RunWandbLogger(WandbLogger):
     """Weights & Biases in the run's folder; without an account offline, and then it never asks the network.
 
-    ``mode`` auto is what ``WANDB_MODE`` says, else online when the user is logged in, else offline.
+    ``mode`` auto is what ``WANDB_MODE`` says, else online when the user is logged in, else offline. A run that is gone
+    on with keeps its id, which is in the names of its folders here: it is one there, however often it was stopped.
     """
 
     def __init__(self, folder: Path, *, project: str = "dialog", group: str | None = None, mode: str = "auto") -> None:
@@ -75,6 +92,7 @@ class RunWandbLogger(WandbLogger):
         super().__init__(
             project=project,
             name=folder.name,
+            id=next((path.name.rpartition("-")[2] for path in folder.glob("wandb/*run-*-*")), None),
             group=group,
             save_dir=str(folder),
             mode=mode,  # not offline=True, which sets WANDB_MODE for the whole process
@@ -135,3 +153,8 @@ def close(loggers: list[Logger]) -> None:
     for logger in loggers:
         if isinstance(logger, RunWandbLogger):
             logger.close()
+
+
+def seconds(loggers: list[Logger]) -> float:
+    """How long a run has trained, by its record."""
+    return next(logger.seconds for logger in loggers if isinstance(logger, RecordLogger))

@@ -4,38 +4,43 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningModule
+from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
-from torchmetrics import SumMetric
 
 from dialog.components import Component, build
 from dialog.data.batching import Batch
 from dialog.data.tokenizer import Tokenizer
-from dialog.errors import UserError
+from dialog.errors import RunError, UserError
 from dialog.models.heads import Decoded
 from dialog.models.seq2seq import Seq2Seq
+from dialog.training.callbacks.guard import Guard
 from dialog.training.coverage import coverage_loss
 from dialog.training.losses import LOSSES, asks, build_loss
 from dialog.training.objectives import build_objectives
-from dialog.training.optimizers import OPTIMIZERS, SCHEDULES
+from dialog.training.optimizers import OPTIMIZERS, decay_groups
 from dialog.training.projection import Positions, likelihood_sums, loss_sums, positions
-from dialog.training.ranks import mean_over_ranks
+from dialog.training.schedules import SCHEDULES
+from dialog.training.sums import SplitSums
 from dialog.training.teacher_forcing import TEACHER_FORCINGS, decode
+from dialog.training.window import Window, multiply
 
 
 class DialogModule(LightningModule):
     """Teacher forcing of a :class:`Seq2Seq` on batches of dialogue examples.
 
-    ``train/loss`` is -log p per real target token (the end token is one), ``train/objective`` what is lowered: the mean
-    of the recipe's loss over these tokens (of all processes), a head's coverage loss, and each auxiliary objective's
-    mean over its own tokens by its weight. ``validation/loss`` is sum nll / sum tokens over the whole split, exact for
-    any batching; ``validation/bits_per_byte`` is sum nll / (ln 2 x bytes of the raw responses).
+    ``train/loss`` is -log p per real target token (the end token is one), ``train/objective`` what is lowered: the sum
+    of the recipe's loss over these tokens, a head's coverage loss of them, and by its weight each auxiliary objective's
+    sum over its own tokens, divided by the number of response tokens. So a token of an auxiliary objective counts as
+    its weight in response tokens. Sums and number are of a whole optimizer step: all its micro-batches, all processes
+    (see :class:`Window`), and so is what is logged; of an auxiliary objective that is the mean of its own tokens.
+    ``validation/loss`` is sum nll / sum tokens over the whole split, exact for any batching;
+    ``validation/bits_per_byte`` is sum nll / (ln 2 x bytes of the raw responses).
 
     Args:
         model: The network.
@@ -71,10 +76,15 @@ class DialogModule(LightningModule):
         self.forced = forcing == {"name": "constant"}
         self.ratio = build(TEACHER_FORCINGS, forcing)
         self.objectives = build_objectives(objectives, tokenizer=tokenizer)
+        self.window = Window()
         self.target_tokens = 0
         """Real target tokens that this process has trained on; when training has ended, all processes."""
-        sums = ("nll", "tokens", "correct", "bytes")
-        self.sums = nn.ModuleDict({name: SumMetric(nan_strategy="disable").set_dtype(torch.float64) for name in sums})
+        self.sums = SplitSums()
+        self.guard = Guard()
+
+    def configure_callbacks(self) -> list[Callback]:
+        """What stops a training that is not finite, in anyone's Trainer."""
+        return [self.guard]
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, T, V] under teacher forcing."""
@@ -83,42 +93,53 @@ class DialogModule(LightningModule):
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """What is lowered."""
-        ratio = self.ratio(self.global_step)
-        passes = [self._decode(batch.source, batch.target, ratio) for _ in range(self.passes)]
-        real = self._real(passes, batch.target)
+        passes = [self._decode(batch.source, batch.target, self._ratio) for _ in range(self.passes)]
+        real = self._real(passes, batch.target, batch.target_tokens)
         sums = loss_sums(self.model.head, self.loss, real)
         self.target_tokens += batch.target_tokens
-        tokens = mean_over_ranks(batch.target_tokens, sums.objective)
-        objective = (sums.objective + self._coverage(passes, batch)) / tokens + self._auxiliary(batch)
-        self._log_step(batch, {"loss": sums.nll / batch.target_tokens, "objective": objective}, prog_bar=True)
-        with torch.no_grad():
-            measures = self.model.head.measures(real.passes[0])
-        self._log_step(batch, measures if self.forced else {**measures, "teacher_forcing": ratio})
-        return objective
+        self.window.add({"loss": sums.nll, **self._measures(real)}, batch.target_tokens)
+        objective = sums.objective + self._coverage(passes, batch) + self._auxiliary(batch)
+        return self.window.lower(objective, batch.target_tokens)
+
+    def on_train_start(self) -> None:
+        """Begin with a new window, whatever ended the training before."""
+        self.window = Window()
 
     def on_train_end(self) -> None:
         """Add what the other processes have trained on."""
+        self.target_tokens = self._all_target_tokens()
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep what all processes have trained on."""
+        checkpoint["target_tokens"] = self._all_target_tokens()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on from there: the first process has trained on all of it."""
+        self.target_tokens = checkpoint["target_tokens"] if self.trainer.is_global_zero else 0
+
+    def _all_target_tokens(self) -> int:
         tokens = torch.tensor(self.target_tokens, device=self.device)
-        self.target_tokens = int(self.trainer.strategy.reduce(tokens, reduce_op="sum"))
+        return int(self.trainer.strategy.reduce(tokens, reduce_op="sum"))
+
+    def on_validation_epoch_start(self) -> None:
+        """Begin anew, also after a validation that came to no end."""
+        self.sums = SplitSums()
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
         """Add the batch to the split's sums."""
-        real = self._real([self._decode(batch.source, batch.target)], batch.target)
+        real = self._real([self._decode(batch.source, batch.target)], batch.target, batch.target_tokens)
         nll, correct = likelihood_sums(self.model.head, real)
-        new = {
-            "nll": nll.double(),
-            "tokens": torch.tensor(batch.target_tokens),
-            "correct": correct,
-            "bytes": torch.tensor(batch.target_bytes),
-        }
-        for name, value in new.items():
-            self.sums[name](value.to(self.device, torch.float64))
+        self.sums.add(nll, correct, batch.target_tokens, batch.target_bytes)
 
     def on_validation_epoch_end(self) -> None:
-        """Log what the whole split says."""
-        nll, tokens, correct, size = (metric.compute().item() for metric in self._metrics())
-        for metric in self._metrics():
-            metric.reset()
+        """Log what the whole split says.
+
+        Raises:
+            RunError: in training, where it is not finite: it could only be the best by mistake.
+        """
+        nll, correct, tokens, size = self.sums.take(self.trainer.strategy)
+        if self.trainer.state.fn == "fit" and not math.isfinite(nll):
+            raise RunError(f"step {self.global_step}: the validation loss is {nll / tokens}; lower optimizer.lr")
         self.log("validation/loss", nll / tokens, prog_bar=True)
         self.log("validation/perplexity", math.exp(min(nll / tokens, 700.0)))
         self.log("validation/bits_per_byte", nll / (math.log(2) * size))
@@ -129,8 +150,9 @@ class DialogModule(LightningModule):
         """The recipe's optimizer, with its schedule stepped every optimizer step (plateau: every validation)."""
         arguments = dict(self.optimizer_component)
         schedule = arguments.pop("schedule", {"name": "constant"})
-        optimizer = build(OPTIMIZERS, arguments, parameters=self.model.parameters())
-        scheduler: Any = build(SCHEDULES, schedule, optimizer=optimizer)
+        optimizer = build(OPTIMIZERS, arguments, params=decay_groups(self.model.named_parameters()))
+        steps = (lambda: self.trainer.estimated_stepping_batches) if self._trainer else None
+        scheduler: Any = build(SCHEDULES, schedule, optimizer=optimizer, training_steps=steps)
         if isinstance(scheduler, ReduceLROnPlateau):  # Lightning would look once an epoch; see on_validation_epoch_end
             watched: Any = {"scheduler": scheduler, "monitor": "validation/loss", "frequency": sys.maxsize}
             return {"optimizer": optimizer, "lr_scheduler": watched}
@@ -142,50 +164,65 @@ class DialogModule(LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip by norm and log the norm before it, in one pass; also with a fused optimizer under mixed precision."""
+        """Make the gradient the step's (see `Window`), clip it by norm, and log what the step was, of all processes.
+
+        Also with a fused optimizer under mixed precision.
+        """
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is not None and getattr(optimizer, "_step_supports_amp_scaling", False):
             scaler.unscale_(optimizer)  # Lightning leaves this to the fused step, which comes after clipping
+        micro_batches = self.trainer.accumulate_grad_batches
+        means, lacks = self.window.whole(micro_batches)
+        self.window = Window()
+        if micro_batches > 1:
+            multiply(self.model.parameters(), lacks)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), gradient_clip_val or math.inf)
+        self.guard.look(self, optimizer, means, norm, scaled=scaler is not None)
+        for name, value in means.items():
+            self.log(f"train/{name}", value, prog_bar=name in ("loss", "objective"), batch_size=1)
+        if not self.forced:
+            self.log("train/teacher_forcing", _at_home(self._ratio), batch_size=1)
         self.log("train/gradient_norm", norm, batch_size=1)
-        self.log("train/learning_rate", optimizer.param_groups[0]["lr"], batch_size=1)
+        self.log("train/learning_rate", _at_home(optimizer.param_groups[0]["lr"]), batch_size=1)
 
     def _decode(self, source: Tensor, target: Tensor, ratio: float = 1.0) -> Decoded:
         """Positions [B, T] of targets [B, T + 1], as far as the head."""
         memory, state = self.model.start(source, source != self.padding)
         return decode(self.model, target[:, :-1], memory, state, ratio=ratio, sampled=self.sampled)
 
-    def _real(self, passes: Sequence[Decoded], target: Tensor) -> Positions:
-        """The real positions of targets [B, T + 1]."""
-        return positions(self.loss, passes, target[:, 1:], padding=self.padding)
+    @property
+    def _ratio(self) -> float:
+        """The share of gold tokens that are read in this step."""
+        return self.ratio(self.global_step)
+
+    @torch.no_grad()
+    def _measures(self, real: Positions) -> dict[str, Tensor]:
+        """What the head has to say of real positions, as sums."""
+        return {name: mean * len(real.targets) for name, mean in self.model.head.measures(real.passes[0]).items()}
+
+    def _real(self, passes: Sequence[Decoded], target: Tensor, count: int | None = None) -> Positions:
+        """The real positions of targets [B, T + 1], which may be counted already."""
+        return positions(self.loss, passes, target[:, 1:], padding=self.padding, count=count)
 
     def _coverage(self, passes: Sequence[Decoded], batch: Batch) -> Tensor | float:
-        """The coverage loss of all target tokens, by the head's weight of it."""
+        """The coverage loss summed over target tokens, by the head's weight of it."""
         if not self.model.head.coverage:
             return 0.0
         real = batch.target[:, 1:] != self.padding  # [B, T]
-        whole = sum(coverage_loss(each.weights, real) for each in passes) / len(passes)
-        self._log_step(batch, {"coverage": whole / batch.target_tokens})
+        whole = torch.stack([coverage_loss(each.weights, real) for each in passes]).mean()
+        self.window.add({"coverage": whole}, batch.target_tokens)
         return self.model.head.coverage * whole
 
     def _auxiliary(self, batch: Batch) -> Tensor | float:
-        """The auxiliary objectives by their weights."""
+        """The auxiliary objectives' sums by their weights."""
         added: Tensor | float = 0.0
         for each in self.objectives:
             source, target = each.objective(batch)
             real = self._real([self._decode(source, target) for _ in range(self.passes)], target)
             sums = loss_sums(self.model.head, self.loss, real)
-            tokens = (target[:, 1:] != self.padding).sum().clamp(min=1)
-            self._log_step(batch, {each.name: sums.nll / tokens})
-            weight = each.weight * each.schedule(self.global_step)
-            added = added + weight * sums.objective / mean_over_ranks(tokens, sums.objective)
+            self.window.add({each.name: sums.nll}, (target[:, 1:] != self.padding).sum())
+            added = added + each.weight * each.schedule(self.global_step) * sums.objective
         return added
-
-    def _log_step(self, batch: Batch, values: Mapping[str, Tensor | float], *, prog_bar: bool = False) -> None:
-        """Log what a training step says."""
-        for name, value in values.items():
-            number = torch.as_tensor(value).detach()
-            self.log(f"train/{name}", number, prog_bar=prog_bar, batch_size=len(batch.source))
 
     def _watch_for_plateau(self, loss: float) -> None:
         """Step a schedule that waits for a plateau at each validation, however many an epoch has."""
@@ -197,5 +234,7 @@ class DialogModule(LightningModule):
         ):
             scheduler.step(loss)
 
-    def _metrics(self) -> list[Any]:
-        return list(self.sums.values())
+
+def _at_home(value: float) -> Tensor:
+    """A number to log that stays on the host: Lightning would send a float to the device, and wait."""
+    return torch.tensor(value, dtype=torch.float64, device="cpu")

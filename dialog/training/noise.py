@@ -29,4 +29,4 @@ def noised(tokens: Tensor, *, deletion: float, masking: float, distance: int) ->
 
 def _uniform(tokens: Tensor) -> Tensor:
     """U(0, 1) for each token."""
-    return torch.rand(tokens.shape, device=tokens.device)
+    return torch.rand(tokens.shape, device=tokens.device, dtype=torch.float32)  # whatever format is trained in

@@ -1,49 +1,97 @@
-"""Optimizers and learning-rate schedules, as a recipe names them."""
+"""Optimizers, as a recipe names them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from torch import nn
-from torch.optim import AdamW, Optimizer
-from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
+from torch.optim import SGD, Adafactor, Adam, AdamW, Optimizer
+
+from dialog.components import Table
+
+Groups = Sequence[dict[str, Any]]
+"""Parameter groups as torch's optimizers take them."""
+
+FUSED = ("cpu", "cuda", "mps", "xpu")
+"""The devices on which torch updates all parameters in one kernel."""
+
+
+def decay_groups(parameters: Iterable[tuple[str, nn.Parameter]]) -> Groups:
+    """Named parameters that are trained, in two groups: weights decay as the optimizer says, norms and biases do not.
+
+    A norm's parameters and a bias are what has one dimension or ``bias`` for its name; embeddings decay like any other
+    matrix. A parameter that takes no gradient is in neither.
+    """
+    trained = [(name, parameter) for name, parameter in parameters if parameter.requires_grad]
+    if not trained:
+        raise ValueError("every parameter is frozen; leave one to train")
+    still = {name for name, parameter in trained if parameter.dim() <= 1 or name.rpartition(".")[2] == "bias"}
+    decaying = {"params": [parameter for name, parameter in trained if name not in still]}
+    steady = {"params": [parameter for name, parameter in trained if name in still], "weight_decay": 0.0}
+    return [group for group in (decaying, steady) if group["params"]]
 
 
 def adamw(
-    parameters: Iterable[nn.Parameter],
+    params: Groups,
     *,
     lr: float = 1e-3,
     betas: tuple[float, float] = (0.9, 0.98),
     eps: float = 1e-9,
     weight_decay: float = 0.01,
 ) -> Optimizer:
-    """AdamW (Loshchilov & Hutter 2019) in its fused form; biases and norms do not decay."""
-    trained = [parameter for parameter in parameters if parameter.requires_grad]
-    groups = [
-        {"params": [parameter for parameter in trained if parameter.dim() > 1], "weight_decay": weight_decay},
-        {"params": [parameter for parameter in trained if parameter.dim() <= 1], "weight_decay": 0.0},
-    ]
-    return AdamW(groups, lr=lr, betas=(betas[0], betas[1]), eps=eps, fused=True)
+    """AdamW (Loshchilov & Hutter 2019): Adam with a decay that does not pass through its second moments."""
+    return AdamW(params, lr=lr, betas=_pair(betas), eps=eps, weight_decay=weight_decay, fused=fused(params))
 
 
-OPTIMIZERS = {"adamw": adamw}
+def adam(
+    params: Groups,
+    *,
+    lr: float = 1e-3,
+    betas: tuple[float, float] = (0.9, 0.98),
+    eps: float = 1e-9,
+    weight_decay: float = 0.0,
+) -> Optimizer:
+    """Adam (Kingma & Ba 2015), with the betas of Vaswani et al. 2017, 5.3; the decay is added to the gradient."""
+    return Adam(params, lr=lr, betas=_pair(betas), eps=eps, weight_decay=weight_decay, fused=fused(params))
 
 
-def constant(optimizer: Optimizer) -> LRScheduler:
-    """The learning rate as it is."""
-    return LambdaLR(optimizer, lambda step: 1.0)
+def sgd(
+    params: Groups, *, lr: float = 0.1, momentum: float = 0.9, nesterov: bool = False, weight_decay: float = 0.0
+) -> Optimizer:
+    """Stochastic gradient descent; with momentum (Polyak 1964), or Nesterov's as Sutskever et al. 2013 write it."""
+    return SGD(params, lr=lr, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay, fused=fused(params))
 
 
-def inverse_sqrt(optimizer: Optimizer, *, warmup_steps: int = 1000) -> LRScheduler:
-    """Lr x min(n / warm-up, sqrt(warm-up / n)) at step n = 1, 2, ...; Vaswani et al. 2017, 5.3, with its peak at lr."""
-    if warmup_steps < 1:
-        raise ValueError("warmup_steps must be at least 1")
-    return LambdaLR(optimizer, lambda step: min((step + 1) / warmup_steps, (warmup_steps / (step + 1)) ** 0.5))
+def adafactor(
+    params: Groups,
+    *,
+    lr: float = 1e-2,
+    beta2_decay: float = -0.8,
+    clip: float = 1.0,
+    weight_decay: float = 0.0,
+) -> Optimizer:
+    """Adafactor (Shazeer & Stern 2018): second moments of a matrix as their row and column means, so little memory.
+
+    A step is ``lr`` times the root mean square of the parameter (at least 1e-3) times an update whose own is at most
+    ``clip``; the second moments' decay at step t is 1 - t^beta2_decay.
+    """
+    return Adafactor(params, lr=lr, beta2_decay=beta2_decay, d=clip, weight_decay=weight_decay)
 
 
-def plateau(optimizer: Optimizer, *, factor: float = 0.5, patience: int = 1) -> ReduceLROnPlateau:
-    """Lr x factor after more than ``patience`` validations without a lower validation loss."""
-    return ReduceLROnPlateau(optimizer, factor=factor, patience=patience)
+OPTIMIZERS: Table[Optimizer] = {"adamw": adamw, "adam": adam, "sgd": sgd, "adafactor": adafactor}
 
 
-SCHEDULES = {"constant": constant, "inverse_sqrt": inverse_sqrt, "plateau": plateau}
+def fused(groups: Groups) -> bool:
+    """Whether torch has one kernel for all parameters where they are."""
+    return all(
+        parameter.device.type in FUSED and parameter.is_floating_point()
+        for group in groups
+        for parameter in group["params"]
+    )
+
+
+def _pair(betas: Sequence[float]) -> tuple[float, float]:
+    """Two numbers, which YAML has as a list."""
+    first, second = betas
+    return first, second

@@ -8,6 +8,13 @@ from typing import Literal, cast
 import torch
 from lightning.pytorch.plugins.precision import MixedPrecision
 
+from dialog.components import hint
+from dialog.errors import UserError
+
+PRECISIONS = ("32-true", "bf16-mixed", "bf16-true", "16-mixed", "64-true")
+ALIASES = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed", "64": "64-true"}
+"""Lightning's older names of some."""
+
 log = logging.getLogger("dialog")
 
 
@@ -45,15 +52,31 @@ def has_bfloat16(device: str) -> bool:
     return device == "cpu" and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
+def has_float16(device: str) -> bool:
+    """Whether a device computes in float16 itself."""
+    return device != "cpu" or bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())
+
+
 def fitting(precision: str, accelerator: str) -> str:
-    """``auto`` is bf16-mixed where the hardware has it, else 32-true; anything else is taken at its word."""
-    if precision != "auto":
-        return precision
-    return "bf16-mixed" if has_bfloat16(device_of(accelerator)) else "32-true"
+    """``auto`` is bf16-mixed where the hardware has it, else 32-true; anything else is taken at its word.
+
+    Raises:
+        UserError: there is no such precision, or it is 16-true: small updates of float16 weights vanish, and small
+            gradients too, as nothing scales them.
+    """
+    if precision == "auto":
+        return "bf16-mixed" if has_bfloat16(device_of(accelerator)) else "32-true"
+    meant = ALIASES.get(precision, precision)
+    if meant == "16-true":
+        raise UserError("trainer.precision: small gradients and updates vanish in 16-true; take 16-mixed or bf16-true")
+    if meant not in PRECISIONS:
+        raise UserError(f"trainer.precision: there is no {precision!r}{hint(precision, ('auto', *PRECISIONS))}")
+    return meant
 
 
 def warn_emulated(precision: str, accelerator: str) -> None:
     """Say that a precision will be slow here."""
     device = device_of(accelerator)
-    if precision.startswith("bf16") and not has_bfloat16(device):
-        log.warning("precision %s: this %s only emulates bfloat16, slowly; 32-true is faster", precision, device)
+    for start, kind, there in (("bf16", "bfloat16", has_bfloat16), ("16", "float16", has_float16)):
+        if precision.startswith(start) and not there(device):
+            log.warning("precision %s: this %s only emulates %s, slowly; 32-true is faster", precision, device, kind)

@@ -25,9 +25,16 @@ class Positions(NamedTuple):
     previous: Tensor | None  # [N, T], the target tokens before, padding elsewhere; of a loss that asks for them
 
 
-def positions(loss: Loss, passes: Sequence[Decoded], targets: Tensor, *, padding: int) -> Positions:
-    """The real ones of targets [B, T] that were decoded in one pass or more."""
-    real = (targets != padding).nonzero(as_tuple=True)  # [N], [N]
+def positions(
+    loss: Loss, passes: Sequence[Decoded], targets: Tensor, *, padding: int, count: int | None = None
+) -> Positions:
+    """The real ones of targets [B, T] that were decoded in one pass or more.
+
+    Where their ``count`` is known, nothing waits for the device to count them.
+    """
+    there = targets != padding  # [B, T]
+    places = there.nonzero() if count is None else there.nonzero_static(size=count)  # [N, 2]
+    real = places[:, 0], places[:, 1]
     previous = tokens_before(targets, padding)[real] if asks(loss, "previous") else None  # [N, T]
     return Positions(tuple(each[real] for each in passes), targets[real], previous)
 
@@ -64,11 +71,14 @@ def own_tokens(head: Head, decoded: Decoded, *, sampled: bool = False) -> Tensor
         found = []
         for chunk in chunks([part.flatten(0, 1) for part in tensors(decoded)]):
             logits = head(Decoded(*chunk))  # [N, V]
-            drawn = (
-                torch.multinomial(logits.float().softmax(-1), 1).squeeze(-1) if sampled else logits.argmax(-1)
-            )  # [N]
-            found.append(drawn)
+            scores = logits.float() + gumbel(logits) if sampled else logits
+            found.append(scores.argmax(-1))  # [N]
         return torch.cat(found).view(decoded.outputs.shape[:2])  # [B, T]
+
+
+def gumbel(like: Tensor) -> Tensor:
+    """Noise: argmax(log p + noise) is a draw from p, for which ``torch.multinomial`` would wait for the device."""
+    return -torch.empty_like(like, dtype=torch.float32).exponential_().log()
 
 
 def tokens_before(targets: Tensor, padding: int) -> Tensor:

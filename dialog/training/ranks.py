@@ -1,20 +1,75 @@
-"""Numbers that all processes of a run share."""
+"""The processes of a run, and what they tell each other; with one process nobody is asked."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from dialog.training.launch import started
 
-def mean_over_ranks(count: int | Tensor, like: Tensor) -> int | Tensor:
+
+def ranks() -> int:
+    """How many processes there are."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """Which of them this is."""
+    return dist.get_rank() if ranks() > 1 else 0
+
+
+@contextmanager
+def joined() -> Iterator[None]:
+    """Join the processes that torchrun or srun has started to one group, each with a GPU of its own where there are.
+
+    For what is no training; there Lightning does it. Where nobody has started others, nothing happens.
+    """
+    environment = started()
+    if environment is None or environment.world_size() == 1:
+        yield
+        return
+    if torch.cuda.is_available():
+        torch.cuda.set_device(environment.local_rank() % torch.cuda.device_count())
+    address = f"tcp://{environment.main_address}:{environment.main_port}"
+    dist.init_process_group(
+        "gloo", init_method=address, rank=environment.global_rank(), world_size=environment.world_size()
+    )
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def gathered(own: Any) -> list[Any]:  # noqa: ANN401 - of any type
+    """In the first process what each has, in their order; in the others nothing."""
+    if ranks() == 1:
+        return [own]
+    every: list[Any] | None = [None] * ranks() if rank() == 0 else None
+    dist.gather_object(own, every)
+    return every or []
+
+
+def sum_over_ranks(values: Tensor) -> Tensor:
+    """Values added up over all processes."""
+    if ranks() == 1:
+        return values
+    total = values.clone()
+    dist.all_reduce(total)
+    return total
+
+
+def mean_over_ranks(count: int, like: Tensor) -> float | Tensor:
     """The mean of a count over all processes, in the format of ``like``: what each divides its own sum by.
 
     So the mean of their gradients is right: with sums s_r over n_r tokens, mean_r(s_r / mean(n)) = sum s / sum n, which
     the mean of s_r / n_r is not.
     """
-    if not (dist.is_available() and dist.is_initialized()):
+    if ranks() == 1:
         return count
-    total = torch.as_tensor(count, dtype=torch.float64, device=like.device).clone()
-    dist.all_reduce(total)
-    return (total / dist.get_world_size()).to(like.dtype)
+    total = sum_over_ranks(torch.full((), count, dtype=torch.float64, device=like.device))
+    return (total / ranks()).to(like.dtype)

@@ -99,7 +99,7 @@ def decode(
     """
     if ratio >= 1:
         return model.decode(tokens, memory, state)[0]
-    gold = torch.rand(tokens.shape, device=tokens.device) < ratio  # [B, T]
+    gold = torch.rand(tokens.shape, device=tokens.device, dtype=torch.float32) < ratio  # [B, T]
     if model.decoder.stepwise:
         return _step_by_step(model, tokens, memory, state, gold, sampled=sampled)
     with torch.no_grad():

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import logging
-import math
-import os
 import shutil
 import signal
-import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer, seed_everything
-from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.loggers import Logger
-from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from dialog.errors import UserError
+from dialog.training.allocator import keep_freed_memory
+from dialog.training.callbacks.checkpoints import Checkpoints
+from dialog.training.callbacks.clock import clock
 from dialog.training.callbacks.progress import Progress, Throughput
+from dialog.training.callbacks.watching import Watching
 from dialog.training.checkpoint_io import SafeCheckpointIO
+from dialog.training.launch import check_launch, check_strategy
+from dialog.training.launcher import use_launcher
+from dialog.training.loggers import RecordLogger
+from dialog.training.loop import ExactFitLoop, StopInValidation
+from dialog.training.monitors import BY_LOSS, Monitor
 from dialog.training.precision import device_of, precision_plugin
+from dialog.training.profilers import build_profiler
+from dialog.training.randomness import Reseed
+from dialog.training.signals import Signals, Stopped
 
 __all__ = ["Callback", "Logger", "Trainer", "build_trainer", "fit", "quiet", "seed"]
 
-MONITOR = "validation/loss"
+log = logging.getLogger("dialog")
 
 
 def build_trainer(
@@ -35,34 +44,44 @@ def build_trainer(
     *,
     folder: Path,
     loggers: Sequence[Logger],
+    seed: int,
     every_n_steps: int | None,
     patience: int | None,
+    monitor: Monitor = BY_LOSS,
     callbacks: Sequence[Callback] = (),
 ) -> Trainer:
     """A Trainer for a run folder: ``settings`` are Lightning's own arguments.
 
-    ``checkpoints/best.ckpt`` has the lowest validation loss, ``checkpoints/last.ckpt`` the newest state: after each
-    validation, of which the last is at the last step, and every n steps if asked.
+    ``checkpoints/best.ckpt`` has the best of the metric that is monitored, ``checkpoints/last.ckpt`` the newest state:
+    after each validation, of which the last is at the last step, and every n steps if asked.
 
     Raises:
         UserError: Lightning refuses the settings.
     """
     arguments = dict(settings)
+    check_strategy(arguments["strategy"])
     progress = arguments.pop("enable_progress_bar")
+    arguments["profiler"] = build_profiler(arguments["profiler"], folder)
     precision = precision_plugin(arguments["precision"], device_of(arguments["accelerator"]))
     if precision is not None:
         del arguments["precision"]
+    ends = [*(arguments[key] for key in ("max_epochs", "max_steps", "max_time")), patience]
+    checkpoints = Checkpoints(folder / "checkpoints", monitor=monitor, every_n_steps=every_n_steps, ends=ends)
     own: list[Callback] = [
-        Interrupt(),
+        Reseed(seed),
         Throughput(),
+        *clock(arguments["max_time"]),
         LastStep(),
-        *checkpoints(folder / "checkpoints", every_n_steps),
+        StopInValidation(),
+        *(Record(each) for each in loggers if isinstance(each, RecordLogger)),
         *callbacks,
+        checkpoints,
     ]
     if patience is not None:
-        own.append(EarlyStopping(MONITOR, patience=patience, check_finite=True, check_on_train_epoch_end=False))
+        own.append(Patience(monitor.name, mode=monitor.mode, patience=patience, check_on_train_epoch_end=False))
     if progress:
         own.append(Progress())
+    own.append(Watching())
     try:
         made = Trainer(
             **arguments,
@@ -76,104 +95,98 @@ def build_trainer(
         )
     except (MisconfigurationException, ImportError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(str(error)) from error
-    started = int(os.environ.get("WORLD_SIZE", "1")) if "TORCHELASTIC_RUN_ID" in os.environ else made.world_size
-    if started != made.world_size:
-        raise UserError(
-            f"torchrun started {started} processes, devices x num_nodes is {made.world_size}; make them agree"
-        )
+    check_launch(made.world_size)
+    use_launcher(made)
+    made._signal_connector = signals = Signals(made)
+    made.fit_loop = ExactFitLoop(made, checkpoints=checkpoints, signals=signals)
     return made
 
 
-def best_loss(trainer: Trainer) -> float:
-    """The lowest validation loss; infinite if none was finite."""
-    best = trainer.checkpoint_callback
-    assert isinstance(best, ModelCheckpoint)
-    return math.inf if best.best_model_score is None else float(best.best_model_score)
+def best_value(trainer: Trainer) -> float:
+    """The best of the metric that is monitored; infinite if none was finite."""
+    return _checkpoints(trainer).best
 
 
-class Interrupt(Callback):
-    """An interrupt (SIGINT) that code on the way has swallowed is raised again at the next batch."""
-
-    def __init__(self) -> None:
-        self.came = False
-
-    def setup(self, trainer: Trainer, module: LightningModule, stage: str) -> None:
-        """Listen, where nobody else does."""
-        mine = threading.current_thread() is threading.main_thread()
-        listener = signal.getsignal(signal.SIGINT)
-        another = getattr(listener, "__func__", None) is Interrupt._take  # of a trainer that came to no end
-        if mine and (another or listener is signal.default_int_handler):
-            signal.signal(signal.SIGINT, self._take)
-
-    def teardown(self, trainer: Trainer, module: LightningModule, stage: str) -> None:
-        """Listen no more."""
-        self._leave()
-
-    def on_exception(self, trainer: Trainer, module: LightningModule, exception: BaseException) -> None:
-        """Nor after what ends a training before its time."""
-        self._leave()
-
-    def on_train_batch_start(self, trainer: Trainer, module: LightningModule, batch: object, batch_index: int) -> None:
-        """Raise what was lost."""
-        if self.came:
-            raise KeyboardInterrupt
-
-    def _leave(self) -> None:
-        if signal.getsignal(signal.SIGINT) == self._take:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def _take(self, number: int, frame: object) -> None:
-        self.came = True
-        raise KeyboardInterrupt
+def _checkpoints(trainer: Trainer) -> Checkpoints:
+    found = trainer.checkpoint_callback
+    assert isinstance(found, Checkpoints)
+    return found
 
 
 class LastStep(Callback):
-    """Training is validated where ``max_steps`` or ``max_epochs`` ends it, wherever the validations before it fell."""
+    """The step at which ``max_steps`` or ``max_epochs`` ends training is logged, wherever it falls."""
 
     def on_train_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: object, batch: object, batch_index: int
     ) -> None:
-        """A trainer that is told to stop validates first."""
+        """A trainer that is told to stop logs first."""
         last = trainer.is_last_batch and trainer.current_epoch + 1 == trainer.max_epochs
         if last or trainer.global_step == trainer.max_steps:
-            trainer.check_val_every_n_epoch = 1
             trainer.should_stop = True
 
 
-def checkpoints(folder: Path, every_n_steps: int | None) -> list[ModelCheckpoint]:
-    """Best by validation loss, and last."""
-    best = ModelCheckpoint(folder, filename="best", monitor=MONITOR, save_top_k=1, enable_version_counter=False)
-    last = ModelCheckpoint(folder, filename="last", save_top_k=1, enable_version_counter=False)
-    if every_n_steps is None:
-        return [best, last]
-    often = ModelCheckpoint(
-        folder, filename="last", save_top_k=1, every_n_train_steps=every_n_steps, enable_version_counter=False
-    )
-    return [best, last, often]
+class Patience(EarlyStopping):
+    """Early stopping whose patience is the recipe's, also where a run is gone on with that had another."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """All but the patience."""
+        super().load_state_dict({**state_dict, "patience": self.patience})
 
 
-def fit(trainer: Trainer, module: LightningModule, data: LightningDataModule) -> None:
-    """Train.
+class Record(Callback):
+    """Where the record of a run was at a checkpoint: each logged step is in it once, however often it was stopped."""
+
+    def __init__(self, logger: RecordLogger) -> None:
+        self.logger = logger
+
+    def state_dict(self) -> dict[str, Any]:
+        """Its size and time."""
+        return {"size": self.logger.size, "seconds": self.logger.seconds}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on there."""
+        self.logger.go_on(**state_dict)
+
+
+def fit(trainer: Trainer, module: LightningModule, data: LightningDataModule, checkpoint: Path | None = None) -> None:
+    """Train, from a checkpoint on if there is one.
 
     Raises:
         UserError: Lightning refuses the settings for so many batches.
-        KeyboardInterrupt: at SIGINT, for which Lightning exits with 1.
-        SystemExit: with 143, at SIGTERM.
+        KeyboardInterrupt: at SIGINT, with how to go on.
+        SystemExit: at SIGTERM and SIGUSR1, with 143.
     """
+    keep_freed_memory()
     try:
-        trainer.fit(module, data)
+        trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
     except MisconfigurationException as error:
         raise UserError(f"trainer: {error}") from error
     except ValueError as error:
         if "`val_check_interval`" not in str(error):
             raise
         raise UserError(f"trainer: {error}") from error
-    except SIGTERMException as error:
-        raise SystemExit(128 + signal.SIGTERM) from error
+    except Stopped as stopped:
+        raise leaving(trainer, stopped) from None
     except SystemExit as error:
-        if trainer.interrupted:
+        if trainer.interrupted:  # by a SIGINT before the first step, for which Lightning exits with 1
             raise KeyboardInterrupt from error
         raise
+
+
+def leaving(trainer: Trainer, stopped: Stopped) -> BaseException:
+    """How a process ends that a signal has stopped; the first one says how to go on.
+
+    A process that Lightning has started exits with 0: at anything else Lightning kills the first one.
+    """
+    if not trainer.is_global_zero:
+        started = isinstance(trainer.strategy.cluster_environment, LightningEnvironment)  # type: ignore[attr-defined]
+        return SystemExit(0 if started else stopped.code)
+    step = _checkpoints(trainer).step
+    said = f"stopped by {stopped}; to go on from step {step}: dialog-seq2seq train --resume {trainer.default_root_dir}"
+    if stopped.number == signal.SIGINT:
+        return KeyboardInterrupt(said)
+    log.info(said)
+    return SystemExit(stopped.code)
 
 
 @contextmanager
@@ -196,5 +209,7 @@ def quiet() -> None:
     """Leave out what Lightning prints at every start and what a user need not read."""
     warnings.filterwarnings("ignore", message=r".*sync_dist=True")  # torchmetrics has summed by then
     warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")  # inside Lightning 2.6
-    for name in ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.seed"):
+    warnings.filterwarnings("ignore", message="You requested to overfit")  # and the loader repeats its batches
+    inside = ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.seed")
+    for name in (*inside, "lightning.fabric.utilities.distributed"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -286,7 +286,9 @@ INSIDE = [
     (["train", TRANSFORMER, "generation.search.name=gredy"], "generation: there is no 'gredy'; did you mean 'greedy'?"),
     (["train", TRANSFORMER, "generation.min_length=99"], "generation: greedy: "),
     (["train", TRANSFORMER, "logger.name=wandbb"], "logger: there is no 'wandbb'; did you mean 'wandb'?"),
-    (["train", TRANSFORMER, "trainer.precision=31"], "trainer: Precision '31' is invalid"),
+    (["train", TRANSFORMER, "trainer.precision=31"], "trainer.precision: there is no '31'; "),
+    (["train", TRANSFORMER, "trainer.precision=bf16-mix"], "there is no 'bf16-mix'; did you mean 'bf16-mixed'?"),
+    (["train", TRANSFORMER, "trainer.precision=16-true"], "vanish in 16-true; take 16-mixed or bf16-true"),
     (["train", TRANSFORMER, "trainer.accelerator=abacus"], "trainer: "),
     (["train", TRANSFORMER, "trainer.strategy=zeal"], "trainer: "),
     (["train", TRANSFORMER, "trainer.max_time=soon"], "trainer: "),
@@ -341,12 +343,21 @@ def test_torchrun_and_the_recipe_agree_on_the_processes(
     assert not (here / "runs").exists()
 
 
+def test_compare_is_started_once(here: Path, call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    done = call("compare", "quickstart/lstm_bahdanau", TRANSFORMER, "--output", "out")
+    assert done.code == 2
+    assert done.err.startswith("dialog: compare runs in one process, torchrun started 2: train with them, then")
+    assert not (here / "out").exists()
+
+
 def test_a_diverged_run_is_no_success(here: Path) -> None:
     sizes = ["data.corpus.size=60", "trainer.max_steps=4", "trainer.val_check_interval=2"]
     wild = ["optimizer.lr=1e30", "trainer.gradient_clip_val=null"]
     done = process("train", TRANSFORMER, *sizes, *wild, "--output", "out")
-    assert done.code == 2
-    assert "out: training diverged" in done.err.splitlines()[-1]
+    assert done.code == 1
+    assert done.err.splitlines()[-1].startswith("dialog: step 2: loss nan, ")
     assert not (here / "out" / "model.safetensors").exists()
 
 

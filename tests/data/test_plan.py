@@ -26,6 +26,7 @@ class Case(NamedTuple):
     seed: int
     shuffle: bool
     world: int
+    accumulate: int = 1
 
     def ranks(self, epoch: int) -> list[list[Integers]]:
         """The plan of every rank."""
@@ -41,6 +42,7 @@ class Case(NamedTuple):
             shuffle=self.shuffle,
             rank=rank,
             world=self.world,
+            accumulate=self.accumulate,
         )
 
     def cost(self, rows: Integers) -> int:
@@ -56,6 +58,7 @@ cases = st.builds(
     st.integers(0, 2**32),
     st.booleans(),
     st.integers(1, 4),
+    st.integers(1, 3),
 )
 
 
@@ -65,19 +68,38 @@ def test_every_example_once_within_budget_and_as_many_batches_for_all(case: Case
     try:
         ranks = case.ranks(epoch)
     except UserError:
-        whole = case._replace(world=1).ranks(epoch)[0]
-        assert -(-len(whole) // case.world) * case.world > len(case.sources), "this could have been shared"
+        whole, group = case._replace(world=1, accumulate=1).ranks(epoch)[0], case.world * case.accumulate
+        assert -(-len(whole) // group) * group > len(case.sources), "this could have been shared"
         return
     rows = np.concatenate([rows for batches in ranks for rows in batches])
     assert sorted(rows.tolist()) == list(range(len(case.sources)))
     assert len({len(batches) for batches in ranks}) == 1
+    assert len(ranks[0]) % case.accumulate == 0
     assert all(len(rows) == 1 or case.cost(rows) <= case.budget for batches in ranks for rows in batches)
     assert {len(batches) for later in range(4) for batches in case.ranks(later)} == {len(ranks[0])}
 
 
+@given(cases, st.integers(0, 3))
+def test_a_step_is_the_same_however_its_batches_are_shared(case: Case, epoch: int) -> None:
+    """Among processes, or among the batches that a process accumulates."""
+
+    def steps(world: int, accumulate: int) -> list[list[list[int]]]:
+        ranks = case._replace(world=world, accumulate=accumulate).ranks(epoch)
+        flat = [[rows.tolist() for rows in batches] for batches in ranks]
+        length = len(flat[0]) // accumulate
+        cut = [[batches[step * accumulate : (step + 1) * accumulate] for batches in flat] for step in range(length)]
+        return [sorted(rows for batches in step for rows in batches) for step in cut]
+
+    try:
+        whole = steps(4, 1)
+    except UserError:
+        return
+    assert steps(2, 2) == steps(1, 4) == whole
+
+
 @given(cases, st.integers(0, 3), st.data())
 def test_any_position_is_reached_without_those_before(case: Case, epoch: int, data: st.DataObject) -> None:
-    case = case._replace(world=1)
+    case = case._replace(world=1, accumulate=1)
     plan = case.plan(epoch, 0)
     batches = [rows.tolist() for rows in plan.batches()]
     assert len(plan) == len(batches)
@@ -89,14 +111,14 @@ def test_any_position_is_reached_without_those_before(case: Case, epoch: int, da
 
 @given(cases)
 def test_padding_is_at_most_what_the_plan_says(case: Case) -> None:
-    case = case._replace(world=1)
+    case = case._replace(world=1, accumulate=1)
     padded, real = case.plan(0, 0).padded, int((case.sources + case.targets).sum())
     assert real <= sum(map(case.cost, case.ranks(0)[0])) <= padded
 
 
 @given(cases)
 def test_a_plan_is_a_function_of_its_arguments(case: Case) -> None:
-    case = case._replace(world=1)
+    case = case._replace(world=1, accumulate=1)
     (one,), (two,) = case.ranks(1), case.ranks(1)
     assert [rows.tolist() for rows in one] == [rows.tolist() for rows in two]
     if not case.shuffle:
@@ -161,7 +183,9 @@ def test_too_few_examples_for_the_processes_are_refused() -> None:
     ones = np.ones(3, dtype=np.int64)
     with pytest.raises(UserError, match=r"3 examples .* 4 processes"):
         Plan(by_length(ones, ones), budget=10, world=4)
-    with pytest.raises(UserError, match=r"data\.batch_tokens: 3 examples in 3 batches .* 2 processes"):
+    with pytest.raises(UserError, match=r"3 examples .* 2 x 2 batches .* trainer\.accumulate_grad_batches"):
+        Plan(by_length(ones, ones), budget=10, world=2, accumulate=2)
+    with pytest.raises(UserError, match=r"data\.batch_tokens: 3 examples in 3 batches .* 2 batches of a step"):
         Plan(by_length(ones, ones), budget=2, world=2)
 
 

@@ -66,6 +66,27 @@ def test_each_example_once_and_in_order(
     assert list(Evaluator(responder, GREEDY, 100).answers(iter(()))) == []
 
 
+@pytest.mark.parametrize("world", [2, 3, 7])
+def test_processes_change_nothing(
+    responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch, world: int
+) -> None:
+    """Each example once, in order, to the last bit; also in the last block, of fewer batches than processes."""
+    monkeypatch.setattr(room, "BLOCK", len(split) - 1)
+    whole, metrics = evaluated(responder, split, 700)
+    sent: list[list[Any]] = [[] for _ in range(world - 1)]
+    counts = [AlignmentCounts() for _ in range(world)]
+    for rank, blocks in enumerate(sent, 1):
+        share = {"rank": rank, "world": world, "gather": lambda own, to=blocks: to.append(own) or []}
+        assert list(Evaluator(responder, GREEDY, 700, **share).answers(iter(split), counts[rank])) == []
+    evaluation, others = Evaluation(), zip(*sent, strict=True)
+    first = Evaluator(responder, GREEDY, 700, world=world, gather=lambda own: [own, *next(others)])
+    found = list(first.answers(iter(split), counts[0]))
+    for each in found:
+        evaluation.add(each)
+    assert found == whole
+    assert evaluation.metrics("validation") | AlignmentCounts.total(counts).metrics() == metrics
+
+
 def test_batches_change_nothing(responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch) -> None:
     first, metrics = evaluated(responder, split, BUDGETS[0])
     for budget in BUDGETS[1:]:

@@ -62,7 +62,16 @@ RECURRENT_CASES: list[Component] = [
     {"name": "gru_luong", "size": SIZE, "layers": 2, "input_feeding": False},
 ]
 HEAD_CASES: list[Component] = [{"name": "vocabulary"}, {"name": "pointer"}, {"name": "pointer_generator"}]
-
+ADDITIVE = ATTENTION_CASES[1]
+HALF_CASES: list[tuple[Component, Component, Component]] = [
+    *((ENCODER_CASES[0], RECURRENT_CASES[0] | {"attention": each}, HEAD_CASES[0]) for each in ATTENTION_CASES),
+    *((ENCODER_CASES[0], each | {"attention": ADDITIVE}, HEAD_CASES[0]) for each in RECURRENT_CASES),
+    *((each, PLAIN, HEAD_CASES[0]) for each in ENCODER_CASES),
+    *((each, each, HEAD_CASES[0]) for each in TRANSFORMER_CASES[1:]),
+    *((PLAIN, PLAIN, each) for each in HEAD_CASES[1:]),
+    *((PLAIN, RECURRENT_CASES[0] | {"attention": ADDITIVE}, each) for each in HEAD_CASES[1:]),
+]
+"""Each part with one other of each kind: formats go wrong within a part, or where two meet."""
 
 OUTPUTS = (
     "decoder.readout",
@@ -254,6 +263,26 @@ def test_a_source_with_nothing_real_is_finite(model: Seq2Seq, batch: tuple[Tenso
     mixed(logits).backward()
     assert logits.isfinite().all()
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("case", HALF_CASES, ids=lambda case: "+".join(map(label, case)))
+def test_half_precision_is_finite_and_near_float32(
+    case: tuple[Component, Component, Component], dtype: torch.dtype, batch: tuple[Tensor, ...]
+) -> None:
+    """Weights and all, with a source in which nothing is real; softmaxes are in float32 all the same."""
+    source, mask, target = batch
+    mask = mask & (torch.arange(3) != 1).unsqueeze(1)
+    shown: list[Tensor] = []
+    torch.manual_seed(3)
+    model = make(*case).eval().to(dtype)
+    logits = model(source, mask, target, lambda _, weights: shown.append(weights))
+    mixed(logits.float()).backward()
+    assert logits.isfinite().all()
+    assert all(each.grad is not None and each.grad.isfinite().all() for each in model.parameters())
+    assert {each.dtype for each in shown} <= {torch.float32}
+    exact = model.float()(source, mask, target)
+    torch.testing.assert_close(logits.float().log_softmax(-1), exact.log_softmax(-1), rtol=0.1, atol=0.1)
 
 
 def test_every_parameter_gets_a_gradient(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from dialog.models.attention import MultiHeadAttention, masked_softmax
 from dialog.models.attention.multi_head import causal_mask
+from dialog.models.dropout import drop
 
 FORMATS = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 
@@ -24,9 +25,9 @@ def test_rows_with_nothing_real_are_zero_with_finite_gradients(dtype: torch.dtyp
     with torch.autograd.set_detect_anomaly(True):  # NaN nowhere on the way either
         weights = masked_softmax(scores, mask)
         (weights * torch.arange(5)).sum().backward()
-    assert weights.dtype is dtype
+    assert weights.dtype is torch.promote_types(dtype, torch.float32)
     assert weights.isfinite().all()
-    assert torch.equal(weights[1], torch.zeros(5, dtype=dtype))
+    assert not weights[1].any()
     assert weights[3, 4] == 1
     assert scores.grad is not None
     assert scores.grad.isfinite().all()
@@ -44,9 +45,10 @@ def test_masked_softmax_is_a_distribution_over_what_is_real(
     scores = (draw(3, 6) + shift * mask).to(dtype)
     weights = masked_softmax(scores, mask)
     assert not weights[~mask].any()
-    torch.testing.assert_close(weights.sum(-1), torch.ones(3, dtype=dtype), rtol=0, atol=8 * torch.finfo(dtype).eps)
+    exact = torch.promote_types(dtype, torch.float32)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, dtype=exact), rtol=0, atol=1e-6)
     for row in range(3):
-        torch.testing.assert_close(weights[row, mask[row]], scores[row, mask[row]].softmax(-1))
+        torch.testing.assert_close(weights[row, mask[row]], scores[row, mask[row]].to(exact).softmax(-1))
 
 
 def test_without_a_mask_it_is_softmax(draw: Callable[..., Tensor]) -> None:
@@ -157,7 +159,7 @@ def test_dropout_falls_on_the_weights_after_the_hook_and_in_training_only(
         torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 5).double(), rtol=0, atol=1e-12)
         torch.testing.assert_close(weights, seen[0], rtol=0, atol=0)
     torch.manual_seed(0)
-    mixed = F.dropout(seen[0], 0.5) @ values
+    mixed = drop(seen[0], 0.5) @ values
     by_hand = attention.output(torch.cat([mixed[:, 0], mixed[:, 1]], -1))
     torch.testing.assert_close(dropped, by_hand, rtol=0, atol=1e-12)
 

@@ -13,6 +13,7 @@ from dialog.components import build
 from dialog.errors import UserError
 from dialog.models.heads import HEADS, Decoded, Head, PointerGeneratorHead, PointerHead, VocabularyHead
 from dialog.models.seq2seq import Seq2Seq
+from dialog.training.losses import LOSSES, build_loss, given
 
 Draw = Callable[..., Tensor]
 Stir = Callable[[nn.Module], nn.Module]
@@ -142,6 +143,42 @@ def test_scores_and_gradients_are_finite_however_far_a_gate_goes(
         assert scores.isfinite().all()
         assert scores.dtype is torch.float32 or name == "vocabulary"
         assert all(each.grad is None or each.grad.isfinite().all() for each in (*leaves, *head.parameters()))
+
+
+@pytest.mark.parametrize("name", [name for name, make in MAKE.items() if make().points])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_probabilities_of_halves_are_added_up_in_float32(name: str, dtype: torch.dtype, draw: Draw) -> None:
+    """Of 500 tokens and 300 places, each rounded to a half, they would not sum to 1."""
+    head = HEADS[name](500, SIZE, tied=None) if name == "pointer_generator" else HEADS[name](500)
+    weights = draw(2, 300).softmax(-1).float()
+    source = torch.randint(500, (2, 300), generator=torch.Generator().manual_seed(1))
+    outputs, inputs = (draw(2, SIZE).to(dtype) for _ in range(2))
+    scores = head.to(dtype)(Decoded(outputs, inputs, weights, source))
+    assert scores.dtype is torch.float32
+    torch.testing.assert_close(scores.logsumexp(-1), torch.zeros(2), rtol=0, atol=1e-5)
+
+
+@every_head
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_no_head_or_loss_overflows_in_halves(name: str, loss: str, dtype: torch.dtype, decoded: Decoded) -> None:
+    """Neither at the edge of the format nor where attention falls on nothing."""
+    head = MAKE[name]().to(dtype)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.fill_(8.0)
+    outputs = torch.full((6, SIZE), 1900.0, dtype=dtype)  # 4 x 8 x 1900 = 60,800, where float16 ends at 65,504
+    outputs[1::2] *= -1
+    inputs, weights = torch.zeros(6, SIZE, dtype=dtype), torch.zeros(6, 5)
+    weights[:3, 0] = 1
+    leaves = [each.requires_grad_() for each in (outputs, inputs, weights)]
+    scores = head(Decoded(*leaves, decoded.source.flatten(0, 1)))
+    made = build_loss(LOSSES, {"name": loss}, padding=PAD)
+    offered = {"previous": torch.tensor([[1, 2]] * 6), "again": scores.detach()}
+    sums = made(scores, torch.tensor([3, 0, 2, 6, 4, 1]), **given(made, **offered))
+    sums.objective.backward()
+    assert all(each.isfinite() and each.dtype is torch.float32 for each in sums)
+    assert all(each.grad is None or each.grad.isfinite().all() for each in (*leaves, *head.parameters()))
 
 
 @pytest.mark.parametrize("name", ["vocabulary", "pointer_generator"])

@@ -92,7 +92,7 @@ def test_a_grouped_past_is_the_whole(fused: bool, draw: Draw, stir: Stir, monkey
     keys, values = attention.keys_values(states)
     whole = attention(states, keys, values, causal=True)
     if not fused:
-        monkeypatch.setattr("dialog.models.attention.multi_head._formula_is_faster", lambda _: True)
+        monkeypatch.setattr("dialog.models.attention.multi_head._formula_is_faster", lambda *_: True)
         monkeypatch.setattr(F, "scaled_dot_product_attention", None)
     for past in range(6):
         rest = attention(states[:, past:], keys, values, causal=True)

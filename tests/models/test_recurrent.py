@@ -315,7 +315,7 @@ def test_decoder_is_the_equations_of_its_docstring(
     agree([*told(outputs, state), *ours], [*expected, *weights], leaves, atol=1e-12)
     assert not seen.masked_fill(source.mask[:, None, None], 0).any()
     unseen, _ = decoder(inputs, *decoder.start(source))
-    assert torch.equal(unseen, outputs)
+    torch.testing.assert_close(unseen, outputs, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -392,6 +392,7 @@ def test_layers_at_once_are_layers_step_by_step(cell: Cell, layers: int, draw: D
 @every_decoder
 @both_cells
 @pytest.mark.parametrize("layers", [1, 2])
+@torch.no_grad()  # with gradients Bahdanau's loop is one function, see test_additive_loop.py
 def test_the_loop_does_only_what_needs_the_step_before(
     kind: str, cell: Cell, layers: int, source: Encoded, draw: Draw, stir: Stir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -417,7 +418,7 @@ def test_the_loop_does_only_what_needs_the_step_before(
     decoder(draw(3, 1, EMBEDDING), memory, state)
     assert len(projected) == 1
 
-    token_gates = ((3, steps), (4 * SIZE, EMBEDDING))
+    token_gates = ((steps, 3), (4 * SIZE, EMBEDDING))
     upper = [((3,), (4 * SIZE, 2 * SIZE))] * (layers - 1)
 
     def asked(queries: int) -> list[Any]:
@@ -425,7 +426,7 @@ def test_the_loop_does_only_what_needs_the_step_before(
 
     if kind == "bahdanau":
         bottom = ((3,), (4 * SIZE, MEMORY + SIZE))  # without the token's share
-        readout = ((3, steps), (2 * EMBEDDING, SIZE + EMBEDDING + MEMORY))
+        readout = ((steps, 3), (2 * EMBEDDING, SIZE + EMBEDDING + MEMORY))
         expected = [token_gates, *[*asked(1), bottom, *upper] * steps, readout]
     elif kind == "luong":
         bottom = ((3,), (4 * SIZE, EMBEDDING + SIZE))
@@ -491,7 +492,7 @@ def test_variational_masks_are_drawn_for_each_row_of_each_target(kind: str, stir
     torch.manual_seed(0)
     masks = [mask for _ in range(2) for mask in decoder.start(source)[1].stack.kept]
     for mask in masks:
-        assert mask.unique().tolist() == pytest.approx([0, 1 / 0.6])
+        assert mask.unique().tolist() == pytest.approx([0, 1 / 0.6], rel=1e-4)
         assert mask.mean().item() == pytest.approx(1, abs=0.03)
         assert len(mask.flatten(1).unique(dim=0)) == 2**6  # all that rows can be
     for one, mask in enumerate(masks):

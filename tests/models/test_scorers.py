@@ -409,6 +409,18 @@ def test_rows_with_nothing_real_are_finite(case: str, dtype: torch.dtype, draw: 
 
 
 @every_scorer
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_the_softmax_of_half_scores_is_float32(case: str, dtype: torch.dtype, draw: Draw, stir: Stir) -> None:
+    """Weights of 300 tokens, each rounded to a half, would not sum to 1."""
+    attention = stir(attention_of(case)).to(dtype)
+    query, states = (draw(2, length, size).to(dtype) for length, size in ((2, query_size(case)), (300, MEMORY)))
+    shown: list[Tensor] = []
+    attention(query, *attention.start(encoded(states, [300, 260])), lambda _, weights: shown.append(weights))
+    assert shown[0].dtype is torch.float32
+    torch.testing.assert_close(shown[0].sum(-1), torch.ones(shown[0].shape[:-1]), rtol=0, atol=1e-5)
+
+
+@every_scorer
 def test_it_stays_near_float32_under_autocast(case: str, draw: Draw, stir: Stir) -> None:
     attention = stir(attention_of(case)).float()
     query, states = draw(3, STEPS, query_size(case)).float().requires_grad_(), draw(3, 5, MEMORY).float()

@@ -49,6 +49,7 @@ MULTI_HEAD = "models/attention/multi_head.py"
 BAHDANAU = "models/recurrent/bahdanau.py"
 CELLS = "models/recurrent/cells.py"
 ENCODER = "models/recurrent/encoder.py"
+STORAGE = "training/checkpoint_io.py"
 SPEAKER = "models/transformer/decoder.py"
 PROJECTION = "training/projection.py"
 REAL = "(targets != padding).nonzero"
@@ -56,18 +57,27 @@ PREDICTED = "training/test_projection.py::test_each_real_token_and_the_end_is_pr
 ASK = "            context, read = self.attention(loop.top.unsqueeze(1), memory, read, watch)  # [B, 1, M]\n"
 STEP = "            loop.step(gates, context.squeeze(1))\n"
 LATE = (
-    "            before = contexts[-1].squeeze(1) if contexts else gates.new_zeros(len(gates), self.stack.split[1])\n"
+    "            before = contexts[-1] if contexts else gates.new_zeros(len(gates), self.stack.split[1])\n"
     "            loop.step(gates, before)\n"
 )
 SHOW = "            if hook is not None:\n                hook(self, weights)\n"
-DROP = "            mixed = F.dropout(weights, dropout)"
+ONCE = "data/test_plan.py::test_every_example_once_within_budget_and_as_many_batches_for_all"
+FULL = '    largest = np.argsort(-sizes, kind="stable")[:missing]  # no others are halved\n'
+DROP = "            mixed = drop(weights, dropout)"
 
 MUTANTS = (
     mutant(
         "loss-1",
         "mean over ranks",
-        "training/test_ranks.py::test_processes_weigh_their_tokens_alike",
-        ("training/ranks.py", "if not (dist.is_available() and dist.is_initialized()):", "if True:"),
+        "training/test_window.py::test_a_step_is_of_all_its_tokens",
+        ("training/window.py", "self.unit = mean_over_ranks(tokens, objective)", "self.unit = tokens"),
+    ),
+    mutant(
+        "loss-1b",
+        "mean over accumulated batches",
+        "training/test_window.py::test_a_step_is_of_all_its_tokens",
+        ("training/window.py", "if not self.tokens:", "if True:"),
+        ("training/module.py", "if micro_batches > 1:", "if False:"),
     ),
     mutant(
         "loss-2",
@@ -94,8 +104,8 @@ MUTANTS = (
         (PROJECTION, REAL, "(targets >= 0).nonzero"),
         (
             "training/losses/single.py",
-            "nll = (total - chosen(scores, targets)).sum()",
-            "nll = ((total - chosen(scores, targets)) * (targets != PAD)).sum()",
+            'nll = F.nll_loss(known, targets, reduction="sum")',
+            'nll = F.nll_loss(known, targets, reduction="sum", ignore_index=PAD)',
         ),
     ),
     mutant(
@@ -108,7 +118,7 @@ MUTANTS = (
         "attention-1",
         "softmax over the rows of a batch",
         "models/test_attention.py::test_masked_softmax_is_a_distribution_over_what_is_real",
-        (SOFTMAX, "filled.softmax(-1)", "filled.softmax(0)"),
+        (SOFTMAX, "filled.softmax(-1,", "filled.softmax(0,"),
     ),
     mutant(
         "attention-2",
@@ -153,7 +163,7 @@ MUTANTS = (
         (
             MULTI_HEAD,
             SHOW + DROP,
-            "            weights = F.dropout(weights, dropout)\n" + SHOW + "            mixed = weights",
+            "            weights = drop(weights, dropout)\n" + SHOW + "            mixed = weights",
         ),
     ),
     mutant(
@@ -207,6 +217,84 @@ MUTANTS = (
         "states end with the longest real row",
         "models/test_recurrent.py::test_encoder_agrees_with_torch_on_packed_sequences",
         (ENCODER, "states.masked_fill(~real, 0.0)", "states.masked_fill(~real, 0.0)[:, : int(lengths.max())]"),
+    ),
+    mutant(
+        "training-3",
+        "random generators go on anyhow",
+        "training/test_resume.py::test_a_run_that_loses_power_again_and_again",
+        ("training/randomness.py", "reseed(self.seed, trainer.fit_loop.total_batch_idx, trainer.global_rank)", "pass"),
+    ),
+    mutant(
+        "training-4",
+        "the optimizer begins anew",
+        "training/test_resume.py::test_a_run_that_loses_power_again_and_again",
+        (STORAGE, "        return checkpoint\n", '        return {**checkpoint, "optimizer_states": []}\n'),
+    ),
+    mutant(
+        "infra-1",
+        "a checkpoint is written in its place",
+        "training/test_checkpoint_io.py::test_what_gets_a_name_is_on_the_disk",
+        (STORAGE, "os.replace(new, target)", "target.write_bytes(new.read_bytes())"),
+    ),
+    mutant(
+        "infra-2",
+        "a checkpoint is not synced",
+        "training/test_checkpoint_io.py::test_what_gets_a_name_is_on_the_disk",
+        (STORAGE, "                sync(new)\n", ""),
+    ),
+    mutant(
+        "infra-3",
+        "hashes are not compared",
+        "training/test_checkpoint_io.py::test_a_damaged_file_is_refused",
+        (STORAGE, "sha256(path) in hashes.values()", "hashes"),
+    ),
+    mutant(
+        "infra-4",
+        "a checkpoint may run code",
+        "training/test_checkpoint_io.py::test_plain_types_and_tensors_only",
+        (STORAGE, "weights_only=True)", "weights_only=False)"),
+    ),
+    mutant(
+        "training-1",
+        "the schedule goes on once an epoch, not once a step",
+        "training/test_module.py::test_inverse_square_root_schedule",
+        ("training/module.py", '"interval": "step"', '"interval": "epoch"'),
+    ),
+    mutant(
+        "training-2",
+        "the gradient is clipped before it is unscaled",
+        "training/test_module.py::test_fused_optimizer_with_clipping_in_mixed_precision",
+        ("training/module.py", "            scaler.unscale_(optimizer)", "            pass"),
+    ),
+    mutant(
+        "training-5",
+        "the best weights are those of the highest loss",
+        "training/test_module.py::test_best_is_the_lowest_validation_loss_and_last_the_last",
+        ("training/monitors.py", '"validation/loss": "min"', '"validation/loss": "max"'),
+    ),
+    mutant(
+        "training-7",
+        "tied weights are untied by what is loaded",
+        "training/test_averaging.py::test_tied_weights_stay_tied_when_a_run_goes_on",
+        ("training/callbacks/averaging.py", 'saved["weights"], strict=False', 'saved["weights"], False, True'),
+    ),
+    mutant(
+        "data-4",
+        "batches are repeated so that every process has as many",
+        ONCE,
+        ("data/plan.py", FULL, "    return np.concatenate([batches, batches[:missing]])\n" + FULL),
+    ),
+    mutant(
+        "training-6",
+        "the last batches of an epoch, too few for a whole step, are dropped",
+        ONCE,
+        ("data/plan.py", "_split(sizes, widths, group=group)", "_split(sizes, widths, group=1)"),
+    ),
+    mutant(
+        "training-6b",
+        "the gradient of a last step of fewer batches stays too small",
+        "training/test_window.py::test_a_step_is_of_all_its_tokens",
+        ("training/module.py", "if micro_batches > 1:", "if False:"),
     ),
 )
 

@@ -26,10 +26,15 @@ DECODERS: dict[str, dict[str, Any]] = {
 def network() -> Callable[..., Seq2Seq]:
     """``network(decoder, **options)``: in float64, with parameters that are far from 0."""
 
-    def build(decoder: str = "transformer", encoder: str = "lstm", **options: Any) -> Seq2Seq:  # noqa: ANN401 - Seq2Seq's
+    def build(
+        decoder: str = "transformer",
+        encoder: str = "lstm",
+        vocabulary: int = VOCABULARY,
+        **options: Any,  # noqa: ANN401 - Seq2Seq's
+    ) -> Seq2Seq:
         torch.manual_seed(5)
         parts = {"encoder": ENCODERS[encoder], "decoder": DECODERS[decoder]}
-        made = Seq2Seq(VOCABULARY, padding=PAD, embedding_size=8, turn_tokens=(OTHER, SELF), **parts, **options)
+        made = Seq2Seq(vocabulary, padding=PAD, embedding_size=8, turn_tokens=(OTHER, SELF), **parts, **options)
         with torch.no_grad():
             for parameter in made.double().parameters():
                 parameter.copy_(0.5 * torch.randn_like(parameter))

@@ -85,7 +85,7 @@ loggers = build_loggers({"name": "wandb"}, folder)
 trainer = build_trainer(
     {**vars(settings), "devices": 2, "strategy": "ddp", "accelerator": "cpu", "max_steps": 5, "log_every_n_steps": 1,
      "val_check_interval": 5, "enable_progress_bar": False},
-    folder=folder, loggers=loggers, every_n_steps=None, patience=None,
+    folder=folder, loggers=loggers, seed=0, every_n_steps=None, patience=None,
     callbacks=[AttentionRecorder(folder, Store(data, "validation"))],
 )
 trainer.fit(module, dialog.DialogDataModule(data, batch_tokens=600))

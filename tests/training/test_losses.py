@@ -226,14 +226,17 @@ def test_every_loss_is_computed_in_float32_and_is_a_sum(name: str, scored: tuple
     loss = build_loss(LOSSES, {"name": name}, padding=PAD)
     logits, again, targets, previous = scored
 
-    def call(dtype: torch.dtype, rows: slice = slice(None)) -> LossSums:
-        offered = {"previous": previous[rows], "again": again[rows].to(dtype)}
-        return loss(logits[rows].to(dtype), targets[rows], **{key: offered[key] for key in offered if asks(loss, key)})
+    def call(dtype: torch.dtype, rows: slice = slice(None), of: tuple[Tensor, Tensor] = (logits, again)) -> LossSums:
+        first, second = (each[rows].to(dtype) for each in of)
+        offered = {"previous": previous[rows], "again": second}
+        return loss(first, targets[rows], **{key: offered[key] for key in offered if asks(loss, key)})
 
     for dtype in (torch.bfloat16, torch.float16):
-        for one, other in zip(call(dtype), call(torch.float64), strict=True):
+        rounded, other_pass = logits.to(dtype), again.to(dtype)
+        exact = call(torch.float64, of=(rounded, other_pass))
+        for one, other in zip(call(dtype), exact, strict=True):
             assert one.dtype is torch.float32
-            torch.testing.assert_close(one.double(), other, rtol=0.02, atol=0)
+            torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=0)
     for whole, *parts in zip(
         call(torch.float64), *(call(torch.float64, slice(n, n + 4)) for n in (0, 4, 8)), strict=True
     ):

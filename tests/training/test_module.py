@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
-import signal
 from argparse import Namespace
-from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -19,18 +16,15 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
-from torch import Tensor
 from torch.nn import functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import dialog
 from dialog import assemble
 from dialog.data.batching import Batch
 from dialog.data.tokenizer import PAD
 from dialog.errors import UserError
-from dialog.training.checkpoint_io import MANIFEST, SafeCheckpointIO
+from dialog.training.checkpoint_io import BEST, LAST, MANIFEST, PREVIOUS, SafeCheckpointIO
 from dialog.training.losses import CrossEntropy
-from dialog.training.trainer import Interrupt, fit
 
 CLIP = 0.05
 FAMILIES = ["lstm", "transformer"]
@@ -93,8 +87,7 @@ class Scripted(dialog.DialogModule):
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
         if batch_index == 0:
-            for name, value in {"nll": next(self.script), "tokens": 1.0, "correct": 0.0, "bytes": 1.0}.items():
-                self.sums[name](torch.tensor(value, dtype=torch.float64))
+            self.sums.add(torch.tensor(next(self.script)), torch.tensor(0.0), 1, 1)
 
 
 # ------------------------------------------------------------------ anyone's Trainer
@@ -177,17 +170,6 @@ def test_a_validation_that_is_not_finite_says_so(module: Callable[..., Any], dat
     found = users_own().validate(made, data, verbose=False)[0]
     assert math.isnan(found["validation/loss"])
     assert math.isnan(found["validation/bits_per_byte"])
-
-
-def test_matrices_decay_and_vectors_do_not(module: Callable[..., Any]) -> None:
-    made = module(optimizer={"name": "adamw", "weight_decay": 0.3})
-    decay = {
-        id(parameter): group["weight_decay"]
-        for group in made.configure_optimizers()["optimizer"].param_groups
-        for parameter in group["params"]
-    }
-    for name, parameter in made.model.named_parameters():
-        assert decay[id(parameter)] == (0.3 if parameter.dim() > 1 else 0.0), name
 
 
 # ------------------------------------------------------------------ gradients and learning rate
@@ -324,51 +306,9 @@ def test_fused_optimizer_with_clipping_in_mixed_precision(
     assert measured[precision] == pytest.approx(measured["32-true"], rel=0.1)  # not that of a scaled loss
 
 
-class Casts(TorchDispatchMode):
-    """Counts how often each tensor is cast to bfloat16."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.counts: Counter[tuple[int, torch.Size]] = Counter()
-        self.kept: list[Tensor] = []  # so that no two of them lie at the same place
-
-    def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch
-        if call is torch.ops.aten._to_copy.default and (kwargs or {}).get("dtype") == torch.bfloat16:
-            self.counts[args[0].data_ptr(), args[0].shape] += 1
-            self.kept.append(args[0])
-        return call(*args, **(kwargs or {}))
-
-
-class Counted(dialog.DialogModule):
-    """Counts the casts of its longest training step, forward only."""
-
-    casts: Casts
-    length = 0
-
-    def training_step(self, batch: Batch, batch_index: int) -> Tensor:
-        assert torch.is_autocast_enabled("cpu")
-        assert torch.is_autocast_cache_enabled()
-        with Casts() as casts:
-            loss = super().training_step(batch, batch_index)
-        if batch.target.shape[1] > self.length:
-            self.length, self.casts = batch.target.shape[1], casts
-        return loss
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_weights_are_cast_once_a_step(
-    tiny: Callable[..., Any], module: Callable[..., Any], data: dialog.DialogDataModule, tmp_path: Path, family: str
-) -> None:
-    made = module(family, kind=Counted)
-    settings = ["trainer.precision=bf16-mixed", "trainer.max_steps=5", *EVERY_STEP]
-    own(tiny(family, *settings).recipe, tmp_path, [Notes()]).fit(made, data)
-    weights = [made.casts.counts[parameter.data_ptr(), parameter.shape] for parameter in made.model.parameters()]
-    assert max(weights) == 1
-    assert made.length > 9
-    assert max(made.casts.counts.values()) < 6, "something is cast at each step"
-
-
 # ------------------------------------------------------------------ checkpoints
+
+NAMES = (BEST, LAST, PREVIOUS)
 
 
 def scripted(
@@ -416,11 +356,11 @@ def test_a_step_without_validation_can_be_kept(
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_manifest_has_the_hash_of_each_checkpoint(trained: Callable[[str], Path], family: str) -> None:
     folder = trained(family) / "checkpoints"
-    assert {path.name for path in folder.iterdir()} == {"best.ckpt", "last.ckpt", MANIFEST}  # nothing half-written
+    assert {path.name for path in folder.iterdir()} == {*NAMES, MANIFEST}  # nothing half-written
     hashes = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    for name in ("best.ckpt", "last.ckpt"):
+    for name in NAMES:
         assert hashes[name] == hashlib.sha256((folder / name).read_bytes()).hexdigest()
-    assert len(hashes) == 2
+    assert len(hashes) == len(NAMES)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -511,26 +451,3 @@ def test_the_last_step_is_validated_wherever_it_falls(
     assert len(notes["validation/loss"]) == 1
     steps = {checkpoint(tmp_path, name)["global_step"] for name in ("best", "last")}
     assert steps == {trainer.global_step}
-
-
-class Swallow(Callback):
-    """Code on the way that takes an interrupt for something of its own."""
-
-    def __init__(self) -> None:
-        self.batches = 0
-
-    def on_train_batch_end(self, *_: object) -> None:
-        self.batches += 1
-        if self.batches == 1:
-            with contextlib.suppress(KeyboardInterrupt):
-                signal.raise_signal(signal.SIGINT)
-
-
-def test_an_interrupt_that_is_swallowed_comes_again(
-    module: Callable[..., dialog.DialogModule], data: dialog.DialogDataModule
-) -> None:
-    swallow = Swallow()
-    with pytest.raises(KeyboardInterrupt):
-        fit(users_own(callbacks=[Interrupt(), swallow], max_epochs=3), module(), data)
-    assert swallow.batches == 1
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # Lightning ignores it from then on

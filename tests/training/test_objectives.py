@@ -244,9 +244,8 @@ def test_what_cannot_be_learnt_is_refused(component: dict[str, Any], message: st
 
 
 def logs(made: dialog.DialogModule) -> dict[str, Tensor]:
-    logged: dict[str, Tensor] = {}
-    made.log = lambda name, value, **_: logged.update({name: value})
-    return logged
+    """What is logged of a step, once it has been made."""
+    return {f"train/{name}": value for name, value in made.window.whole(1)[0].items()}
 
 
 def mean_loss(model: Seq2Seq, source: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
@@ -276,9 +275,9 @@ def test_objectives_are_added_by_their_weights_and_logged_apart(
         ],
     )
     monkeypatch.setattr(dialog.DialogModule, "global_step", 1)
-    logged = logs(made)
     torch.manual_seed(2)
     found = made.training_step(rows, 0)
+    logged = logs(made)
     torch.manual_seed(2)
     tasks = [
         (rows.source, rows.target),
@@ -287,7 +286,9 @@ def test_objectives_are_added_by_their_weights_and_logged_apart(
         Denoising(deletion=0, masking=0, distance=0)(rows),
     ]
     expected = [mean_loss(model, *each, smoothing) for each in tasks]
-    whole = sum(weight * each[0] for weight, each in zip((1.0, 0.5 * 0.75, 2.0, 1.0), expected, strict=True))
+    shares = [int((target[:, 1:] != PAD).sum()) / rows.target_tokens for _, target in tasks]
+    weights = (1.0, 0.5 * 0.75, 2.0, 1.0)
+    whole = sum(weight * share * each[0] for weight, share, each in zip(weights, shares, expected, strict=True))
     assert isinstance(whole, Tensor)
     names = ["train/loss", "train/denoising", "train/reverse", "train/denoising_2"]
     assert set(logged) == {*names, "train/objective"}
@@ -304,8 +305,8 @@ def test_objectives_are_added_by_their_weights_and_logged_apart(
 def test_where_there_is_nothing_to_learn_there_is_no_loss(network: Network) -> None:
     rows = collate([([EOS], [BOS, 9, EOS])] * 2, range(2))
     made = dialog.DialogModule(network(), padding=PAD, objectives=[{"name": "reverse"}])
-    logged = logs(made)
     made.training_step(rows, 0).backward()
+    logged = logs(made)
     assert logged["train/reverse"] == 0
     assert logged["train/objective"] == logged["train/loss"]
     assert all(each.grad is None or each.grad.isfinite().all() for each in made.model.parameters())
@@ -318,8 +319,8 @@ def test_coverage_is_added_by_the_heads_weight_and_logged_apart(
 ) -> None:
     model, rows = network(decoder, head={"name": "pointer_generator", "coverage": 0.7}), batch()
     made = dialog.DialogModule(model, padding=PAD, loss={"name": loss})
-    logged = logs(made)
     found = made.training_step(rows, 0)
+    logged = logs(made)
     memory, state = model.start(rows.source, rows.source != PAD)
     decoded, _ = model.decode(rows.target[:, :-1], memory, state)
     real = rows.target[:, 1:] != PAD

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from dialog.components import Component, Table, build
-from dialog.models.attention.content import CONTENT
+from dialog.models.attention.content import CONTENT, AdditiveScorer
 from dialog.models.attention.interactive import InteractiveScorer
 from dialog.models.attention.multi_head_scorer import MultiHeadScorer
 from dialog.models.attention.positional import LocalScorer, LocationScorer
@@ -73,6 +73,11 @@ class SourceReader(nn.Module, ABC):
     shows: bool = True
     """Whether there are weights to be shown."""
 
+    @property
+    def additive(self) -> AdditiveScorer | None:
+        """Its scorer, if a read is by Bahdanau's scores and nothing else: for this there is a faster loop."""
+        return None
+
     @abstractmethod
     def start(self, encoded: Encoded) -> tuple[Rows, Rows]:
         """What stays fixed for a source, and what is remembered before the first read."""
@@ -101,12 +106,18 @@ class Attention(SourceReader):
         self.has_heads, self.writes = hasattr(self.scorer, "join"), hasattr(self.scorer, "write")
         self.remembers = self.writes or not self.asks.isdisjoint(("last", "coverage"))
 
+    @property
+    def additive(self) -> AdditiveScorer | None:
+        """The scorer, unless it is another one, or one that was made of it."""
+        return self.scorer if type(self.scorer) is AdditiveScorer else None
+
     def start(self, encoded: Encoded) -> tuple[Source, Rows]:
         """Keys and values of the source; nothing was read yet."""
         memory = self._source(encoded.states, encoded.mask)
         if not self.remembers:
             return memory, Rows()
-        nothing = encoded.states.new_zeros(encoded.mask.shape)  # [B, S]
+        exact = torch.promote_types(encoded.states.dtype, torch.float32)  # as the weights that come will be
+        nothing = encoded.states.new_zeros(encoded.mask.shape, dtype=exact)  # [B, S]
         return memory, Past(nothing, nothing, (encoded.states,) if self.writes else ())
 
     def forward(

@@ -39,7 +39,8 @@ class LocationScorer(nn.Module):
 
     def forward(self, query: Tensor, keys: Tensor, last: Tensor, coverage: Tensor) -> Tensor:
         """Scores [B, T, S]; last and coverage [B, S]."""
-        features = self.filters(torch.stack([last, coverage], 1)).transpose(1, 2)  # [B, S, filters]
+        past = torch.stack([last, coverage], 1).to(keys.dtype)  # [B, 2, S]
+        features = self.filters(past).transpose(1, 2)  # [B, S, filters]
         known = keys + self.location(features)  # [B, S, K]
         scores: Tensor = self.energy(torch.tanh(self.query(query).unsqueeze(2) + known.unsqueeze(1))).squeeze(-1)
         return scores  # [B, T, S]

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from dialog.components import Component, build
 from dialog.models.attention import build_attention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, Memory, meant_for
+from dialog.models.dropout import Dropout
+from dialog.models.recurrent.additive_loop import read_along
 from dialog.models.recurrent.bridges import BRIDGES, DENSE
 from dialog.models.recurrent.cells import Cell
 from dialog.models.recurrent.stack import Loop, Stack, StackState
@@ -33,7 +35,8 @@ class BahdanauDecoder(Decoder):
     For token y at step i: c_i = attention(s_{i-1}, source), s_i = cell(s_{i-1}, [y; c_i]), output = the larger of each
     pair of U s_i + V y + C c_i (appendix A.2.2, with s_i as in equation 4). Upper layers read the layer below; the top
     one asks. The loop over steps does only what needs the step before: keys are projected once for each source, and the
-    tokens' share of the gates and the output are one product for all steps.
+    tokens' share of the gates and the output are one product for all steps. In training with Bahdanau's own scorer it
+    is :func:`read_along`.
     """
 
     stepwise = True
@@ -64,7 +67,7 @@ class BahdanauDecoder(Decoder):
         )
         self.bridge = build(BRIDGES, bridge, memory_size=memory_size, size=size, layers=layers)
         self.readout = nn.Linear(size + input_size + memory_size, 2 * input_size)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     @property
     def pointer(self) -> nn.Module | None:
@@ -81,17 +84,25 @@ class BahdanauDecoder(Decoder):
     ) -> tuple[Tensor, BahdanauState]:
         """Inputs [B, T, E] -> outputs [B, T, E] and the state after them."""
         hook = meant_for(hook, self.attention)
+        loop, scorer = Loop(self.stack, inputs, state.stack), self.attention.additive
+        if hook is None and scorer is not None and torch.is_grad_enabled():
+            outputs = self._readout(*read_along(loop, scorer, memory), inputs)
+            return outputs, BahdanauState(loop.state(), state.read)
         seen: list[Tensor] = []
         watch = None if hook is None else lambda _, weights: seen.append(weights)
-        loop, read = Loop(self.stack, inputs, state.stack), state.read
-        tops, contexts = [], []
+        read, tops, contexts = state.read, [], []
         for gates in loop.gates:
             context, read = self.attention(loop.top.unsqueeze(1), memory, read, watch)  # [B, 1, M]
             loop.step(gates, context.squeeze(1))
             tops.append(loop.top)
-            contexts.append(context)
+            contexts.append(context.squeeze(1))
         if hook is not None and seen:
             hook(self.attention, torch.cat(seen, 2))  # [B, H, T, S]
-        parts = torch.cat([torch.stack(tops, 1), inputs, torch.cat(contexts, 1)], -1)  # [B, T, D + E + M]
-        outputs = torch.unflatten(self.readout(self.dropout(parts)), -1, (-1, 2)).amax(-1)  # [B, T, E]
+        outputs = self._readout(torch.stack(tops), torch.stack(contexts), inputs)
         return outputs, BahdanauState(loop.state(), read)
+
+    def _readout(self, tops: Tensor, contexts: Tensor, inputs: Tensor) -> Tensor:
+        """States [T, B, D], contexts [T, B, M] and inputs [B, T, E] -> outputs [B, T, E]."""
+        parts = torch.cat([tops, inputs.transpose(0, 1), contexts], -1)  # [T, B, D + E + M]
+        pairs = torch.unflatten(self.readout(self.dropout(parts)), -1, (-1, 2))  # [T, B, E, 2]
+        return pairs.amax(-1).transpose(0, 1)  # [B, T, E]

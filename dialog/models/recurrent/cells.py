@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dialog.models.dropout import drop
+
 
 class Cell(ABC):
     """A cell whose step is a function of four blocks of preactivations, gates [B, 4 D]: sums of W x and U h.
@@ -40,6 +42,12 @@ class Cell(ABC):
     @abstractmethod
     def step(self, gates: Tensor, hidden: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Gates [B, 4 D], hidden [B, D] and cell [B, C] -> new hidden and cell."""
+
+    @abstractmethod
+    def back(
+        self, gates: Tensor, hidden: Tensor, memory: Tensor, of_hidden: Tensor, of_memory: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """From what a step was given, and the slopes of what it gave, to the slopes of what it was given."""
 
     @abstractmethod
     def fused(self, layer: nn.RNNBase, inputs: Tensor, hidden: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -79,6 +87,22 @@ class LSTM(Cell):
         take, keep, new, out = gates.chunk(4, -1)
         memory = keep.sigmoid() * memory + take.sigmoid() * new.tanh()  # [B, D]
         return out.sigmoid() * memory.tanh(), memory
+
+    def back(
+        self, gates: Tensor, hidden: Tensor, memory: Tensor, of_hidden: Tensor, of_memory: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The hidden state is in the gates alone: its own slope is 0."""
+        take, keep, new, out = gates.chunk(4, -1)
+        take, keep, new, out = take.sigmoid(), keep.sigmoid(), new.tanh(), out.sigmoid()
+        told = (keep * memory + take * new).tanh()  # [B, D]
+        of_memory = of_memory + of_hidden * out * (1 - told * told)
+        of_gates = [
+            of_memory * new * take * (1 - take),
+            of_memory * memory * keep * (1 - keep),
+            of_memory * take * (1 - new * new),
+            of_hidden * told * out * (1 - out),
+        ]
+        return torch.cat(of_gates, -1), torch.zeros_like(hidden), of_memory * keep
 
     def fused(self, layer: nn.RNNBase, inputs: Tensor, hidden: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Torch's LSTM."""
@@ -120,6 +144,19 @@ class GRU(Cell):
         update = update.sigmoid()
         return (1 - update) * new + update * hidden, memory
 
+    def back(
+        self, gates: Tensor, hidden: Tensor, memory: Tensor, of_hidden: Tensor, of_memory: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The empty cell has no slope."""
+        reset, update, entering, kept = gates.chunk(4, -1)
+        reset, update = reset.sigmoid(), update.sigmoid()
+        new = torch.tanh(entering + reset * kept)  # [B, D]
+        of_update = of_hidden * (hidden - new) * update * (1 - update)
+        of_entering = of_hidden * (1 - update) * (1 - new * new)
+        of_reset = of_entering * kept * reset * (1 - reset)
+        of_gates = torch.cat([of_reset, of_update, of_entering, of_entering * reset], -1)
+        return of_gates, of_hidden * update, of_memory
+
     def fused(self, layer: nn.RNNBase, inputs: Tensor, hidden: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Torch's GRU."""
         outputs, last = layer(inputs, hidden.unsqueeze(0).contiguous())
@@ -149,13 +186,18 @@ def run(
     """A layer over inputs [B, T, I]: outputs [B, T, D], hidden [B, D] and cell [B, C] after them.
 
     In the fused kernel; with a mask ``kept`` [B, D], which multiplies the hidden state in each step's product, in a
-    loop of :meth:`Cell.step`. Autocast is left off on a CPU whose kernels know no recurrence in bfloat16.
+    loop of :meth:`Cell.step`. Autocast is left off on a CPU whose kernels know no recurrence in its format.
     """
-    if torch.is_autocast_enabled("cpu") and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    if torch.is_autocast_enabled("cpu") and not _kernels_know(torch.get_autocast_dtype("cpu")):
         with torch.autocast("cpu", enabled=False):
             dtype = layer.weight_ih_l0.dtype
             return _run(cell, layer, inputs.to(dtype), hidden.to(dtype), memory.to(dtype), kept)
     return _run(cell, layer, inputs, hidden, memory, kept)
+
+
+def _kernels_know(dtype: torch.dtype) -> bool:
+    """Whether this CPU has kernels that train a recurrence in a half precision: none does in float16."""
+    return dtype is torch.bfloat16 and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def _run(
@@ -179,4 +221,4 @@ def _run(
 
 def shared_mask(like: Tensor, dropout: float) -> Tensor:
     """A dropout mask of a tensor's shape that is kept for a whole sequence: 0, or 1 / (1 - dropout)."""
-    return F.dropout(torch.ones_like(like), dropout)
+    return drop(torch.ones_like(like), dropout)

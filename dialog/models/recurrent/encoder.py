@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dialog.models.contracts import AttentionHook, Encoded, Encoder
+from dialog.models.dropout import Dropout
 from dialog.models.recurrent.cells import Cell, run, shared_mask
 
 
@@ -40,7 +41,7 @@ class RecurrentEncoder(Encoder):
         self.cell = cell
         self.size = size
         self.width = size // 2 if bidirectional else size
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.variational = variational and dropout > 0
         widths = [input_size] + [size] * (layers - 1)
         self.forward_layers = nn.ModuleList(cell.layer(each, self.width) for each in widths)

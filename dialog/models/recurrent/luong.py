@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from dialog.components import Component, build
 from dialog.models.attention import build_attention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, Memory, meant_for
+from dialog.models.dropout import Dropout
 from dialog.models.recurrent.bridges import BRIDGES, DENSE
 from dialog.models.recurrent.cells import Cell
 from dialog.models.recurrent.stack import Loop, Stack, StackState
@@ -67,7 +68,7 @@ class LuongDecoder(Decoder):
         self.attentional = nn.Linear(memory_size + size, input_size, bias=False)
         self.input_feeding = input_feeding
         self.input_size = input_size
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     @property
     def pointer(self) -> nn.Module | None:

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dialog.models.dropout import Dropout
 from dialog.models.recurrent.cells import Cell, run, shared_mask
 from dialog.models.state import Rows
 
@@ -50,7 +51,7 @@ class Stack(nn.Module):
         self.split = [input_size, extra_size]
         self.layers = nn.ModuleList(cell.layer(size if depth else sum(self.split), size) for depth in range(layers))
         self.variational = variational and dropout > 0
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def start(self, hidden: Tensor) -> StackState:
         """The state before the first token, for hidden [B, L, D]; masks are drawn here, for a whole target.
@@ -91,8 +92,9 @@ class Loop:
     def __init__(self, stack: Stack, inputs: Tensor, state: StackState) -> None:
         cell, (bottom, *upper) = stack.cell, tuple[Any, ...](stack.layers)
         from_token, from_extra = torch.split(bottom.weight_ih_l0, stack.split, 1)
-        self.gates = F.linear(inputs, cell.from_inputs(from_token), _bias(cell, bottom)).unbind(1)  # T times [B, 4 D]
-        dtype = self.gates[0].dtype
+        tokens = inputs.transpose(0, 1)  # [T, B, E]
+        self.gates = F.linear(tokens, cell.from_inputs(from_token), _bias(cell, bottom))  # [T, B, 4 D]
+        dtype = self.gates.dtype
         self.weights = [torch.cat([cell.from_inputs(from_extra), cell.from_hidden(bottom.weight_hh_l0)], 1).to(dtype)]
         self.weights += [
             torch.cat([cell.from_inputs(each.weight_ih_l0), cell.from_hidden(each.weight_hh_l0)], 1).to(dtype)
@@ -101,6 +103,8 @@ class Loop:
         self.biases = [_bias(cell, each).to(dtype) for each in upper]
         self.stack = stack
         self.kept = state.kept
+        self.upward = self._upward(state.hidden, len(tokens))
+        self.steps = 0
         self.recurrent = state.kept[0].unbind(1) if state.kept else ()
         self.hidden, self.memory = list(state.hidden.unbind(1)), list(state.memory.unbind(1))  # L times [B, D]
 
@@ -114,13 +118,23 @@ class Loop:
         below = torch.cat([extra, self._kept(0).to(extra.dtype)], -1)  # [B, X + D]
         self._set(0, gates + F.linear(below, self.weights[0]))
         for depth, bias in enumerate(self.biases, start=1):
-            entering = self.stack.between(self.hidden[depth - 1].unsqueeze(1), depth, self.kept).squeeze(1)
+            entering = self.hidden[depth - 1]
+            if self.upward:
+                entering = entering * self.upward[depth - 1][self.steps]
             below = torch.cat([entering, self._kept(depth)], -1)  # [B, 2 D]
             self._set(depth, F.linear(below, self.weights[depth], bias))
+        self.steps += 1
 
     def state(self) -> StackState:
         """What each layer remembers now."""
         return StackState(torch.stack(self.hidden, 1), torch.stack(self.memory, 1), self.kept)
+
+    def _upward(self, hidden: Tensor, steps: int) -> list[tuple[Tensor, ...]]:
+        """Masks of dropout between layers: for each layer but the first, and each step, [B, D]; or none."""
+        if not self.kept and not (self.stack.training and self.stack.dropout.p > 0):
+            return []
+        ones = hidden.new_ones(len(hidden), steps, hidden.shape[2])
+        return [self.stack.between(ones, depth, self.kept).unbind(1) for depth in range(1, hidden.shape[1])]
 
     def _kept(self, depth: int) -> Tensor:
         """What variational dropout leaves of a layer's state, for its product alone."""

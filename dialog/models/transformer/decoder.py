@@ -17,7 +17,7 @@ from dialog.models.attention import MultiHeadAttention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded
 from dialog.models.positions import POSITIONS
 from dialog.models.state import Rows
-from dialog.models.transformer.layers import DecoderLayer, KeysValues, stack
+from dialog.models.transformer.layers import DecoderLayer, KeysValues, saving, stack
 from dialog.models.transformer.settings import SINUSOIDAL, LayerSettings
 from dialog.models.transformer.sublayers import LayerDrop
 
@@ -46,7 +46,8 @@ class TransformerDecoder(Decoder):
     """Layers of causal self-attention and cross-attention to the source.
 
     ``attention_dropout`` falls on attention weights, ``activation_dropout`` inside the feed-forward network (None:
-    both as ``dropout``, which falls on what each sublayer adds), ``layer_drop`` on whole layers.
+    both as ``dropout``, which falls on what each sublayer adds), ``layer_drop`` on whole layers. With
+    ``activation_checkpointing`` training keeps less of each layer and computes it again.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class TransformerDecoder(Decoder):
         attention_dropout: float | None = None,
         activation_dropout: float | None = None,
         layer_drop: float = 0.0,
+        activation_checkpointing: bool = False,
     ) -> None:
         super().__init__()
         settings = LayerSettings(
@@ -84,6 +86,7 @@ class TransformerDecoder(Decoder):
         self.bridge = nn.Identity() if memory_size == input_size else nn.Linear(memory_size, input_size)
         self.layers = stack(DecoderLayer, layers, settings)
         self.layer_drop = LayerDrop(layer_drop)
+        self.saves = activation_checkpointing
         self.norm = settings.last_norm()
 
     @property
@@ -107,7 +110,8 @@ class TransformerDecoder(Decoder):
         turn = partial(self.positions.turn, offset=state.length)
         said = []
         for layer, past, source in zip(self.layers, state.layers, memory.layers, strict=True):
-            after, keys_values = layer(states, past, source, mask=memory.mask, turn=turn, hook=hook)
+            run = saving(layer, hook=hook) if self.saves else layer
+            after, keys_values = run(states, past, source, mask=memory.mask, turn=turn, hook=hook)
             states = self.layer_drop(states, after)
             said.append(keys_values)
         return self.norm(states), SaidState(tuple(said))

@@ -6,11 +6,14 @@ Shapes: B rows, S source tokens, T target tokens, T' of them said so far, D widt
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from dialog.models.contracts import AttentionHook
+from dialog.models.contracts import AttentionHook, meant_for
 from dialog.models.transformer.settings import LayerSettings
 
 KeysValues = tuple[Tensor, Tensor]
@@ -89,3 +92,16 @@ def stack(layer: Callable[[LayerSettings], nn.Module], layers: int, settings: La
     if layers < 1:
         raise ValueError(f"layers must be at least 1, not {layers}")
     return nn.ModuleList(layer(settings) for _ in range(layers))
+
+
+def saving(layer: nn.Module, *, hook: AttentionHook | None) -> Callable[..., Any]:
+    """The layer, which in training keeps only what it reads; the rest is computed again in the backward pass.
+
+    So memory grows by one tensor [B, T, D] a layer, for a third more work (activation checkpointing; Chen et al. 2016,
+    4). Dropout falls in the same places both times. A layer whose attention a hook looks at is left as it is: it would
+    show it twice.
+    """
+    watched = any(meant_for(hook, module) is not None for module in layer.modules())
+    if watched or not layer.training:
+        return layer
+    return partial(checkpoint, layer, use_reentrant=False, preserve_rng_state=True)

@@ -12,35 +12,44 @@ from lightning.pytorch.callbacks import Callback
 from tqdm import tqdm
 
 from dialog.data.batching import Batch
+from dialog.training.module import DialogModule
+
+BLINK = 0.2
+"""Seconds between two looks at the bar."""
 
 
 class Throughput(Callback):
     """Logs ``train/tokens`` (target tokens seen) and ``train/tokens_per_second``, over all processes."""
 
     def __init__(self) -> None:
-        self.tokens = 0
         self.since = (0.0, 0)
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
         """Start the clock."""
-        self.since = (time.monotonic(), self.tokens)
+        self.since = (time.monotonic(), _tokens(module))
 
     def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
         """Validation is no training time."""
-        self.since = (time.monotonic(), self.tokens)
+        self.since = (time.monotonic(), _tokens(module))
 
     def on_train_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: object, batch: Batch, batch_index: int
     ) -> None:
-        """Count, and log at the trainer's logging steps."""
-        self.tokens += batch.target_tokens
+        """Log at the trainer's logging steps; at others no process asks another."""
+        if not trainer._logger_connector.should_update_logs:
+            return
+        tokens = _tokens(module)
         begun, before = self.since
-        rate = (self.tokens - before) / max(time.monotonic() - begun, 1e-9)
-        for name, value in (("train/tokens", self.tokens), ("train/tokens_per_second", rate)):
+        rate = (tokens - before) / max(time.monotonic() - begun, 1e-9)
+        for name, value in (("train/tokens", tokens), ("train/tokens_per_second", rate)):
             number = torch.tensor(value, dtype=torch.float64, device=module.device if trainer.world_size > 1 else "cpu")
             module.log(name, number, batch_size=1, reduce_fx="sum", sync_dist=True)
-        if trainer.global_step % trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
-            self.since = (time.monotonic(), self.tokens)
+        self.since = (time.monotonic(), tokens)
+
+
+def _tokens(module: LightningModule) -> int:
+    assert isinstance(module, DialogModule)
+    return module.target_tokens
 
 
 class Progress(Callback):
@@ -57,15 +66,21 @@ class Progress(Callback):
             steps = trainer.estimated_stepping_batches
             total = int(steps) if steps != float("inf") and steps > 0 else None
             plain = not sys.stderr.isatty()
-            self.bar = tqdm(total=total, unit="step", disable=plain or None, dynamic_ncols=True, leave=False)
-            self.began, self.total = time.monotonic(), total
+            done = trainer.global_step
+            options: dict[str, Any] = {"total": total, "initial": done, "unit": "step", "dynamic_ncols": True}
+            self.bar = tqdm(**options, disable=plain or None, leave=False)
+            self.began, self.total, self.first = time.monotonic(), total, done
 
     def on_train_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: object, batch: Batch, batch_index: int
     ) -> None:
-        """Move on."""
+        """Move on, now and then: what is shown is asked from the device."""
         if self.bar is None or trainer.global_step == self.bar.n:
             return
+        now = time.monotonic()
+        if now - self.printed < (self.every if self.bar.disable else BLINK):
+            return
+        self.printed = now
         values = trainer.callback_metrics
         shown = {"epoch": str(trainer.current_epoch + 1), "loss": "-", "tokens/s": "-"}
         if "train/loss" in values:
@@ -74,9 +89,11 @@ class Progress(Callback):
             shown["tokens/s"] = f"{values['train/tokens_per_second'].item():,.0f}"
         if "validation/loss" in values:
             shown["validation"] = f"{values['validation/loss'].item():.3f}"
-        self.bar.set_postfix(shown, refresh=False)
-        self.bar.update(trainer.global_step - self.bar.n)
-        self._say(trainer.global_step, shown)
+        if self.bar.disable:
+            self._say(trainer.global_step, shown, now)
+        else:
+            self.bar.set_postfix(shown, refresh=False)
+            self.bar.update(trainer.global_step - self.bar.n)
 
     def on_train_end(self, trainer: Trainer, module: LightningModule) -> None:
         """Close the bar."""
@@ -87,13 +104,9 @@ class Progress(Callback):
         """Leave the terminal clean."""
         self.on_train_end(trainer, module)
 
-    def _say(self, step: int, shown: dict[str, str]) -> None:
+    def _say(self, step: int, shown: dict[str, str], now: float) -> None:
         """A plain line for a log file."""
-        now = time.monotonic()
-        if sys.stderr.isatty() or now - self.printed < self.every:
-            return
-        self.printed = now
-        left = f", {(self.total - step) * (now - self.began) / step:.0f} s left" if self.total else ""
+        left = f", {(self.total - step) * (now - self.began) / (step - self.first):.0f} s left" if self.total else ""
         of = f"/{self.total}" if self.total else ""
         values = ", ".join(f"{key} {value}" for key, value in shown.items())
         print(f"step {step}{of}: {values}{left}", file=sys.stderr, flush=True)  # noqa: T201 - progress

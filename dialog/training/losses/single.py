@@ -6,6 +6,7 @@ Shapes: N target tokens, T tokens of the longest target, V vocabulary.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from dialog.components import Table
@@ -26,12 +27,11 @@ class CrossEntropy:
 
     def __call__(self, logits: Tensor, targets: Tensor) -> LossSums:
         """Sums over the N tokens."""
-        scores = at_least_float(logits)  # [N, V]
-        total = scores.logsumexp(-1)  # [N]
-        nll = (total - chosen(scores, targets)).sum()
+        known = at_least_float(logits).log_softmax(-1)  # [N, V]
+        nll = F.nll_loss(known, targets, reduction="sum")
         if not self.label_smoothing:
             return LossSums(nll, nll)
-        uniform = (total - scores.mean(-1)).sum()
+        uniform = -known.mean(-1).sum()
         return LossSums((1 - self.label_smoothing) * nll + self.label_smoothing * uniform, nll)
 
 

@@ -1,0 +1,102 @@
+"""Takes the time of another's training, from inside its own trainer: runs in the environments of the peers.
+
+A step is from the end of one call of a torch optimizer to the end of the next, whatever the trainer does in between. Of
+the batches only the shapes are looked at: real tokens and the places that they stand in with their padding.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+
+class Recorder:
+    """Counts steps, writes them at the last one and ends the process there: what would come then is not measured."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        self.marks: list[float] = []
+        self.batches: list[list[tuple[int, int, int, int]]] = [[]]
+        self.parameters = 0
+        self.first = 0.0
+        register_optimizer_step_post_hook(self._step)
+
+    def watch(self, model: type[torch.nn.Module], read: Callable[..., tuple[Tensor, Tensor]]) -> None:
+        """Have a model's forward passes in training reported; `read` gives masks [B, S], [B, T] of real tokens."""
+        forward = model.forward
+
+        @wraps(forward)  # trainers read its signature
+        def watched(itself: torch.nn.Module, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - the peer's own
+            if itself.training:
+                self.parameters = self.parameters or sum(each.numel() for each in itself.parameters())
+                self.batch(*read(*arguments, **named))
+            return forward(itself, *arguments, **named)
+
+        model.forward = watched  # type: ignore[method-assign]  # it is how the peer is watched
+
+    def batch(self, source: Tensor, target: Tensor) -> None:
+        """A batch with these real tokens [B, S], [B, T] belongs to the step that goes on."""
+        shape = (len(source), int(source.sum()), int(target.sum()), source.numel() + target.numel())
+        self.batches[-1].append(shape)
+
+    def _step(self, *_: object) -> None:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        self.marks.append(time.perf_counter())
+        self.first = self.first or time.time()
+        self.batches.append([])
+        if len(self.marks) == self.settings["warm_up"] + self.settings["steps"]:
+            self._finish()
+
+    def _finish(self) -> None:
+        skipped = self.settings["warm_up"]
+        spans = [end - start for start, end in zip(self.marks, self.marks[1:], strict=False)][skipped - 1 :]
+        steps = [
+            dict(
+                zip(
+                    ("rows", "source_tokens", "target_tokens", "places"), map(sum, zip(*each, strict=True)), strict=True
+                )
+            )
+            for each in self.batches[skipped:-1]
+        ]
+        figures = {
+            "each_step": [{"seconds": span, **step} for span, step in zip(spans, steps, strict=True)],
+            "memory_bytes": peak(),
+            "parameters": self.parameters,
+            "first_step_seconds": self.first - self.settings["launched"],
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+        }
+        Path(self.settings["output"]).write_text(json.dumps(figures))
+        sys.stdout.flush()
+        os._exit(0)
+
+
+def peak() -> int:
+    """Bytes resident in memory at the peak, or of a GPU where there is one."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated()
+    found = re.search(r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0
+
+
+def settings() -> dict[str, Any]:
+    """What benchmarks/training.py asks for."""
+    read: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text())
+    return read
+
+
+def lines(path: str) -> list[list[int]]:
+    """The ids of a file of texts."""
+    return [[int(word[1:]) for word in line.split()] for line in Path(path).read_text().splitlines()]

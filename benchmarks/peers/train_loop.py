@@ -1,0 +1,59 @@
+"""Our own module, optimizer and batches in a loop without Lightning: what its Trainer costs is the difference."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import torch
+from recorder import Recorder, settings
+from torch import Tensor, nn
+
+from dialog.assemble import build_batches, build_module
+from dialog.corpus import prepare_data
+from dialog.data.batching import Batch
+from dialog.data.store import Store
+from dialog.data.tokenizer import PAD
+from dialog.recipe import compose
+from dialog.training.module import DialogModule
+
+GIVEN = settings()
+
+
+def read(batch: Batch, _: int) -> tuple[Tensor, Tensor]:
+    """Its real tokens."""
+    return batch.source != PAD, batch.target[:, 1:] != PAD
+
+
+def main() -> None:
+    """Train."""
+    warnings.filterwarnings("ignore", message=".*trainer.* reference is not registered")
+    recipe = compose(GIVEN["recipe"], GIVEN["overrides"]).recipe
+    folder = prepare_data(recipe)
+    tokenizer = Store(folder, "train").tokenizer
+    recorder = Recorder(GIVEN)
+    module = build_module(recipe, len(tokenizer), tokenizer).train()
+    recorder.parameters = sum(each.numel() for each in module.model.parameters())
+    made = module.configure_optimizers()
+    optimizer, schedule = made["optimizer"], made["lr_scheduler"]["scheduler"]
+    batches, number = build_batches(recipe, folder, tokenizer).train_dataloader(), 0
+    while True:
+        for batch in batches:
+            recorder.batch(*read(batch, number))
+            step(module, batch, number, optimizer, recipe.trainer.gradient_clip_val)
+            schedule.step()
+            number += 1
+
+
+def step(module: DialogModule, batch: Batch, number: int, optimizer: torch.optim.Optimizer, clip: float | None) -> None:
+    """One of them."""
+    optimizer.zero_grad()
+    with torch.autocast("cpu", torch.bfloat16, enabled=GIVEN["precision"] == "bf16-mixed"):
+        loss = module.training_step(batch, number)
+    loss.backward()
+    nn.utils.clip_grad_norm_(module.model.parameters(), clip or math.inf)
+    optimizer.step()
+
+
+if __name__ == "__main__":
+    main()

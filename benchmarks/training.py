@@ -1,0 +1,261 @@
+"""Training with dialog and with its peers, each through its own trainer, on the same text at the same sizes.
+
+    python benchmarks/training.py data.path=DAILYDIALOG [KEY=VALUE ...] [--peers all] [--lengths] [--results FILE]
+
+prints Markdown tables. Whatever is measured is appended to FILE, a JSON line a run, as soon as it is there; run again,
+what FILE has is not measured again, so that a crash loses nothing (`--again` tries what failed, `--table` only prints).
+
+The text is DailyDialog in 8,000 pieces, as `dialog prepare` makes them: contexts of up to three turns and 64 tokens,
+responses of up to 32; the peers are given the very same ids as words. Batches have about 1,000 target tokens: ours by a
+budget of tokens, the peers' by as many examples, in what buckets of like length they have. AdamW (OpenNMT-py has only
+Adam), learning rate 1e-3, gradients clipped at 1, dropout 0.1, label smoothing 0.1.
+
+- lstm: bidirectional encoder 1 x 512, decoder 1 x 512, embeddings 256, additive attention over 512 (fairseq has only
+  dot, which is cheaper; bare has none). lstm2 has two layers each.
+- transformer: 3 + 3 layers of size 256, 4 heads, feed-forward 1,024.
+
+Every run is a process of its own; the systems take turns, round after round, and the steps of all rounds are pooled.
+With `--lengths` all sources have one length, 32 to 2,048; FAMILIES, PRECISIONS, SYSTEMS and LENGTHS can be chosen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from environments import PEERS, NotBuiltError, default_folder, python_of
+from training_table import Row, as_markdown
+from training_texts import Texts, daily, even, tiny
+
+from dialog.benchmark.bound import gemm_peak
+from dialog.training.environment import environment
+from dialog.training.precision import has_bfloat16
+
+FAMILIES = ("lstm", "transformer", "lstm2")
+BOTH = ("32-true", "bf16-mixed")
+FLOAT = BOTH[:1]
+LENGTHS = (32, 128, 512, 2048)
+SCRIPTS = Path(__file__).with_name("peers")
+LIMIT = 1800
+"""Seconds that a run may take."""
+
+
+class System(NamedTuple):
+    """Who trains: the name in tables, a script in `peers`, the environment that it needs, and what it can do."""
+
+    title: str
+    script: str = ""
+    peer: str = ""
+    families: Sequence[str] = FAMILIES
+    precisions: Sequence[str] = FLOAT
+
+
+SYSTEMS = {
+    "dialog": System("dialog", precisions=BOTH),
+    "loop": System("dialog's module in a loop without Lightning", "train_loop.py", precisions=BOTH),
+    "joeynmt": System(PEERS["joeynmt"].version, "train_joeynmt.py", "joeynmt"),
+    "opennmt": System(PEERS["opennmt"].version, "train_opennmt.py", "opennmt"),
+    "eole": System(PEERS["eole"].version, "train_eole.py", "eole", precisions=BOTH),
+    "fairseq": System(PEERS["fairseq"].version, "train_fairseq.py", "fairseq"),
+    "marian": System(PEERS["marian"].version + ", Marian", "train_marian.py", "marian", FAMILIES[1:2], BOTH),
+    "tutorial": System("tutorial loop", "train_plain.py", families=FAMILIES[:1]),
+    "bare": System("nn.LSTM without attention", "train_plain.py", families=FAMILIES[:1]),
+}
+
+
+def wanted(options: argparse.Namespace) -> Iterator[Row]:
+    """Every run, the systems in turn."""
+    lengths = options.lengths or [0]
+    for number in range(1 if options.lengths else options.rounds):
+        for length in lengths:
+            for family in options.families:
+                for name in options.systems:
+                    system = SYSTEMS[name]
+                    for precision in system.precisions:
+                        if family in system.families and precision in options.precisions:
+                            yield Row(name, family, precision, length, number)
+
+
+# ------------------------------------------------------------------ runs
+
+
+def measure(row: Row, texts: Texts, python: str, options: argparse.Namespace) -> dict[str, Any]:
+    """The figures of one run, or why there are none."""
+    system = SYSTEMS[row.system]
+    overrides = [*texts.overrides, *sizes(row.family), f"trainer.precision={row.precision}", *options.overrides]
+    if row.system in ("dialog", "loop") and texts.small:
+        overrides = [*overrides, *texts.small]
+    with tempfile.TemporaryDirectory() as work:
+        output = Path(work) / "figures.json"
+        given = {
+            **row._asdict(),
+            **{"recipe": texts.recipe, "overrides": overrides, "text": str(texts.folder), "rows": texts.rows},
+            **{"examples": texts.examples, "vocabulary": texts.vocabulary},
+            **{"layers": layers(row.family), "work": work, "output": str(output)},
+            **{"warm_up": options.warm_up, "steps": options.steps, "launched": time.time()},
+        }
+        settings = Path(work) / "settings.json"
+        settings.write_text(json.dumps(given))
+        command = [python, str(SCRIPTS / system.script), str(settings)]
+        if not system.script:
+            steps = ["--steps", str(options.steps), "--warm-up", str(options.warm_up)]
+            command = [
+                python,
+                "-m",
+                "dialog",
+                "benchmark",
+                texts.recipe,
+                *overrides,
+                *steps,
+                "--no-generation",
+                "--json",
+            ]
+        return run(command, output, Path(work) / "log")
+
+
+def run(command: Sequence[str], output: Path, log: Path) -> dict[str, Any]:
+    """What a process writes to a file, or else to its standard output."""
+    with log.open("w") as file, output.open("w") as out:
+        try:
+            done = subprocess.run(command, stdout=file if "--json" not in command else out, stderr=file, timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            return {"error": f"not done in {LIMIT} seconds"}
+    try:
+        found: dict[str, Any] = json.loads(output.read_text())
+    except ValueError:
+        said = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        ended = "killed, as for want of memory" if done.returncode < 0 else f"exit {done.returncode}"
+        return {"error": f"{ended}: {' / '.join(said[-3:])[-500:]}"}
+    return {"figures": found.get("training", found)}
+
+
+def layers(family: str) -> int:
+    """Of either side."""
+    return {"lstm": 1, "lstm2": 2, "transformer": 3}[family]
+
+
+def sizes(family: str) -> list[str]:
+    """Of our own networks."""
+    common = ["model.embedding_size=256", "model.dropout=0.1", "model.loss.label_smoothing=0.1"]
+    if family == "transformer":
+        part = "{name: transformer, layers: 3, heads: 4, feed_forward_size: 1024}"
+        return [*common, f"model.encoder={part}", f"model.decoder={part}"]
+    size = f"size: 512, layers: {layers(family)}"
+    attention = "attention: {name: additive, size: 512}"
+    return [*common, f"model.encoder={{name: lstm, {size}}}", f"model.decoder={{name: lstm, {size}, {attention}}}"]
+
+
+def pythons(options: argparse.Namespace) -> dict[str, str]:
+    """The Python of each system, and of each that cannot be had why, in place of it behind a colon."""
+    found = {}
+    for name in options.systems:
+        try:
+            peer = SYSTEMS[name].peer
+            found[name] = str(python_of(options.environments, peer)) if peer else sys.executable
+        except NotBuiltError as reason:
+            found[name] = f":{reason}"
+    return found
+
+
+# ------------------------------------------------------------------ results
+
+
+def known(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """What was measured before; with --again without what failed."""
+    if not options.results.exists():
+        return []
+    lines = [json.loads(line) for line in options.results.read_text().splitlines()]
+    return [line for line in lines if not (options.again and "error" in line)]
+
+
+def collect(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """All results, those that are missing measured now."""
+    found = known(options)
+    done = {Row(**line["row"]) for line in found}
+    missing = [row for row in wanted(options) if row not in done]
+    if options.table or not missing:
+        return found
+    homes = pythons(options)
+    with tempfile.TemporaryDirectory() as folder:
+        prepared: dict[tuple[str, int], Texts] = {}
+        for place, row in enumerate(missing, start=1):
+            recipe = "transformer" if row.family == "transformer" else "lstm"
+            texts = prepared.get((recipe, row.length)) or texts_of(row, recipe, Path(folder), options)
+            prepared[recipe, row.length] = texts
+            began = time.monotonic()
+            home = homes[row.system]
+            result = {"error": home[1:]} if home.startswith(":") else measure(row, texts, home, options)
+            line = {"row": row._asdict(), **result, "gemm": gemm_peak(row.precision, "cpu"), **marks()}
+            with options.results.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+            found.append(line)
+            said = result.get("error") or f"{time.monotonic() - began:.0f} s"
+            print(f"{place}/{len(missing)} {' '.join(map(str, row))}: {said}", file=sys.stderr, flush=True)
+    return found
+
+
+def texts_of(row: Row, recipe: str, folder: Path, options: argparse.Namespace) -> Texts:
+    """What is trained on."""
+    place = folder / f"{recipe}-{row.length}"
+    if options.quick:
+        return tiny(place, recipe)
+    return even(place, recipe, row.length) if row.length else daily(place, recipe, options.overrides)
+
+
+def marks() -> dict[str, Any]:
+    """When and where."""
+    here = environment()
+    return {
+        "environment": {key: here[key] for key in ("dialog", "git", "torch", "python", "cpu", "cores", "threads")}
+    } | {"time": datetime.now().astimezone().isoformat(timespec="seconds")}
+
+
+def arguments() -> argparse.Namespace:
+    """As they are given, with what follows from them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="for our recipes, such as data.path=DIR")
+    parser.add_argument("--peers", nargs="*", default=[], choices=["all", *PEERS], metavar="PEER", help="beside ours")
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, help="exactly these")
+    parser.add_argument("--families", nargs="+", default=FAMILIES[:2], choices=FAMILIES)
+    native = BOTH if has_bfloat16("cpu") else FLOAT
+    parser.add_argument("--precisions", nargs="+", default=native, choices=BOTH, help="[those that the hardware has]")
+    parser.add_argument("--steps", type=int, help="that count, of a round [default: 25; with --lengths 3]")
+    parser.add_argument("--warm-up", type=int, help="steps before them [default: 5; with --lengths 1]")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--lengths", nargs="*", type=int, metavar="LENGTH", help=f"of sources [{LENGTHS}]")
+    parser.add_argument("--environments", type=Path, default=default_folder(), metavar="FOLDER", help="of the peers")
+    parser.add_argument("--results", type=Path, default=Path("benchmark-training.jsonl"), metavar="FILE")
+    parser.add_argument("--again", action="store_true", help="measure again what failed")
+    parser.add_argument("--table", action="store_true", help="print what there is and measure nothing")
+    parser.add_argument("--quick", action="store_true", help="ours alone on a tiny corpus, to see that it works")
+    options = parser.parse_args()
+    if options.lengths == []:
+        options.lengths = LENGTHS
+    if options.quick:
+        options.steps, options.warm_up, options.rounds = 2, 1, 1
+    options.steps = options.steps or (3 if options.lengths else 25)
+    options.warm_up = options.warm_up or (1 if options.lengths else 5)
+    peers = PEERS if "all" in options.peers else options.peers
+    options.systems = options.systems or [name for name in SYSTEMS if not SYSTEMS[name].peer or name in peers]
+    return options
+
+
+def main() -> None:
+    """Measure what is missing and print all."""
+    options = arguments()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    titles = {name: system.title for name, system in SYSTEMS.items()}
+    print(as_markdown(collect(options), titles))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""What benchmarks/training.py trains on: our own prepared data, and the same ids as words for the peers."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from dialog.corpus import prepare_data
+from dialog.data.store import Store
+from dialog.recipe import compose
+
+TARGETS = 1000
+"""Target tokens of a batch."""
+FEW = 100
+"""Examples for a peer that must have a validation split."""
+RECIPES = {"lstm": "dailydialog/lstm_bahdanau", "transformer": "dailydialog/transformer"}
+DAILY = [
+    *("data.tokenizer={name: byte_bpe, vocabulary: 8000}", "data.context_turns=3", "data.first_turns=false"),
+    *("data.max_source=64", "data.max_target=32"),
+]
+ROWS = {2048: 8}
+"""Examples of a batch where all sources have this length; else as many as in any other batch."""
+RESPONSE = 15
+SMALL = [
+    *("model.embedding_size=16", "model.encoder={name: lstm, size: 16}"),
+    "model.decoder={name: lstm, size: 16, attention: {name: additive, size: 16}}",
+]
+
+
+class Texts(NamedTuple):
+    """A recipe with the overrides that choose its data, and the folder of the same text for the peers."""
+
+    recipe: str
+    overrides: list[str]
+    folder: Path
+    examples: int
+    vocabulary: int
+    rows: int
+    small: Sequence[str] = ()
+
+
+def daily(folder: Path, family: str, overrides: Sequence[str]) -> Texts:
+    """DailyDialog."""
+    return prepared(folder, RECIPES[family], [*DAILY, *overrides])
+
+
+def tiny(folder: Path, family: str) -> Texts:
+    """A few dialogues of the built-in corpus, and networks as small."""
+    recipe = {"lstm": "quickstart/lstm_bahdanau", "transformer": "quickstart/transformer"}[family]
+    data = ["data.corpus.size=60", "data.tokenizer.vocabulary=400"]
+    return prepared(folder, recipe, data, targets=100)._replace(small=SMALL)
+
+
+def even(folder: Path, family: str, length: int) -> Texts:
+    """Random words: every source so long, every response of 15 tokens."""
+    rows = ROWS.get(length, TARGETS // RESPONSE)
+    corpus, generator = folder / "corpus", random.Random(length)
+    corpus.mkdir(parents=True)
+    words = [f"w{number}" for number in range(8000)]
+    (corpus / "train.jsonl").write_text(
+        "".join(_dialogue(generator.choices(words, k=length - 2), generator) for _ in range(12 * rows))
+    )
+    for split in ("validation", "test"):
+        (corpus / f"{split}.jsonl").write_text(_dialogue(words[: length - 2], generator))
+    data = [
+        *("data.corpus={name: jsonl}", f"data.path={corpus}", "data.tokenizer={name: word, vocabulary: 8000}"),
+        *("data.context_turns=1", "data.first_turns=false", "data.max_turn_characters=100000"),
+        *(f"data.max_source={length}", "data.max_target=32"),
+    ]
+    found = prepared(folder, RECIPES[family], data)
+    return found._replace(rows=rows, overrides=[*data, f"data.batch_tokens={rows * (length + RESPONSE)}"])
+
+
+def _dialogue(said: Sequence[str], generator: random.Random) -> str:
+    answer = [f"w{generator.randrange(8000)}" for _ in range(RESPONSE - 1)]
+    return json.dumps({"turns": [" ".join(said), " ".join(answer)]}) + "\n"
+
+
+def prepared(folder: Path, recipe: str, overrides: list[str], *, targets: int = TARGETS) -> Texts:
+    """The data of a recipe, and its training split as words, whose ends the peers set themselves."""
+    store = Store(prepare_data(compose(recipe, overrides).recipe, quiet=False), "train")
+    sources, said = store.lengths.astype(float).mean(0).tolist()
+    vocabulary = len(store.tokenizer)
+    folder.mkdir(parents=True, exist_ok=True)
+    for side, ids in (("source", lambda row: store.source(row)[:-1]), ("target", lambda row: store.target(row)[1:-1])):
+        texts = [" ".join(f"t{token}" for token in ids(row)) for row in range(len(store))]
+        for name, some in (("train", texts), ("few", list(islice(texts, FEW)))):
+            (folder / f"{name}.{side}").write_text("".join(f"{text}\n" for text in some))
+    names = [f"t{token}" for token in range(vocabulary)]
+    (folder / "words").write_text("".join(f"{name}\n" for name in names))
+    (folder / "dictionary").write_text("".join(f"{name} 1\n" for name in names))
+    budget = f"data.batch_tokens={round(targets * (sources + said) / said)}"
+    return Texts(recipe, [*overrides, budget], folder, len(store), vocabulary, round(targets / said))

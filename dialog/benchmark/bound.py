@@ -1,0 +1,37 @@
+"""What the machine could do at best: the speed of one large matrix product."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from torch import Tensor
+
+DTYPES = {"64-true": torch.float64, "bf16": torch.bfloat16, "16": torch.float16}
+"""In which type the products of a precision are; the others' are in float32."""
+SECONDS = 0.5
+SMALLEST, LARGEST = 256, {"cuda": 8192}
+LARGEST_OF_OTHERS = 2048
+REPEATS = 3
+
+
+def gemm_peak(precision: str, device: str) -> float:
+    """FLOP/s of the fastest of several products of square matrices, with as many threads as training has.
+
+    The matrices grow until half a second has passed: a precision that is only emulated is slow.
+    """
+    dtype = DTYPES.get(precision, DTYPES.get(precision.partition("-")[0], torch.float32))
+    best, size, until = 0.0, SMALLEST, time.perf_counter() + SECONDS
+    while not best or time.perf_counter() < until:
+        left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+        best = max(best, 2 * size**3 / min(_seconds(left, right) for _ in range(REPEATS)))
+        size = min(2 * size, LARGEST.get(device, LARGEST_OF_OTHERS))
+    return best
+
+
+def _seconds(left: Tensor, right: Tensor) -> float:
+    began = time.perf_counter()
+    torch.mm(left, right)
+    if left.is_cuda:
+        torch.cuda.synchronize()
+    return time.perf_counter() - began

@@ -1,0 +1,111 @@
+"""``dialog tune``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dialog.errors import UserError
+from dialog.folders import refuse_existing, to_json
+from dialog.recipe import compose
+
+if TYPE_CHECKING:
+    from dialog.recipe import Recipe
+    from dialog.training.tuner import RangeTest
+
+
+@click.command()
+@click.argument("recipe")
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--lr", is_flag=True, help="A learning rate: the loss while it rises from step to step.")
+@click.option("--batch-tokens", is_flag=True, help="How many tokens a batch can have before memory ends.")
+@click.option("--steps", type=click.IntRange(20), default=100, show_default=True, help="Learning rates to try.")
+@click.option("--lowest", type=float, default=1e-6, show_default=True, help="The lowest learning rate.")
+@click.option("--highest", type=float, default=1.0, show_default=True, help="The highest learning rate.")
+@click.option("--most", type=click.IntRange(1), default=131_072, show_default=True, help="The most tokens of a batch.")
+@click.option("--output", type=click.Path(path_type=Path), metavar="FILE.svg", help="A picture of the loss over lr.")
+@click.option("--json", "as_json", is_flag=True, help="All that was measured, as JSON.")
+def tune(
+    recipe: str,
+    overrides: tuple[str, ...],
+    lr: bool,
+    batch_tokens: bool,
+    steps: int,
+    lowest: float,
+    highest: float,
+    most: int,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Suggest a learning rate or a batch size for a RECIPE; nothing is kept but what --output names.
+
+    Example: dialog-seq2seq tune quickstart/transformer --lr --output lr.svg
+    """
+    composed = compose(recipe, overrides)
+    if not lr and not batch_tokens:
+        raise UserError("what is to be tuned? --lr, --batch-tokens or both")
+    if not 0 < lowest < highest:
+        raise UserError(f"--lowest {lowest:g} must be above 0 and below --highest {highest:g}")
+    if output is not None:
+        if not lr or output.suffix != ".svg":
+            raise UserError(f"--output {output}: the picture is an .svg of the loss over --lr")
+        refuse_existing(output)
+    found: dict[str, Any] = {"recipe": composed.name}
+    if lr:
+        found["lr"] = _rates(composed.recipe, lowest, highest, steps, output)
+    if batch_tokens:
+        found["batch_tokens"] = _sizes(composed.recipe, most)
+    click.echo(to_json(found) if as_json else "\n".join(_lines(found)))
+
+
+def _rates(recipe: Recipe, lowest: float, highest: float, steps: int, output: Path | None) -> dict[str, Any]:
+    from dialog.tuning.range_test import range_test, steepest
+
+    test = range_test(recipe, lowest=lowest, highest=highest, steps=steps)
+    suggestion = steepest(test)
+    if output is not None:
+        output.write_text(_picture(test, suggestion), encoding="utf-8")
+    return {"suggestion": suggestion, "rates": test.rates, "losses": test.losses}
+
+
+def _picture(test: RangeTest, suggestion: float | None) -> str:
+    from dialog.report.svg import Curve, curves_svg
+
+    points = [(math.log10(rate), loss) for rate, loss in zip(test.rates, test.losses, strict=False)]
+    curves = [Curve("loss of a batch, its lowest ringed", "range test", points)]
+    if suggestion is not None:
+        at = test.rates.index(suggestion)
+        curves.append(Curve(f"suggestion: {suggestion:.2g}", "range test", points[at : at + 1]))
+    return curves_svg(curves, x="log10 of the learning rate", y="loss (nats per target token)")
+
+
+def _sizes(recipe: Recipe, most: int) -> dict[str, Any]:
+    from dialog.tuning.range_test import sizes_test
+
+    tried = sizes_test(recipe, first=min(1024, most), most=most)
+    if not tried:
+        raise UserError("there is no memory for a batch of 1024 tokens; take a smaller model")
+    fastest = max(tried, key=lambda each: each.target_tokens_per_second)
+    return {
+        "largest": tried[-1].batch_tokens,
+        "fastest": fastest.batch_tokens,
+        "tried": [each._asdict() for each in tried],
+    }
+
+
+def _lines(found: dict[str, Any]) -> Iterator[str]:
+    if rates := found.get("lr"):
+        suggestion = rates["suggestion"]
+        known = (
+            "none: the loss does not fall" if suggestion is None else f"{suggestion:.2g}, where the loss falls fastest"
+        )
+        yield f"optimizer.lr: {known} ({len(rates['rates'])} steps from {rates['rates'][0]:.2g})"
+    if sizes := found.get("batch_tokens"):
+        yield f"data.batch_tokens: {sizes['largest']} is the largest tried that fits, {sizes['fastest']} the fastest"
+        for each in sizes["tried"]:
+            rate, memory = each["target_tokens_per_second"], each["peak_memory"] / 2**30
+            yield f"{each['batch_tokens']:>9,} tokens: {rate:>9,.0f} target tokens/s, peak memory {memory:.2f} GiB"

@@ -1,0 +1,138 @@
+"""A run folder, from its making to the end of its training: complete in itself, held by one process."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dialog.errors import UserError
+from dialog.folders import beside, claimed, make_folder, replace_text, to_json, write_json
+from dialog.recipe import Recipe, compose, to_yaml
+
+if TYPE_CHECKING:
+    from dialog.data.store import Store
+    from dialog.training.module import DialogModule
+    from dialog.training.trainer import Trainer
+
+ENDS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time", "checkpoint.patience")
+"""Where a run ends: with another of these a run that has ended goes on."""
+FREE = (
+    *ENDS, "trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.enable_progress_bar",
+    "trainer.log_every_n_steps", "checkpoint", "logger", "data.path",
+)  # fmt: skip
+"""Keys and sections that may change: they say where a run is computed and what is kept of it, not what it computes."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training run leaves."""
+
+    folder: Path
+    seconds: float
+    steps: int
+    target_tokens: int
+
+
+@contextmanager
+def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: bool) -> Iterator[None]:
+    """A run folder for the time of a training; the first process makes it, or tidies up what a kill has left."""
+    from dialog.training.checkpoint_io import newest, sweep
+    from dialog.training.environment import environment
+
+    if not first:
+        yield
+        return
+    marks = {"data": store.manifest["fingerprint"], "tokenizer": store.tokenizer.fingerprint}
+    if resumed:
+        refuse_other_data(folder, marks)
+    else:
+        make_folder(folder)
+    with claimed(folder):
+        if not resumed:
+            store.tokenizer.save(folder / "tokenizer.json")
+            write_json(folder / "environment.json", {**environment(), "seed": recipe.seed, **marks})
+        (folder / "summary.json").unlink(missing_ok=True)  # of a run that is now to be longer
+        sweep(folder / "checkpoints")
+        if newest(folder / "checkpoints") is None:
+            (folder / "metrics.jsonl").unlink(missing_ok=True)
+        replace_text(folder / "recipe.yaml", to_yaml(recipe))
+        yield
+
+
+def finish(folder: Path, lightning: Trainer, module: DialogModule, seconds: float) -> Trained:
+    """Write the best weights alone, and what the training was."""
+    from safetensors.torch import save_model
+
+    from dialog.training import trainer
+    from dialog.training.checkpoint_io import SafeCheckpointIO
+
+    best = folder / "checkpoints" / "best.ckpt"
+    if not best.is_file():
+        raise UserError(f"{folder}: no validation took place, so there are no best weights; train longer")
+    if not math.isfinite(trainer.best_value(lightning)):
+        raise UserError(f"{folder}: training diverged, no validation loss is finite; lower optimizer.lr")
+    module.load_state_dict(SafeCheckpointIO().load_checkpoint(best, map_location="cpu")["state_dict"])
+    with beside(folder / "model.safetensors") as new:
+        save_model(module.model, str(new))
+        os.replace(new, folder / "model.safetensors")
+    trained = Trained(folder, seconds, lightning.global_step, module.target_tokens)
+    summary = {key: value for key, value in asdict(trained).items() if key != "folder"}
+    replace_text(folder / "summary.json", to_json(summary, indent=1) + "\n")
+    return trained
+
+
+def outcome(folder: Path) -> Trained | None:
+    """What a training has left, if it has come to its end."""
+    path = folder / "summary.json"
+    return Trained(folder, **json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+
+
+def continued(folder: Path, overrides: Sequence[str]) -> tuple[Recipe, bool]:
+    """The recipe of a run that is gone on with, and whether it is to be longer than it was.
+
+    Raises:
+        UserError: not a run folder, or an override that would make it another run.
+    """
+    path = folder / "recipe.yaml"
+    if not path.is_file():
+        raise UserError(f"{folder} is not a run folder: it has no recipe.yaml")
+    keys = [each.partition("=")[0].removeprefix("~") for each in overrides]
+    for key in keys:
+        if not any(key == free or key.startswith(f"{free}.") for free in FREE):
+            raise UserError(
+                f"--resume: {key} cannot change within a run, only {', '.join(FREE)}; start a new run for it"
+            )
+    return compose(str(path), overrides).recipe, any(key in ENDS for key in keys)
+
+
+def refuse_other_data(folder: Path, marks: Mapping[str, str]) -> None:
+    """Refuse prepared data, or a tokenizer, that are not those that a run was begun with."""
+    known = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
+    for name, mark in marks.items():
+        if known[name] != mark:
+            raise UserError(
+                f"{folder}: was trained on other {name} ({known[name][:12]}, now {mark[:12]}); "
+                "give data.path=DIR of the corpus as it was"
+            )
+
+
+def refuse_imports(recipe: Recipe, folder: Path) -> None:
+    """A recipe that comes with a run folder names no code to import."""
+    for dotted in imported_names(asdict(recipe)):
+        raise UserError(f"{folder}: its recipe imports {dotted!r}; load it with --trust if you trust its author")
+
+
+def imported_names(tree: object) -> list[str]:
+    """Every component's name that has a dot in it."""
+    if isinstance(tree, dict):
+        own = [tree["name"]] if isinstance(tree.get("name"), str) and "." in tree["name"] else []
+        return own + [found for value in tree.values() for found in imported_names(value)]
+    if isinstance(tree, list):
+        return [found for value in tree for found in imported_names(value)]
+    return []

@@ -1,0 +1,68 @@
+"""Who has started the processes of a run: torchrun, SLURM's srun, or Lightning, which starts them itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from dialog.errors import UserError
+
+if TYPE_CHECKING:
+    from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
+
+
+def starter(variables: Mapping[str, str] = os.environ) -> tuple[str, int] | None:
+    """Who has started how many processes; nothing where this one was started alone."""
+    if "TORCHELASTIC_RUN_ID" in variables:
+        return "torchrun", int(variables["WORLD_SIZE"])
+    if "SLURM_STEP_NUM_TASKS" in variables and "SLURM_NTASKS" in variables:
+        return "srun", int(variables["SLURM_STEP_NUM_TASKS"])
+    return None
+
+
+def started() -> ClusterEnvironment | None:
+    """Where the processes that torchrun or srun has started find each other.
+
+    Raises:
+        UserError: Lightning cannot make out which of them this is: it wants ``--ntasks-per-node``, not ``--ntasks``.
+    """
+    found = starter()
+    if found is None:
+        return None
+    from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+    from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+
+    try:
+        return TorchElasticEnvironment() if found[0] == "torchrun" else SLURMEnvironment(auto_requeue=False)
+    except RuntimeError as error:
+        raise UserError(str(error)) from error
+
+
+def check_launch(processes: int, variables: Mapping[str, str] = os.environ) -> None:
+    """Refuse to train with other processes than were started, which would wait for each other for ever.
+
+    Raises:
+        UserError: with who has started how many.
+    """
+    found = starter(variables)
+    if found is not None and found[1] != processes:
+        raise UserError(f"{found[0]} started {found[1]} processes, devices x num_nodes is {processes}; make them agree")
+    shell = "SLURM_NTASKS" in variables and variables.get("SLURM_JOB_NAME") not in ("bash", "interactive")
+    if found is None and shell and processes > 1:
+        raise UserError(
+            f"this is one process of a SLURM job, devices x num_nodes is {processes}: start it with "
+            f"srun --ntasks-per-node=DEVICES, or name the job interactive to have processes of this node only"
+        )
+
+
+def check_strategy(name: str) -> None:
+    """Refuse to share out the parameters themselves.
+
+    A process would clip by the norm of its own part of the gradient, and save its own part of the weights.
+
+    Raises:
+        UserError: it is asked for.
+    """
+    if name.startswith(("fsdp", "deepspeed")):
+        raise UserError(f"strategy {name} shares out parameters, which training here does not know how to; use ddp")

@@ -1,0 +1,1 @@
+"""Which hyperparameters: a learning rate, a size of batches, a search over many."""

@@ -1,0 +1,76 @@
+"""What a search has found and spent, as results.json and as a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.trial import FrozenTrial
+
+HEAD = ("recipe", "best bits per byte", "trials", "pruned", "failed", "target tokens", "seconds", "best values")
+
+
+def spent(study: Study) -> list[FrozenTrial]:
+    """The trials that came to an end of theirs: complete, pruned or failed; not those that were interrupted."""
+    return [trial for trial in study.trials if "spent" in trial.user_attrs and trial.state.is_finished()]
+
+
+def best_of(study: Study) -> FrozenTrial | None:
+    """The complete trial with the lowest value."""
+    done = [trial for trial in spent(study) if trial.state.name == "COMPLETE" and trial.value is not None]
+    return min(done, key=lambda trial: trial.value or math.inf, default=None)
+
+
+def best_file(name: str) -> str:
+    """Where, in the folder of a search, the best of a recipe is."""
+    return f"best/{name}.yaml"
+
+
+def results(settings: Mapping[str, Any], studies: Mapping[str, Study]) -> dict[str, Any]:
+    """All of a search as plain containers; values are bits per byte on the validation split, lower is better."""
+    return {"settings": dict(settings), "recipes": [_recipe(name, study) for name, study in studies.items()]}
+
+
+def _recipe(name: str, study: Study) -> dict[str, Any]:
+    trials = spent(study)
+    best = best_of(study)
+    states = [trial.state.name for trial in trials]
+    sums = {
+        key: sum(trial.user_attrs["spent"][key] for trial in trials) for key in ("seconds", "steps", "target_tokens")
+    }
+    counts = {"trials": len(trials), "pruned": states.count("PRUNED"), "failed": states.count("FAIL")}
+    return {
+        "name": name,
+        "best": None if best is None else {**_trial(best), "recipe": best_file(name)},
+        "spent": {**counts, **sums, "interrupted": len(study.trials) - len(trials)},
+        "trials": [_trial(trial) for trial in trials],
+    }
+
+
+def _trial(trial: FrozenTrial) -> dict[str, Any]:
+    known = trial.user_attrs
+    last = trial.intermediate_values[max(trial.intermediate_values)] if trial.intermediate_values else None
+    return {
+        "trial": trial.number,
+        "state": trial.state.name.lower(),
+        "value": last if trial.value is None else trial.value,
+        "overrides": known["overrides"],
+        "reason": known["reason"],
+        **known["spent"],
+    }
+
+
+def to_markdown(found: Mapping[str, Any]) -> str:
+    """A table with a line for each recipe."""
+    lines = [HEAD, ("---",) * len(HEAD), *(_line(each) for each in found["recipes"])]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _line(recipe: Mapping[str, Any]) -> tuple[str, ...]:
+    used, best = recipe["spent"], recipe["best"]
+    value, chosen = ("-", "-") if best is None else (f"{best['value']:.4f}", " ".join(best["overrides"]))
+    counts = (str(used[key]) for key in ("trials", "pruned", "failed"))
+    return (recipe["name"], value, *counts, f"{used['target_tokens']:,}", f"{used['seconds']:.0f}", chosen)

@@ -1,0 +1,313 @@
+"""On a GPU: every precision trains and agrees with the CPU, nothing waits for the device, and replies are the same.
+
+    python -m pytest -m gpu tests/gpu
+
+Tolerances are of the formats: bfloat16 keeps 8 bits, float16 11; float32 is without TF32.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import lightning
+import pytest
+import torch
+from torch import Tensor
+
+import dialog
+from dialog import assemble
+from dialog.data.tokenizer import BOS, EOS, PAD
+from dialog.errors import RunError
+from dialog.generation.greedy import Greedy
+from dialog.models.attention import MultiHeadAttention
+from dialog.models.attention.attention import ATTENTIONS, build_attention
+from dialog.models.contracts import Encoded
+from dialog.models.seq2seq import Seq2Seq
+from dialog.training.precision import precision_plugin
+
+pytestmark = pytest.mark.gpu
+FAMILIES = ["lstm", "transformer"]
+NEAR = {"32-true": 1e-4, "bf16-mixed": 0.03, "bf16-true": 0.08, "16-mixed": 0.01}
+"""How far, as a share, losses may be from the CPU's in float32."""
+CASES: dict[str, dict[str, Any]] = {
+    "additive": {"size": 16},
+    "dot": {},
+    "scaled_dot": {},
+    "bilinear": {},
+    "multi_head": {"heads": 4},
+    "location": {"size": 16},
+    "local": {"size": 16},
+    "interactive": {"scorer": {"name": "additive", "size": 16}},
+}
+
+
+@pytest.fixture(autouse=True)
+def exact() -> Iterator[None]:
+    """Products in float32 are in float32."""
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    yield
+    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+class Record(lightning.Callback):
+    """What each step logs."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, float]] = []
+
+    def on_train_batch_end(self, trainer: lightning.Trainer, *_: object) -> None:
+        names = ("train/loss", "train/gradient_norm")
+        self.lines.append({name: trainer.callback_metrics[name].item() for name in names})
+
+
+def trained(
+    recipe: dialog.Recipe, data: Path, folder: Path, *callbacks: lightning.Callback
+) -> tuple[dialog.DialogModule, lightning.Trainer]:
+    module = assemble.build_module(recipe, 400)
+    trainer = assemble.build_trainer(recipe, folder, [], callbacks)
+    trainer.fit(module, dialog.DialogDataModule(data, batch_tokens=1200))
+    return module, trainer
+
+
+# ------------------------------------------------------------------ training
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_precision_trains_near_the_cpu(
+    tiny: Callable[..., Any], prepared: Path, tmp_path: Path, family: str
+) -> None:
+    settings = ["trainer.max_steps=3", "trainer.val_check_interval=3", "model.dropout=0.0"]
+    records = {}
+    for precision in ("cpu", *NEAR):
+        device = "cpu" if precision == "cpu" else "gpu"
+        chosen = [
+            f"trainer.precision={'32-true' if precision == 'cpu' else precision}",
+            f"trainer.accelerator={device}",
+        ]
+        record = Record()
+        recipe = tiny(family, *settings, *chosen).recipe
+        _, trainer = trained(recipe, prepared, tmp_path / precision, record)
+        records[precision] = record.lines, trainer.callback_metrics["validation/loss"].item()
+    expected, expected_validation = records.pop("cpu")
+    for precision, (found, validation) in records.items():
+        near = NEAR[precision]
+        assert len(found) == len(expected) == 3
+        for one, other in zip(found, expected, strict=True):
+            assert one["train/loss"] == pytest.approx(other["train/loss"], rel=near), precision
+            assert one["train/gradient_norm"] == pytest.approx(other["train/gradient_norm"], rel=10 * near), precision
+        assert validation == pytest.approx(expected_validation, rel=near), precision
+
+
+@pytest.mark.parametrize("head", ["vocabulary", "pointer_generator"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_gradient_is_the_cpus(tiny: Callable[..., Any], prepared: Path, family: str, head: str) -> None:
+    """In float32 to 1e-4 of its norm; each half has every gradient, and near it, with sampled teacher forcing too."""
+    model = dialog.build_model(tiny(family, f"model.head.name={head}", "model.dropout=0.0").recipe.model, 400)
+    batch = next(iter(dialog.DialogDataModule(prepared, batch_tokens=1200).train_dataloader()))
+    there = batch._replace(source=batch.source.cuda(), target=batch.target.cuda())
+    expected = gradients(copy.deepcopy(model).double(), batch)
+    on_gpu = gradients(copy.deepcopy(model).cuda(), there)
+    near(on_gpu, expected, 1e-4)
+    for dtype, tolerance in ((torch.bfloat16, 0.1), (torch.float16, 0.02)):
+        with torch.autocast("cuda", dtype):
+            near(gradients(copy.deepcopy(model).cuda(), there), expected, tolerance)
+            forced = gradients(copy.deepcopy(model).cuda(), there, ratio=0.5, sampled=True)
+        assert all(forced[name].any() for name, each in expected.items() if each.any())
+    near(gradients(copy.deepcopy(model).cuda().bfloat16(), there), expected, 0.2)
+
+
+def gradients(model: Seq2Seq, batch: Any, **forcing: Any) -> dict[str, Tensor]:  # noqa: ANN401 - a Batch
+    forced = {"name": "constant", **forcing} if forcing else None
+    module = dialog.DialogModule(model, padding=PAD, teacher_forcing=forced)
+    loss = module.training_step(batch, 0)
+    with torch.autocast("cuda", enabled=False):
+        loss.backward()
+    return {name: each.grad.double().cpu() for name, each in model.named_parameters() if each.grad is not None}
+
+
+def near(found: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float) -> None:
+    assert found.keys() == expected.keys()
+    whole = torch.cat([each.flatten() for each in expected.values()])
+    apart = torch.cat([found[name].flatten() for name in expected]) - whole
+    assert apart.norm() <= tolerance * whole.norm()
+
+
+# ------------------------------------------------------------------ attention
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("case", CASES)
+def test_every_attention_is_the_cpus(case: str, dtype: torch.dtype) -> None:
+    """Weights in float32 that sum to 1, contexts near those in float64; rows with nothing real are finite."""
+    assert {*CASES, "none"} == set(ATTENTIONS)
+    torch.manual_seed(1)
+    attention = build_attention({"name": case, **CASES[case]}, query_size=32, key_size=32).to(dtype)
+    query, states = torch.randn(3, 2, 32).to(dtype), torch.randn(3, 50, 32).to(dtype)
+    mask = torch.arange(50) < torch.tensor([[50], [20], [0]])
+    found, shown = read(copy.deepcopy(attention).cuda(), query.cuda(), states.cuda(), mask.cuda())
+    expected, _ = read(copy.deepcopy(attention).double(), query.double(), states.double(), mask)
+    assert shown.dtype is torch.float32
+    real = shown[:2].sum(-1)
+    torch.testing.assert_close(real, torch.ones_like(real), rtol=0, atol=1e-5)
+    tolerance = {torch.float32: 1e-5, torch.bfloat16: 0.05, torch.float16: 0.01}[dtype]
+    torch.testing.assert_close(found.double().cpu(), expected, rtol=tolerance, atol=tolerance)
+
+
+def read(attention: Any, query: Tensor, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ANN401
+    shown: list[Tensor] = []
+    encoded = Encoded(states.masked_fill(~mask.unsqueeze(-1), 0), mask, states[:, 0])
+    contexts, _ = attention(query, *attention.start(encoded), lambda _, weights: shown.append(weights))
+    return contexts, shown[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("groups", [None, 2])
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_fused_kernels_are_the_formula(dtype: torch.dtype, groups: int | None, causal: bool) -> None:
+    torch.manual_seed(1)
+    attention = MultiHeadAttention(64, 4, key_value_heads=groups).cuda().to(dtype)
+    states = torch.randn(3, 40, 64, device="cuda", dtype=dtype)
+    mask = None if causal else (torch.arange(40, device="cuda") < torch.tensor([[40], [9], [1]]).cuda())[:, None, None]
+    keys_values = attention.keys_values(states)
+    fused = attention(states, *keys_values, mask, causal)
+    formula = attention(states, *keys_values, mask, causal, lambda *_: None)
+    tolerance = {torch.float32: 1e-5, torch.bfloat16: 0.03, torch.float16: 0.005}[dtype]
+    torch.testing.assert_close(fused, formula, rtol=tolerance, atol=tolerance)
+
+
+# ------------------------------------------------------------------ nothing waits
+
+
+@pytest.mark.parametrize("precision", NEAR)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_step_waits_for_nothing(
+    tiny: Callable[..., Any], prepared: Path, tmp_path: Path, family: str, precision: str
+) -> None:
+    """From the batch's beginning to its end, between steps that are logged; the guard looks a step later."""
+
+    class Strict(lightning.Callback):
+        def on_train_batch_start(self, trainer: lightning.Trainer, *_: object) -> None:
+            if 1 <= trainer.global_step < 5:
+                torch.cuda.set_sync_debug_mode("error")
+
+        def on_train_batch_end(self, *_: object) -> None:
+            torch.cuda.set_sync_debug_mode("default")
+
+    settings = [f"trainer.precision={precision}", "trainer.accelerator=gpu", "trainer.max_steps=6"]
+    recipe = tiny(family, *settings, "trainer.log_every_n_steps=100", "trainer.enable_progress_bar=true").recipe
+    try:
+        trained(recipe, prepared, tmp_path, Strict())
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_own_words_are_read_without_waiting(
+    tiny: Callable[..., Any], prepared: Path, family: str, sampled: bool
+) -> None:
+    model = dialog.build_model(tiny(family).recipe.model, 400).cuda()
+    forcing = {"name": "constant", "ratio": 0.5, "sampled": sampled}
+    module = dialog.DialogModule(model, padding=PAD, teacher_forcing=forcing)
+    batches = itertools.islice(dialog.DialogDataModule(prepared, batch_tokens=1200).train_dataloader(), 2)
+    batches = [each._replace(source=each.source.cuda(), target=each.target.cuda()) for each in batches]
+    module.training_step(batches[0], 0).backward()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        module.training_step(batches[1], 1).backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+# ------------------------------------------------------------------ not finite
+
+
+class Poison(dialog.DialogModule):
+    """One of its gradients is NaN at step 3; keeps its weights as they are at each step's beginning."""
+
+    def on_train_batch_start(self, batch: object, batch_index: int) -> None:
+        self.before = {name: each.detach().clone() for name, each in self.model.named_parameters()}
+
+    def on_after_backward(self) -> None:
+        if self.global_step == 3:
+            self.kept = self.before
+            next(self.parameters()).grad[0, 0] = torch.nan
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_it_stops_a_step_later_with_the_weights_of_the_step_before(
+    tiny: Callable[..., Any], prepared: Path, tmp_path: Path, family: str, precision: str
+) -> None:
+    settings = [f"trainer.precision={precision}", "trainer.accelerator=gpu", "trainer.max_steps=9"]
+    recipe = tiny(family, *settings, "trainer.val_check_interval=9").recipe
+    module = Poison(dialog.build_model(recipe.model, 400), padding=PAD)
+    with pytest.raises(RunError, match=r"^step 4: loss \d[^\n]* gradient norm nan"):
+        assemble.build_trainer(recipe, tmp_path, []).fit(module, dialog.DialogDataModule(prepared, batch_tokens=1200))
+    for name, each in module.model.named_parameters():
+        assert torch.equal(each.to("cuda"), module.kept[name].to("cuda")), name
+
+
+def test_a_scaler_skips_a_step_and_goes_on(tiny: Callable[..., Any], prepared: Path, tmp_path: Path) -> None:
+    class Overflow(lightning.Callback):
+        def on_after_backward(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
+            if trainer.global_step in (1, 2):
+                next(module.parameters()).grad.fill_(torch.inf)
+
+    settings = ["trainer.precision=16-mixed", "trainer.accelerator=gpu", "trainer.max_steps=5"]
+    _, trainer = trained(tiny("transformer", *settings).recipe, prepared, tmp_path, Overflow())
+    assert trainer.global_step == 5
+    assert trainer.precision_plugin.scaler.get_scale() == 2.0**14
+
+
+# ------------------------------------------------------------------ replies
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_greedy_replies_are_the_cpus(trained_model: Callable[[str], Seq2Seq], prepared: Path, family: str) -> None:
+    """Scores to 1e-3; a reply may differ from the first token on where the two likeliest are nearer than that."""
+    model = trained_model(family)
+    batches = itertools.islice(dialog.DialogDataModule(prepared, batch_tokens=1200).val_dataloader(), 3)
+    pairs: list[tuple[Tensor, list[int], list[int]]] = []
+    for batch in batches:
+        here, there = (replies(model, batch.source.to(device)) for device in ("cpu", "cuda"))
+        pairs += zip(batch.source, here, there, strict=True)
+    others = [(source, one, other) for source, one, other in pairs if one != other]
+    assert len(others) <= 0.1 * len(pairs)
+    for source, one, other in others:
+        place = next(i for i, both in enumerate(itertools.zip_longest(one, other)) if both[0] != both[1])
+        with torch.no_grad():
+            scores = model.cpu()(source[None], source[None] != PAD, torch.tensor([[BOS, *one[:place]]]))[0, -1]
+        best, second = scores.topk(2).values.tolist()
+        assert best - second < 1e-3
+
+
+def replies(model: Seq2Seq, source: Tensor) -> list[list[int]]:
+    model = model.to(source.device)
+    with torch.no_grad():
+        memory, state = model.start(source, source != PAD)
+        first = torch.full((len(source), 1), BOS, device=source.device)
+        return Greedy(end=EOS, banned=(PAD, BOS), max_length=12)(model.step, first, memory, state).tokens
+
+
+@pytest.fixture
+def trained_model(tiny: Callable[..., Any], prepared: Path, tmp_path: Path) -> Callable[[str], Seq2Seq]:
+    def train(family: str) -> Seq2Seq:
+        settings = ["trainer.accelerator=gpu", "trainer.max_steps=40", "trainer.val_check_interval=40"]
+        return trained(tiny(family, *settings).recipe, prepared, tmp_path)[0].model.eval()
+
+    return train
+
+
+def test_the_plugin_casts_on_the_gpu() -> None:
+    plugin = precision_plugin("bf16-mixed", "cuda")
+    assert plugin is not None
+    with plugin.forward_context():
+        assert torch.is_autocast_enabled("cuda")
+        assert torch.is_autocast_cache_enabled()
+        assert torch.get_autocast_dtype("cuda") is torch.bfloat16

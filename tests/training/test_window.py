@@ -1,0 +1,52 @@
+"""An optimizer step is the same however its examples are shared: real processes, real accumulation."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+SPLITS = ((1, 4), (2, 1), (2, 2), (4, 1))
+SUMS = ("loss", "objective", "coverage", "reverse", "denoising", "generation_probability", "gradient_norm")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ``worlds.py`` has written."""
+    folder = tmp_path_factory.mktemp("worlds")
+    script = Path(__file__).with_name("worlds.py")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, str(script), str(folder)], check=True, timeout=600, env=environment)
+    return folder
+
+
+def run(folder: Path, precision: str, world: int, accumulated: int) -> dict[str, Any]:
+    return torch.load(folder / f"lstm-{precision}-{world}-{accumulated}.pt", weights_only=True)
+
+
+@pytest.mark.parametrize(("world", "accumulated"), SPLITS)
+@pytest.mark.parametrize(("precision", "tolerance"), [("32-true", 1e-6), ("64-true", 1e-12)])
+def test_a_step_is_of_all_its_tokens(
+    runs: Path, precision: str, tolerance: float, world: int, accumulated: int
+) -> None:
+    """The mean of each process's or batch's mean is not the mean over all tokens."""
+    whole, shared = run(runs, precision, 1, 1), run(runs, precision, world, accumulated)
+    assert [line["step"] for line in shared["lines"]] == [line["step"] for line in whole["lines"]] == list(range(20))
+    for one, other in zip(whole["lines"], shared["lines"], strict=True):
+        for name in SUMS:
+            assert other[f"train/{name}"] == pytest.approx(one[f"train/{name}"], rel=tolerance, abs=tolerance), name
+    if precision == "64-true":  # Adam makes noise of gradients that are 0 but for rounding
+        torch.testing.assert_close(shared["weights"], whole["weights"], rtol=0, atol=tolerance)
+    assert shared["tokens"] == whole["tokens"]
+
+
+def test_gradients_are_shared_once_a_step(runs: Path) -> None:
+    """Not with each batch that is accumulated."""
+    shared = run(runs, "32-true", 2, 2)["shared"]
+    assert len(shared) == 4 * 4
+    assert not any(shared)

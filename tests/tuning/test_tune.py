@@ -1,0 +1,115 @@
+"""The learning-rate finder and the batch-size finder, which leave nothing behind."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from lightning.pytorch.tuner.lr_finder import _LRCallback
+from torch import Tensor
+
+from dialog.cli import program
+from dialog.data.batching import Batch
+from dialog.errors import UserError
+from dialog.recipe import Composed
+from dialog.training.module import DialogModule
+from dialog.training.tuner import RangeTest, bounded_memory, unsmoothed
+from dialog.tuning.range_test import steepest
+
+
+@pytest.fixture
+def recipe(tiny: Callable[..., Composed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "t.yaml").write_text(tiny("transformer").yaml(), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return "t.yaml"
+
+
+def test_a_learning_rate_with_its_picture(recipe: str, capsys: pytest.CaptureFixture[str]) -> None:
+    program.main(["tune", recipe, "--lr", "--steps", "40", "--output", "lr.svg", "--json"], standalone_mode=False)
+    found = json.loads(capsys.readouterr().out)["lr"]
+    assert found["losses"][0] == pytest.approx(math.log(400), abs=0.7)  # it knows nothing yet
+    assert min(found["losses"]) < 0.9 * found["losses"][0]
+    assert found["rates"] == sorted(found["rates"])
+    assert 1e-5 < found["suggestion"] < 0.3
+    assert Path("lr.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert sorted(path.name for path in Path().iterdir()) == ["lr.svg", "t.yaml"]
+
+
+def test_batches_grow_until_memory_ends(
+    recipe: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = DialogModule.training_step
+
+    def short_of_memory(self: DialogModule, batch: Batch, batch_index: int) -> Tensor:
+        if batch.source.numel() + batch.target.numel() > 2500:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return step(self, batch, batch_index)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DialogModule, "training_step", short_of_memory)
+        program.main(["tune", recipe, "--batch-tokens", "--json"], standalone_mode=False)
+    found = json.loads(capsys.readouterr().out)["batch_tokens"]
+    assert [each["batch_tokens"] for each in found["tried"]] == [1024, 2048]
+    assert found["largest"] == 2048
+    assert all(each["target_tokens_per_second"] > 0 for each in found["tried"])
+    program.main(["tune", recipe, "--batch-tokens", "--most", "1500"], standalone_mode=False)
+    assert "data.batch_tokens: 1024 is the largest tried that fits" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "what is to be tuned"),
+        (["--lr", "--lowest", "1", "--highest", "0.1"], "--lowest 1 must be above 0 and below"),
+        (["--lr", "--output", "lr.png"], "the picture is an .svg"),
+        (["--batch-tokens", "--output", "lr.svg"], "the picture is an .svg"),
+        (["--lr", "--output", "t.svg"], "t.svg exists"),
+    ],
+)
+def test_what_cannot_be_tuned_is_refused(recipe: str, arguments: list[str], message: str) -> None:
+    Path("t.svg").touch()
+    with pytest.raises(UserError, match=message):
+        program.main(["tune", recipe, *arguments], standalone_mode=False)
+
+
+@given(st.lists(st.floats(0.1, 20), min_size=1, max_size=30))
+def test_losses_are_taken_out_of_lightnings_means(losses: list[float]) -> None:
+    callback, means = _LRCallback(len(losses)), []
+    for step, loss in enumerate(losses, start=1):  # as its on_train_batch_end does
+        callback.avg_loss = callback.beta * callback.avg_loss + (1 - callback.beta) * loss
+        means.append(callback.avg_loss / (1 - callback.beta ** (step + 1)))
+    assert unsmoothed(means) == pytest.approx(losses, rel=1e-6)
+
+
+@given(st.floats(-5, -2), st.floats(0.2, 1.0))
+def test_the_steepest_fall_is_found(centre: float, width: float) -> None:
+    logs = [-6 + 6 * step / 200 for step in range(201)]
+    losses = [5 - 4 / (1 + math.exp(-(at - centre) / width)) + max(0.0, at + 1) * 20 for at in logs]
+    found = steepest(RangeTest([10**at for at in logs], losses))
+    assert found is not None
+    assert math.log10(found) == pytest.approx(centre, abs=0.2)
+
+
+@pytest.mark.parametrize("losses", [[1.0] * 50, [1.0 + step for step in range(50)]])
+def test_where_nothing_falls_nothing_is_suggested(losses: list[float]) -> None:
+    assert steepest(RangeTest([10 ** (step / 10) for step in range(50)], losses)) is None
+
+
+@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="memory is bounded on Linux only")
+def test_memory_is_bounded_and_released() -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with bounded_memory():
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        assert soft != resource.RLIM_INFINITY
+        assert hard == before[1]
+        with pytest.raises(RuntimeError, match="can't allocate memory"):
+            torch.empty(soft, dtype=torch.uint8)
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
