@@ -8,7 +8,7 @@ quickstart: install  ## compare both families on the built-in corpus, in a few m
 	$(BIN)/python -m dialog compare quickstart/lstm_bahdanau quickstart/transformer
 
 test: dev  ## all tests, without a network or a GPU
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile
 
 lint: dev  ## style and types
 	$(BIN)/ruff check .

@@ -47,6 +47,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DIALOG_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("DIALOG_OFFLINE", "1")
+        patch.setenv("OMP_NUM_THREADS", "1")
         for name in ("DIALOG_DATA", "DIALOG_DEBUG", "WANDB_MODE", "WANDB_API_KEY"):
             patch.delenv(name, raising=False)
         yield

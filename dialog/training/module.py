@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -178,12 +178,16 @@ class DialogModule(LightningModule):
             multiply(self.model.parameters(), lacks)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), gradient_clip_val or math.inf)
         self.guard.look(self, optimizer, means, norm, scaled=scaler is not None)
-        for name, value in means.items():
+        if self.trainer._logger_connector.should_update_logs:  # at every step it would take a tenth of a small one
+            self._log_step({**means, "gradient_norm": norm}, optimizer.param_groups[0]["lr"])
+
+    def _log_step(self, measured: Mapping[str, Tensor], lr: float) -> None:
+        """Log what a step was."""
+        for name, value in measured.items():
             self.log(f"train/{name}", value, prog_bar=name in ("loss", "objective"), batch_size=1)
         if not self.forced:
             self.log("train/teacher_forcing", _at_home(self._ratio), batch_size=1)
-        self.log("train/gradient_norm", norm, batch_size=1)
-        self.log("train/learning_rate", _at_home(optimizer.param_groups[0]["lr"]), batch_size=1)
+        self.log("train/learning_rate", _at_home(lr), batch_size=1)
 
     def _decode(self, source: Tensor, target: Tensor, ratio: float = 1.0) -> Decoded:
         """Positions [B, T] of targets [B, T + 1], as far as the head."""

@@ -81,7 +81,8 @@ def trained(
 def test_every_precision_trains_near_the_cpu(
     tiny: Callable[..., Any], prepared: Path, tmp_path: Path, family: str
 ) -> None:
-    settings = ["trainer.max_steps=3", "trainer.val_check_interval=3", "model.dropout=0.0"]
+    steps = [f"trainer.{name}" for name in ("max_steps=3", "val_check_interval=3", "log_every_n_steps=1")]
+    settings = [*steps, "model.dropout=0.0"]
     records = {}
     for precision in ("cpu", *NEAR):
         device = "cpu" if precision == "cpu" else "gpu"

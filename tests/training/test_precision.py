@@ -68,7 +68,8 @@ def test_weights_in_bfloat16_train_and_are_validated_exactly(
     """The sums of a validation are not the weights' format: in bfloat16, 256 + 1 is 256."""
     found = {}
     for each in ("32-true", "bf16-true"):
-        recipe = tiny(family, f"trainer.precision={each}", "trainer.max_steps=3", "trainer.val_check_interval=3").recipe
+        steps = [f"trainer.{name}" for name in ("max_steps=3", "val_check_interval=3", "log_every_n_steps=1")]
+        recipe = tiny(family, f"trainer.precision={each}", *steps).recipe
         module = assemble.build_module(recipe, 400)
         trainer = assemble.build_trainer(recipe, tmp_path / each, [])
         trainer.fit(module, dialog.DialogDataModule(prepared, batch_tokens=1200))

@@ -85,7 +85,8 @@ class BahdanauDecoder(Decoder):
         """Inputs [B, T, E] -> outputs [B, T, E] and the state after them."""
         hook = meant_for(hook, self.attention)
         loop, scorer = Loop(self.stack, inputs, state.stack), self.attention.additive
-        if hook is None and scorer is not None and torch.is_grad_enabled():
+        several = inputs.shape[1] > 1  # one step alone is the loop's, where autocast keeps what it has cast
+        if hook is None and scorer is not None and several and torch.is_grad_enabled():
             outputs = self._readout(*read_along(loop, scorer, memory), inputs)
             return outputs, BahdanauState(loop.state(), state.read)
         seen: list[Tensor] = []

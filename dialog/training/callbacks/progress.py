@@ -80,8 +80,10 @@ class Progress(Callback):
         now = time.monotonic()
         if now - self.printed < (self.every if self.bar.disable else BLINK):
             return
-        self.printed = now
         values = trainer.callback_metrics
+        if self.bar.disable and "train/loss" not in values:  # nothing was logged yet
+            return
+        self.printed = now
         shown = {"epoch": str(trainer.current_epoch + 1), "loss": "-", "tokens/s": "-"}
         if "train/loss" in values:
             shown["loss"] = f"{values['train/loss'].item():.3f}"
