@@ -52,7 +52,7 @@ ENCODER = "models/recurrent/encoder.py"
 STORAGE = "training/checkpoint_io.py"
 SPEAKER = "models/transformer/decoder.py"
 PROJECTION = "training/projection.py"
-REAL = "(targets != padding).nonzero"
+REAL = "there = targets != padding"
 PREDICTED = "training/test_projection.py::test_each_real_token_and_the_end_is_predicted_from_those_before"
 ASK = "            context, read = self.attention(loop.top.unsqueeze(1), memory, read, watch)  # [B, 1, M]\n"
 STEP = "            loop.step(gates, context.squeeze(1))\n"
@@ -83,7 +83,8 @@ MUTANTS = (
         "loss-2",
         "padding in the loss",
         "training/test_projection.py::test_only_real_positions_are_projected_and_no_more_than_a_chunk_at_a_time",
-        (PROJECTION, REAL, "(targets >= 0).nonzero"),
+        (PROJECTION, REAL, "there = targets >= 0"),
+        (PROJECTION, "there.nonzero() if count is None else there.nonzero_static(size=count)", "there.nonzero()"),
     ),
     mutant(
         "loss-3",
@@ -101,7 +102,7 @@ MUTANTS = (
         "loss-5",
         "label smoothing counts padding",
         PREDICTED,
-        (PROJECTION, REAL, "(targets >= 0).nonzero"),
+        (PROJECTION, REAL, "there = targets >= 0"),
         (
             "training/losses/single.py",
             'nll = F.nll_loss(known, targets, reduction="sum")',
@@ -112,7 +113,7 @@ MUTANTS = (
         "loss-6",
         "the end token is not in the loss",
         PREDICTED,
-        (PROJECTION, REAL, "((targets != padding) & (targets != 2)).nonzero"),
+        (PROJECTION, REAL, "there = (targets != padding) & (targets != 2)"),
     ),
     mutant(
         "attention-1",
