@@ -82,7 +82,7 @@ MUTANTS = (
     mutant(
         "loss-2",
         "padding in the loss",
-        "training/test_projection.py::test_only_real_positions_are_projected_and_no_more_than_a_chunk_at_a_time",
+        PREDICTED,
         (PROJECTION, REAL, "there = targets >= 0"),
         (PROJECTION, "there.nonzero() if count is None else there.nonzero_static(size=count)", "there.nonzero()"),
     ),
