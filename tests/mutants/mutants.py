@@ -314,7 +314,8 @@ def killed(folder: Path, mutant: Mutant) -> bool:
     """Whether a mutant's test finds it; the copy is as before afterwards."""
     texts = {edit.file: (folder / edit.file).read_text(encoding="utf-8") for edit in mutant.edits}
     for edit in mutant.edits:
-        (folder / edit.file).write_text(texts[edit.file].replace(edit.old, edit.new), encoding="utf-8")
+        text = (folder / edit.file).read_text(encoding="utf-8")
+        (folder / edit.file).write_text(text.replace(edit.old, edit.new), encoding="utf-8")
     try:
         return not passes(folder, [mutant.test])
     finally:
