@@ -25,7 +25,7 @@ def evaluate(run: Path, overrides: tuple[str, ...], split: str, trust: bool, as_
     """
     from dialog import assemble
     from dialog.report.measures import in_order, measure
-    from dialog.training.ranks import joined
+    from dialog.training.launch import joined
 
     with joined():
         metrics = assemble.evaluate(assemble.load(run, overrides=overrides, trust=trust), split)

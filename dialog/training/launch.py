@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dialog.errors import UserError
@@ -37,6 +38,31 @@ def started() -> ClusterEnvironment | None:
         return TorchElasticEnvironment() if found[0] == "torchrun" else SLURMEnvironment(auto_requeue=False)
     except RuntimeError as error:
         raise UserError(str(error)) from error
+
+
+@contextmanager
+def joined() -> Iterator[None]:
+    """Join the processes that torchrun or srun has started to one group, each with a GPU of its own where there are.
+
+    For what is no training; there Lightning does it. Where nobody has started others, nothing happens.
+    """
+    environment = started()
+    if environment is None or environment.world_size() == 1:
+        yield
+        return
+    import torch
+    import torch.distributed as dist
+
+    if torch.cuda.is_available():
+        torch.cuda.set_device(environment.local_rank() % torch.cuda.device_count())
+    address = f"tcp://{environment.main_address}:{environment.main_port}"
+    dist.init_process_group(
+        "gloo", init_method=address, rank=environment.global_rank(), world_size=environment.world_size()
+    )
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
 
 
 def check_launch(processes: int, variables: Mapping[str, str] = os.environ) -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-
-from dialog.training.launch import started
 
 
 def ranks() -> int:
@@ -21,28 +17,6 @@ def ranks() -> int:
 def rank() -> int:
     """Which of them this is."""
     return dist.get_rank() if ranks() > 1 else 0
-
-
-@contextmanager
-def joined() -> Iterator[None]:
-    """Join the processes that torchrun or srun has started to one group, each with a GPU of its own where there are.
-
-    For what is no training; there Lightning does it. Where nobody has started others, nothing happens.
-    """
-    environment = started()
-    if environment is None or environment.world_size() == 1:
-        yield
-        return
-    if torch.cuda.is_available():
-        torch.cuda.set_device(environment.local_rank() % torch.cuda.device_count())
-    address = f"tcp://{environment.main_address}:{environment.main_port}"
-    dist.init_process_group(
-        "gloo", init_method=address, rank=environment.global_rank(), world_size=environment.world_size()
-    )
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
 
 
 def gathered(own: Any) -> list[Any]:  # noqa: ANN401 - of any type
