@@ -522,8 +522,9 @@ def test_respond_answers_each_line_or_refuses_all(
 def test_a_run_is_loaded_as_it_is(
     here: Path, call: Callable[..., Done], trained: Callable[[str], Path], arguments: list[str], message: str
 ) -> None:
+    run = str(trained("transformer"))
     before = files(here)
-    done = call("respond", str(trained("transformer")), *arguments)
+    done = call("respond", run, *arguments)
     assert done.code == 2
     assert done.out == ""
     assert message in done.err
