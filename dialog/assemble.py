@@ -193,6 +193,7 @@ def _train(
     from dialog.data.store import Store
     from dialog.training import loggers, trainer
     from dialog.training.callbacks.attention import AttentionRecorder
+    from dialog.training.callbacks.guard import named
     from dialog.training.callbacks.memory import Memory
     from dialog.training.checkpoint_io import newest
     from dialog.training.initial import initialise
@@ -203,7 +204,7 @@ def _train(
     found = {} if start else initialise(recipe.model, module.model, build_model, store.tokenizer)
     batches = build_batches(recipe, data, store.tokenizer)
     own = loggers.build_loggers(recipe.logger, folder)
-    memory = Memory(preflight=recipe.preflight)
+    memory, names = Memory(preflight=recipe.preflight), partial(example_ids, recipe)
     lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store), memory, *callbacks])
     with opened(folder, recipe, store, first=lightning.is_global_zero, resumed=resumed):
         if found and lightning.is_global_zero:
@@ -211,7 +212,8 @@ def _train(
         loggers.describe(own, asdict(recipe))
         with (
             trainer.nothing_left(folder, lightning) if not resumed else nullcontext(),
-            memory.explained(partial(example_ids, recipe), mend=less_memory(recipe)),
+            memory.explained(names, mend=less_memory(recipe)),
+            named(names),
         ):
             try:
                 trainer.fit(lightning, module, batches, start)

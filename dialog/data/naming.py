@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from dialog.data.blocks import Sieve, Surveyed, blocks, choose
 from dialog.data.dialogue import SPLITS
 from dialog.data.shards import Job
+
+Names = Callable[[str, Collection[int]], Mapping[int, str]]
+"""From a split and rows of it to the examples' ids."""
 
 
 def example_ids(job: Job, split: str, rows: Collection[int]) -> dict[int, str]:

@@ -357,7 +357,9 @@ def test_a_diverged_run_is_no_success(here: Path) -> None:
     wild = ["optimizer.lr=1e30", "trainer.gradient_clip_val=null"]
     done = process("train", TRANSFORMER, *sizes, *wild, "--output", "out")
     assert done.code == 1
-    assert done.err.splitlines()[-1].startswith("dialog: step 2: loss nan, ")
+    last = done.err.splitlines()[-1]
+    assert last.startswith("dialog: step 2: loss nan, ")
+    assert re.search(r"training examples \(dialogue#turn\): train-\d+#\d+, ", last)
     assert not (here / "out" / "model.safetensors").exists()
 
 

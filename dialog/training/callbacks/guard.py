@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -13,12 +14,49 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from dialog.data.batching import Batch
+from dialog.data.naming import Names
 from dialog.errors import RunError
 
 SKIPS = 30
 """Steps in a row that a gradient scaler may leave out: it begins at 2^16 and halves each time."""
 SHOWN = 8
 """Examples that are named."""
+
+
+class NotFiniteError(RunError):
+    """A step whose update would not be finite, and the rows of the training split that it was of."""
+
+    def __init__(self, figures: str, rank: str, rows: Sequence[int]) -> None:
+        self.figures, self.rank, self.rows = figures, rank, rows
+        super().__init__(self.told(list(map(str, rows[:SHOWN])), "rows of the split, from 0"))
+
+    def told(self, examples: Sequence[str], kind: str) -> str:
+        """One line: what happened, with which examples, and what may help."""
+        more = f" and {len(self.rows) - SHOWN} more" if len(self.rows) > SHOWN else ""
+        return (
+            f"{self.figures}; stopped before the update, checkpoints are of good steps; training examples{self.rank} "
+            f"({kind}): {', '.join(examples)}{more}; lower optimizer.lr or set trainer.gradient_clip_val, or see what "
+            "these examples are"
+        )
+
+
+@contextmanager
+def named(names: Names) -> Iterator[None]:
+    """Where a training stops so, say its examples by their ids, if they can be found.
+
+    Raises:
+        RunError: in place of a `NotFiniteError`.
+    """
+    try:
+        yield
+    except NotFiniteError as error:
+        shown = error.rows[:SHOWN]
+        known: Mapping[int, str] = {}
+        with suppress(Exception):  # the message matters more than its ornament
+            known = names("train", shown)
+        if not known:
+            raise
+        raise RunError(error.told([known.get(row, f"row {row}") for row in shown], "dialogue#turn")) from error
 
 
 class Step(NamedTuple):
@@ -81,7 +119,7 @@ class Guard(Callback):
             scaled: Whether a gradient scaler leaves out what is infinite.
 
         Raises:
-            RunError: this step or the one before is not finite.
+            NotFiniteError: this step or the one before.
         """
         self.settle(module)
         values = torch.stack([means["loss"], means["objective"], norm.to(means["loss"].dtype)]).detach()
@@ -97,7 +135,7 @@ class Guard(Callback):
         """Look at the last step, if nobody has.
 
         Raises:
-            RunError: it is not finite.
+            NotFiniteError: it is.
         """
         step, self.step = self.step, None
         if step is None:
@@ -110,7 +148,7 @@ class Guard(Callback):
         self.skipped += 1
         if step.scaled and self.skipped < SKIPS:
             return
-        raise RunError(_told(module, step, values))
+        raise _fault(module, step, values)
 
 
 def runs_ahead(values: Tensor) -> bool:
@@ -128,19 +166,13 @@ def _to_host(values: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:
     return host, arrived
 
 
-def _told(module: LightningModule, step: Step, values: list[float]) -> str:
-    """One line: what happened, with which examples, and what may help."""
+def _fault(module: LightningModule, step: Step, values: list[float]) -> NotFiniteError:
+    """What happened, and with which examples."""
     loss, objective, norm = values
-    rows = _rows(module, step.batches)
-    more = f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
     rank = f" of process {module.global_rank}" if module.trainer.world_size > 1 else ""
     skipped = f" (the last of {SKIPS} steps in a row that the gradient scaler left out)" if step.scaled else ""
-    return (
-        f"step {step.number}{skipped}: loss {loss:g}, objective {objective:g}, gradient norm {norm:g}; "
-        f"stopped before the update, checkpoints are of good steps; training examples{rank} (rows of the split, "
-        f"from 0): {', '.join(map(str, rows[:SHOWN]))}{more}; lower optimizer.lr or set trainer.gradient_clip_val, "
-        "or see what these examples are"
-    )
+    figures = f"step {step.number}{skipped}: loss {loss:g}, objective {objective:g}, gradient norm {norm:g}"
+    return NotFiniteError(figures, rank, _rows(module, step.batches))
 
 
 @torch.no_grad()

@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 
 import torch
@@ -18,6 +18,7 @@ from lightning.pytorch.utilities.seed import isolate_rng
 
 from dialog.data.batching import Batch
 from dialog.data.datamodule import Loader
+from dialog.data.naming import Names
 from dialog.errors import UserError
 from dialog.training.module import DialogModule
 from dialog.training.window import Window
@@ -26,9 +27,6 @@ NAMED = 3
 """Examples that are named where memory does not suffice."""
 
 log = logging.getLogger("dialog")
-
-Names = Callable[[str, Collection[int]], Mapping[int, str]]
-"""From a split and rows of it to the examples' ids."""
 
 
 class Memory(Callback):
