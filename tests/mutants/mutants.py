@@ -256,6 +256,24 @@ MUTANTS = (
         (STORAGE, "weights_only=True)", "weights_only=False)"),
     ),
     mutant(
+        "infra-5",
+        "text is put into a page as it is",
+        "inspection/test_shown.py::test_hostile_text_is_text",
+        ("report/page.py", "autoescape=True", "autoescape=False"),
+    ),
+    mutant(
+        "infra-6",
+        "a share that just reaches the limit is refused",
+        "cli/test_bad_input.py::test_more_than_the_share_is_refused_with_the_first_place",
+        ("data/checks.py", "dropped > max_dropped * read", "dropped >= max_dropped * read"),
+    ),
+    mutant(
+        "infra-7",
+        "the command line and what is printed go to Weights & Biases",
+        "training/test_loggers.py::test_no_secret_is_written",
+        ("training/loggers.py", 'settings={"console": "off", "x_disable_meta": True, "silent": True}', "settings={}"),
+    ),
+    mutant(
         "training-1",
         "the schedule goes on once an epoch, not once a step",
         "training/test_module.py::test_inverse_square_root_schedule",
