@@ -69,6 +69,10 @@ class Plan:
         self._places = (np.cumsum(classes.counts) - classes.counts)[chosen]  # of each class, in the order
         sizes, widths = _cuts(classes.sources[chosen], classes.targets[chosen], self._counts, budget=budget)
         starts, sizes, widths = _split(sizes, widths, group=group).T
+        if group > 1:  # a half may be narrower than the whole was
+            first, last = (np.searchsorted(self._ends, each, side="right") for each in (starts, starts + sizes - 1))
+            source, target = (_longest(each[chosen], first, last) for each in (classes.sources, classes.targets))
+            widths = source + target
         self.padded = int((sizes * widths).sum())
         """Tokens of all ranks' batches with padding, at most: as if lengths were the rounded ones."""
         steps = len(sizes) // group
@@ -153,6 +157,12 @@ def _cuts(sources: Integers, targets: Integers, counts: Integers, *, budget: int
     runs += [(rows, source + target, 1)] * (rows > 0)
     sizes, widths, batches = np.array(runs).T
     return np.repeat(sizes, batches), np.repeat(widths, batches)
+
+
+def _longest(lengths: Integers, first: Integers, last: Integers) -> Integers:
+    """The longest of the classes from each first [M] to each last one [M]."""
+    longest: Integers = np.maximum.reduceat(np.append(lengths, 0), np.column_stack([first, last + 1]).ravel())[::2]
+    return longest
 
 
 def _split(sizes: Integers, widths: Integers, *, group: int) -> Integers:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
@@ -56,6 +56,10 @@ def record(folder: Path) -> list[dict[str, Any]]:
 # ------------------------------------------------------------------ the heaviest batches
 
 
+PAIRS = [(1, 1), (1, 1), (1, 2), (1, 2), (1, 2), (1, 3), (2, 1), (8, 1), (8, 4)]
+
+
+@example(PAIRS, 60, 3)  # a batch is halved
 @settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 90), st.integers(1, 40)), min_size=4, max_size=150),
