@@ -14,8 +14,9 @@ def keep_freed_memory() -> bool:
     """Let the C library keep what is freed, where it is glibc's and the user has set nothing else; whether it does.
 
     By itself it gives large tensors back to the system, which fills each new one with zeros, page by page, at every
-    step. For S-LSTM and S-Transformer (benchmarks/steps.py: 64 rows of 64 and 16 tokens, one thread) a step takes 1,295
-    instead of 1,750 ms and 1,915 instead of 2,255; the process's peak is up to 12 % higher.
+    step. For S-LSTM and S-Transformer (benchmarks/steps.py: 64 rows of 64 and 16 tokens, one thread, means of two
+    rounds on a loaded machine) a step takes 1,321 instead of 1,774 ms and 1,915 instead of 2,257; the process's peak
+    is up to 12 % higher.
     """
     chosen = any(name.startswith("MALLOC_") for name in os.environ) or "malloc" in os.environ.get("GLIBC_TUNABLES", "")
     if chosen or not sys.platform.startswith("linux"):
