@@ -59,7 +59,8 @@ def model() -> list[object]:
         layers = [("--encoder-layers", GIVEN["layers"]), ("--decoder-layers", GIVEN["layers"])]
         norms = ["--encoder-normalize-before", "--decoder-normalize-before", "--share-all-embeddings"]
         flat = [part for pair in (*sides, *layers) for part in pair]
-        return ["--arch", "transformer", "--dropout", 0.1, *flat, *norms]
+        dropouts = ["--dropout", 0.1, "--attention-dropout", 0.1, "--activation-dropout", 0.1]
+        return ["--arch", "transformer", *dropouts, *flat, *norms]
     sizes = {"encoder-embed-dim": 256, "decoder-embed-dim": 256, "encoder-hidden-size": 256}
     sizes |= {"decoder-hidden-size": 512, "decoder-out-embed-dim": 512}
     sizes |= {"encoder-layers": GIVEN["layers"], "decoder-layers": GIVEN["layers"]}

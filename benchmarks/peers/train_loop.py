@@ -15,6 +15,7 @@ from dialog.data.batching import Batch
 from dialog.data.store import Store
 from dialog.data.tokenizer import PAD
 from dialog.recipe import compose
+from dialog.training.allocator import keep_freed_memory
 from dialog.training.module import DialogModule
 
 GIVEN = settings()
@@ -28,6 +29,7 @@ def read(batch: Batch, _: int) -> tuple[Tensor, Tensor]:
 def main() -> None:
     """Train."""
     warnings.filterwarnings("ignore", message=".*trainer.* reference is not registered")
+    keep_freed_memory()
     recipe = compose(GIVEN["recipe"], GIVEN["overrides"]).recipe
     folder = prepare_data(recipe)
     tokenizer = Store(folder, "train").tokenizer

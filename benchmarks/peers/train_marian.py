@@ -58,6 +58,7 @@ def main() -> None:
         d_model=256,
         dropout=0.1,
         attention_dropout=0.1,
+        activation_dropout=0.1,
         max_position_embeddings=4096,
         pad_token_id=PAD,
         eos_token_id=END,
