@@ -26,7 +26,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, precision: str, world: int, accumulated: int) -> dict[str, Any]:
-    return torch.load(folder / f"lstm-{precision}-{world}-{accumulated}.pt", weights_only=True)
+    return read(folder / f"lstm-{precision}-{world}-{accumulated}.pt")
+
+
+def read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = torch.load(path, weights_only=True)
+    return found
 
 
 @pytest.mark.parametrize(("world", "accumulated"), SPLITS)
@@ -50,3 +55,24 @@ def test_gradients_are_shared_once_a_step(runs: Path) -> None:
     shared = run(runs, "32-true", 2, 2)["shared"]
     assert len(shared) == 4 * 4
     assert not any(shared)
+
+
+@pytest.mark.parametrize("accumulated", [1, 2])
+def test_parameters_that_are_shared_out_train_as_the_whole(runs: Path, accumulated: int) -> None:
+    whole = run(runs, "32-true", 1, 1)
+    first, second = (read(runs / f"lstm-sharded-{accumulated}-{rank}.pt") for rank in (0, 1))
+    for one, other in zip(whole["lines"], first["lines"], strict=True):
+        for name in SUMS:
+            assert other[f"train/{name}"] == pytest.approx(one[f"train/{name}"], rel=1e-6, abs=1e-6), name
+    torch.testing.assert_close(first["weights"], whole["weights"], rtol=0, atol=1e-5)
+    assert first["tokens"] == second["tokens"] == whole["tokens"]
+
+
+@pytest.mark.parametrize("family", ["lstm", "transformer"])
+def test_each_process_keeps_its_part_of_parameters_and_states(runs: Path, family: str) -> None:
+    parts = [read(runs / f"{family}-sharded-1-{rank}.pt") for rank in (0, 1)]
+    size = len(parts[0]["weights"])
+    assert parts[0]["weights"].equal(parts[1]["weights"])
+    assert sum(each["weights here"] for each in parts) == size
+    assert sum(each["states here"] for each in parts) == 2 * size  # Adam's two moments
+    assert max(each["weights here"] for each in parts) < 0.6 * size
