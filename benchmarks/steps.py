@@ -31,7 +31,7 @@ from torch import nn
 
 from dialog.data.batching import Batch, collate
 from dialog.data.tokenizer import PAD
-from dialog.models.attention import Attention
+from dialog.models.attention import Attention, multi_head
 from dialog.models.flops import forward_flops
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.allocator import keep_freed_memory
@@ -122,7 +122,15 @@ def compiled(module: DialogModule) -> Iterator[None]:
     yield
 
 
-VARIANTS = {"default": default, "returning": returning, "plain": plain, "compiled": compiled}
+@contextlib.contextmanager
+def unblocked(module: DialogModule) -> Iterator[None]:
+    """A Transformer holds all attention weights of a layer."""
+    keep_freed_memory()
+    with mock.patch.object(multi_head, "_would_fill_memory", return_value=False):
+        yield
+
+
+VARIANTS = {each.__name__: each for each in (default, returning, plain, compiled, unblocked)}
 
 
 # ------------------------------------------------------------------ one case

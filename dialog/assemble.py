@@ -221,7 +221,8 @@ def _train(
                 loggers.close(own)
         if not lightning.is_global_zero:
             raise SystemExit(0)
-        return finish(folder, lightning, module, loggers.seconds(own))
+        model = build_model(recipe.model, len(store.tokenizer))
+        return finish(folder, lightning, model, seconds=loggers.seconds(own), target_tokens=module.target_tokens)
 
 
 def less_memory(recipe: Recipe) -> str:

@@ -17,7 +17,7 @@ from dialog.recipe import Recipe, compose, to_yaml
 
 if TYPE_CHECKING:
     from dialog.data.store import Store
-    from dialog.training.module import DialogModule
+    from dialog.models.seq2seq import Seq2Seq
     from dialog.training.trainer import Trainer
 
 ENDS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time", "checkpoint.patience")
@@ -65,8 +65,8 @@ def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: 
         yield
 
 
-def finish(folder: Path, lightning: Trainer, module: DialogModule, seconds: float) -> Trained:
-    """Write the best weights alone, and what the training was."""
+def finish(folder: Path, lightning: Trainer, model: Seq2Seq, *, seconds: float, target_tokens: int) -> Trained:
+    """Write the best weights alone, by way of a network that can hold them all, and what the training was."""
     from safetensors.torch import save_model
 
     from dialog.training import trainer
@@ -77,11 +77,12 @@ def finish(folder: Path, lightning: Trainer, module: DialogModule, seconds: floa
         raise UserError(f"{folder}: no validation took place, so there are no best weights; train longer")
     if not math.isfinite(trainer.best_value(lightning)):
         raise UserError(f"{folder}: training diverged, no validation loss is finite; lower optimizer.lr")
-    module.load_state_dict(SafeCheckpointIO().load_checkpoint(best, map_location="cpu")["state_dict"])
+    state = SafeCheckpointIO().load_checkpoint(best, map_location="cpu")["state_dict"]
+    model.load_state_dict({name.removeprefix("model."): each for name, each in state.items()})
     with beside(folder / "model.safetensors") as new:
-        save_model(module.model, str(new))
+        save_model(model, str(new))
         os.replace(new, folder / "model.safetensors")
-    trained = Trained(folder, seconds, lightning.global_step, module.target_tokens)
+    trained = Trained(folder, seconds, lightning.global_step, target_tokens)
     summary = {key: value for key, value in asdict(trained).items() if key != "folder"}
     replace_text(folder / "summary.json", to_json(summary, indent=1) + "\n")
     return trained

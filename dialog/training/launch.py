@@ -12,6 +12,9 @@ from dialog.errors import UserError
 if TYPE_CHECKING:
     from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
 
+SHARED = ("32-true", "bf16-mixed", "bf16-true")
+"""The precisions of parameters that are shared out."""
+
 
 def starter(variables: Mapping[str, str] = os.environ) -> tuple[str, int] | None:
     """Who has started how many processes; nothing where this one was started alone."""
@@ -82,13 +85,16 @@ def check_launch(processes: int, variables: Mapping[str, str] = os.environ) -> N
         )
 
 
-def check_strategy(name: str) -> None:
-    """Refuse to share out the parameters themselves.
+def check_strategy(name: str, precision: str) -> None:
+    """Refuse what shares out the parameters in another way than ``fsdp``, and ``fsdp`` where torch cannot do it.
 
-    A process would clip by the norm of its own part of the gradient, and save its own part of the weights.
+    In another way a process would clip by the norm of its own part of the gradient, and save its own part of the
+    weights. With fp16 parts of a gradient would need a scale in common.
 
     Raises:
         UserError: it is asked for.
     """
-    if name.startswith(("fsdp", "deepspeed")):
-        raise UserError(f"strategy {name} shares out parameters, which training here does not know how to; use ddp")
+    if name.startswith(("fsdp_", "deepspeed")):
+        raise UserError(f"strategy {name} is not known here; to share out parameters among processes use fsdp")
+    if name == "fsdp" and precision not in SHARED:
+        raise UserError(f"strategy fsdp does not go with precision {precision}; take {', '.join(SHARED)}, or use ddp")

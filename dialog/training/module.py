@@ -26,9 +26,10 @@ from dialog.training.objectives import build_objectives
 from dialog.training.optimizers import OPTIMIZERS, decay_groups
 from dialog.training.projection import Positions, likelihood_sums, loss_sums, positions
 from dialog.training.schedules import SCHEDULES
+from dialog.training.sharding import multiply, shard, whole
 from dialog.training.sums import SplitSums
 from dialog.training.teacher_forcing import TEACHER_FORCINGS, decode
-from dialog.training.window import Window, multiply
+from dialog.training.window import Window
 
 
 class DialogModule(LightningModule):
@@ -85,6 +86,11 @@ class DialogModule(LightningModule):
     def configure_callbacks(self) -> list[Callback]:
         """What stops a training that is not finite, in anyone's Trainer."""
         return [self.guard]
+
+    def configure_model(self) -> None:
+        """Share out the parameters among processes, where the trainer's strategy asks for it."""
+        if self.device_mesh is not None:
+            shard(self, self.device_mesh)
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, T, V] under teacher forcing."""
@@ -176,7 +182,7 @@ class DialogModule(LightningModule):
         self.window = Window()
         if micro_batches > 1:
             multiply(self.model.parameters(), lacks)
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), gradient_clip_val or math.inf)
+        norm = whole(nn.utils.clip_grad_norm_(self.model.parameters(), gradient_clip_val or math.inf))
         self.guard.look(self, optimizer, means, norm, scaled=scaler is not None)
         if self.trainer._logger_connector.should_update_logs:  # at every step it would take a tenth of a small one
             self._log_step({**means, "gradient_norm": norm}, optimizer.param_groups[0]["lr"])

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.optim import SGD, Adafactor, Adam, AdamW, Optimizer
 
 from dialog.components import Table
@@ -60,7 +61,8 @@ def sgd(
     params: Groups, *, lr: float = 0.1, momentum: float = 0.9, nesterov: bool = False, weight_decay: float = 0.0
 ) -> Optimizer:
     """Stochastic gradient descent; with momentum (Polyak 1964), or Nesterov's as Sutskever et al. 2013 write it."""
-    return SGD(params, lr=lr, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay, fused=fused(params))
+    one_kernel = fused(params) and not is_sharded(params)  # torch 2.13 has none for parts
+    return SGD(params, lr=lr, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay, fused=one_kernel)
 
 
 def adafactor(
@@ -75,7 +77,12 @@ def adafactor(
 
     A step is ``lr`` times the root mean square of the parameter (at least 1e-3) times an update whose own is at most
     ``clip``; the second moments' decay at step t is 1 - t^beta2_decay.
+
+    Raises:
+        ValueError: each process has a part of the matrices, of whose rows and columns it would take the means.
     """
+    if is_sharded(params):
+        raise ValueError("it takes means of whole matrices; with trainer.strategy=fsdp choose another")
     return Adafactor(params, lr=lr, beta2_decay=beta2_decay, d=clip, weight_decay=weight_decay)
 
 
@@ -89,6 +96,11 @@ def fused(groups: Groups) -> bool:
         for group in groups
         for parameter in group["params"]
     )
+
+
+def is_sharded(groups: Groups) -> bool:
+    """Whether parameters are shared out among processes."""
+    return any(isinstance(parameter, DTensor) for group in groups for parameter in group["params"])
 
 
 def _pair(betas: Sequence[float]) -> tuple[float, float]:

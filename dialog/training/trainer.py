@@ -32,6 +32,7 @@ from dialog.training.monitors import BY_LOSS, Monitor
 from dialog.training.precision import device_of, precision_plugin
 from dialog.training.profilers import build_profiler
 from dialog.training.randomness import Reseed
+from dialog.training.sharding import FullyShardedStrategy
 from dialog.training.signals import Signals, Stopped
 
 __all__ = ["Callback", "Logger", "Trainer", "build_trainer", "fit", "quiet", "seed"]
@@ -59,7 +60,9 @@ def build_trainer(
         UserError: Lightning refuses the settings.
     """
     arguments = dict(settings)
-    check_strategy(arguments["strategy"])
+    check_strategy(arguments["strategy"], arguments["precision"])
+    if arguments["strategy"] == "fsdp":
+        arguments["strategy"] = FullyShardedStrategy()
     progress = arguments.pop("enable_progress_bar")
     arguments["profiler"] = build_profiler(arguments["profiler"], folder)
     precision = precision_plugin(arguments["precision"], device_of(arguments["accelerator"]))
@@ -210,6 +213,7 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", message=r".*sync_dist=True")  # torchmetrics has summed by then
     warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")  # inside Lightning 2.6
     warnings.filterwarnings("ignore", message="You requested to overfit")  # and the loader repeats its batches
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")  # into which nobody writes
     inside = ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.seed")
     for name in (*inside, "lightning.fabric.utilities.distributed"):
         logging.getLogger(name).setLevel(logging.WARNING)

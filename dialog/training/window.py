@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dialog.training.ranks import mean_over_ranks, ranks, sum_over_ranks
 
@@ -52,8 +52,3 @@ class Window:
         totals = dict(zip(self.sums, whole, strict=True))
         lacks = self.unit * micro_batches * ranks() / totals["objective"][1]
         return {name: total / count.clamp(min=1) for name, (total, count) in totals.items()}, lacks
-
-
-def multiply(parameters: Iterable[nn.Parameter], factor: float | Tensor) -> None:
-    """Multiply the gradients of parameters."""
-    torch._foreach_mul_([each.grad for each in parameters if each.grad is not None], factor)

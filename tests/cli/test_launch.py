@@ -139,9 +139,16 @@ def test_as_many_processes_as_were_started_are_fine(variables: dict[str, str], p
     check_launch(processes, variables)
 
 
-@pytest.mark.parametrize("strategy", ["fsdp", "fsdp_cpu_offload", "deepspeed_stage_3"])
+@pytest.mark.parametrize("strategy", ["fsdp_cpu_offload", "deepspeed_stage_3"])
 def test_parameters_are_not_shared_out_by_halves(strategy: str) -> None:
-    with pytest.raises(UserError, match=f"strategy {strategy} shares out parameters"):
-        check_strategy(strategy)
-    check_strategy("ddp")
-    check_strategy("auto")
+    with pytest.raises(UserError, match=f"strategy {strategy} is not known here"):
+        check_strategy(strategy, "32-true")
+
+
+@pytest.mark.parametrize("precision", ["16-mixed", "64-true"])
+def test_parameters_are_shared_out_in_what_torch_can_do(precision: str) -> None:
+    with pytest.raises(UserError, match=f"fsdp does not go with precision {precision}; take 32-true, .* ddp"):
+        check_strategy("fsdp", precision)
+    check_strategy("fsdp", "bf16-mixed")
+    check_strategy("ddp", precision)
+    check_strategy("auto", precision)

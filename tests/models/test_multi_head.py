@@ -1,13 +1,15 @@
 """Grouped heads, turned queries and hooks for one module, in float64; tests/models/test_attention.py has the rest."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dialog.models.attention import MultiHeadAttention
+from dialog.models.attention import MultiHeadAttention, multi_head
+from dialog.models.attention.multi_head import attention_weights, blockwise, mix
 from dialog.models.contracts import Only, meant_for
 
 SIZE, HEADS, WIDTH = 12, 6, 2
@@ -153,3 +155,54 @@ def test_a_hook_for_another_module_leaves_the_kernel_fused(
     ((module, weights),) = seen
     assert module is attention
     assert weights.shape == (2, HEADS, 6, 6)
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("size", [1, 2 * HEADS * 5, 10**6], ids=["a query", "two", "all"])
+def test_blocks_of_queries_are_the_formula(
+    mask: Tensor | None, size: int, draw: Draw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(multi_head, "BLOCK", size)
+    given = [draw(3, HEADS, 5, WIDTH).requires_grad_() for _ in range(3)]
+    query, keys, values = given
+    found, expected = (
+        blockwise(query, keys, values, mask, 0.0),
+        mix(attention_weights(query, keys, mask), values, 0.0),
+    )
+    torch.testing.assert_close(found, expected)
+    slope = draw(*found.shape)
+    for one, other in zip(*(torch.autograd.grad(each, given, slope) for each in (found, expected)), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_blocks_of_queries_drop_the_same_weights_in_both_passes(draw: Draw, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multi_head, "BLOCK", 2 * HEADS * 5)
+    query, keys, values, slope = (draw(3, HEADS, 5, width) for width in (WIDTH, WIDTH, 4, 4))
+    torch.manual_seed(0)
+    weights = blockwise(query, keys, torch.eye(5, dtype=values.dtype).expand(3, HEADS, 5, 5), None, 0.5)  # [B, H, T, S]
+    assert 0.3 < (weights == 0).double().mean() < 0.7
+    torch.manual_seed(0)
+    mixed = blockwise(query, keys, values.requires_grad_(), None, 0.5)
+    torch.testing.assert_close(mixed, weights @ values)
+    (found,) = torch.autograd.grad(mixed, values, slope)
+    torch.testing.assert_close(found, weights.transpose(2, 3) @ slope)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("groups", [1, HEADS])
+def test_no_pass_holds_all_weights_of_long_sources(
+    dropout: float, groups: int, stir: Stir, draw: Draw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(multi_head, "BLOCK", HEADS * 64 * 4)
+    attention, largest = stir(MultiHeadAttention(SIZE, HEADS, dropout=dropout, key_value_heads=groups)), [0]
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch's
+            found = call(*args, **(kwargs or {}))
+            largest.append(max((each.numel() for each in [found] if isinstance(each, Tensor)), default=0))
+            return found
+
+    states = draw(1, 64, SIZE).requires_grad_()
+    with Watch():
+        attention.train()(states, *attention.keys_values(states), causal=True).sum().backward()
+    assert max(largest) <= HEADS * 64 * 64 // 4

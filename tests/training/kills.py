@@ -47,11 +47,11 @@ SIZES = {
 }
 
 
-def command(family: str, world: int, steps: int, folder: str) -> list[str]:
+def command(family: str, world: int, steps: int, folder: str, *overrides: str) -> list[str]:
     """``dialog train`` of a small network with every kind of chance in it."""
     recipe, sizes = SIZES[family]
     own = [f"model.{each}" for each in sizes] + [f"trainer.max_steps={steps}", f"trainer.devices={world}"]
-    return ["train", recipe, *SETTINGS, *own, "--output", folder]
+    return ["train", recipe, *SETTINGS, *own, *overrides, "--output", folder]
 
 
 def has_lines(folder: Path, count: int) -> bool:
@@ -59,12 +59,13 @@ def has_lines(folder: Path, count: int) -> bool:
     return lines(folder) >= count
 
 
-def killed(server: Server, family: str, world: int, *, kills: int, steps: int, seed: int) -> Comparison:
+def killed(server: Server, family: str, world: int, *overrides: str, kills: int, steps: int, seed: int) -> Comparison:
     """Train once with so many kills at random steps and once without."""
     chance = random.Random(seed)
     whole, run = (server.folder / f"{family}-{world}-{name}" for name in ("whole", "killed"))
-    assert server.start(*command(family, world, steps, str(whole)), world=world).wait() == [0] * world
-    training = server.start(*command(family, world, steps, str(run)), world=world)
+    whole_one = server.start(*command(family, world, steps, str(whole), *overrides), world=world)
+    assert whole_one.wait() == [0] * world, whole_one.said
+    training = server.start(*command(family, world, steps, str(run), *overrides), world=world)
     for _ in range(kills):
         training.until(partial(has_lines, run, lines(run) + chance.randint(1, 6)))
         training.send(signal.SIGKILL, chance.randrange(world))

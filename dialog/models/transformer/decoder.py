@@ -97,10 +97,9 @@ class TransformerDecoder(Decoder):
     def start(self, encoded: Encoded) -> tuple[SourceMemory, SaidState]:
         """The source's keys and values for each layer, and nothing said yet."""
         states = self.bridge(encoded.states)
-        layers = [cast("DecoderLayer", layer) for layer in self.layers]
-        source = tuple(layer.cross_attention.keys_values(states) for layer in layers)
+        source = tuple(cast("DecoderLayer", layer).read(states) for layer in self.layers)
         nothing = source[0][0][:, :, :0]  # [B, G, 0, D / H]
-        return SourceMemory(source, encoded.mask[:, None, None]), SaidState(((nothing, nothing),) * len(layers))
+        return SourceMemory(source, encoded.mask[:, None, None]), SaidState(((nothing, nothing),) * len(source))
 
     def forward(
         self, inputs: Tensor, memory: SourceMemory, state: SaidState, hook: AttentionHook | None = None

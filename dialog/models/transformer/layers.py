@@ -53,6 +53,10 @@ class DecoderLayer(nn.Module):
         self.feed_forward = settings.feed_forward()
         self.self_residual, self.cross_residual, self.feed_residual = (settings.residual() for _ in range(3))
 
+    def read(self, states: Tensor) -> KeysValues:
+        """The keys and values [B, G, S, D / H] that this layer attends to, of the source's states [B, S, D]."""
+        return self.cross_attention.keys_values(states)
+
     def forward(
         self,
         states: Tensor,

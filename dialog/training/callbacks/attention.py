@@ -17,6 +17,7 @@ from dialog.data.store import Store
 from dialog.data.tokenizer import BOS, PAD, SPECIAL_TOKENS
 from dialog.report.picture import heatmap_grid
 from dialog.training.module import DialogModule
+from dialog.training.sharding import gathered_weights, is_sharded
 
 
 class AttentionRecorder(Callback):
@@ -37,10 +38,13 @@ class AttentionRecorder(Callback):
     def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
         """Record one step."""
         assert isinstance(module, DialogModule)
-        if trainer.sanity_checking or not trainer.is_global_zero or not self.rows:
+        if trainer.sanity_checking or not self.rows or not (trainer.is_global_zero or is_sharded(module)):
+            return
+        found = self.maps(module)
+        if not trainer.is_global_zero:
             return
         step = trainer.global_step
-        for row, maps in zip(self.rows, self.maps(module), strict=True):
+        for row, maps in zip(self.rows, found, strict=True):
             path = self.folder / f"step-{step}" / f"{row}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(maps, ensure_ascii=False), encoding="utf-8")
@@ -54,7 +58,8 @@ class AttentionRecorder(Callback):
         source, target = batch.source.to(module.device), batch.target.to(module.device)
         training = module.training
         module.eval()
-        found = attention_maps(module.model, source, source != PAD, target[:, :-1])
+        with gathered_weights(module):
+            found = attention_maps(module.model, source, source != PAD, target[:, :-1])
         module.train(training)
         shown = [(self._labels(one), self._labels(other[1:])) for one, other in zip(source, target, strict=True)]
         return [

@@ -19,6 +19,7 @@ from lightning.pytorch.utilities.seed import isolate_rng
 from dialog.data.batching import Batch
 from dialog.data.datamodule import Loader
 from dialog.data.naming import Names
+from dialog.data.tokenizer import PAD
 from dialog.errors import UserError
 from dialog.training.module import DialogModule
 from dialog.training.window import Window
@@ -112,7 +113,7 @@ class Memory(Callback):
             log.info("preflight with the largest batch, %s", said)
 
     def _described(self, batch: Batch, names: Names) -> str:
-        lengths = (batch.source != 0).sum(1) + (batch.target != 0).sum(1)
+        lengths = (batch.source != PAD).sum(1) + (batch.target != PAD).sum(1)
         rows = batch.rows[lengths.argsort(descending=True)[:NAMED]].tolist()
         known: Mapping[int, str] = {}
         with suppress(Exception):  # the message matters more than its ornament
