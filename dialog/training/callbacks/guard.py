@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from dialog.data.batching import Batch
 from dialog.data.naming import Names
 from dialog.errors import RunError
+from dialog.training.sharding import is_sharded
 
 SKIPS = 30
 """Steps in a row that a gradient scaler may leave out: it begins at 2^16 and halves each time."""
@@ -76,8 +77,8 @@ class Guard(Callback):
     checkpoint has come after. As loss and norm are those of all processes, all stop together.
 
     A host that looks at a number of a GPU waits for it. So a fused optimizer on CUDA is told on the device to leave the
-    update out (``found_inf``), and the host looks one step later, at what was copied meanwhile; elsewhere it looks at
-    once. Under a gradient scaler an infinite gradient is how the scale is found: the scaler leaves such a step out by
+    update out (``found_inf``), and the host looks one step later, at what was copied meanwhile; elsewhere, and where
+    parameters are shared out, it looks at once. Under a gradient scaler an infinite gradient is how the scale is found: the scaler leaves such a step out by
     itself, it counts as a step, and only `SKIPS` of them in a row are a fault.
     """
 
@@ -123,7 +124,8 @@ class Guard(Callback):
         """
         self.settle(module)
         values = torch.stack([means["loss"], means["objective"], norm.to(means["loss"].dtype)]).detach()
-        later = runs_ahead(values) and (scaled or getattr(optimizer, "_step_supports_amp_scaling", False))
+        left_out = scaled or (getattr(optimizer, "_step_supports_amp_scaling", False) and not is_sharded(module))
+        later = runs_ahead(values) and left_out
         if later and not scaled:
             optimizer.found_inf = (~values.isfinite().all()).float()  # type: ignore[attr-defined]  # as torch's scaler
         self.step = Step(module.global_step + 1, self.batches, *_to_host(values), scaled)
