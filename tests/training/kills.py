@@ -86,7 +86,7 @@ def main() -> int:
     parser.add_argument("--families", nargs="+", default=["lstm", "transformer"])
     parser.add_argument("--worlds", nargs="+", type=int, default=[1, 2])
     chosen = parser.parse_args()
-    chosen.folder.mkdir(parents=True)
+    chosen.folder.mkdir(parents=True, exist_ok=True)
     print("| family | processes | SIGKILLs | logged numbers | that differ | weights | that differ |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     same = True
