@@ -78,8 +78,8 @@ class Guard(Callback):
 
     A host that looks at a number of a GPU waits for it. So a fused optimizer on CUDA is told on the device to leave the
     update out (``found_inf``), and the host looks one step later, at what was copied meanwhile; elsewhere, and where
-    parameters are shared out, it looks at once. Under a gradient scaler an infinite gradient is how the scale is found: the scaler leaves such a step out by
-    itself, it counts as a step, and only `SKIPS` of them in a row are a fault.
+    parameters are shared out, it looks at once. Under a gradient scaler an infinite gradient is how the scale is found:
+    the scaler leaves such a step out by itself, it counts as a step, and only `SKIPS` of them in a row are a fault.
     """
 
     def __init__(self) -> None:
