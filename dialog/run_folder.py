@@ -78,7 +78,8 @@ def finish(folder: Path, lightning: Trainer, model: Seq2Seq, *, seconds: float, 
     if not math.isfinite(trainer.best_value(lightning)):
         raise UserError(f"{folder}: training diverged, no validation loss is finite; lower optimizer.lr")
     state = SafeCheckpointIO().load_checkpoint(best, map_location="cpu")["state_dict"]
-    model.load_state_dict({name.removeprefix("model."): each for name, each in state.items()})
+    weights = {name.removeprefix("model."): each for name, each in state.items() if name.startswith("model.")}
+    model.to(next(each.dtype for each in weights.values() if each.is_floating_point())).load_state_dict(weights)
     with beside(folder / "model.safetensors") as new:
         save_model(model, str(new))
         os.replace(new, folder / "model.safetensors")

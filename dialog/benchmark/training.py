@@ -96,6 +96,7 @@ def short(recipe: Recipe, steps: int) -> Recipe:
         max_steps=steps,
         max_epochs=-1,
         max_time=None,
+        strategy="auto",
         limit_val_batches=0,
         val_check_interval=None,
         check_val_every_n_epoch=1,

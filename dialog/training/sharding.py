@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from lightning.pytorch import LightningModule
 from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import Tensor, nn
@@ -24,6 +25,7 @@ from torch.distributed.fsdp import (
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from dialog.models.transformer.layers import DecoderLayer, EncoderLayer
+from dialog.training.ranks import ranks
 
 WHOLE = StateDictOptions(full_state_dict=True)
 
@@ -33,6 +35,7 @@ class FullyShardedStrategy(ModelParallelStrategy):
 
     A step computes what one of ``ddp`` does (FSDP2 of torch; Zhao et al. 2023, arXiv 2304.11277). Checkpoints are the
     whole state in one file, as everywhere: assembled in the first process, read by the same :class:`SafeCheckpointIO`.
+    Only its own are read: another strategy numbers the optimizer's states otherwise.
     """
 
     def __init__(self) -> None:
@@ -54,17 +57,24 @@ class FullyShardedStrategy(ModelParallelStrategy):
         assert module is not None
         distribute(checkpoint.pop("state_dict"), module)
         for optimizer, state in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
+            if not state["state"]:  # plain SGD has none, which torch's way does not expect
+                for group, saved in zip(optimizer.param_groups, state["param_groups"], strict=True):
+                    group.update({key: value for key, value in saved.items() if key != "params"})
+                continue
             named = FullyShardedDataParallel.rekey_optim_state_dict(state, OptimStateKeyType.PARAM_NAME, module)
             set_optimizer_state_dict(module, optimizer, named, options=WHOLE)
         return checkpoint
 
 
 def shard(module: LightningModule, mesh: DeviceMesh) -> None:
-    """Share out a module's parameters: each layer of a Transformer is gathered when it is used, the rest for a step."""
+    """Share out the first process's parameters: layers of Transformers are gathered when used, the rest for a step."""
     if isinstance(module, FSDPModule):
         return
     parts = mesh["data_parallel"]
+    agree(module, module.trainer.strategy.root_device)
     for layer in module.modules():
+        if isinstance(layer, nn.RNNBase):  # cuDNN's flat weights would lie where nothing is gathered to
+            vars(layer)["flatten_parameters"] = lambda: None
         if isinstance(layer, EncoderLayer | DecoderLayer):
             fully_shard(layer, mesh=parts)
         if isinstance(layer, DecoderLayer):
@@ -72,6 +82,17 @@ def shard(module: LightningModule, mesh: DeviceMesh) -> None:
     fully_shard(module, mesh=parts)
     for step in ("training_step", "validation_step"):
         register_fsdp_forward_method(module, step)
+
+
+@torch.no_grad()
+def agree(module: nn.Module, device: torch.device) -> None:
+    """Give all processes the first one's parameters and buffers, as ``ddp`` does."""
+    if ranks() == 1:
+        return
+    for each in chain(module.parameters(), module.buffers()):
+        first = each.to(device, copy=True)
+        dist.broadcast(first, 0)
+        each.copy_(first)
 
 
 @torch.no_grad()
@@ -86,15 +107,17 @@ def distribute(state: Mapping[str, Tensor], module: nn.Module) -> None:
 
 @contextmanager
 def gathered_weights(module: nn.Module) -> Iterator[None]:
-    """Let every process hold the whole network for a time, where it is shared out; all have to come here."""
-    parts = [each for each in module.modules() if isinstance(each, FSDPModule)]
-    for each in parts:
-        each.unshard()
+    """Let every process use parts of a network that is shared out, outside its steps; all have to come here.
+
+    Layers of Transformers are still gathered one by one.
+    """
+    if isinstance(module, FSDPModule):
+        module.unshard()
     try:
         yield
     finally:
-        for each in parts:
-            each.reshard()
+        if isinstance(module, FSDPModule):
+            module.reshard()
 
 
 def is_sharded(module: nn.Module) -> bool:

@@ -63,6 +63,7 @@ def build_trainer(
     check_strategy(arguments["strategy"], arguments["precision"])
     if arguments["strategy"] == "fsdp":
         arguments["strategy"] = FullyShardedStrategy()
+        arguments["inference_mode"] = False  # what is gathered in a validation serves the next step too
     progress = arguments.pop("enable_progress_bar")
     arguments["profiler"] = build_profiler(arguments["profiler"], folder)
     precision = precision_plugin(arguments["precision"], device_of(arguments["accelerator"]))
@@ -214,6 +215,7 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")  # inside Lightning 2.6
     warnings.filterwarnings("ignore", message="You requested to overfit")  # and the loader repeats its batches
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")  # into which nobody writes
+    warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")  # same
     inside = ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.seed")
     for name in (*inside, "lightning.fabric.utilities.distributed"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -38,7 +38,7 @@ def workbench(recipe: Recipe, **changes: Any) -> Iterator[Workbench]:  # noqa: A
         UserError: the recipe cannot be trained, or not in one process.
     """
     quiet: dict[str, Any] = {"enable_progress_bar": False, "check_val_every_n_epoch": None, "val_check_interval": 10**9}
-    settings = replace(recipe.trainer, max_epochs=-1, **quiet, **changes)
+    settings = replace(recipe.trainer, max_epochs=-1, strategy="auto", **quiet, **changes)
     recipe = assemble.fitted(replace(recipe, trainer=settings))
     if assemble.check(recipe) > 1:
         raise UserError("trainer.devices: one process is enough to try; set it to 1")

@@ -29,22 +29,25 @@ def record(folder: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def trained(server: Server, family: str, strategy: str) -> Path:
-    """A run of two processes."""
+def trained(server: Server, family: str, strategy: str, precision: str) -> Path:
+    """A run of two processes, its heaviest batches tried first."""
     folder = server.folder / f"{family}-{strategy}"
-    training = server.start(*command(family, 2, STEPS, str(folder), f"trainer.strategy={strategy}"), world=2)
+    changes = (f"trainer.strategy={strategy}", f"trainer.precision={precision}", "preflight=true")
+    training = server.start(*command(family, 2, STEPS, str(folder), *changes), world=2)
     assert training.wait() == [0, 0], training.said
     return folder
 
 
-@pytest.mark.parametrize("family", ["lstm", "transformer"])
-def test_a_run_of_shards_is_a_run_as_any_other(server: Server, family: str) -> None:
+@pytest.mark.parametrize(
+    ("family", "precision", "tolerance"), [("lstm", "32-true", 1e-4), ("transformer", "bf16-mixed", 2e-2)]
+)
+def test_a_run_of_shards_is_a_run_as_any_other(server: Server, family: str, precision: str, tolerance: float) -> None:
     """The same record as with ddp, the same files of the same sizes, weights that load, maps of attention."""
-    sharded, copied = (trained(server, family, name) for name in ("fsdp", "ddp"))
+    sharded, copied = (trained(server, family, name, precision) for name in ("fsdp", "ddp"))
     for one, other in zip(record(sharded), record(copied), strict=True):
         assert one.keys() == other.keys()
         for name in one.keys() - {"time", "train/tokens_per_second"}:
-            assert one[name] == pytest.approx(other[name], rel=1e-4, abs=1e-4), name
+            assert one[name] == pytest.approx(other[name], rel=tolerance, abs=tolerance), name
     kept = [SafeCheckpointIO().load_checkpoint(each / "checkpoints" / LAST)["state_dict"] for each in (sharded, copied)]
     assert {name: each.shape for name, each in kept[0].items()} == {name: each.shape for name, each in kept[1].items()}
     best = [load_file(each / "model.safetensors") for each in (sharded, copied)]
@@ -58,9 +61,14 @@ def test_a_run_of_shards_is_a_run_as_any_other(server: Server, family: str) -> N
     assert pictures[0]
 
 
-def test_a_run_of_shards_goes_on_where_it_was(server: Server) -> None:
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [("transformer", []), ("lstm", ["optimizer=sgd_plateau", "optimizer.momentum=0", "optimizer.nesterov=false"])],
+    ids=["transformer", "an optimizer without states"],
+)
+def test_a_run_of_shards_goes_on_where_it_was(server: Server, family: str, changes: list[str]) -> None:
     """Killed, with every number of the record and every weight the same, to the last bit."""
-    found = killed(server, "transformer", 2, "trainer.strategy=fsdp", kills=2, steps=20, seed=0)
+    found = killed(server, family, 2, "trainer.strategy=fsdp", *changes, kills=2, steps=20, seed=0)
     assert found.same, found
 
 

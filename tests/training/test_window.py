@@ -73,7 +73,6 @@ def test_parameters_that_are_shared_out_train_as_the_whole(runs: Path, family: s
 def test_each_process_keeps_its_part_of_parameters_and_states(runs: Path) -> None:
     parts = [read(runs / f"lstm-sharded-1-{rank}.pt") for rank in (0, 1)]
     size = len(parts[0]["weights"])
-    assert parts[0]["weights"].equal(parts[1]["weights"])
     assert sum(each["weights here"] for each in parts) == size
     assert sum(each["states here"] for each in parts) == 2 * size  # Adam's two moments
     assert max(each["weights here"] for each in parts) < 0.6 * size

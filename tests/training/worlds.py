@@ -110,7 +110,12 @@ def fit(
     """20 steps."""
     torch.manual_seed(0)
     head = {"name": "pointer_generator", "coverage": 0.5}
-    model = Seq2Seq(20, padding=PAD, embedding_size=6, head=head, turn_tokens=(OTHER, SELF), **FAMILIES[family])
+    saves = sharded and family == "transformer"  # layers are gathered to be computed again
+    given = {**FAMILIES[family], "activation_checkpointing": saves}
+    model = Seq2Seq(20, padding=PAD, embedding_size=6, head=head, turn_tokens=(OTHER, SELF), **given)
+    torch.manual_seed(rank)
+    if sharded and rank:  # the first process's weights are those that count
+        torch.nn.init.normal_(next(model.parameters()))
     same = {"name": "denoising", "deletion": 0.0, "masking": 0.0, "distance": 0, "weight": 0.2}
     module = DialogModule(
         model,

@@ -42,23 +42,26 @@ def mix(weights: Tensor, values: Tensor, dropout: float) -> Tensor:
 
 
 def blockwise(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
-    """The same formula for a row and a block of its queries at a time, computed again in the backward pass.
+    """The same formula for some rows, or some queries of a row, at a time, computed again in the backward pass.
 
-    So no more than two blocks' weights are ever held, and memory is linear in T + S (Rabe & Staats 2021, 3).
+    So no more than two blocks' weights are ever held: what grows with T S is a mask alone (Rabe & Staats 2021, 3).
     """
 
     def block(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         return mix(attention_weights(query, keys, mask), values, dropout)
 
-    size = max(1, BLOCK // (keys.shape[1] * keys.shape[2]))
-    whole = [None] * len(query) if mask is None else mask[(None,) * (4 - mask.dim())].expand(len(query), -1, -1, -1)
+    size = max(1, BLOCK // (keys.shape[1] * keys.shape[2]))  # queries of a row
+    count = max(1, size // query.shape[2])  # rows
+    pieces = [torch.split(each, count) for each in (query, keys, values)]
+    whole = None if mask is None else mask[(None,) * (4 - mask.dim())].expand(len(query), -1, -1, -1)
+    masks = [None] * len(pieces[0]) if whole is None else torch.split(whole, count)
     rows = []
-    for one, key, value, seen in zip(query, keys, values, whole, strict=True):  # [H, T, D / H], ...
-        queries = torch.split(one, size, -2)
-        slices = [seen] * len(queries) if seen is None or seen.shape[-2] == 1 else torch.split(seen, size, -2)
+    for some, key, value, seen in zip(*pieces, masks, strict=True):
+        queries = torch.split(some, size, 2)
+        slices = [seen] * len(queries) if seen is None or seen.shape[2] == 1 else torch.split(seen, size, 2)
         parts = zip(queries, slices, strict=True)
-        rows.append(torch.cat([checkpoint(block, q, key, value, m, use_reentrant=False) for q, m in parts], 1))
-    return torch.stack(rows)
+        rows.append(torch.cat([checkpoint(block, q, key, value, m, use_reentrant=False) for q, m in parts], 2))
+    return torch.cat(rows)
 
 
 class MultiHeadAttention(nn.Module):
