@@ -63,7 +63,7 @@ LATE = (
 SHOW = "            if hook is not None:\n                hook(self, weights)\n"
 ONCE = "data/test_plan.py::test_every_example_once_within_budget_and_as_many_batches_for_all"
 FULL = '    largest = np.argsort(-sizes, kind="stable")[:missing]  # no others are halved\n'
-DROP = "            mixed = drop(weights, dropout)"
+DROP = "            mixed = mix(weights, values, dropout)"
 
 MUTANTS = (
     mutant(
@@ -164,7 +164,7 @@ MUTANTS = (
         (
             MULTI_HEAD,
             SHOW + DROP,
-            "            weights = drop(weights, dropout)\n" + SHOW + "            mixed = weights",
+            "            weights = drop(weights, dropout)\n" + SHOW + "            mixed = weights @ values",
         ),
     ),
     mutant(
