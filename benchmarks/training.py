@@ -91,12 +91,13 @@ def wanted(options: argparse.Namespace) -> Iterator[Row]:
 def measure(row: Row, texts: Texts, python: str, options: argparse.Namespace) -> dict[str, Any]:
     """The figures of one run, or why there are none."""
     system = SYSTEMS[row.system]
-    overrides = [*texts.overrides, *sizes(row.family), f"trainer.precision={row.precision}", *options.overrides]
+    given = [each for each in options.overrides if not (row.length and each.startswith("data.path="))]  # our own texts
+    overrides = [*texts.overrides, *sizes(row.family), f"trainer.precision={row.precision}", *given]
     if row.system in ("dialog", "loop") and texts.small:
         overrides = [*overrides, *texts.small]
     with tempfile.TemporaryDirectory() as work:
         output = Path(work) / "figures.json"
-        given = {
+        told = {
             **row._asdict(),
             **{"recipe": texts.recipe, "overrides": overrides, "text": str(texts.folder), "rows": texts.rows},
             **{"examples": texts.examples, "vocabulary": texts.vocabulary},
@@ -104,7 +105,7 @@ def measure(row: Row, texts: Texts, python: str, options: argparse.Namespace) ->
             **{"warm_up": options.warm_up, "steps": options.steps, "launched": time.time()},
         }
         settings = Path(work) / "settings.json"
-        settings.write_text(json.dumps(given))
+        settings.write_text(json.dumps(told))
         command = [python, str(SCRIPTS / system.script), str(settings)]
         if not system.script:
             steps = ["--steps", str(options.steps), "--warm-up", str(options.warm_up)]
