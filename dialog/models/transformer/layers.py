@@ -102,8 +102,8 @@ def saving(layer: nn.Module, *, hook: AttentionHook | None) -> Callable[..., Any
     """The layer, which in training keeps only what it reads; the rest is computed again in the backward pass.
 
     So memory grows by one tensor [B, T, D] a layer, for a third more work (activation checkpointing; Chen et al. 2016,
-    4). Dropout falls in the same places both times. A layer whose attention a hook looks at is left as it is: it would
-    show it twice.
+    4): 858 instead of 1,810 MiB and 1.6 times the time in benchmarks/activation_checkpointing.py. Dropout falls in the
+    same places both times. A layer whose attention a hook looks at is left as it is: it would show it twice.
     """
     watched = any(meant_for(hook, module) is not None for module in layer.modules())
     if watched or not layer.training:
