@@ -159,7 +159,12 @@ def test_every_attention_is_the_cpus(case: str, dtype: torch.dtype) -> None:
     torch.testing.assert_close(found.double().cpu(), expected, rtol=tolerance, atol=tolerance)
 
 
-def read(attention: Any, query: Tensor, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ANN401 - any
+def read(
+    attention: Any,  # noqa: ANN401 - scorers and multi-head attention have no type in common
+    query: Tensor,
+    states: Tensor,
+    mask: Tensor,
+) -> tuple[Tensor, Tensor]:
     shown: list[Tensor] = []
     encoded = Encoded(states.masked_fill(~mask.unsqueeze(-1), 0), mask, states[:, 0])
     contexts, _ = attention(query, *attention.start(encoded), lambda _, weights: shown.append(weights))

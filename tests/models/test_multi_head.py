@@ -197,7 +197,7 @@ def test_no_pass_holds_all_weights_of_long_sources(
     attention, largest = stir(MultiHeadAttention(SIZE, HEADS, dropout=dropout, key_value_heads=groups)), [0]
 
     class Watch(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch's
+        def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch gives any
             found = call(*args, **(kwargs or {}))
             largest.append(max((each.numel() for each in [found] if isinstance(each, Tensor)), default=0))
             return found

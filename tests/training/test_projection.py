@@ -97,7 +97,7 @@ def test_what_lies_between_is_let_go(small: Callable[[int], None]) -> None:
     alive: list[int] = []
 
     class Watch(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch's
+        def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch gives any
             found = call(*args, **(kwargs or {}))
             alive.extend(each.numel() for each in [found] if isinstance(each, Tensor))
             return found

@@ -96,7 +96,7 @@ class Apart(Callback):
     def __init__(self) -> None:
         self.shared: list[bool] = []
 
-    def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, *given: object) -> None:  # noqa: ANN401 - ours
+    def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, *given: object) -> None:  # noqa: ANN401 - a DialogModule
         if trainer.fit_loop._should_accumulate() and trainer.world_size > 1 and not is_sharded(module):
             mine = torch.cat([each.grad.flatten() for each in module.parameters() if each.grad is not None])
             all_of_them = [torch.empty_like(mine) for _ in range(trainer.world_size)]
