@@ -1,6 +1,6 @@
 """Preparation of DailyDialog, and of many times as much, against that of JoeyNMT and fairseq: time and peak memory.
 
-    python benchmarks/preparation.py DAILYDIALOG [FACTOR ...] [--peers joeynmt fairseq] [--only PATTERN]
+    python benchmarks/preparation.py DAILYDIALOG [FACTOR ...] [--peers joeynmt fairseq] [--only PATTERN] [--limit TIMES]
 
 DAILYDIALOG is the unpacked archive; at a FACTOR (1, 10 and 100) its training split is repeated so many times. The
 environments of the peers are built where they are missing (benchmarks/environments.py). For Linux: memory is read from
@@ -17,15 +17,18 @@ Every route learns a BPE of 8,000 pieces from at most a million training turns, 
 The peers are given their pairs of context, of up to three turns without marks between them, and response as text;
 making that is not timed. Columns: seconds of the clock and of all processors; white-space words of the raw turns of all
 splits per second; MiB at the peak, pages that processes share counted once; seconds and MiB against the first
-route's; and the peak against the same route's at the factor before.
+route's; and the peak against the same route's at the factor before. With `--limit 2` a route that takes more than twice
+the first one's time is stopped; what was seen until then, marked `>`, is less than what it takes.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -49,6 +52,7 @@ class Measured(NamedTuple):
     seconds: float
     processors: float
     peak: float
+    finished: bool = True
 
 
 Command = Sequence[str | Path]
@@ -117,30 +121,40 @@ def _fairseq_options(work: Path) -> Command:
     return ["--source-lang", SOURCE, "--target-lang", TARGET, *files, *vocabulary, "--destdir", work / "bin"]
 
 
-def measure(commands: Sequence[Command], work: Path, log: Path) -> Measured:
-    """Run the commands; their times in all, and the highest of their peaks."""
-    ran = [run(command, work, log) for command in commands]
-    return Measured(sum(each.seconds for each in ran), sum(each.processors for each in ran), max(r.peak for r in ran))
+def measure(commands: Sequence[Command], work: Path, log: Path, limit: float) -> Measured:
+    """Run the commands, for so many seconds at most; their times in all, and the highest of their peaks."""
+    seconds, processors, peak, finished = 0.0, 0.0, 0.0, True
+    for command in commands:
+        if finished:
+            ran = run(command, work, log, limit - seconds)
+            seconds, processors, peak = seconds + ran.seconds, processors + ran.processors, max(peak, ran.peak)
+            finished = ran.finished
+    return Measured(seconds, processors, peak, finished)
 
 
-def run(command: Command, work: Path, log: Path) -> Measured:
-    """Run a command and all that it starts, and look at its memory until it ends."""
+def run(command: Command, work: Path, log: Path, limit: float) -> Measured:
+    """Run a command and all that it starts, and look at its memory until it ends, or is stopped at the limit."""
     environment = {**os.environ, "DIALOG_CACHE": str(work / "cache")}
-    peak, done = 0, 0
+    peak, done, finished = 0, 0, True
     start = time.perf_counter()
     with log.open("ab") as file:
-        process = subprocess.Popen(list(map(str, command)), stdout=file, stderr=file, env=environment)
+        process = subprocess.Popen(
+            list(map(str, command)), stdout=file, stderr=file, env=environment, start_new_session=True
+        )
         while not done:
             begun = time.perf_counter()
+            if finished and begun - start > limit:
+                finished = False
+                os.killpg(process.pid, signal.SIGKILL)
             peak = max(peak, memory(process.pid))
             time.sleep(max(0.05, 20 * (time.perf_counter() - begun)))  # looking takes a twentieth of the time at most
             done, status, usage = os.wait4(process.pid, os.WNOHANG)
     seconds = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
+    if process.returncode and finished:
         sys.exit(f"{' '.join(map(str, command))} failed:\n{log.read_text()[-2000:]}")
     # the greatest of any single process, which the looks in between may have missed
-    return Measured(seconds, usage.ru_utime + usage.ru_stime, max(peak, usage.ru_maxrss) / 1024)
+    return Measured(seconds, usage.ru_utime + usage.ru_stime, max(peak, usage.ru_maxrss) / 1024, finished)
 
 
 def memory(process: int) -> int:
@@ -184,7 +198,8 @@ def table(options: argparse.Namespace) -> Iterator[str]:
             for name, commands in routes(corpus, pairs, work, peers).items():
                 if re.search(options.only, name):
                     work.mkdir()
-                    found = measure(commands, work, Path(root) / "log")
+                    limit = options.limit * first.seconds if first else math.inf
+                    found = measure(commands, work, Path(root) / "log", limit)
                     shutil.rmtree(work)
                     first = first or found
                     yield f"{factor:>6} {name:<18} " + row(words, found, first, before.get(name))
@@ -193,10 +208,12 @@ def table(options: argparse.Namespace) -> Iterator[str]:
 
 def row(words: int, found: Measured, first: Measured, before: Measured | None) -> str:
     """The figures of a route, against the first route's and against its own at the factor before."""
-    ratios = (f"{found.seconds / first.seconds:.2f}", f"{found.peak / first.peak:.2f}")
-    growth = f"{found.peak / before.peak:.2f}" if before else ""
-    speed = f"{words / found.seconds:,.0f}"
-    figures = (f"{found.seconds:.1f}", f"{found.processors:.1f}", speed, f"{found.peak:,.0f}", *ratios, growth)
+    more, less = ("", "") if found.finished else (">", "<")
+    ratios = (f"{more}{found.seconds / first.seconds:.2f}", f"{more}{found.peak / first.peak:.2f}")
+    growth = f"{more}{found.peak / before.peak:.2f}" if before else ""
+    speed = f"{less}{words / found.seconds:,.0f}"
+    took = (f"{more}{found.seconds:.1f}", f"{more}{found.processors:.1f}")
+    figures = (*took, speed, f"{more}{found.peak:,.0f}", *ratios, growth)
     return " ".join(f"{each:>9}" for each in figures)
 
 
@@ -208,6 +225,7 @@ def main() -> None:
     parser.add_argument("--peers", nargs="*", default=[], choices=("joeynmt", "fairseq"), help="beside ours")
     parser.add_argument("--environments", type=Path, default=default_folder(), metavar="FOLDER", help="of the peers")
     parser.add_argument("--only", default="", metavar="PATTERN", help="routes whose names match")
+    parser.add_argument("--limit", type=float, default=math.inf, metavar="TIMES", help="of the first route's time")
     for line in table(parser.parse_args()):
         print(line, flush=True)
 
