@@ -113,6 +113,8 @@ class HuggingFace:
         for column in (*self.said, self.id or self.said[0]):
             if column not in row:
                 raise UserError(f"{place}: no column {column!r} among {', '.join(row)}; name it in data.corpus")
+        if self.id and row[self.id] is None:
+            raise UserError(f"{place}: no {self.id!r}; give each row an id, or leave data.corpus.id out")
         said = row[self.said[0]] if len(self.said) == 1 else [row[column] for column in self.said]
         if not isinstance(said, list):
             raise UserError(f"{place}: {self.said[0]!r} is {type(said).__name__}, no list; name it in data.corpus")

@@ -348,9 +348,9 @@ class SplitFiles:
 def share(entries: Iterable[Entry], split: str) -> Iterator[Entry]:
     """The part of a corpus without splits that falls to `split`: eight tenths to train, one each to the others.
 
-    The rule: SHA-256 of the author (`meta["author"]`), else of the turns' texts, joined by line feeds, read as one
-    integer, modulo 10; 0 to 7 is train, 8 validation, 9 test. Dialogues of one author, or of the same words, are in
-    one split, and adding some moves none. What is malformed is counted with train.
+    The rule: SHA-256 of the author (`meta["author"]`, unless null or empty), else of the turns' texts, joined by line
+    feeds, read as one integer, modulo 10; 0 to 7 is train, 8 validation, 9 test. Dialogues of one author, or of the
+    same words, are in one split, and adding some moves none. What is malformed is counted with train.
     """
     for entry in entries:
         if isinstance(entry, Malformed):
@@ -376,6 +376,6 @@ def listed(
 
 
 def _tenth(dialogue: Dialogue) -> int:
-    words = (turn.text for turn in dialogue.turns)
-    content = str(dialogue.meta["author"]) if "author" in dialogue.meta else "\n".join(words)
+    author = dialogue.meta.get("author")
+    content = "\n".join(turn.text for turn in dialogue.turns) if author in (None, "") else str(author)
     return int(hashlib.sha256(content.encode()).hexdigest(), 16) % 10

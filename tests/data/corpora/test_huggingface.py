@@ -111,6 +111,14 @@ def test_what_is_malformed_is_named_and_the_rest_is_read(tmp_path: Path, bad: ob
     assert first.turns == third.turns
 
 
+def test_a_row_without_its_id_is_malformed(tmp_path: Path) -> None:
+    rows: list[Row] = [{"messages": ["Hi !", "Hello ."], "key": key} for key in ("one", None)]
+    good, bad = HuggingFace(folder(tmp_path, rows), id="key").dialogues("train")
+    assert isinstance(good, Dialogue)
+    assert isinstance(bad, Malformed)
+    assert bad.message.startswith(f"{tmp_path / 'train.parquet'}:2: no 'key'")
+
+
 def test_a_text_alone_is_no_list_of_turns(tmp_path: Path) -> None:
     (bad,) = HuggingFace(folder(tmp_path, [{"messages": "Hi !"}])).dialogues("train")
     assert isinstance(bad, Malformed)

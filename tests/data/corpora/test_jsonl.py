@@ -127,3 +127,13 @@ def test_one_file_is_split_by_its_words(tmp_path: Path) -> None:
             tenth = int(hashlib.sha256(content.encode()).hexdigest(), 16) % 10
             assert split == {8: "validation", 9: "test"}.get(tenth, "train")
     assert list(corpus.fingerprint()) == ["all.jsonl"]
+
+
+@pytest.mark.parametrize("nobody", [None, ""])
+def test_an_author_that_is_nobody_does_not_bind_dialogues(tmp_path: Path, nobody: str | None) -> None:
+    file = tmp_path / "all.jsonl"
+    lines = [{"turns": [f"question {n}", f"answer {n}"]} for n in range(100)]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    without = [[d.turns for d in JsonLines(file).dialogues(split)] for split in SPLITS]
+    file.write_text("".join(json.dumps({**line, "meta": {"author": nobody}}) + "\n" for line in lines))
+    assert [[d.turns for d in JsonLines(file).dialogues(split)] for split in SPLITS] == without
