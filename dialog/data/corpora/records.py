@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
 
-from dialog.data.dialogue import SPLITS, Dialogue, Entry, Malformed
+from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed
 from dialog.data.files import COMPRESSED, document, find_file, raw_lines, require_file, sha256
 from dialog.errors import UserError
 
@@ -40,7 +40,7 @@ def records(items: Iterable[tuple[str, T]], parse: Callable[[T, str], R | None])
     """`parse(item, place)` of each (place, item), in order: a dialogue or what one is made of, None for neither.
 
     What `parse` cannot read becomes `Malformed`: a UserError with its own words, an item that lacks a key or has
-    another type as such. Texts, speakers and ids of a dialogue that are no Unicode text are malformed too.
+    another type as such. Texts, speakers, ids, authors and warnings that are no Unicode text are malformed too.
     """
     for place, item in items:
         try:
@@ -129,7 +129,8 @@ def numbered(path: Path) -> Iterator[tuple[str, bytes]]:
 
 def _require_text(dialogue: Dialogue) -> None:
     said = (*dialogue.turns, *dialogue.facts)
-    texts = [dialogue.id, *[turn.speaker for turn in said], *[turn.text for turn in said]]
+    told = [text for key in ("author", WARNING) if isinstance(text := dialogue.meta.get(key), str)]
+    texts = [dialogue.id, *[turn.speaker for turn in said], *[turn.text for turn in said], *told]
     try:
         "".join(texts).encode()
     except (TypeError, UnicodeEncodeError):

@@ -61,6 +61,8 @@ def test_reads_the_format() -> None:
         (b'{"turns": ["a", "b"], "id": ""}\n', '"id" is empty'),
         (b'{"turns": ["a", "b"], "meta": []}\n', '"meta" is not an object'),
         (b'{"turns": ["a", "half \\ud83d"]}\n', r".*half a character \(\\ud83d\)"),
+        (b'{"turns": ["a", "b"], "meta": {"author": "half \\ud83d"}}\n', r".*half a character \(\\ud83d\)"),
+        (b'{"turns": ["a", "b"], "meta": {"warning": "half \\ud83d"}}\n', r".*half a character \(\\ud83d\)"),
         (b'{"turns": ["caf\xe9"]}\n', "byte 16 of the line is not UTF-8"),
     ],
 )
