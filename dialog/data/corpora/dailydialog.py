@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dialog.data.corpora.records import decoded, digests, numbered, records, require_path
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Turn
-from dialog.data.files import find_file, raw_lines
+from dialog.data.files import all_or_none, find_file, raw_lines
 from dialog.errors import UserError
 
 END = "__eou__"
@@ -40,7 +40,7 @@ class DailyDialog:
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split in the order of its file."""
         text, *labels = self._files(split)
-        names = [name for name, kind in LABELS.items() for file in labels if file.name == _labels(kind, split)]
+        names = [name for name, kind in LABELS.items() for file in labels if file.name.startswith(_labels(kind, split))]
         columns = zip_longest(*map(raw_lines, labels)) if labels else repeat(())
         labelled = (dict(zip(names, column, strict=True)) for column in chain(columns, repeat((None,) * len(names))))
         items = ((place, (raw, each)) for (place, raw), each in zip(numbered(text), labelled, strict=False))
@@ -55,8 +55,8 @@ class DailyDialog:
         text = find_file(
             self.path, f"{split}/dialogues_{split}.txt", "the unpacked archive should hold it; set data.path=DIR"
         )
-        labels = (self.path / split / _labels(kind, split) for kind in LABELS.values())
-        return [text, *(file for file in labels if file.is_file())]
+        labels = (all_or_none(self.path / split, [_labels(kind, split)]) for kind in LABELS.values())
+        return [text, *chain.from_iterable(labels)]
 
     def _dialogue(self, raw: bytes, labels: dict[str, bytes | None], split: str, place: str) -> Dialogue:
         id = f"{split}-{place.rpartition(':')[2]}"

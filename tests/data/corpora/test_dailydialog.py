@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections import Counter
 from pathlib import Path
@@ -120,6 +121,16 @@ def test_labels_are_read_a_number_a_turn_and_a_line_without_its_own_is_warned_of
     assert len(odd.turns) == 3
     assert str(odd.meta[WARNING]).endswith("dialogues_train.txt:2: 3 turns but 2 acts; read without them")
     assert len(corpus.fingerprint()) == 5
+
+
+def test_compressed_labels_are_read(tmp_path: Path) -> None:
+    corpus = write(tmp_path, b"a __eou__ b __eou__\n")
+    (tmp_path / "train" / "dialogues_act_train.txt.gz").write_bytes(gzip.compress(b"1 2 \n"))
+    (found,) = corpus.dialogues("train")
+    assert found.meta == {"acts": [1, 2]}
+    (tmp_path / "train" / "dialogues_act_train.txt").write_bytes(b"1 2 \n")
+    with pytest.raises(UserError, match="are both there"):
+        corpus.fingerprint()
 
 
 def test_cleaned_text_is_as_sankar_2019_measured_it(tmp_path: Path) -> None:
