@@ -17,8 +17,8 @@ MARK = "+++$+++"
 ENCODINGS = ("utf-8", "cp1252", "iso-8859-1")
 """UTF-8 as some copies are, else ISO-8859-1 as published, where bytes that are no letters of it mean Windows-1252."""
 
-Lines = Mapping[str, tuple[str, bytes]]
-"""Of each line by its id: file:line, and all that stands there."""
+Lines = Mapping[str, tuple[str, bytes | None]]
+"""Of each line by its id: file:line, and all that stands there; None where another line has the same id."""
 
 
 class Cornell:
@@ -39,7 +39,7 @@ class Cornell:
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the conversations of a split in the order of their file; all lines are kept meanwhile."""
         said, told = self._files()
-        lines = {raw.partition(b" ")[0].decode("ascii", "replace"): (place, raw) for place, raw in numbered(said)}
+        lines = _lines(said)
         return share(records(numbered(told), lambda raw, place: _dialogue(raw, place, lines)), split)
 
     def fingerprint(self) -> dict[str, str]:
@@ -49,6 +49,15 @@ class Cornell:
     def _files(self) -> list[Path]:
         hint = "the unpacked archive should hold it; set data.path=DIR"
         return [find_file(self.path, name, hint) for name in (LINES, CONVERSATIONS)]
+
+
+def _lines(path: Path) -> Lines:
+    lines: dict[str, tuple[str, bytes | None]] = {}
+    for place, raw in numbered(path):
+        id = raw.partition(b" ")[0].decode("ascii", "replace")
+        _, before = lines.get(id, (place, raw))
+        lines[id] = place, raw if before is not None and before.rstrip() == raw.rstrip() else None
+    return lines
 
 
 def _dialogue(raw: bytes, place: str, lines: Lines) -> Dialogue:
@@ -64,7 +73,9 @@ def _dialogue(raw: bytes, place: str, lines: Lines) -> Dialogue:
     return Dialogue(ids[0], turns, {"author": movie, "names": [name for _, _, _, name, _ in said]}, place=place)
 
 
-def _fields(raw: bytes, place: str, count: int) -> list[str]:
+def _fields(raw: bytes | None, place: str, count: int) -> list[str]:
+    if raw is None:
+        raise UserError(f"{place}: an earlier line has the same id and says something else; remove one")
     fields = [field.strip(" ") for field in _text(raw, place).split(MARK)]
     if len(fields) != count:
         raise UserError(f"{place}: {len(fields)} fields between {MARK}, not {count}; get the file again")

@@ -58,6 +58,19 @@ def test_what_is_malformed_is_named_and_the_rest_is_read(tmp_path: Path, told: s
     assert isinstance(good, Dialogue)
 
 
+def test_two_lines_of_one_id_are_malformed_unless_they_are_equal(tmp_path: Path) -> None:
+    same = LINES.splitlines(keepends=True)[0]
+    other = same.replace("Hello", "Goodbye")
+    told = f"{MOVIE}['L1', 'L2']"
+    for copies in (1, 2):
+        (found,) = conversations(tmp_path, (LINES + same * copies).encode(), told)
+        assert isinstance(found, Dialogue)
+        (bad,) = conversations(tmp_path, (LINES + other * copies).encode(), told)
+        assert isinstance(bad, Malformed)
+        assert "movie_lines.txt:" in bad.message
+        assert "the same id" in bad.message
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
 def test_copies_in_either_encoding_read_the_same(tmp_path: Path, encoding: str) -> None:
     lines = LINES.replace("Hi !", "Un café – s’il vous plaît").encode(encoding)
