@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -50,17 +51,37 @@ def find_file(folder: Path, name: str, hint: str) -> Path:
 
 
 def find_files(folder: Path, pattern: str, hint: str) -> list[Path]:
-    """The files of a folder whose names, without .gz, .xz or .zst, fit a pattern of `Path.glob`; sorted by these names.
+    """The files of a folder whose names, without .gz, .xz or .zst, fit a pattern; sorted by these names.
+
+    A pattern is of folders and a file as `fnmatch` has them, and `**` for folders of any depth, none included. Hidden
+    names, which begin with a full stop, fit none.
 
     Raises:
-        UserError: there is none, or one of them is there twice.
+        UserError: there is none, one of them is there twice, or a folder on the way to them cannot be read.
     """
-    ends = ("", *COMPRESSED)
-    found = ((path.relative_to(folder), end) for end in ends for path in folder.glob(pattern + end))
-    names = {path.as_posix().removesuffix(end) for path, end in found}
+    names = {path.relative_to(folder).as_posix() for path in _fitting(folder, pattern.split("/"))}
     if not names:
         raise UserError(f"{folder} holds no {pattern}; {hint}")
     return [find_file(folder, name, hint) for name in sorted(names)]
+
+
+def _fitting(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
+    """What is below a folder and fits the parts of a pattern, without .gz, .xz or .zst."""
+    first, *rest = parts
+    try:
+        with os.scandir(folder) as there:
+            seen = [(each.name, each.is_dir(follow_symlinks=first != "**")) for each in there if each.name[0] != "."]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise UserError(f"{folder} cannot be read ({error.strerror}); give yourself the right to") from error
+    if first == "**":
+        yield from _fitting(folder, rest)
+    for name, is_folder in seen:
+        if not rest:
+            yield from (folder / name.removesuffix(end) for end in ("", *COMPRESSED) if fnmatchcase(name, first + end))
+        elif is_folder and (first == "**" or fnmatchcase(name, first)):
+            yield from _fitting(folder / name, parts if first == "**" else rest)
 
 
 def all_or_none(folder: Path, names: Sequence[str]) -> list[Path]:
