@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any
 from zlib import crc32
 
@@ -24,16 +25,17 @@ class Mixture:
         member: Builds the corpus of a component.
 
     Raises:
-        UserError: no corpora, or a weight that is not above 0.
+        UserError: no list of corpora, or a weight that is not a number above 0.
     """
 
     def __init__(self, *, corpora: Sequence[Mapping[str, Any]], member: Callable[[Mapping[str, Any]], Corpus]) -> None:
-        if not corpora:
+        listed = isinstance(corpora, Sequence) and not isinstance(corpora, str)
+        if not corpora or not listed or not all(isinstance(component, Mapping) for component in corpora):
             raise UserError("corpus mixture: give corpora: [{name: ..., path: ..., weight: 1}, ...]")
         self.members: list[tuple[str, float, Corpus]] = []
         for number, component in enumerate(corpora):
             weight = component.get("weight", 1)
-            if not isinstance(weight, int | float) or not weight > 0:
+            if not isinstance(weight, int | float) or not 0 < weight < inf:
                 raise UserError(f"corpus mixture: the weight of {component.get('name')} is {weight}; give one above 0")
             own = {key: value for key, value in component.items() if key != "weight"}
             self.members.append((f"{number}-{component.get('name')}", float(weight), member(own)))

@@ -69,7 +69,7 @@ def test_malformed_records_are_passed_on() -> None:
     assert list(corpus.dialogues("train")) == [Malformed("f:1: broken")]
 
 
-@pytest.mark.parametrize("weight", [0, -1, "two", None])
+@pytest.mark.parametrize("weight", [0, -1, "two", None, float("inf"), float("nan")])
 def test_a_weight_is_above_nothing(weight: object) -> None:
     with pytest.raises(UserError, match=r"the weight of builtin is"):
         mixed(part(10, weight=weight))
@@ -78,6 +78,14 @@ def test_a_weight_is_above_nothing(weight: object) -> None:
 def test_nothing_is_no_mixture() -> None:
     with pytest.raises(UserError, match=r"give corpora"):
         mixed()
+
+
+@pytest.mark.parametrize("corpora", ["[{name: builtin}, jsonl]", "{name: builtin}", "builtin", "3", "null"])
+def test_what_is_no_list_of_corpora_is_refused(corpora: str) -> None:
+    recipe = compose("quickstart/transformer", [f"data.corpus={{name: mixture, corpora: {corpora}}}"]).recipe
+    with pytest.raises(UserError, match=r"mixture: give corpora: \[") as caught:
+        build_corpus(recipe)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_recipe_mixes_corpora_with_their_own_folders(tmp_path: Path) -> None:
