@@ -29,6 +29,9 @@ Block = list[tuple[str, T]]
 MOST_TURNS = 100_000
 """A block of more items is malformed: whatever should part them is not there, and they would fill the memory."""
 
+LONGEST_MESSAGE = 400
+"""A longer one about a record loses its middle; it would hold what the record does, which may be megabytes."""
+
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 TENTHS = {"train": range(8), "validation": range(8, 9), "test": range(9, 10)}
 
@@ -48,12 +51,19 @@ def records(items: Iterable[tuple[str, T]], parse: Callable[[T, str], R | None])
             if isinstance(found, Dialogue):
                 _require_text(found)
         except UserError as error:
-            yield Malformed(str(error))
+            yield Malformed(_capped(str(error)))
         except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
-            yield Malformed(f"{place}: not as this corpus has it ({type(error).__name__}: {error}); mend or remove it")
+            why = f"not as this corpus has it ({type(error).__name__}: {error})"
+            yield Malformed(_capped(f"{place}: {why}; mend or remove it"))
         else:
             if found is not None:
                 yield found
+
+
+def _capped(message: str) -> str:
+    """A message of bounded length, whatever the record holds: the place it begins with and the hint at its end stay."""
+    half = LONGEST_MESSAGE // 2
+    return message if len(message) <= LONGEST_MESSAGE else f"{message[:half]} ... {message[-half:]}"
 
 
 def line_records(path: Path, parse: Callable[[str, str], R | None], encoding: str = "utf-8") -> Iterator[R | Malformed]:
@@ -171,7 +181,7 @@ def table(
         if names.count(column) != 1:
             count = "more than one" if column in names else "no"
             known = f"{count} column {column!r} among {', '.join(names)}"
-            raise UserError(f"{place}: {known}; the first row should name it once (see data.corpus)")
+            raise UserError(_capped(f"{place}: {known}; the first row should name it once (see data.corpus)"))
     for place, found in rows:
         if isinstance(found, UserError):
             yield place, found

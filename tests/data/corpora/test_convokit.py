@@ -126,6 +126,15 @@ def test_what_is_malformed_is_named_and_the_rest_is_read(tmp_path: Path, bad: li
     assert [ids(entry) for entry in found if isinstance(entry, Dialogue)] == ["ab"]
 
 
+@pytest.mark.parametrize("bad", [utterance("a", None, text=["x"] * 10**5), {"id": "a", "text": {"x" * 10**5: 1}}])
+def test_what_is_said_of_a_record_is_short_however_long_it_is(tmp_path: Path, bad: object) -> None:
+    (malformed,) = entries(tmp_path, bad)
+    assert isinstance(malformed, Malformed)
+    assert malformed.message.startswith(f"{tmp_path / 'utterances.jsonl'}:1: its text is ")
+    assert malformed.message.endswith("no text; write it in quotes")
+    assert len(malformed.message) < 1000
+
+
 def test_a_chain_of_many_thousand_replies_is_read(tmp_path: Path) -> None:
     lines = [utterance(str(n), str(n - 1) if n else None) for n in range(5000)]
     assert len(one(tmp_path, *reversed(lines)).turns) == 5000

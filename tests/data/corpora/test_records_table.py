@@ -57,3 +57,10 @@ def test_a_bad_row_is_raised_where_it_is_read_and_a_bad_first_row_at_once(tmp_pa
     (tmp_path / "table.csv").write_text('"a"b,c\n1,2\n')
     with pytest.raises(UserError, match=r"table\.csv:1: .*mend the row, or its quotes"):
         next(table(tmp_path / "table.csv"))
+
+
+def test_the_names_of_columns_are_cut_where_they_are_many(tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text("x," * 100_000 + "\n")
+    with pytest.raises(UserError, match=r"table\.csv:1: no column 'a' among x, .* \.\.\. .*; the first row") as caught:
+        next(table(tmp_path / "table.csv", ["a"]))
+    assert len(str(caught.value)) < 1000
