@@ -36,6 +36,8 @@ class Utterance(NamedTuple):
     speaker: str
     conversation: str
     reply_to: str | None
+    wrong: str = ""
+    """What is malformed in it, and so in its conversation; the other fields are then empty."""
 
 
 class ConvoKit:
@@ -45,7 +47,8 @@ class ConvoKit:
     Where none replies to another they are turns as the file has them. Where they are a tree of replies, the turns are
     the longest chain of replies, and of several the one whose end comes first in the file: all chains would repeat what
     they share. What is left out is counted in the meta's warning. An utterance that replies to itself, or to one that
-    the conversation does not have, opens a chain and is counted there too; replies in a circle are malformed.
+    the conversation does not have, opens a chain and is counted there too. Replies in a circle are malformed, and so
+    are all of a conversation with a malformed utterance that names it.
 
     There is no split that all such corpora have; `dialog.data.corpora.records.share` splits.
 
@@ -85,6 +88,9 @@ class ConvoKit:
                 yield from records([(talk[0].place, talk)], lambda talk, place: self._dialogue(talk, place, meta))
 
     def _dialogue(self, talk: list[Utterance], place: str, meta: Json) -> Dialogue:
+        for each in talk:
+            if each.wrong:
+                raise UserError(each.wrong)
         id = talk[0].conversation
         about = meta.get(id, {})
         known = dict(about.get("meta", about))
@@ -102,9 +108,13 @@ class ConvoKit:
 def _utterance(line: str, place: str) -> Utterance:
     fields = parse_json(line, place)
     found: list[Json] = [fields.get(name, fields.get(older)) for name, older in FIELDS.items()]
+    conversation = dict(zip(FIELDS, found, strict=True))["conversation_id"]
     for name, value in zip(FIELDS, found, strict=True):
         if not isinstance(value, str) and (name, value) != ("reply-to", None):
-            raise UserError(f"{place}: its {name} is {value!r}, no text; write it in quotes")
+            wrong = f"{place}: its {name} is {value!r}, no text; write it in quotes"
+            if not isinstance(conversation, str):
+                raise UserError(wrong)
+            return Utterance(place, "", "", "", conversation, None, wrong)
     return Utterance(place, *found)
 
 

@@ -126,6 +126,16 @@ def test_what_is_malformed_is_named_and_the_rest_is_read(tmp_path: Path, bad: li
     assert [ids(entry) for entry in found if isinstance(entry, Dialogue)] == ["ab"]
 
 
+def test_a_conversation_with_malformed_utterances_is_malformed_once(tmp_path: Path) -> None:
+    bad = [utterance("b", "a", text=None), utterance("c", "b", speaker=7)]
+    found = entries(tmp_path, utterance("a", None), *bad, utterance("d", "c"), utterance("e", None, "other"))
+    malformed, other = sorted(found, key=lambda entry: isinstance(entry, Dialogue))
+    assert isinstance(malformed, Malformed)
+    assert "jsonl:2: its text is None" in malformed.message
+    assert isinstance(other, Dialogue)
+    assert (other.id, ids(other)) == ("other", "e")
+
+
 @pytest.mark.parametrize("bad", [utterance("a", None, text=["x"] * 10**5), {"id": "a", "text": {"x" * 10**5: 1}}])
 def test_what_is_said_of_a_record_is_short_however_long_it_is(tmp_path: Path, bad: object) -> None:
     (malformed,) = entries(tmp_path, bad)
