@@ -50,7 +50,7 @@ def provide(corpus: str, folder: Path | None, root: Path) -> None:
     source = DOWNLOADS[corpus]
     if not source.automatic:
         raise UserError(f"{corpus} ({source.licence}) is not downloaded by itself; {by_hand(corpus, source)}")
-    if os.environ.get("DIALOG_OFFLINE", "0") not in ("", "0"):
+    if offline():
         raise UserError(f"{corpus} is not here and DIALOG_OFFLINE forbids to download it; {by_hand(corpus, source)}")
     try:
         with _alone(root / f".{corpus}.lock"):
@@ -58,6 +58,11 @@ def provide(corpus: str, folder: Path | None, root: Path) -> None:
                 _download(corpus, source, folder)
     except OSError as error:
         raise UserError(f"{folder}: cannot be written ({error}); set DIALOG_CACHE to another folder") from error
+
+
+def offline() -> bool:
+    """Whether `DIALOG_OFFLINE` forbids to ask the network for data."""
+    return os.environ.get("DIALOG_OFFLINE", "0") not in ("", "0")
 
 
 def by_hand(corpus: str, source: Source) -> str:

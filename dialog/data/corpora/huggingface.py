@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dialog.data.corpora.records import Json, digests, records, require_path, share
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
+from dialog.data.downloads import offline
 from dialog.data.files import require_file
 from dialog.errors import UserError
 
@@ -157,7 +158,11 @@ def _from_parquet(path: Path, columns: list[str]) -> Iterator[tuple[str, Row]]:
 
 
 def _from_hub(dataset: str, config: str | None, revision: str | None, name: str) -> Iterator[tuple[str, Row]]:
-    """(data set:split:number of the row, row), as a stream."""
+    """(data set:split:number of the row, row), as a stream, which no cache keeps."""
+    if offline():
+        raise UserError(
+            f"{dataset} is on the Hub and DIALOG_OFFLINE forbids to read it; get its files, set data.path=DIR"
+        )
     try:
         from datasets import load_dataset
     except ImportError as error:

@@ -172,6 +172,7 @@ def test_a_data_set_needs_a_commit_and_a_name_that_is_no_folder(
 
 
 def test_what_is_not_installed_is_named_with_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DIALOG_OFFLINE", raising=False)
     path = folder(tmp_path, [{"messages": ["Hi !", "Hello ."]}])
     for module, corpus in (
         ("pyarrow.parquet", HuggingFace(path)),
@@ -183,6 +184,7 @@ def test_what_is_not_installed_is_named_with_the_extra(tmp_path: Path, monkeypat
 
 
 def test_a_data_set_by_name_is_a_stream_of_that_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DIALOG_OFFLINE", raising=False)
     datasets = pytest.importorskip("datasets")
     path = folder(tmp_path, [{"messages": ["Hi !", "Hello ."]}, {"messages": ["Who ?", "Me ."]}])
     load, asked = datasets.load_dataset, []
@@ -200,3 +202,11 @@ def test_a_data_set_by_name_is_a_stream_of_that_commit(tmp_path: Path, monkeypat
     assert asked == [("owner/name", None, {"split": "train", "revision": COMMIT, "streaming": True})]
     with pytest.raises(UserError, match=r"^owner/name cannot be read from the Hub"):
         list(HuggingFace(None, dataset="owner/name", revision=COMMIT, train="none such").dialogues("train"))
+
+
+def test_a_data_set_of_the_hub_is_not_asked_for_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: pytest.fail("the network was asked"))
+    monkeypatch.setenv("DIALOG_OFFLINE", "1")
+    with pytest.raises(UserError, match=r"^owner/name is on the Hub and DIALOG_OFFLINE forbids .*data\.path=DIR$"):
+        list(HuggingFace(None, dataset="owner/name", revision=COMMIT).dialogues("train"))
