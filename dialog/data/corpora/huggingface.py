@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.records import Json, digests, records, require_path, share
+from dialog.data.corpora.records import Json, digests, records, require_path, share, tells
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
 from dialog.data.downloads import offline
 from dialog.data.files import require_file
@@ -15,7 +15,6 @@ from dialog.errors import UserError
 INSTALL = "install dialog-seq2seq[hf]"
 SPEAKERS = ("role", "speaker", "from")
 TEXTS = ("content", "text", "value")
-TELLS = ("system", "developer")
 SHARDS = ("{}.parquet", "{}-*.parquet", "data/{}-*.parquet", "{}/*.parquet")
 """Where the files of a split are: one file, the shards of a repository, those of the Hub's own conversion."""
 BATCH = 1000
@@ -28,10 +27,10 @@ class HuggingFace:
 
     A row is a dialogue. Its column `turns` is a list of texts ("A" and "B" alternate) or of messages with a `role`,
     `speaker` or `from` and a `content`, `text` or `value`; what `system` or `developer` say before the first turn are
-    facts for everybody. With `context` and `response`, those two columns are two turns. Ids are `<split>-<number of the
-    row>`, or what a column says. One file, or a data set with the same name for all splits, is split by
-    `dialog.data.corpora.records.share`. Of a data set no code is run, and its commit is named, so that it cannot
-    change. Needs the extra `hf`.
+    facts for everybody; malformed are such messages further on, and those of tools. With `context` and `response`,
+    those two columns are two turns. Ids are `<split>-<number of the row>`, or what a column says. One file, or a data
+    set with the same name for all splits, is split by `dialog.data.corpora.records.share`. Of a data set no code is
+    run, and its commit is named, so that it cannot change. Needs the extra `hf`.
 
     Args:
         path: The folder (`train.parquet`, `train-00000-of-00002.parquet`, `data/...`) or the file; not with `dataset`.
@@ -121,9 +120,9 @@ class HuggingFace:
             raise UserError(f"{place}: {self.said[0]!r} is {type(said).__name__}, no list; name it in data.corpus")
         facts: list[Turn] = []
         turns: list[Turn] = []
-        for message in said:
+        for number, message in enumerate(said, start=1):
             speaker, text = _message(message, place) if isinstance(message, dict) else ("AB"[len(turns) % 2], message)
-            if speaker in TELLS and not turns:
+            if tells(speaker, f"{place}: message {number}", first=not turns):
                 facts.append(Turn("", text))
             else:
                 turns.append(Turn(speaker, text))

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.records import Json, SplitFiles, line_records, parse_json, require_path
+from dialog.data.corpora.records import (
+    TELLS,
+    Json,
+    SplitFiles,
+    line_records,
+    misplaced,
+    parse_json,
+    require_path,
+    tells,
+)
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.errors import UserError
 
 FORMAT = '{"messages": [{"role": "user", "content": "Hi !"}, {"role": "assistant", "content": "Hello ."}]}'
 SAYS = ("user", "assistant")
-TELLS = ("system", "developer")
 CALLS = ("tool_calls", "function_call", "audio", "refusal")
 """What an assistant may do beside saying something; a message that does is not text alone."""
 
@@ -52,13 +60,12 @@ def _chat(line: str, place: str, split: str) -> Dialogue:
     for number, message in enumerate(fields["messages"], start=1):
         where = f"{place}: message {number}"
         role, text = message["role"], _text(message, where)
-        if role in SAYS:
-            turns.append(Turn(role, text))
-        elif role in TELLS and not turns:
+        if tells(role, where, first=not turns):
             facts.append(Turn("assistant", text))
+        elif role in SAYS:
+            turns.append(Turn(role, text))
         else:
-            why = "after the first turn" if role in TELLS else f"which is none of {', '.join((*SAYS, *TELLS))}"
-            raise UserError(f"{where} is of role {role!r}, {why}; take it or the dialogue out")
+            raise misplaced(role, where, f"which is none of {', '.join((*SAYS, *TELLS))}")
     id = fields.get("id", f"{split}-{place.rpartition(':')[2]}")
     return Dialogue(id, tuple(turns), facts=tuple(facts), place=place)
 

@@ -32,6 +32,10 @@ MOST_TURNS = 100_000
 LONGEST_MESSAGE = 400
 """A longer one about a record loses its middle; it would hold what the record does, which may be megabytes."""
 
+TELLS = ("system", "developer")
+TOOLS = ("tool", "function")
+"""Roles of messages that are no turns: what is known before the first, and what a tool gives."""
+
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 TENTHS = {"train": range(8), "validation": range(8, 9), "test": range(9, 10)}
 
@@ -281,6 +285,27 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
         (key, _), *_ = Counter(key for key, _ in pairs).most_common(1)
         raise ValueError(f"the key {key!r} stands there twice")
     return fields
+
+
+# ------------------------------------------------------------------ messages
+
+
+def tells(role: Json, where: str, *, first: bool) -> bool:
+    """Whether a message, the first of all turns or not, is no turn but what is known before them.
+
+    Raises:
+        UserError: it is neither: such a one further on, or of a tool.
+    """
+    if role in TOOLS:
+        raise misplaced(role, where, "which nobody says")
+    if role in TELLS and not first:
+        raise misplaced(role, where, "after the first turn")
+    return role in TELLS
+
+
+def misplaced(role: Json, where: str, why: str) -> UserError:
+    """What to raise of a message whose role has no place in a dialogue."""
+    return UserError(f"{where} is of role {role!r}, {why}; take it or the dialogue out")
 
 
 # ------------------------------------------------------------------ files and splits

@@ -111,6 +111,14 @@ def test_what_is_malformed_is_named_and_the_rest_is_read(tmp_path: Path, bad: ob
     assert first.turns == third.turns
 
 
+@pytest.mark.parametrize("role", ["system", "developer", "tool", "function"])
+def test_what_is_told_after_the_first_turn_and_what_tools_give_is_malformed(tmp_path: Path, role: str) -> None:
+    said = [{"role": each, "content": "Hi !"} for each in ("user", role, "assistant")]
+    (bad,) = HuggingFace(folder(tmp_path, [{"messages": said}])).dialogues("train")
+    assert isinstance(bad, Malformed)
+    assert f"train.parquet:1: message 2 is of role {role!r}" in bad.message
+
+
 def test_a_row_without_its_id_is_malformed(tmp_path: Path) -> None:
     rows: list[Row] = [{"messages": ["Hi !", "Hello ."], "key": key} for key in ("one", None)]
     good, bad = HuggingFace(folder(tmp_path, rows), id="key").dialogues("train")
