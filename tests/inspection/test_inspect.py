@@ -161,6 +161,12 @@ def test_generic_responses_are_those_that_the_filter_drops(told: told_type) -> N
         assert data[side]["pairs_above"] == dropped == 3
 
 
+def test_exactly_the_threshold_is_not_above_it_however_it_is_rounded(told: told_type) -> None:
+    source = told(train=[[f"{n % 2} ?", "I see ."] for n in range(22)])
+    found = inspect(source, quiet=True).findings["generic"]
+    assert (found.data["target"]["pairs_above"], found.advice) == (0, "")
+
+
 def test_speakers_and_echoes(told: told_type) -> None:
     alone = Dialogue("alone", (Turn("A", "one"), Turn("A", "two"), Turn("A", "three")))
     crowd = Dialogue("crowd", tuple(Turn(name, name) for name in "ABCA"))
