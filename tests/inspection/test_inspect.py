@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rensa import RMinHash, RMinHashLSH
 
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed, Turn
 from dialog.data.filters import DropOpenPairs
@@ -22,6 +23,7 @@ from dialog.inspection.findings import Finding, rate, share
 from dialog.inspection.inspect import Inspection, inspect
 from dialog.inspection.languages import Languages
 from dialog.inspection.lengths import SHARES, percentiles
+from dialog.inspection.minhash import Index, Probe
 
 Corpora = dict[str, list[list[str]]]
 utterances = st.sampled_from(["Hi .", "hi", "Where is the hat ?", "where is  the hat ?", "On the big table !", "", " "])
@@ -145,6 +147,47 @@ def test_near_repeats_are_found_and_others_are_not(told: told_type) -> None:
         assert found.data[kind_]["test"]["compared"] == 2
     runs = [set(zip(*(said[at:] for at in range(2)), strict=False)) for said in (LONG, [*LONG[:-1], "winter"])]
     assert one["similarity"] == round(len(runs[0] & runs[1]) / len(runs[0] | runs[1]), 4)
+
+
+lines = st.lists(st.sampled_from([LONG, LONG[1:], LONG[:-1], LONG[::-1], [*LONG[:9], "x", *LONG[9:]]]), max_size=8)
+
+
+@given(lines, lines)
+def test_a_text_among_its_repeats_is_near_to_what_it_would_be_near_to_alone(
+    asked: list[list[str]], learnt: list[list[str]]
+) -> None:
+    together, alone = Index(), [Index() for _ in asked]
+    for number, said in enumerate(asked):
+        for index in (together, alone[number]):
+            index.add(Probe(f"test-{number}", " ".join(said), said, 2))
+    for number, said in enumerate(learnt):
+        for index in (together, *alone):
+            index.meet(Probe(f"train-{number}", " ".join(said), said, 2))
+    assert together.near == {number: index.near[0] for number, index in enumerate(alone) if index.near}
+
+
+def test_repeats_are_indexed_once_and_met_once() -> None:
+    class Watched:
+        def __init__(self, index: RMinHashLSH) -> None:
+            self.index, self.calls = index, Counter[str]()
+
+        def insert(self, key: int, hash: RMinHash) -> None:
+            self.calls["insert"] += 1
+            self.index.insert(key, hash)
+
+        def query(self, hash: RMinHash) -> list[int]:
+            found: list[int] = self.index.query(hash)
+            self.calls["candidates"] += len(found)
+            return found
+
+    index = Index()
+    index.index = watched = Watched(index.index)
+    for number in range(50):
+        index.add(Probe(f"test-{number}", SENTENCE, LONG, 2))
+    for number in range(50):
+        index.meet(Probe(f"train-{number}", SENTENCE, LONG[:-1], 2))
+    assert watched.calls == {"insert": 1, "candidates": 1}
+    assert [(near.id, near.other_id) for near in index.near.values()] == [(f"test-{n}", "train-0") for n in range(50)]
 
 
 def test_generic_responses_are_those_that_the_filter_drops(told: told_type) -> None:
