@@ -75,9 +75,11 @@ def choose(start: int, records: Sequence[Entry], rules: Rules, sieves: Sequence[
         if dialogue is None:
             continue
         pairs = list(windows(dialogue, rules))
+        dropped: Counter[str] = Counter()
         for sieve in sieves:
-            pairs = _sifted(number, dialogue, pairs, sieve, block.counts)
+            pairs = _sifted(number, dialogue, pairs, sieve, block.counts, dropped)
         if pairs:
+            block.counts.update(dropped)
             block.chosen.append(Chosen(dialogue, pairs))
     return block
 
@@ -101,14 +103,20 @@ def _remarks(entry: Entry, characters: int) -> Remarks:
 
 
 def _sifted(
-    number: int, dialogue: Dialogue, pairs: list[tuple[int, int]], sieve: Sieve, counts: Counter[str]
+    number: int,
+    dialogue: Dialogue,
+    pairs: list[tuple[int, int]],
+    sieve: Sieve,
+    counts: Counter[str],
+    examples: Counter[str],
 ) -> list[tuple[int, int]]:
+    """What a sieve leaves; a dialogue that goes is counted in `counts`, examples of one that stays in `examples`."""
     if not pairs:
         return pairs
     dropped = set(sieve.filter.drops(sieve.known, number, dialogue))
     kept = [pair for pair in pairs if pair[1] not in dropped]
     if kept:
-        counts[f"dropped examples: {sieve.name}"] += len(pairs) - len(kept)
+        examples[f"dropped examples: {sieve.name}"] += len(pairs) - len(kept)
         return kept
     counts.update({f"dropped dialogues: {sieve.name}": 1, f"dropped turns: {sieve.name}": len(dialogue.turns)})
     counts.subtract({"dialogues": 1, "turns": len(dialogue.turns)})

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 from dialog.data.fingerprints import Hashes, Integers
 
+ROUNDING = 1e-9
+"""In bits: what an entropy may be off by."""
+
 
 class Entropies(NamedTuple):
     """Of each utterance its number, in order, how often it occurs, and the entropy of its partners in bits [N]."""
@@ -20,6 +23,10 @@ class Entropies(NamedTuple):
     utterances: Hashes
     counts: Integers
     bits: NDArray[np.float64]
+
+    def above(self, threshold: float) -> NDArray[np.bool_]:
+        """Which are more open than so many bits, and not by rounding alone [N]."""
+        return self.bits > threshold + ROUNDING
 
 
 def entropies(utterances: Hashes, partners: Hashes) -> Entropies:

@@ -33,7 +33,7 @@ class Generic:
             "target": entropies(turns[answers], turns[answers - 1]),
             "source": entropies(turns[answers - 1], turns[answers]),
         }
-        drops = {side: int(each.counts[each.bits > THRESHOLD].sum()) for side, each in found.items()}
+        drops = {side: int(each.counts[each.above(THRESHOLD)].sum()) for side, each in found.items()}
         top = {side: self._top(found[side], turns, places[side], quote) for side in SIDES}
         part = drops["target"] / max(len(answers), 1)
         return Finding(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -54,15 +55,18 @@ class Records:
         total = sum(self.counts.values(), Counter[str]())
         seen = total["malformed"] + total["dialogues"]
         bad, odd = total["malformed"] + total["repeated_ids"], total["empty_turns"] + total["warnings"]
+        silent = [split for split, size in self.sizes().items() if not size["dialogues"]]
+        empty = f"nothing is said in {' and '.join(silent)}" if silent else ""
         rows = tuple((label, *(count(self.counts[split][kind]) for split in SPLITS)) for kind, label in KINDS.items())
         quoted = (("Malformed, the first", self.malformed), ("Warnings, the first", self.warnings))
         return Finding(
             "Records",
-            "bad" if bad else "look" if odd else "good",
-            f"{count(total['malformed'])} of {count(seen)} malformed",
+            "bad" if bad or silent else "look" if odd else "good",
+            f"{count(total['malformed'])} of {count(seen)} malformed" + (f", {empty}" if silent else ""),
             f"{share(total['malformed'], seen)} of {count(seen)} records are malformed; {count(total['empty_turns'])} "
-            f"turns have no text; {count(total['warnings'])} dialogues are read with a warning.",
-            "Mend or remove the malformed records; each says how." if total["malformed"] else "",
+            f"turns have no text; {count(total['warnings'])} dialogues are read with a warning."
+            + (f" {empty.capitalize()}: such a corpus cannot be prepared." if silent else ""),
+            " ".join(_advice(total["malformed"], silent)),
             (
                 Table("By split", ("", *SPLITS), rows),
                 *(Quoted(caption, tuple(("", line) for line in lines)) for caption, lines in quoted if lines),
@@ -83,6 +87,13 @@ class Records:
             }
             for split, counts in self.counts.items()
         }
+
+
+def _advice(malformed: int, silent: list[str]) -> Iterator[str]:
+    if malformed:
+        yield "Mend or remove the malformed records; each says how."
+    if silent:
+        yield f"Give {' and '.join(silent)} dialogues of two turns or more."
 
 
 def of_text(entry: Entry) -> bool:

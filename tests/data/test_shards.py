@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialog.data.blocks import BLOCK
+from dialog.data.blocks import BLOCK, Sieve, choose
 from dialog.data.checks import ambiguous
 from dialog.data.corpora.builtin import Builtin
 from dialog.data.dialogue import WARNING, Dialogue, Entry, Malformed, Turn
@@ -373,3 +373,25 @@ def test_filters_are_for_training_and_counted_by_name(
     left = plain["examples"] - len(train) - train.counts[f"dropped examples: {name}"]
     assert left == train.counts[f"dropped turns: {name}"] - train.counts[f"dropped dialogues: {name}"]
     assert not [key for key in test.counts if name in key]
+
+
+class First:
+    """Drops the response of the first turn that answers."""
+
+    def drops(self, known: object, number: int, dialogue: Dialogue) -> list[int]:
+        return [1]
+
+
+class Short:
+    """Drops dialogues of fewer than four turns."""
+
+    def drops(self, known: object, number: int, dialogue: Dialogue) -> list[int]:
+        return list(range(len(dialogue.turns))) if len(dialogue.turns) < 4 else []
+
+
+def test_examples_of_a_dialogue_that_a_later_filter_drops_are_not_dropped_examples() -> None:
+    sieves = [Sieve(name, each, np.empty(0)) for name, each in (("first", First()), ("short", Short()))]
+    block = choose(0, [said("stays", *"abcd"), said("goes", *"abc")], Rules(3, first_turns=False), sieves)
+    assert sum(len(each.windows) for each in block.chosen) == 2
+    assert block.counts["dropped examples: first"] == 1
+    assert (block.counts["dropped dialogues: first"], block.counts["dropped dialogues: short"]) == (0, 1)

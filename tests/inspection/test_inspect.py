@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rensa import RMinHash, RMinHashLSH
 
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed, Turn
 from dialog.data.filters import DropOpenPairs
@@ -22,6 +23,7 @@ from dialog.inspection.findings import Finding, rate, share
 from dialog.inspection.inspect import Inspection, inspect
 from dialog.inspection.languages import Languages
 from dialog.inspection.lengths import SHARES, percentiles
+from dialog.inspection.minhash import Index, Probe
 
 Corpora = dict[str, list[list[str]]]
 utterances = st.sampled_from(["Hi .", "hi", "Where is the hat ?", "where is  the hat ?", "On the big table !", "", " "])
@@ -147,6 +149,47 @@ def test_near_repeats_are_found_and_others_are_not(told: told_type) -> None:
     assert one["similarity"] == round(len(runs[0] & runs[1]) / len(runs[0] | runs[1]), 4)
 
 
+lines = st.lists(st.sampled_from([LONG, LONG[1:], LONG[:-1], LONG[::-1], [*LONG[:9], "x", *LONG[9:]]]), max_size=8)
+
+
+@given(lines, lines)
+def test_a_text_among_its_repeats_is_near_to_what_it_would_be_near_to_alone(
+    asked: list[list[str]], learnt: list[list[str]]
+) -> None:
+    together, alone = Index(), [Index() for _ in asked]
+    for number, said in enumerate(asked):
+        for index in (together, alone[number]):
+            index.add(Probe(f"test-{number}", " ".join(said), said, 2))
+    for number, said in enumerate(learnt):
+        for index in (together, *alone):
+            index.meet(Probe(f"train-{number}", " ".join(said), said, 2))
+    assert together.near == {number: index.near[0] for number, index in enumerate(alone) if index.near}
+
+
+def test_repeats_are_indexed_once_and_met_once() -> None:
+    class Watched:
+        def __init__(self, index: RMinHashLSH) -> None:
+            self.index, self.calls = index, Counter[str]()
+
+        def insert(self, key: int, hash: RMinHash) -> None:
+            self.calls["insert"] += 1
+            self.index.insert(key, hash)
+
+        def query(self, hash: RMinHash) -> list[int]:
+            found: list[int] = self.index.query(hash)
+            self.calls["candidates"] += len(found)
+            return found
+
+    index = Index()
+    index.index = watched = Watched(index.index)
+    for number in range(50):
+        index.add(Probe(f"test-{number}", SENTENCE, LONG, 2))
+    for number in range(50):
+        index.meet(Probe(f"train-{number}", SENTENCE, LONG[:-1], 2))
+    assert watched.calls == {"insert": 1, "candidates": 1}
+    assert [(near.id, near.other_id) for near in index.near.values()] == [(f"test-{n}", "train-0") for n in range(50)]
+
+
 def test_generic_responses_are_those_that_the_filter_drops(told: told_type) -> None:
     train = [["a", "I see .", "b", "I see ."], ["c", "I see ."], ["d", "e"], ["d", "f"], ["d", "g"]]
     source = told(train=train)
@@ -159,6 +202,12 @@ def test_generic_responses_are_those_that_the_filter_drops(told: told_type) -> N
         known = filter.survey(splits)
         dropped = sum(turn > 0 for number, each in splits["train"] for turn in filter.drops(known, number, each))
         assert data[side]["pairs_above"] == dropped == 3
+
+
+def test_exactly_the_threshold_is_not_above_it_however_it_is_rounded(told: told_type) -> None:
+    source = told(train=[[f"{n % 2} ?", "I see ."] for n in range(22)])
+    found = inspect(source, quiet=True).findings["generic"]
+    assert (found.data["target"]["pairs_above"], found.advice) == (0, "")
 
 
 def test_speakers_and_echoes(told: told_type) -> None:
@@ -221,6 +270,14 @@ def test_records_that_are_none_are_counted_and_named(told: told_type) -> None:
     assert found["records"].state == "bad"
 
 
+def test_a_split_in_which_nothing_is_said_is_named(told: told_type) -> None:
+    found = looked(told, train=[["a", "b"]], validation=[["", " "]])["records"]
+    assert (found.state, found.headline) == ("bad", "0 of 2 malformed, nothing is said in validation and test")
+    assert "Nothing is said in validation and test: such a corpus cannot be prepared." in found.summary
+    assert found.advice == "Give validation and test dialogues of two turns or more."
+    assert looked(told, **{split: [["a", "b"]] for split in SPLITS})["records"].state == "good"
+
+
 def test_lengths_name_the_tail(told: told_type) -> None:
     found = looked(told, train=[["a b", "c"], ["x " * 600, "y"], ["z"]])["lengths"]
     assert found.data["train"]["words_a_turn"]["max"] == 600
@@ -276,4 +333,4 @@ def test_shares_of_nothing_and_of_almost_nothing() -> None:
 def test_an_inspection_of_nothing_has_all_sections(told: told_type) -> None:
     nothing: Inspection = inspect(told(), quiet=True)
     assert all(size == {"dialogues": 0, "turns": 0} for size in nothing.sizes.values())
-    assert {finding.state for finding in nothing.findings.values()} == {"good"}
+    assert {name for name, finding in nothing.findings.items() if finding.state != "good"} == {"records"}

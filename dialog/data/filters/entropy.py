@@ -16,7 +16,6 @@ from dialog.errors import UserError
 
 TARGET, SOURCE = np.uint64(1), np.uint64(2)
 SIDES = {"target": (TARGET,), "source": (SOURCE,), "both": (TARGET, SOURCE)}
-ROUNDING = 1e-9
 
 
 class DropOpenPairs:
@@ -60,7 +59,7 @@ class DropOpenPairs:
 
     def _open(self, utterances: Hashes, partners: Hashes) -> Hashes:
         found = entropies(utterances, partners)
-        return found.utterances[found.bits > self.threshold + ROUNDING]
+        return found.utterances[found.above(self.threshold)]
 
     def _dropped(self, known: Hashes, turns: Hashes) -> Iterator[int]:
         for side in self.sides:
