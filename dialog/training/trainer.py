@@ -18,7 +18,7 @@ from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.loggers import Logger
 
 from dialog.errors import UserError
-from dialog.training.allocator import keep_freed_memory
+from dialog.training.allocator import bound_kernel_caches, keep_freed_memory
 from dialog.training.callbacks.checkpoints import Checkpoints
 from dialog.training.callbacks.clock import clock
 from dialog.training.callbacks.progress import Progress, Throughput
@@ -161,6 +161,7 @@ def fit(trainer: Trainer, module: LightningModule, data: LightningDataModule, ch
         SystemExit: at SIGTERM and SIGUSR1, with 143.
     """
     keep_freed_memory()
+    bound_kernel_caches()
     try:
         trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
     except MisconfigurationException as error:
