@@ -5,10 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import redirect_stdout
+from multiprocessing.connection import wait as wait_for
 from pathlib import Path
 
 from dialog.data.shards import Job, Progress, write_shard
@@ -46,8 +48,16 @@ def on_processes(job: Job, parts: Path, count: int, progress: Progress) -> None:
 
 
 def _alone() -> None:
-    """The processes share the cores: each tokenises on one."""
+    """The processes share the cores, so each tokenises on one; and none outlives the one that started it."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait_for([parent.sentinel])
+        os._exit(1)
 
 
 def on_ray(job: Job, parts: Path, count: int, progress: Progress) -> None:

@@ -210,6 +210,18 @@ def test_a_worker_that_is_killed_is_one_line(slow: Path) -> None:
     assert list(cache.iterdir()) == []
 
 
+def test_no_worker_outlives_the_preparation_that_is_killed(slow: Path) -> None:
+    cache = slow / "cache"
+    process = begin(cache, "--workers", "2")
+    wait_for(lambda: any(cache.glob(".*.partial/shards/.*-of-2.*")))
+    workers = children(process.pid, "spawn_main")
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert len(workers) == 2
+    wait_for(lambda: not any(lives(each) for each in workers), seconds=5)
+    process.communicate()
+
+
 def test_ray_runs_a_killed_worker_s_shard_again_and_gives_the_same_bytes(slow: Path) -> None:
     pytest.importorskip("ray", reason="the extra ray is not installed")
     process = begin(slow / "ray", "--engine", "ray", "--workers", "4", RAY_USAGE_STATS_ENABLED="0")
@@ -246,6 +258,14 @@ def wait_for(condition: object, seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < end, "it did not come to that"
         time.sleep(0.02)
+
+
+def lives(process: int) -> bool:
+    """Whether a process is there, and no zombie, which has no command."""
+    try:
+        return bool(Path(f"/proc/{process}/cmdline").read_bytes())
+    except OSError:
+        return False
 
 
 def running(name: str) -> list[int]:
