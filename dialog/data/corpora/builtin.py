@@ -33,8 +33,8 @@ class Builtin:
     repeats what was said last of its fact, and nothing else before it has that value.
 
     The split of a dialogue is a function of its words, so no two splits share one, whatever their seeds, sizes and
-    settings; within a split a dialogue may, rarely, come again. Dialogue i of a split depends on the settings but size,
-    split and i alone.
+    settings. Within a split a dialogue may come again: of table and dinner, 0.5 % of 100,000 do and 5 % of a million.
+    Dialogue i of a split depends on the settings but size, split and i alone.
 
     Args:
         size: training dialogues, at least 1; validation and test hold a tenth of it each, at least one.
