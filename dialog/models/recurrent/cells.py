@@ -186,18 +186,13 @@ def run(
     """A layer over inputs [B, T, I]: outputs [B, T, D], hidden [B, D] and cell [B, C] after them.
 
     In the fused kernel; with a mask ``kept`` [B, D], which multiplies the hidden state in each step's product, in a
-    loop of :meth:`Cell.step`. Autocast is left off on a CPU whose kernels know no recurrence in its format.
+    loop of :meth:`Cell.step`. Autocast is left off on a CPU: its kernels round the cell's state to the half precision.
     """
-    if torch.is_autocast_enabled("cpu") and not _kernels_know(torch.get_autocast_dtype("cpu")):
+    if torch.is_autocast_enabled("cpu"):
         with torch.autocast("cpu", enabled=False):
             dtype = layer.weight_ih_l0.dtype
             return _run(cell, layer, inputs.to(dtype), hidden.to(dtype), memory.to(dtype), kept)
     return _run(cell, layer, inputs, hidden, memory, kept)
-
-
-def _kernels_know(dtype: torch.dtype) -> bool:
-    """Whether this CPU has kernels that train a recurrence in a half precision: none does in float16."""
-    return dtype is torch.bfloat16 and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def _run(
