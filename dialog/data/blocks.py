@@ -18,7 +18,8 @@ BLOCK = 1024
 """The most records of a block."""
 SIZE = 2**24
 OVERHEAD = 256
-"""A block of so many characters is full too, a turn counting as so many more: long dialogues do not fill the memory."""
+"""A block of so many characters is full too, a turn and a value of its meta counting as so many more each: long
+dialogues do not fill the memory."""
 SHOWN = 5
 """How many places are kept of each kind of remark."""
 
@@ -53,10 +54,32 @@ def blocks(entries: Iterable[Entry]) -> Iterator[tuple[int, list[Entry]]]:
             yield start, records
             records, start, size = [], number, 0
         records.append(entry)
-        if isinstance(entry, Dialogue):
-            size += sum(OVERHEAD + len(line.text) for line in (*entry.facts, *entry.turns))
+        size += _size(entry)
     if records:
         yield start, records
+
+
+def _size(entry: Entry) -> int:
+    if isinstance(entry, Malformed):
+        return len(entry.message)
+    size = len(entry.id) + sum(OVERHEAD + len(line.speaker) + len(line.text) for line in (*entry.facts, *entry.turns))
+    return size + _held(entry.meta) if entry.meta else size
+
+
+def _held(meta: object) -> int:
+    """What a dialogue's meta counts; it may be nested as deeply as JSON is."""
+    size = 0
+    rest = [meta]
+    while rest:
+        value = rest.pop()
+        size += OVERHEAD
+        if isinstance(value, str):
+            size += len(value)
+        elif isinstance(value, Mapping):
+            rest += (*value.keys(), *value.values())
+        elif isinstance(value, list | tuple):
+            rest += value
+    return size
 
 
 def choose(start: int, records: Sequence[Entry], rules: Rules, sieves: Sequence[Sieve]) -> Block:

@@ -948,6 +948,16 @@ def test_dialogues_of_many_speakers_do_not_fill_the_memory(usual: int) -> None:
     assert peak - usual < 200 * 2**20
 
 
+def test_megabytes_of_meta_do_not_fill_the_memory(usual: int) -> None:
+    FORMATS["jsonl"].lay()
+    with Path("corpus/train.jsonl").open("wb") as file:
+        for n in range(200):
+            file.write(turns("Hi", "Hello", meta={f"{n}": ["a" * 2**20]}))
+    done, _, peak = ended("data.corpus={name: jsonl}")
+    assert counted(done)["dialogues"] == 200
+    assert peak - usual < 150 * 2**20
+
+
 DEADLY = """
 import os, signal
 from dialog.data.corpora.jsonl import JsonLines
