@@ -958,6 +958,16 @@ def test_megabytes_of_meta_do_not_fill_the_memory(usual: int) -> None:
     assert peak - usual < 150 * 2**20
 
 
+def test_a_dialogue_of_megabyte_lines_does_not_fill_the_memory(usual: int) -> None:
+    FORMATS["text"].lay()
+    with Path("corpus/train.txt").open("ab") as file:
+        for n in range(200):
+            file.write(f"{n} ".encode() + b"a" * 2**20 + b"\n")
+    done, _, peak = ended("data.corpus={name: text}", "data.malformed=drop", ANY)
+    assert counted(done)["dropped dialogues: malformed"] == 1
+    assert peak - usual < 200 * 2**20
+
+
 DEADLY = """
 import os, signal
 from dialog.data.corpora.jsonl import JsonLines

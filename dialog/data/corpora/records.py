@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
 
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed
-from dialog.data.files import COMPRESSED, document, find_file, raw_lines, require_file, sha256
+from dialog.data.files import COMPRESSED, LONGEST_LINE, document, find_file, raw_lines, require_file, sha256
 from dialog.errors import UserError
 
 T = TypeVar("T")
@@ -27,7 +27,9 @@ Block = list[tuple[str, T]]
 """Consecutive items of a file, each with its place before it, that are one dialogue."""
 
 MOST_TURNS = 100_000
-"""A block of more items is malformed: whatever should part them is not there, and they would fill the memory."""
+MOST_CHARACTERS = LONGEST_LINE
+"""A block of more items, or longer ones, is malformed: what should part them is not there; they would fill the memory.
+"""
 
 LONGEST_MESSAGE = 400
 """A longer one about a record loses its middle; it would hold what the record does, which may be megabytes."""
@@ -83,27 +85,46 @@ def block_records(
     """`records` of blocks of consecutive (place, item), under the place of the first.
 
     `begins(block, item)` says whether the item is the first of the next block, given the block before it, whose last
-    item is the one before. A block of more than `MOST_TURNS` items is malformed, and not kept.
+    item is the one before. A block of more than `MOST_TURNS` items or `MOST_CHARACTERS` is malformed, and not kept.
     """
 
-    def bounded(block: Block[T], place: str) -> Dialogue | None:
+    def bounded(found: tuple[Block[T], int], place: str) -> Dialogue | None:
+        block, size = found
         if len(block) > MOST_TURNS:
             raise UserError(f"{place}: a dialogue of more than {MOST_TURNS:,} lines; is this the corpus's format?")
+        if size > MOST_CHARACTERS:
+            raise UserError(
+                f"{place}: a dialogue of more than {MOST_CHARACTERS:,} characters; is this the corpus's format?"
+            )
         return parse(block, place)
 
     return records(_blocks(items, begins), bounded)
 
 
-def _blocks(items: Iterable[tuple[str, T]], begins: Callable[[Block[T], T], bool]) -> Iterator[tuple[str, Block[T]]]:
+def _blocks(
+    items: Iterable[tuple[str, T]], begins: Callable[[Block[T], T], bool]
+) -> Iterator[tuple[str, tuple[Block[T], int]]]:
+    """The place of each block, the block, and its characters; of what makes it too long only the last item is kept."""
     block: Block[T] = []
+    size = 0
     for place, item in items:
         if block and begins(block, item):
-            yield block[0][0], block
-            block = []
+            yield block[0][0], (block, size)
+            block, size = [], 0
         del block[MOST_TURNS:]
+        if size > MOST_CHARACTERS:
+            block[-1] = block[0]
         block.append((place, item))
+        size += _characters(item)
     if block:
-        yield block[0][0], block
+        yield block[0][0], (block, size)
+
+
+def _characters(item: object) -> int:
+    """Of a line its own, of a row those of its cells."""
+    if isinstance(item, dict):
+        return sum(map(len, item.values()))
+    return len(item if isinstance(item, str | bytes) else str(item))
 
 
 def numbered_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[str, str]]:

@@ -64,6 +64,14 @@ def test_a_file_without_blank_lines_is_malformed(tmp_path: Path, monkeypatch: py
     assert len(short.turns) == 3
 
 
+def test_a_dialogue_of_too_many_characters_is_malformed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "MOST_CHARACTERS", 10)
+    long, short = write(tmp_path, b"aaaa\nbbbb\nc\nd\ne\n\nffff\ngggg\n").dialogues("train")
+    assert isinstance(long, Malformed)
+    assert "train.txt:1: a dialogue of more than 10 characters" in long.message
+    assert len(short.turns) == 2
+
+
 def test_one_file_is_split_and_every_dialogue_is_in_one_split(tmp_path: Path) -> None:
     blocks = [f"question {number % 150}\nanswer {number % 150}" for number in range(300)]
     (tmp_path / "all.txt").write_text("\n\n".join(blocks))
