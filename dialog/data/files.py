@@ -108,7 +108,7 @@ def raw_lines(path: Path) -> Iterator[bytes]:
         size = path.stat().st_size
         while line := file.readline(LONGEST_LINE + 1):
             given += len(line)
-            _refuse_bomb(path, given, size)
+            refuse_bomb(path, given, size)
             if len(line) > LONGEST_LINE:
                 raise UserError(f"{path}: a line is longer than {LONGEST_LINE:,} bytes; is this a text of lines?")
             yield line
@@ -122,7 +122,7 @@ def document(path: Path) -> bytes:
         size = path.stat().st_size
         while part := file.read(2**20):
             given += len(part)
-            _refuse_bomb(path, given, size)
+            refuse_bomb(path, given, size)
             if given > LARGEST_DOCUMENT:
                 raise UserError(f"{path} holds more than {LARGEST_DOCUMENT:,} bytes; give it as JSON lines")
             parts.append(part)
@@ -156,7 +156,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
             yield packed
             return
         with _unpacked(packed, path.suffix) as file:  # lines may be so short that they would take hours to a bomb's end
-            _refuse_bomb(path, sum(len(file.read(2**20)) for _ in range(BOMB_SIZE // 2**20 + 1)), packed.tell())
+            refuse_bomb(path, sum(len(file.read(2**20)) for _ in range(BOMB_SIZE // 2**20 + 1)), packed.tell())
         packed.seek(0)
         with _unpacked(packed, path.suffix) as file:
             yield file
@@ -182,6 +182,7 @@ def _open_zst(packed: BinaryIO) -> BinaryIO:
     return cast(BinaryIO, zstd.open(packed))
 
 
-def _refuse_bomb(path: Path, given: int, size: int) -> None:
-    if given > BOMB_SIZE and given > BOMB_RATIO * size and path.suffix in COMPRESSED:
-        raise UserError(f"{path} gives more than {BOMB_RATIO} times its size; unpack it yourself if that is right")
+def refuse_bomb(path: Path, given: int, size: int, mend: str = "unpack it yourself") -> None:
+    """Raise a UserError where a file of so small a size has given so much that it can only fill the memory."""
+    if given > BOMB_SIZE and given > BOMB_RATIO * size:
+        raise UserError(f"{path} gives more than {BOMB_RATIO} times its size; {mend} if that is right")

@@ -7,6 +7,7 @@ import io
 import json
 import lzma
 import os
+import random
 import re
 import resource
 import shutil
@@ -21,9 +22,11 @@ from functools import cache
 from pathlib import Path
 from typing import IO, NamedTuple
 
+import pyarrow
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from dialog.cli import main
 from dialog.data.dialogue import SPLITS
@@ -966,6 +969,44 @@ def test_a_dialogue_of_megabyte_lines_does_not_fill_the_memory(usual: int) -> No
     done, _, peak = ended("data.corpus={name: text}", "data.malformed=drop", ANY)
     assert counted(done)["dropped dialogues: malformed"] == 1
     assert peak - usual < 200 * 2**20
+
+
+def lay_parquet(train: list[list[str]], **settings: object) -> int:
+    """A folder of Parquet files, and the size of the training file."""
+    Path("corpus").mkdir()
+    for split in SPLITS:
+        rows = train if split == "train" else [["Hi", "Hello"]]
+        parquet.write_table(pyarrow.table({"messages": rows}), f"corpus/{split}.parquet", **settings)
+    return Path("corpus/train.parquet").stat().st_size
+
+
+HUB = "data.corpus={name: huggingface}"
+
+
+def test_parquet_of_megabyte_turns_does_not_fill_the_memory(usual: int) -> None:
+    noise = "".join(random.Random(1).choices("abcdefghijklmnop", k=2**22))
+    lay_parquet([["a" * 2**20] * 2] * 200 + [[noise, "Hello"]])
+    done, _, peak = ended(HUB)
+    assert counted(done)["cut: characters"] == 401
+    assert peak - usual < 600 * 2**20
+
+
+@pytest.mark.parametrize("settings", [{"use_dictionary": True}, {"use_dictionary": False, "compression": "zstd"}])
+@pytest.mark.parametrize("rows", [1, 200])
+def test_a_bomb_of_parquet_is_refused_in_little_memory(settings: dict[str, object], rows: int, usual: int) -> None:
+    size = lay_parquet([["a" * 2**20] * (400 // rows)] * rows, **settings)
+    done, _, peak = ended(HUB, "data.malformed=drop", ANY)
+    assert 300 * size < 400 * 2**20, "else it is none"
+    assert refused(done).startswith("corpus/train.parquet gives more than 300 times its size; give it as JSON lines")
+    assert peak - usual < 2**27
+
+
+def test_a_row_that_would_fill_the_memory_is_refused(usual: int) -> None:
+    noise = "".join(random.Random(1).choices("abcdefghijklmnop", k=3 * 2**20))
+    lay_parquet([["Hi", "Hello"], ["a" * 2**20] * 300, [noise, noise]], dictionary_pagesize_limit=2**24)
+    done, _, peak = ended(HUB, "data.malformed=drop", ANY)
+    assert refused(done).startswith("corpus/train.parquet:2: a row of more than 67,108,864 bytes")
+    assert peak - usual < 2**27
 
 
 DEADLY = """

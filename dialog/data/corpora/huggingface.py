@@ -5,19 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dialog.data.corpora.records import Json, digests, records, require_path, share, tells
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
 from dialog.data.downloads import offline
-from dialog.data.files import require_file
+from dialog.data.files import LONGEST_LINE, refuse_bomb, require_file
 from dialog.errors import UserError
+
+if TYPE_CHECKING:
+    from pyarrow import Array
 
 INSTALL = "install dialog-seq2seq[hf]"
 SPEAKERS = ("role", "speaker", "from")
 TEXTS = ("content", "text", "value")
 SHARDS = ("{}.parquet", "{}-*.parquet", "data/{}-*.parquet", "{}/*.parquet")
 """Where the files of a split are: one file, the shards of a repository, those of the Hub's own conversion."""
-BATCH = 1000
+BATCH, SIZE = 1000, 2**24
+"""The most rows, and about the most bytes where a row has no more, that are in memory at a time."""
+MEND = "give it as JSON lines"
 
 Row = dict[str, Json]
 
@@ -137,23 +143,61 @@ def _message(message: Row, place: str) -> tuple[str, str]:
 
 
 def _from_parquet(path: Path, columns: list[str]) -> Iterator[tuple[str, Row]]:
-    """(file:number of the row, row) of a Parquet file, so many rows in memory at a time."""
+    """(file:number of the row, row) of a Parquet file, so many rows in memory at a time.
+
+    Raises:
+        UserError: with the file, when it is damaged, a row is longer than 64 MiB, or it gives too many times its size.
+    """
     try:
+        from pyarrow import Table, array, schema
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
         raise UserError(f"corpus huggingface needs pyarrow to read {path}; {INSTALL}") from error
-    number = 0
+    number = given = 0
+    packed = path.stat().st_size
     try:
         with ParquetFile(path) as file:
-            known = set(columns) <= set(file.schema_arrow.names)
-            for batch in file.iter_batches(BATCH, columns=columns if known else None):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield f"{path}:{number}", row
+            plain = file.schema_arrow
+            known = columns if set(columns) <= set(plain.names) else None
+            leaves = [file.schema.column(index) for index in range(len(file.schema))]
+            groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
+        refuse_bomb(path, sum(group.total_byte_size for group in groups), packed, MEND)
+        texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+        with ParquetFile(path, read_dictionary=texts) as file:  # what comes again and again is there once
+            for index, group in enumerate(groups):
+                rows = max(1, min(BATCH, SIZE * group.num_rows // max(1, group.total_byte_size)))
+                for batch in file.iter_batches(rows, row_groups=[index], columns=known):
+                    size = sum(map(_decoded, batch.columns))
+                    given += size
+                    refuse_bomb(path, given, packed, MEND)
+                    ones = (batch.take(array([row])) for row in range(batch.num_rows))
+                    for part in [batch] if size <= SIZE else ones:
+                        if sum(map(_decoded, part.columns)) > LONGEST_LINE:
+                            raise UserError(f"{path}:{number + 1}: a row of more than {LONGEST_LINE:,} bytes; split it")
+                        fields = [plain.field(name) for name in part.schema.names]
+                        for row in Table.from_batches([part]).cast(schema(fields)).to_pylist():
+                            number += 1
+                            yield f"{path}:{number}", row
+    except UserError:
+        raise
     except Exception as error:  # the library's errors have nothing narrower in common
         raise UserError(f"{path} cannot be read as Parquet ({_line(error)}); get it again") from error
     if number == 0:
         raise UserError(f"{path} has no rows; it should hold dialogues")
+
+
+def _decoded(column: Array) -> int:
+    """The bytes of a column of Arrow once each of its texts is one of its own."""
+    from pyarrow import compute, types
+
+    if types.is_dictionary(column.type):
+        lengths = compute.binary_length(column.dictionary).take(column.indices)
+        return int(compute.sum(lengths).as_py() or 0)
+    if types.is_struct(column.type):
+        return sum(map(_decoded, column.flatten()))
+    if types.is_list(column.type) or types.is_large_list(column.type):
+        return _decoded(column.flatten())
+    return int(column.nbytes)
 
 
 def _from_hub(dataset: str, config: str | None, revision: str | None, name: str) -> Iterator[tuple[str, Row]]:
