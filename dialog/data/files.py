@@ -17,7 +17,6 @@ from dialog.errors import UserError
 
 COMPRESSED = (".gz", ".xz", ".zst")
 LONGEST_LINE = 64 * 2**20
-LARGEST_DOCUMENT = 2**32
 BOMB_RATIO = 300
 BOMB_SIZE = 64 * 2**20
 """A compressed file is refused once it has given more than so many bytes, and so many times its own size."""
@@ -114,19 +113,15 @@ def raw_lines(path: Path) -> Iterator[bytes]:
             yield line
 
 
-def document(path: Path) -> bytes:
-    """All that a file holds, decompressed where its name says so; errors as `raw_lines`, and above 4 GiB."""
-    parts: list[bytes] = []
+def pieces(path: Path) -> Iterator[bytes]:
+    """What a file holds, a piece at a time, decompressed where its name says so; errors as `raw_lines`."""
     given = 0
     with _opened(path) as file:
         size = path.stat().st_size
-        while part := file.read(2**20):
-            given += len(part)
+        while piece := file.read(2**20):
+            given += len(piece)
             refuse_bomb(path, given, size)
-            if given > LARGEST_DOCUMENT:
-                raise UserError(f"{path} holds more than {LARGEST_DOCUMENT:,} bytes; give it as JSON lines")
-            parts.append(part)
-    return b"".join(parts)
+            yield piece
 
 
 def sha256(path: Path) -> str:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from dialog.data.files import BOMB_RATIO, BOMB_SIZE, LARGEST_DOCUMENT
+from dialog.data.files import BOMB_RATIO, BOMB_SIZE
 from dialog.errors import UserError
 
 Members = dict[str, Callable[[], IO[bytes]]]
@@ -19,6 +19,7 @@ Members = dict[str, Callable[[], IO[bytes]]]
 
 BROKEN = (EOFError, OSError, RuntimeError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
 CHUNK = 2**20
+LARGEST = 2**32
 
 
 def unpack(archive: Path, patterns: tuple[str, ...], folder: Path) -> None:
@@ -31,7 +32,7 @@ def unpack(archive: Path, patterns: tuple[str, ...], folder: Path) -> None:
         UserError: nothing fits a pattern, a member that fits is no regular file, points out of the archive, or comes
             twice, the archive is damaged, or it gives more than 4 GiB, or 64 MiB and 300 times its size.
     """
-    left = max(BOMB_SIZE, min(LARGEST_DOCUMENT, BOMB_RATIO * archive.stat().st_size))
+    left = max(BOMB_SIZE, min(LARGEST, BOMB_RATIO * archive.stat().st_size))
     try:
         with archive.open("rb") as file:
             for pattern in patterns:

@@ -1009,6 +1009,19 @@ def test_a_row_that_would_fill_the_memory_is_refused(usual: int) -> None:
     assert peak - usual < 2**27
 
 
+def test_a_small_archive_of_one_large_json_does_not_fill_the_memory(usual: int) -> None:
+    said = [
+        [{"speaker": who, "text": f"{who} {n}"} for who in ("user", "assistant")]
+        for n in range(1500)  # each with lists that take 200 KB once they are read
+    ]
+    whole = [{"conversation_id": f"{n}", "utterances": each, "more": [[]] * 3000} for n, each in enumerate(said)]
+    Path("corpus").mkdir()
+    Path("corpus/data.json.gz").write_bytes(gzip.compress(json.dumps(whole).encode()))
+    done, _, peak = ended("data.corpus={name: taskmaster}")
+    assert 1000 < counted(done)["dialogues"] < 1400
+    assert peak - usual < 150 * 2**20
+
+
 DEADLY = """
 import os, signal
 from dialog.data.corpora.jsonl import JsonLines

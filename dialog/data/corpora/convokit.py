@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from dialog.data.corpora.records import (
     Json,
     digests,
-    json_document,
+    json_members,
     line_records,
     parse_json,
     records,
@@ -74,7 +75,7 @@ class ConvoKit:
         return [find_file(self.path, name, "a ConvoKit folder should hold it") for name in (UTTERANCES, CONVERSATIONS)]
 
     def _entries(self, utterances: Path, conversations: Path) -> Iterator[Entry]:
-        meta = json_document(conversations)
+        meta = {id: json.dumps(about) for id, about in json_members(conversations)}
         found = line_records(utterances, _utterance)
         left = Counter(each.conversation for each in found if isinstance(each, Utterance))
         begun: defaultdict[str, list[Utterance]] = defaultdict(list)
@@ -87,12 +88,12 @@ class ConvoKit:
                 talk = begun.pop(each.conversation)
                 yield from records([(talk[0].place, talk)], lambda talk, place: self._dialogue(talk, place, meta))
 
-    def _dialogue(self, talk: list[Utterance], place: str, meta: Json) -> Dialogue:
+    def _dialogue(self, talk: list[Utterance], place: str, meta: Mapping[str, str]) -> Dialogue:
         for each in talk:
             if each.wrong:
                 raise UserError(each.wrong)
         id = talk[0].conversation
-        about = meta.get(id, {})
+        about = json.loads(meta.get(id, "{}"))
         known = dict(about.get("meta", about))
         if self.group is not None:
             known["author"] = known[self.group]

@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+from codecs import getincrementaldecoder
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
 
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed
-from dialog.data.files import COMPRESSED, LONGEST_LINE, document, find_file, raw_lines, require_file, sha256
+from dialog.data.files import COMPRESSED, LONGEST_LINE, find_file, pieces, raw_lines, require_file, sha256
 from dialog.errors import UserError
 
 T = TypeVar("T")
@@ -38,6 +40,7 @@ TELLS = ("system", "developer")
 TOOLS = ("tool", "function")
 """Roles of messages that are no turns: what is known before the first, and what a tool gives."""
 
+WHITE = frozenset(" \t\n\r")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 TENTHS = {"train": range(8), "validation": range(8, 9), "test": range(9, 10)}
 
@@ -244,34 +247,146 @@ def _rows(path: Path, delimiter: str, quotes: bool, encoding: str) -> Iterator[t
 # ------------------------------------------------------------------ JSON
 
 
-def json_document(path: Path) -> Json:
-    """The JSON of a whole file, read as strictly as `parse_json` does.
-
-    Raises:
-        UserError: it is no such JSON, with the file.
-    """
-    raw = document(path).removeprefix(BYTE_ORDER_MARK)
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: byte {error.start + 1} is not UTF-8; convert the file to UTF-8") from error
-    return parse_json(text, str(path))
-
-
 def json_records(path: Path, parse: Callable[[str, Json, str], Dialogue | None]) -> Iterator[Entry]:
     """`records` of a file that is one JSON object or array: `parse(key, value, place)` of each of its members.
 
     The key of an array's member is its number, from 1.
 
     Raises:
-        UserError: the file is no JSON, another one, or an empty one.
+        UserError: as `json_members`, or the file has none.
     """
-    whole = json_document(path)
-    if not isinstance(whole, dict | list) or not whole:
-        raise UserError(f"{path} holds no dialogues; it should be a JSON object or array of them")
-    members = whole.items() if isinstance(whole, dict) else enumerate(whole, start=1)
-    items = ((f"{path}: record {key}", (str(key), value)) for key, value in members)
-    return records(items, lambda item, place: parse(*item, place))
+    members = json_members(path)
+    first = next(members, None)
+    if first is None:
+        raise _no_members(path)
+    items = ((f"{path}: record {key}", (key, value)) for key, value in chain([first], members))
+    yield from records(items, lambda item, place: parse(*item, place))
+
+
+def json_members(path: Path) -> Iterator[tuple[str, Json]]:
+    """(key, value) of each member of a file that is one JSON object or array, read as strictly as `parse_json` does.
+
+    One member is in memory at a time. The key of an array's member is its number, from 1.
+
+    Raises:
+        UserError: with the file, when it is no JSON, another one, or a member is longer than 64 Mi characters.
+    """
+    text = _JsonText(path)
+    opening = text.upcoming()
+    if opening not in ("{", "["):
+        text.value()
+        raise _no_members(path)
+    text.at += 1
+    keys: set[str] = set()
+    number = 0
+    while number or text.upcoming() not in ("}", "]"):
+        number += 1
+        key = str(number)
+        if opening == "{":
+            text.require('"', "Expecting property name enclosed in double quotes")
+            key = text.value()
+            text.require(":", "Expecting ':' delimiter")
+            text.at += 1
+            if key in keys:
+                raise text.error(_twice(key))
+            keys.add(key)
+        text.upcoming()
+        yield key, text.value()
+        if text.upcoming() in ("}", "]"):
+            break
+        text.require(",", "Expecting ',' delimiter")
+        text.at += 1
+    text.require("}" if opening == "{" else "]", "Expecting ',' delimiter")
+    text.at += 1
+    text.require("", "Extra data")
+
+
+def _no_members(path: Path) -> UserError:
+    return UserError(f"{path} holds no dialogues; it should be a JSON object or array of them")
+
+
+class _JsonText:
+    """The text of a JSON file, as much of it as its next value needs.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.pieces = _texts(path)
+        self.text = ""
+        self.at = 0
+        """Where in the text what was not read yet begins."""
+        self.lines = self.characters = 0
+        """Lines before the text, and characters before it on its first line."""
+
+    def upcoming(self) -> str:
+        """The character after white space, "" at the end."""
+        while True:
+            while self.text[self.at : self.at + 1] in WHITE:
+                self.at += 1
+            if self.at < len(self.text) or not self._longer():
+                return self.text[self.at : self.at + 1]
+
+    def require(self, character: str, message: str) -> None:
+        """Raise a UserError unless this character is the next after white space."""
+        if self.upcoming() != character:
+            raise self.error(json.JSONDecodeError(message, self.text, self.at))
+
+    def value(self) -> Json:
+        """The value that begins here; a number ends where something else begins."""
+        while True:
+            try:
+                value, end = DECODER.raw_decode(self.text, self.at)
+            except (ValueError, RecursionError) as error:
+                if len(self.text) - self.at > LONGEST_LINE or not self._longer():
+                    raise self.error(error) from error
+            else:
+                after = self.text[end : end + 1]
+                if type(value) not in (int, float) or (after and after in ",]} \t\n\r") or not self._longer():
+                    self.at = end
+                    return value
+
+    def error(self, error: Exception) -> UserError:
+        """What is wrong here, with its place in the file."""
+        if isinstance(error, json.JSONDecodeError) and len(self.text) - self.at > LONGEST_LINE:
+            error.msg += f" (or a record is longer than {LONGEST_LINE:,} characters)"
+        return _not_json(error, str(self.path), self.lines, self.characters)
+
+    def _longer(self) -> bool:
+        """Twice as much text from here on, or a piece more; whether there was any."""
+        read, rest = self.text[: self.at], self.text[self.at :]
+        more: list[str] = []
+        size = 0
+        for piece in self.pieces:
+            more.append(piece)
+            size += len(piece)
+            if size >= len(rest):
+                break
+        if not more:
+            return False
+        self.characters = len(read) - 1 - read.rfind("\n") + (0 if "\n" in read else self.characters)
+        self.lines += read.count("\n")
+        self.text, self.at = "".join([rest, *more]), 0
+        return True
+
+
+def _texts(path: Path) -> Iterator[str]:
+    """The text of a file in pieces, none of them empty, without a byte order mark."""
+    decoder = getincrementaldecoder("utf-8")()
+    read = 0
+    for number, raw in enumerate(chain(pieces(path), [b""])):
+        piece = raw if number else raw.removeprefix(BYTE_ORDER_MARK)
+        waiting = len(decoder.getstate()[0])
+        try:
+            text = decoder.decode(piece, final=not piece and (number > 0 or not raw))
+        except UnicodeDecodeError as error:
+            byte = read - waiting + error.start + 1
+            raise UserError(f"{path}: byte {byte} is not UTF-8; convert the file to UTF-8") from error
+        read += len(piece)
+        if text:
+            yield text
 
 
 def parse_json(text: str, place: str) -> Json:
@@ -281,12 +396,19 @@ def parse_json(text: str, place: str) -> Json:
         UserError: with the place.
     """
     try:
-        return json.loads(text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique)
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, " if error.lineno > 1 else ""
-        raise UserError(f"{place}: not JSON at {where}character {error.colno}: {error.msg}") from error
+        return DECODER.decode(text)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{place}: not JSON that can be read: {error}") from error
+        raise _not_json(error, place) from error
+
+
+def _not_json(error: Exception, place: str, lines: int = 0, characters: int = 0) -> UserError:
+    """What to raise of text that comes after so many lines, and characters of its first line."""
+    if not isinstance(error, json.JSONDecodeError):
+        return UserError(f"{place}: not JSON that can be read: {error}")
+    line = lines + error.lineno
+    column = error.colno + (characters if error.lineno == 1 else 0)
+    where = f"line {line}, " if line > 1 else ""
+    return UserError(f"{place}: not JSON at {where}character {column}: {error.msg}")
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -304,8 +426,15 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         (key, _), *_ = Counter(key for key, _ in pairs).most_common(1)
-        raise ValueError(f"the key {key!r} stands there twice")
+        raise _twice(key)
     return fields
+
+
+def _twice(key: str) -> ValueError:
+    return ValueError(f"the key {key!r} stands there twice")
+
+
+DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique)
 
 
 # ------------------------------------------------------------------ messages
