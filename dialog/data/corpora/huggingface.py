@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.records import Json, digests, records, require_path, share, tells
+from dialog.data.corpora.records import Json, digests, records, refuse_calls, require_path, share, tells
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
 from dialog.data.downloads import offline
 from dialog.data.files import require_file
@@ -27,10 +27,10 @@ class HuggingFace:
 
     A row is a dialogue. Its column `turns` is a list of texts ("A" and "B" alternate) or of messages with a `role`,
     `speaker` or `from` and a `content`, `text` or `value`; what `system` or `developer` say before the first turn are
-    facts for everybody; malformed are such messages further on, and those of tools. With `context` and `response`,
-    those two columns are two turns. Ids are `<split>-<number of the row>`, or what a column says. One file, or a data
-    set with the same name for all splits, is split by `dialog.data.corpora.records.share`. Of a data set no code is
-    run, and its commit is named, so that it cannot change. Needs the extra `hf`.
+    facts for everybody; malformed are such messages further on, those of tools, and calls of them. With `context` and
+    `response`, those two columns are two turns. Ids are `<split>-<number of the row>`, or what a column says. One file,
+    or a data set with the same name for all splits, is split by `dialog.data.corpora.records.share`. Of a data set no
+    code is run, and its commit is named, so that it cannot change. Needs the extra `hf`.
 
     Args:
         path: The folder (`train.parquet`, `train-00000-of-00002.parquet`, `data/...`) or the file; not with `dataset`.
@@ -121,18 +121,20 @@ class HuggingFace:
         facts: list[Turn] = []
         turns: list[Turn] = []
         for number, message in enumerate(said, start=1):
-            speaker, text = _message(message, place) if isinstance(message, dict) else ("AB"[len(turns) % 2], message)
-            if tells(speaker, f"{place}: message {number}", first=not turns):
+            where = f"{place}: message {number}"
+            speaker, text = _message(message, where) if isinstance(message, dict) else ("AB"[len(turns) % 2], message)
+            if tells(speaker, where, first=not turns):
                 facts.append(Turn("", text))
             else:
                 turns.append(Turn(speaker, text))
         return Dialogue(str(row[self.id]) if self.id else id, tuple(turns), facts=tuple(facts), place=place)
 
 
-def _message(message: Row, place: str) -> tuple[str, str]:
+def _message(message: Row, where: str) -> tuple[str, str]:
+    refuse_calls(message, where)
     speaker, text = ([message[key] for key in keys if message.get(key) is not None] for keys in (SPEAKERS, TEXTS))
     if not speaker or not text:
-        raise UserError(f"{place}: a message without {' or '.join(TEXTS if speaker else SPEAKERS)}; take it out")
+        raise UserError(f"{where} is without {' or '.join(TEXTS if speaker else SPEAKERS)}; take it out")
     return speaker[0], text[0]
 
 

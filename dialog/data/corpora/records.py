@@ -35,6 +35,8 @@ LONGEST_MESSAGE = 400
 TELLS = ("system", "developer")
 TOOLS = ("tool", "function")
 """Roles of messages that are no turns: what is known before the first, and what a tool gives."""
+CALLS = ("tool_calls", "function_call", "audio", "refusal")
+"""What an assistant may do beside saying something; a message that does is not text alone."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 TENTHS = {"train": range(8), "validation": range(8, 9), "test": range(9, 10)}
@@ -301,6 +303,13 @@ def tells(role: Json, where: str, *, first: bool) -> bool:
     if role in TELLS and not first:
         raise misplaced(role, where, "after the first turn")
     return role in TELLS
+
+
+def refuse_calls(message: Mapping[str, Json], where: str) -> None:
+    """Raise a UserError of a message that is more than what it says."""
+    for key in CALLS:
+        if message.get(key):
+            raise UserError(f'{where} has "{key}"; only text can be learnt: take the dialogue out')
 
 
 def misplaced(role: Json, where: str, why: str) -> UserError:

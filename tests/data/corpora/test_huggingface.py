@@ -95,8 +95,13 @@ def test_one_file_or_one_name_for_all_is_split_and_two_alike_are_refused(tmp_pat
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ([{"role": "user", "content": None}], "a message without content or text or value"),
-        ([{"role": None, "content": "Hi !"}], "a message without role or speaker or from"),
+        ([{"role": "user", "content": None}], "message 1 is without content or text or value"),
+        ([{"role": None, "content": "Hi !"}], "message 1 is without role or speaker or from"),
+        (
+            [{"role": "user", "content": "Hi !"}, {"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}],
+            'message 2 has "tool_calls"',
+        ),
+        ([{"role": "assistant", "content": "x", "function_call": {"name": "f"}}], 'message 1 has "function_call"'),
         (None, "'messages' is NoneType, no list"),
     ],
 )
