@@ -9,7 +9,7 @@ from pathlib import Path
 from dialog.data.corpora.records import Json, digests, records, refuse_calls, require_path, share, tells
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
 from dialog.data.downloads import offline
-from dialog.data.files import require_file
+from dialog.data.files import find_names, require_file
 from dialog.errors import UserError
 
 INSTALL = "install dialog-seq2seq[hf]"
@@ -102,7 +102,8 @@ class HuggingFace:
         folder, name, hint = self.path, self.names[split], "it should hold dialogues as Parquet; set data.path"
         there = [[folder]]
         if folder.is_dir():
-            there = [files for shard in SHARDS if (files := sorted(folder.glob(shard.format(name))))]
+            found = (find_names(folder, shard.format(name)) for shard in SHARDS)
+            there = [[folder / shard for shard in shards] for shards in found if shards]
         if len(there) > 1:
             raise UserError(f"{there[0][0]} and {there[1][0]} are both there; keep those that count")
         for file in there[0] if there else [folder / f"{name}.parquet"]:

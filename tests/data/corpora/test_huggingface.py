@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow
@@ -79,6 +80,17 @@ def test_the_shards_of_a_split_are_read_in_order(tmp_path: Path, names: list[str
     assert list(HuggingFace(tmp_path, validation="train", test="train").fingerprint()) == names
     write(tmp_path / "train.parquet", [{"messages": ["Hi !", "Hello ."]}])
     with pytest.raises(UserError, match="are both there"):
+        list(HuggingFace(tmp_path).dialogues("train"))
+
+
+@pytest.mark.parametrize("closed", ["data", "train", "."])
+def test_a_folder_that_may_hold_shards_and_cannot_be_read_is_named(
+    tmp_path: Path, close: Callable[[Path], None], closed: str
+) -> None:
+    write(tmp_path / "train.parquet", [{"messages": ["Hi !", "Hello ."]}])
+    write(tmp_path / closed / "train-00000-of-00001.parquet", [{"messages": ["Who ?", "Me ."]}])
+    close(tmp_path / closed)
+    with pytest.raises(UserError, match=rf"^{tmp_path / closed} cannot be read \(Permission denied\)"):
         list(HuggingFace(tmp_path).dialogues("train"))
 
 
