@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dialog.data.corpora.records import Json, digests, records, refuse_calls, require_path, share, tells
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
 from dialog.data.downloads import offline
 from dialog.data.files import find_names, require_file
 from dialog.errors import UserError
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
 
 INSTALL = "install dialog-seq2seq[hf]"
 SPEAKERS = ("role", "speaker", "from")
@@ -20,6 +24,8 @@ SHARDS = ("{}.parquet", "{}-*.parquet", "data/{}-*.parquet", "{}/*.parquet")
 BATCH = 1000
 
 Row = dict[str, Json]
+Read = Row | UnicodeDecodeError
+"""A row, or why one of its texts is none."""
 
 
 class HuggingFace:
@@ -92,7 +98,7 @@ class HuggingFace:
         files = {file for split in SPLITS for file in self._files(split)}
         return digests(self.path.parent if self.path.is_file() else self.path, files)
 
-    def _rows(self, split: str) -> Iterator[tuple[str, Row]]:
+    def _rows(self, split: str) -> Iterator[tuple[str, Read]]:
         if self.dataset:
             return _from_hub(self.dataset, self.config, self.revision, self.names[split])
         columns = [*self.said, *([self.id] if self.id else [])]
@@ -110,7 +116,9 @@ class HuggingFace:
             require_file(file, hint)
         return there[0]
 
-    def _dialogue(self, id: str, row: Row, place: str) -> Dialogue:
+    def _dialogue(self, id: str, row: Read, place: str) -> Dialogue:
+        if isinstance(row, UnicodeDecodeError):
+            raise UserError(f"{place}: a text is not UTF-8 ({row.reason}); mend or remove the row") from row
         for column in (*self.said, self.id or self.said[0]):
             if column not in row:
                 raise UserError(f"{place}: no column {column!r} among {', '.join(row)}; name it in data.corpus")
@@ -139,7 +147,7 @@ def _message(message: Row, where: str) -> tuple[str, str]:
     return speaker[0], text[0]
 
 
-def _from_parquet(path: Path, columns: list[str]) -> Iterator[tuple[str, Row]]:
+def _from_parquet(path: Path, columns: list[str]) -> Iterator[tuple[str, Read]]:
     """(file:number of the row, row) of a Parquet file, so many rows in memory at a time."""
     try:
         from pyarrow.parquet import ParquetFile
@@ -150,13 +158,24 @@ def _from_parquet(path: Path, columns: list[str]) -> Iterator[tuple[str, Row]]:
         with ParquetFile(path) as file:
             known = set(columns) <= set(file.schema_arrow.names)
             for batch in file.iter_batches(BATCH, columns=columns if known else None):
-                for row in batch.to_pylist():
+                for row in _decoded(batch):
                     number += 1
                     yield f"{path}:{number}", row
     except Exception as error:  # the library's errors have nothing narrower in common
         raise UserError(f"{path} cannot be read as Parquet ({_line(error)}); get it again") from error
     if number == 0:
         raise UserError(f"{path} has no rows; it should hold dialogues")
+
+
+def _decoded(batch: RecordBatch) -> list[Read]:
+    """The rows of a batch; one by one where a text is not UTF-8, which Parquet itself does not look at."""
+    try:
+        rows: list[Read] = batch.to_pylist()
+    except UnicodeDecodeError as error:
+        if batch.num_rows == 1:
+            return [error]
+        rows = [row for number in range(batch.num_rows) for row in _decoded(batch.slice(number, 1))]
+    return rows
 
 
 def _from_hub(dataset: str, config: str | None, revision: str | None, name: str) -> Iterator[tuple[str, Row]]:

@@ -128,6 +128,20 @@ def test_what_is_malformed_is_named_and_the_rest_is_read(tmp_path: Path, bad: ob
     assert first.turns == third.turns
 
 
+@pytest.mark.parametrize("size", [2, 2000])
+def test_a_text_that_is_not_utf8_is_named_and_the_rest_is_read(tmp_path: Path, size: int) -> None:
+    texts = [b"Hi !"] * (size // 2) + [b"caf\xe9"] + [b"Hi !"] * (size // 2)
+    raw = pyarrow.array([[text, b"Hello ."] for text in texts])
+    column = pyarrow.ListArray.from_arrays(raw.offsets, raw.values.view(pyarrow.string()))
+    parquet.write_table(pyarrow.table({"messages": column}), tmp_path / "train.parquet")
+    found = list(HuggingFace(tmp_path).dialogues("train"))
+    (bad,) = [each.message for each in found if isinstance(each, Malformed)]
+    assert bad.startswith(f"{tmp_path / 'train.parquet'}:{size // 2 + 1}: a text is not UTF-8")
+    assert [each.id for each in found if isinstance(each, Dialogue)] == [
+        f"train-{number}" for number in range(1, size + 2) if number != size // 2 + 1
+    ]
+
+
 @pytest.mark.parametrize("role", ["system", "developer", "tool", "function"])
 def test_what_is_told_after_the_first_turn_and_what_tools_give_is_malformed(tmp_path: Path, role: str) -> None:
     said = [{"role": each, "content": "Hi !"} for each in ("user", role, "assistant")]
