@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
 
@@ -28,6 +29,9 @@ Block = list[tuple[str, T]]
 
 MOST_TURNS = 100_000
 """A block of more items is malformed: whatever should part them is not there, and they would fill the memory."""
+
+LONGEST_ROW = 2**17
+"""So many characters a row takes of the lines after its first: whatever should close its quotes is not there."""
 
 LONGEST_MESSAGE = 400
 """A longer one about a record loses its middle; it would hold what the record does, which may be megabytes."""
@@ -174,7 +178,8 @@ def table(
     """(file:line where it begins, row) of each row of a table but the first, which names the columns.
 
     Cells are separated as Python's `csv` reads them: in quotes they may hold the delimiter and line ends. Blank rows
-    are skipped.
+    are skipped. Where quotes are not closed, or take in a line that is a row by itself after one that would be too,
+    the line is malformed on which they open, and the next one is read as a row.
 
     Raises:
         UserError: the first row cannot be read, or does not name each of `columns` once.
@@ -209,17 +214,49 @@ def cells(row: Row) -> dict[str, str]:
 
 
 def _rows(path: Path, delimiter: str, quotes: bool, encoding: str) -> Iterator[tuple[str, list[str] | UserError]]:
+    csv.field_size_limit(2**31 - 1)  # a line is bounded, and so is what a row takes of those after it
     lines = (line + "\n" for _, line in numbered_lines(path, encoding))
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
-    reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
-    while True:
-        place = f"{path}:{reader.line_num + 1}"
+
+    def split(lines: Iterable[str], *, strict: bool = True) -> list[str]:
+        return next(csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=strict))
+
+    def alone(line: str) -> bool:
         try:
-            yield place, next(reader)
-        except StopIteration:
-            return
+            return len(split([line])) == width
+        except csv.Error:
+            return False
+
+    def swallows(first: str, more: list[str]) -> bool:
+        *_, last = opened = split([first], strict=False)
+        return len(opened) + last.count(delimiter) == width and any(map(alone, more))
+
+    ahead: deque[str] = deque()
+    number = width = 0
+    while first := ahead.popleft() if ahead else next(lines, None):
+        number += 1
+        place = f"{path}:{number}"
+        more: list[str] = []
+        try:
+            row = split(chain([first], _taken(ahead, lines, more)))
+            width = width or len(row)
+            if more and (len(row) != width or swallows(first, more)):
+                raise csv.Error("a quote takes in lines that are no part of the row")
         except csv.Error as error:
+            ahead.extendleft(reversed(more))
             yield place, UserError(f"{place}: {error}; mend the row, or its quotes")
+        else:
+            number += len(more)
+            yield place, row
+
+
+def _taken(ahead: deque[str], lines: Iterator[str], more: list[str]) -> Iterator[str]:
+    """The lines that a row goes on with, from those ahead and then the file; `more` keeps them, up to `LONGEST_ROW`."""
+    size = 0
+    while size < LONGEST_ROW and (line := ahead.popleft() if ahead else next(lines, None)):
+        size += len(line)
+        more.append(line)
+        yield line
 
 
 # ------------------------------------------------------------------ JSON
