@@ -526,8 +526,8 @@ TEXT = [
     Counted(
         "a stray quote before others",
         "csv",
-        (FORMATS["csv"].good[0] + b'b,A,x\nb,B,"y\nc,A,z\nc,B,so"\n',),
-        {"dialogues read": 3, "dialogues": 2, "dropped dialogues: malformed": 1},
+        (FORMATS["csv"].good[0] + b'b,A,x\nb,B,"y\nc,A,z\nc,B,w\nd,A,v\nd,B,so"\n',),
+        {"dialogues read": 4, "dialogues": 3, "dropped dialogues: malformed": 1},
         ("data.malformed=drop",),
     ),
     Counted(

@@ -33,6 +33,9 @@ MOST_TURNS = 100_000
 LONGEST_ROW = 2**17
 """So many characters a row takes of the lines after its first: whatever should close its quotes is not there."""
 
+SWALLOWED = 3
+"""So many rows that quotes take in are no text of several lines: one of the quotes is astray."""
+
 LONGEST_MESSAGE = 400
 """A longer one about a record loses its middle; it would hold what the record does, which may be megabytes."""
 
@@ -178,8 +181,8 @@ def table(
     """(file:line where it begins, row) of each row of a table but the first, which names the columns.
 
     Cells are separated as Python's `csv` reads them: in quotes they may hold the delimiter and line ends. Blank rows
-    are skipped. Where quotes are not closed, or take in a line that is a row by itself after one that would be too,
-    the line is malformed on which they open, and the next one is read as a row.
+    are skipped. A line is malformed whose quotes are not closed, or change the row's width, or take in lines of which
+    most, and three at least, are rows by themselves, as it would be without them; the next line is read as a row.
 
     Raises:
         UserError: the first row cannot be read, or does not name each of `columns` once.
@@ -227,9 +230,10 @@ def _rows(path: Path, delimiter: str, quotes: bool, encoding: str) -> Iterator[t
         except csv.Error:
             return False
 
-    def swallows(first: str, more: list[str]) -> bool:
+    def swallows(first: str, inner: list[str]) -> bool:
         *_, last = opened = split([first], strict=False)
-        return len(opened) + last.count(delimiter) == width and any(map(alone, more))
+        rows = sum(map(alone, inner))
+        return len(opened) + last.count(delimiter) == width and rows >= SWALLOWED and 2 * rows > len(inner)
 
     ahead: deque[str] = deque()
     number = width = 0
@@ -240,7 +244,7 @@ def _rows(path: Path, delimiter: str, quotes: bool, encoding: str) -> Iterator[t
         try:
             row = split(chain([first], _taken(ahead, lines, more)))
             width = width or len(row)
-            if more and (len(row) != width or swallows(first, more)):
+            if more and (len(row) != width or swallows(first, more[:-1])):
                 raise csv.Error("a quote takes in lines that are no part of the row")
         except csv.Error as error:
             ahead.extendleft(reversed(more))
