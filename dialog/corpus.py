@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dialog.components import build, named, resolve
+from dialog.components import build, named, resolve, takes
 from dialog.data.corpora import CORPORA, Corpus
 from dialog.data.downloads import corpus_folder, provide
 from dialog.data.filters import FILTERS
-from dialog.errors import section
+from dialog.errors import UserError, section
 from dialog.folders import cache
 from dialog.recipe import Recipe
 
@@ -34,7 +34,10 @@ def _member(component: Mapping[str, Any], path: str | None = None, *, read: bool
     """A corpus, or one of a mixture's, which has its own ``path``."""
     name, arguments = named(component)
     downloads = cache() / "downloads"
-    folder = corpus_folder(name, arguments.pop("path", path), downloads)
+    given = arguments.pop("path", path)
+    if given and not takes(CORPORA, component, "path"):
+        raise UserError(f"{name} reads no folder: leave the path {given} out, or give it to a corpus that does")
+    folder = corpus_folder(name, given, downloads)
     member = partial(_member, read=read)
     corpus = build(CORPORA, {"name": name, **arguments}, path=folder, member=member)
     if read:

@@ -50,18 +50,27 @@ def find_file(folder: Path, name: str, hint: str) -> Path:
 
 
 def find_files(folder: Path, pattern: str, hint: str) -> list[Path]:
-    """The files of a folder whose names, without .gz, .xz or .zst, fit a pattern; sorted by these names.
+    """The files of a folder whose names fit a pattern, as `find_names` has it; sorted by these names.
+
+    Raises:
+        UserError: there is none, one of them is there twice, or a folder on the way to them cannot be read.
+    """
+    names = find_names(folder, pattern)
+    if not names:
+        raise UserError(f"{folder} holds no {pattern}; {hint}")
+    return [find_file(folder, name, hint) for name in names]
+
+
+def find_names(folder: Path, pattern: str) -> list[str]:
+    """The paths below a folder, without .gz, .xz or .zst, that fit a pattern; sorted.
 
     A pattern is of folders and a file as `fnmatch` has them, and `**` for folders of any depth, none included. Hidden
     names, which begin with a full stop, fit none.
 
     Raises:
-        UserError: there is none, one of them is there twice, or a folder on the way to them cannot be read.
+        UserError: a folder on the way to them cannot be read.
     """
-    names = {path.relative_to(folder).as_posix() for path in _fitting(folder, pattern.split("/"))}
-    if not names:
-        raise UserError(f"{folder} holds no {pattern}; {hint}")
-    return [find_file(folder, name, hint) for name in sorted(names)]
+    return sorted({path.relative_to(folder).as_posix() for path in _fitting(folder, pattern.split("/"))})
 
 
 def _fitting(folder: Path, parts: Sequence[str]) -> Iterator[Path]:

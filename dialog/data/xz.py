@@ -17,6 +17,8 @@ MEMORY = 2**28
 class XzStreams(RawIOBase):
     """One stream after the other, where `lzma.open` takes junk behind the first, or a damaged second, for the end.
 
+    Behind a stream there may be padding, zero bytes in fours, as the format has it.
+
     Args:
         packed: The file as it is.
     """
@@ -39,7 +41,7 @@ class XzStreams(RawIOBase):
         room = memoryview(buffer)
         while True:
             if self.stream.eof:
-                more = self.stream.unused_data or self.packed.read(CHUNK)
+                more = self._behind()
                 if not more:
                     return 0
                 self.stream = _stream()
@@ -50,6 +52,17 @@ class XzStreams(RawIOBase):
             if data := self.stream.decompress(more, len(room)):
                 room[: len(data)] = data
                 return len(data)
+
+    def _behind(self) -> bytes:
+        """What follows the stream that ended, without padding; nothing at the end of the file."""
+        padding, more = 0, self.stream.unused_data or self.packed.read(CHUNK)
+        while more and not more.strip(b"\0"):
+            padding += len(more)
+            more = self.packed.read(CHUNK)
+        rest = more.lstrip(b"\0")
+        if (padding + len(more) - len(rest)) % 4:
+            raise lzma.LZMAError("zero bytes behind a stream, which should come in fours")
+        return rest
 
 
 def _stream() -> lzma.LZMADecompressor:

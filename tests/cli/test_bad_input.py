@@ -526,6 +526,19 @@ TEXT = [
         ("data.corpus.encoding=iso-8859-1",),
     ),
     Counted("a turn of a megabyte", "jsonl", (turns("a", "b" * 2**20),), {"cut: characters": 1, "bytes": 10_001}),
+    Counted(
+        "a stray quote before others",
+        "csv",
+        (FORMATS["csv"].good[0] + b'b,A,x\nb,B,"y\nc,A,z\nc,B,w\nd,A,v\nd,B,so"\n',),
+        {"dialogues read": 4, "dialogues": 3, "dropped dialogues: malformed": 1},
+        ("data.malformed=drop",),
+    ),
+    Counted(
+        "a turn of a megabyte, csv",
+        "csv",
+        (b"dialogue,speaker,text\na,A,a\na,B," + b"b" * 2**20 + b"\n",),
+        {"cut: characters": 1, "bytes": 10_001},
+    ),
     Counted("a turn of a megabyte, text", "text", (b"a\n" + b"b " * 2**19,), {"cut: characters": 1, "bytes": 10_001}),
     Counted(
         "a fact of a megabyte",

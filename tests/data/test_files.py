@@ -1,13 +1,15 @@
-"""Files by a pattern: all that are there, or the folder that hides some of them."""
+"""Files by a pattern, all that are there or the folder that hides some of them; and compressed ones to their end."""
 
 from __future__ import annotations
 
+import lzma
 import os
 from pathlib import Path
 
 import pytest
 
-from dialog.data.files import find_files
+from dialog.data.files import document, find_files
+from dialog.data.xz import CHUNK
 from dialog.errors import UserError
 
 
@@ -51,3 +53,21 @@ def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "scandir", scandir)
     with pytest.raises(UserError, match=r"closed cannot be read \(Permission denied\)"):
         find_files(tmp_path, pattern, "hint")
+
+
+WHOLE = lzma.compress(b"Hi !\n")
+
+
+@pytest.mark.parametrize("zeros", [4, 8, CHUNK, 2 * CHUNK + 4])
+def test_padding_behind_streams_is_none_of_what_they_hold(tmp_path: Path, zeros: int) -> None:
+    packed, padding = tmp_path / "a.xz", b"\0" * zeros
+    for content in (WHOLE + padding, WHOLE + padding + WHOLE, WHOLE + WHOLE + padding):
+        packed.write_bytes(content)
+        assert document(packed) == b"Hi !\n" * content.count(WHOLE)
+
+
+@pytest.mark.parametrize("behind", [b"\0", b"\0" * 6, b"\0" * 4 + b"junk", b"\0" * 5 + WHOLE, b"\0" * (CHUNK + 1)])
+def test_padding_that_is_none_is_refused(tmp_path: Path, behind: bytes) -> None:
+    (tmp_path / "a.xz").write_bytes(WHOLE + behind)
+    with pytest.raises(UserError, match=r"a\.xz cannot be read to its end \(.+\); get it again"):
+        document(tmp_path / "a.xz")

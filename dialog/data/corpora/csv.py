@@ -16,8 +16,9 @@ class Csv:
     The first row names the columns. Either a row is a turn, and consecutive rows of one dialogue id are a dialogue; an
     id that comes again later is malformed. Or, with `context` and `response`, a row is a dialogue of two turns, with
     the id `<split>-<line number>`. A row that cannot be read makes the dialogue around or before it malformed. Quoted
-    cells may hold line ends; blank rows are skipped. The rule for one file is that of
-    `dialog.data.corpora.records.share`. Files may be compressed (.gz, .xz, .zst).
+    cells may hold line ends, but a quote takes no whole rows with it: see `dialog.data.corpora.records.table`. Blank
+    rows are skipped. The rule for one file is that of `dialog.data.corpora.records.share`. Files may be compressed
+    (.gz, .xz, .zst).
 
     Args:
         path: The folder or the file.

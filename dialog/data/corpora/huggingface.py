@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialog.data.corpora.records import Json, digests, records, require_path, share, tells
+from dialog.data.corpora.records import Json, digests, records, refuse_calls, require_path, share, tells
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
 from dialog.data.downloads import offline
-from dialog.data.files import LONGEST_LINE, refuse_bomb, require_file
+from dialog.data.files import LONGEST_LINE, find_names, refuse_bomb, require_file
 from dialog.errors import UserError
 
 if TYPE_CHECKING:
-    from pyarrow import Array
+    from pyarrow import Array, RecordBatch
 
 INSTALL = "install dialog-seq2seq[hf]"
 SPEAKERS = ("role", "speaker", "from")
@@ -26,6 +26,8 @@ BATCH, SIZE = 1000, 2**24
 MEND = "give it as JSON lines"
 
 Row = dict[str, Json]
+Read = Row | UnicodeDecodeError
+"""A row, or why one of its texts is none."""
 
 
 class HuggingFace:
@@ -33,10 +35,10 @@ class HuggingFace:
 
     A row is a dialogue. Its column `turns` is a list of texts ("A" and "B" alternate) or of messages with a `role`,
     `speaker` or `from` and a `content`, `text` or `value`; what `system` or `developer` say before the first turn are
-    facts for everybody; malformed are such messages further on, and those of tools. With `context` and `response`,
-    those two columns are two turns. Ids are `<split>-<number of the row>`, or what a column says. One file, or a data
-    set with the same name for all splits, is split by `dialog.data.corpora.records.share`. Of a data set no code is
-    run, and its commit is named, so that it cannot change. Needs the extra `hf`.
+    facts for everybody; malformed are such messages further on, those of tools, and calls of them. With `context` and
+    `response`, those two columns are two turns. Ids are `<split>-<number of the row>`, or what a column says. One file,
+    or a data set with the same name for all splits, is split by `dialog.data.corpora.records.share`. Of a data set no
+    code is run, and its commit is named, so that it cannot change. Needs the extra `hf`.
 
     Args:
         path: The folder (`train.parquet`, `train-00000-of-00002.parquet`, `data/...`) or the file; not with `dataset`.
@@ -98,7 +100,7 @@ class HuggingFace:
         files = {file for split in SPLITS for file in self._files(split)}
         return digests(self.path.parent if self.path.is_file() else self.path, files)
 
-    def _rows(self, split: str) -> Iterator[tuple[str, Row]]:
+    def _rows(self, split: str) -> Iterator[tuple[str, Read]]:
         if self.dataset:
             return _from_hub(self.dataset, self.config, self.revision, self.names[split])
         columns = [*self.said, *([self.id] if self.id else [])]
@@ -108,14 +110,17 @@ class HuggingFace:
         folder, name, hint = self.path, self.names[split], "it should hold dialogues as Parquet; set data.path"
         there = [[folder]]
         if folder.is_dir():
-            there = [files for shard in SHARDS if (files := sorted(folder.glob(shard.format(name))))]
+            found = (find_names(folder, shard.format(name)) for shard in SHARDS)
+            there = [[folder / shard for shard in shards] for shards in found if shards]
         if len(there) > 1:
             raise UserError(f"{there[0][0]} and {there[1][0]} are both there; keep those that count")
         for file in there[0] if there else [folder / f"{name}.parquet"]:
             require_file(file, hint)
         return there[0]
 
-    def _dialogue(self, id: str, row: Row, place: str) -> Dialogue:
+    def _dialogue(self, id: str, row: Read, place: str) -> Dialogue:
+        if isinstance(row, UnicodeDecodeError):
+            raise UserError(f"{place}: a text is not UTF-8 ({row.reason}); mend or remove the row") from row
         for column in (*self.said, self.id or self.said[0]):
             if column not in row:
                 raise UserError(f"{place}: no column {column!r} among {', '.join(row)}; name it in data.corpus")
@@ -127,66 +132,74 @@ class HuggingFace:
         facts: list[Turn] = []
         turns: list[Turn] = []
         for number, message in enumerate(said, start=1):
-            speaker, text = _message(message, place) if isinstance(message, dict) else ("AB"[len(turns) % 2], message)
-            if tells(speaker, f"{place}: message {number}", first=not turns):
+            where = f"{place}: message {number}"
+            speaker, text = _message(message, where) if isinstance(message, dict) else ("AB"[len(turns) % 2], message)
+            if tells(speaker, where, first=not turns):
                 facts.append(Turn("", text))
             else:
                 turns.append(Turn(speaker, text))
         return Dialogue(str(row[self.id]) if self.id else id, tuple(turns), facts=tuple(facts), place=place)
 
 
-def _message(message: Row, place: str) -> tuple[str, str]:
+def _message(message: Row, where: str) -> tuple[str, str]:
+    refuse_calls(message, where)
     speaker, text = ([message[key] for key in keys if message.get(key) is not None] for keys in (SPEAKERS, TEXTS))
     if not speaker or not text:
-        raise UserError(f"{place}: a message without {' or '.join(TEXTS if speaker else SPEAKERS)}; take it out")
+        raise UserError(f"{where} is without {' or '.join(TEXTS if speaker else SPEAKERS)}; take it out")
     return speaker[0], text[0]
 
 
-def _from_parquet(path: Path, columns: list[str]) -> Iterator[tuple[str, Row]]:
+def _from_parquet(path: Path, columns: list[str]) -> Iterator[tuple[str, Read]]:
     """(file:number of the row, row) of a Parquet file, so many rows in memory at a time.
 
     Raises:
         UserError: with the file, when it is damaged, a row is longer than 64 MiB, or it gives too many times its size.
     """
+    number = 0
     try:
-        from pyarrow import Table, array, schema
-        from pyarrow.parquet import ParquetFile
-    except ImportError as error:
-        raise UserError(f"corpus huggingface needs pyarrow to read {path}; {INSTALL}") from error
-    number = given = 0
-    packed = path.stat().st_size
-    try:
-        with ParquetFile(path) as file:
-            plain = file.schema_arrow
-            known = columns if set(columns) <= set(plain.names) else None
-            leaves = [file.schema.column(index) for index in range(len(file.schema))]
-            groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
-        refuse_bomb(path, sum(group.total_byte_size for group in groups), packed, MEND)
-        texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
-        with ParquetFile(path, read_dictionary=texts) as file:  # what comes again and again is there once
-            for index, group in enumerate(groups):
-                rows = max(1, min(BATCH, SIZE * group.num_rows // max(1, group.total_byte_size)))
-                for batch in file.iter_batches(rows, row_groups=[index], columns=known):
-                    size = sum(map(_decoded, batch.columns))
-                    given += size
-                    refuse_bomb(path, given, packed, MEND)
-                    ones = (batch.take(array([row])) for row in range(batch.num_rows))
-                    for part in [batch] if size <= SIZE else ones:
-                        if sum(map(_decoded, part.columns)) > LONGEST_LINE:
-                            raise UserError(f"{path}:{number + 1}: a row of more than {LONGEST_LINE:,} bytes; split it")
-                        fields = [plain.field(name) for name in part.schema.names]
-                        for row in Table.from_batches([part]).cast(schema(fields)).to_pylist():
-                            number += 1
-                            yield f"{path}:{number}", row
+        for batch in _batches(path, columns):
+            if sum(map(_bytes, batch.columns)) > LONGEST_LINE:
+                raise UserError(f"{path}:{number + 1}: a row of more than {LONGEST_LINE:,} bytes; split it")
+            for row in _listed(batch):
+                number += 1
+                yield f"{path}:{number}", row
     except UserError:
         raise
+    except ImportError as error:
+        raise UserError(f"corpus huggingface needs pyarrow to read {path}; {INSTALL}") from error
     except Exception as error:  # the library's errors have nothing narrower in common
         raise UserError(f"{path} cannot be read as Parquet ({_line(error)}); get it again") from error
     if number == 0:
         raise UserError(f"{path} has no rows; it should hold dialogues")
 
 
-def _decoded(column: Array) -> int:
+def _batches(path: Path, columns: list[str]) -> Iterator[RecordBatch]:
+    """The rows of a Parquet file, in batches of not many bytes: one row, if that has more."""
+    from pyarrow import array, schema
+    from pyarrow.parquet import ParquetFile
+
+    given, packed = 0, path.stat().st_size
+    with ParquetFile(path) as file:
+        plain = file.schema_arrow
+        known = columns if set(columns) <= set(plain.names) else None
+        leaves = [file.schema.column(index) for index in range(len(file.schema))]
+        groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
+    refuse_bomb(path, sum(group.total_byte_size for group in groups), packed, MEND)
+    texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+    with ParquetFile(path, read_dictionary=texts) as file:  # what comes again and again is there once
+        for index, group in enumerate(groups):
+            rows = max(1, min(BATCH, SIZE * group.num_rows // max(1, group.total_byte_size)))
+            for batch in file.iter_batches(rows, row_groups=[index], columns=known):
+                size = sum(map(_bytes, batch.columns))
+                given += size
+                refuse_bomb(path, given, packed, MEND)
+                fields = schema([plain.field(name) for name in batch.schema.names])
+                rows_alone = (batch.take(array([row])) for row in range(batch.num_rows))
+                for part in [batch] if size <= SIZE else rows_alone:
+                    yield part.cast(fields)
+
+
+def _bytes(column: Array) -> int:
     """The bytes of a column of Arrow once each of its texts is one of its own."""
     from pyarrow import compute, types
 
@@ -194,10 +207,21 @@ def _decoded(column: Array) -> int:
         lengths = compute.binary_length(column.dictionary).take(column.indices)
         return int(compute.sum(lengths).as_py() or 0)
     if types.is_struct(column.type):
-        return sum(map(_decoded, column.flatten()))
+        return sum(map(_bytes, column.flatten()))
     if types.is_list(column.type) or types.is_large_list(column.type):
-        return _decoded(column.flatten())
+        return _bytes(column.flatten())
     return int(column.nbytes)
+
+
+def _listed(batch: RecordBatch) -> list[Read]:
+    """The rows of a batch; one by one where a text is not UTF-8, which Parquet itself does not look at."""
+    try:
+        rows: list[Read] = batch.to_pylist()
+    except UnicodeDecodeError as error:
+        if batch.num_rows == 1:
+            return [error]
+        rows = [row for number in range(batch.num_rows) for row in _listed(batch.slice(number, 1))]
+    return rows
 
 
 def _from_hub(dataset: str, config: str | None, revision: str | None, name: str) -> Iterator[tuple[str, Row]]:

@@ -12,6 +12,7 @@ from dialog.data.corpora.records import (
     line_records,
     misplaced,
     parse_json,
+    refuse_calls,
     require_path,
     tells,
 )
@@ -20,8 +21,6 @@ from dialog.errors import UserError
 
 FORMAT = '{"messages": [{"role": "user", "content": "Hi !"}, {"role": "assistant", "content": "Hello ."}]}'
 SAYS = ("user", "assistant")
-CALLS = ("tool_calls", "function_call", "audio", "refusal")
-"""What an assistant may do beside saying something; a message that does is not text alone."""
 
 
 class Messages:
@@ -72,9 +71,7 @@ def _chat(line: str, place: str, split: str) -> Dialogue:
 
 def _text(message: dict[str, Json], where: str) -> str:
     """What a message says, in one piece."""
-    for key in CALLS:
-        if message.get(key):
-            raise UserError(f'{where} has "{key}"; only text can be learnt: take the dialogue out')
+    refuse_calls(message, where)
     content = message["content"]
     if isinstance(content, str):
         return content

@@ -8,7 +8,7 @@ from pathlib import Path
 from dialog.data.corpora.records import Json, digests, json_records, listed, numbered_lines, require_path
 from dialog.data.corpora.schema_guided import schema_dialogue, schema_files
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
-from dialog.data.files import find_file
+from dialog.data.files import find_file, find_names
 
 DATA = "data.json"
 LISTS = {"validation": "valListFile", "test": "testListFile"}
@@ -45,7 +45,7 @@ class MultiWOZ:
         return digests(self.path, (file for split in SPLITS for file in schema_files(self.path, split)))
 
     def _has(self, name: str) -> bool:
-        return any(self.path.glob(f"{name}*"))
+        return bool(find_names(self.path, name))
 
     def _data(self) -> Path:
         return find_file(self.path, DATA, "set data.path=DIR")

@@ -6,7 +6,7 @@ import csv
 import hashlib
 import json
 from codecs import getincrementaldecoder
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -33,12 +33,20 @@ MOST_CHARACTERS = LONGEST_LINE
 """A block of more items, or longer ones, is malformed: what should part them is not there; they would fill the memory.
 """
 
+LONGEST_ROW = 2**17
+"""So many characters a row takes of the lines after its first: whatever should close its quotes is not there."""
+
+SWALLOWED = 3
+"""So many rows that quotes take in are no text of several lines: one of the quotes is astray."""
+
 LONGEST_MESSAGE = 400
 """A longer one about a record loses its middle; it would hold what the record does, which may be megabytes."""
 
 TELLS = ("system", "developer")
 TOOLS = ("tool", "function")
 """Roles of messages that are no turns: what is known before the first, and what a tool gives."""
+CALLS = ("tool_calls", "function_call", "audio", "refusal")
+"""What an assistant may do beside saying something; a message that does is not text alone."""
 
 WHITE = frozenset(" \t\n\r")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -196,7 +204,8 @@ def table(
     """(file:line where it begins, row) of each row of a table but the first, which names the columns.
 
     Cells are separated as Python's `csv` reads them: in quotes they may hold the delimiter and line ends. Blank rows
-    are skipped.
+    are skipped. A line is malformed whose quotes are not closed, or change the row's width, or take in lines of which
+    most, and three at least, are rows by themselves, as it would be without them; the next line is read as a row.
 
     Raises:
         UserError: the first row cannot be read, or does not name each of `columns` once.
@@ -231,17 +240,50 @@ def cells(row: Row) -> dict[str, str]:
 
 
 def _rows(path: Path, delimiter: str, quotes: bool, encoding: str) -> Iterator[tuple[str, list[str] | UserError]]:
+    csv.field_size_limit(2**31 - 1)  # a line is bounded, and so is what a row takes of those after it
     lines = (line + "\n" for _, line in numbered_lines(path, encoding))
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
-    reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
-    while True:
-        place = f"{path}:{reader.line_num + 1}"
+
+    def split(lines: Iterable[str], *, strict: bool = True) -> list[str]:
+        return next(csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=strict))
+
+    def alone(line: str) -> bool:
         try:
-            yield place, next(reader)
-        except StopIteration:
-            return
+            return len(split([line])) == width
+        except csv.Error:
+            return False
+
+    def swallows(first: str, inner: list[str]) -> bool:
+        *_, last = opened = split([first], strict=False)
+        rows = sum(map(alone, inner))
+        return len(opened) + last.count(delimiter) == width and rows >= SWALLOWED and 2 * rows > len(inner)
+
+    ahead: deque[str] = deque()
+    number = width = 0
+    while first := ahead.popleft() if ahead else next(lines, None):
+        number += 1
+        place = f"{path}:{number}"
+        more: list[str] = []
+        try:
+            row = split(chain([first], _taken(ahead, lines, more)))
+            width = width or len(row)
+            if more and (len(row) != width or swallows(first, more[:-1])):
+                raise csv.Error("a quote takes in lines that are no part of the row")
         except csv.Error as error:
+            ahead.extendleft(reversed(more))
             yield place, UserError(f"{place}: {error}; mend the row, or its quotes")
+        else:
+            number += len(more)
+            yield place, row
+
+
+def _taken(ahead: deque[str], lines: Iterator[str], more: list[str]) -> Iterator[str]:
+    """The lines that a row goes on with, from those ahead and then the file; `more` keeps them, up to `LONGEST_ROW`."""
+    size = 0
+    while size < LONGEST_ROW and (line := ahead.popleft() if ahead else next(lines, None)):
+        size += len(line)
+        more.append(line)
+        yield line
 
 
 # ------------------------------------------------------------------ JSON
@@ -451,6 +493,13 @@ def tells(role: Json, where: str, *, first: bool) -> bool:
     if role in TELLS and not first:
         raise misplaced(role, where, "after the first turn")
     return role in TELLS
+
+
+def refuse_calls(message: Mapping[str, Json], where: str) -> None:
+    """Raise a UserError of a message that is more than what it says."""
+    for key in CALLS:
+        if message.get(key):
+            raise UserError(f'{where} has "{key}"; only text can be learnt: take the dialogue out')
 
 
 def misplaced(role: Json, where: str, why: str) -> UserError:

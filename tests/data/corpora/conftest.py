@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -32,6 +33,22 @@ def lay(tmp_path: Path) -> Lay:
         return folder
 
     return laid
+
+
+@pytest.fixture
+def close(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """``close(folder)``: nobody may read it, not even an administrator."""
+    scan = os.scandir
+
+    def closed(folder: Path) -> None:
+        def scandir(path: Path) -> object:
+            if Path(path) == folder:
+                raise PermissionError(13, "Permission denied")
+            return scan(path)
+
+        monkeypatch.setattr(os, "scandir", scandir)
+
+    return closed
 
 
 @pytest.fixture

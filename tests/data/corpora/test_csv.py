@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import tracemalloc
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -72,7 +74,6 @@ def test_quotes_may_be_text(tmp_path: Path) -> None:
         ("b,x\n", "train.csv:3: 2 columns, but 3 names"),
         ("b,x,y,z\n", "train.csv:3: 4 columns, but 3 names"),
         ('b,x,"y"z\n', "train.csv:3: "),
-        (f"b,x,{'y' * 200_000}\n", "train.csv:3: field larger"),
         ("b,,y\n", "train.csv:3: no 'speaker'"),
     ],
 )
@@ -93,10 +94,90 @@ def test_a_bad_row_inside_a_dialogue_spoils_it_as_a_whole(tmp_path: Path) -> Non
 
 
 def test_a_quote_that_is_never_closed_is_named(tmp_path: Path) -> None:
-    good, bad = rows(tmp_path, f'{HEAD}a,x,one\nb,x,one\nb,x,"two\nc,x,three\n')
+    good, bad, after = rows(tmp_path, f'{HEAD}a,x,one\nb,x,one\nb,x,"two\nc,x,three\n')
     assert isinstance(good, Dialogue)
     assert isinstance(bad, Malformed)
     assert "train.csv:4: " in bad.message
+    assert isinstance(after, Dialogue)
+
+
+QUOTED = {
+    "in the middle of a quoted cell": '"say "two" ."',
+    "at the end of a cell": 'two"',
+    "in the middle of a cell": 'tw"o',
+    "at the start of a cell": '"two',
+    "at the start, and one twice": '"two ""so"" .',
+    "at the start, and a cell of quotes": '"two ""',
+}
+
+
+@pytest.mark.parametrize("after", ["plain", 'closing"', '"quoted"', '"quo,ted"', '""', '"open', '"two\nlines"'])
+@pytest.mark.parametrize("number", [2, 300, 501])
+@pytest.mark.parametrize("kind", QUOTED)
+def test_a_stray_quote_costs_its_row_and_no_other(tmp_path: Path, kind: str, number: int, after: str) -> None:
+    texts = {line: f"text {line}" for line in range(2, 502)} | {number: QUOTED[kind]}
+    if number + 20 in texts:
+        texts[number + 20] = after
+    content = HEAD + "".join(f"d{line},x,{text}\n" for line, text in texts.items())
+    found = rows(tmp_path, content, context="dialogue", response="text")
+    opened = [number] if kind.startswith(("in the middle of a quoted", "at the start")) else []
+    bad = [*opened, *[line for line, text in texts.items() if text == '"open']]
+    wrong = [each.message.partition(": ")[0] for each in found if isinstance(each, Malformed)]
+    assert wrong == [f"{tmp_path / 'train.csv'}:{line}" for line in bad]
+    said = [each.turns[1].text for each in found if isinstance(each, Dialogue)]
+    assert len(said) == 500 - len(bad)
+    assert max(map(len, said)) < 20
+
+
+ROWS = "c,x,1\nd,x,2\n\ne,x,3\n"
+
+
+@pytest.mark.parametrize("first", ['"b,x,two', 'b,"x,two', 'b,x,"two', '"b",x,"two'])
+@pytest.mark.parametrize("last", ['f",x,four', 'f,x",four', 'f,x,four"', "f,x,four"])
+def test_a_stray_quote_in_any_cell_costs_its_row(tmp_path: Path, first: str, last: str) -> None:
+    found = rows(tmp_path, f"{HEAD}a,x,one\n{first}\n{ROWS}{last}\n", context="dialogue", response="text")
+    assert [type(each) for each in found] == [Dialogue, Malformed, *[Dialogue] * 4]
+    assert f"{tmp_path / 'train.csv'}:3: " in str(found[1])
+    said = [each.turns[1].text for each in found[2:] if isinstance(each, Dialogue)]
+    assert said == ["1", "2", "3", last.rpartition(",")[2]]
+
+
+@pytest.mark.parametrize(
+    "text", ["well, now\nthen, so\nno, yes\nand, on", "one\n\ntwo", "a,b,c\nd,e,f\ng,h,i", ROWS[:12]]
+)
+def test_a_text_of_several_lines_is_one(tmp_path: Path, text: str) -> None:
+    found = rows(tmp_path, f'{HEAD}a,x,"{text}"\n')
+    assert [each.turns[0].text for each in found if isinstance(each, Dialogue)] == [text]
+
+
+def test_a_quote_of_the_first_row_that_takes_in_others_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"train\.csv:1: .*; mend the row, or its quotes"):
+        rows(tmp_path, 'dialogue,speaker,text,"note\na,x,one,\nb,x,two,\nc,x,three,\nd,x,four,so"\n')
+
+
+def test_a_row_that_its_quotes_make_another_width_takes_no_other_with_it(tmp_path: Path) -> None:
+    bad, good = rows(tmp_path, f'{HEAD}a,"x,one\nb,x,two"\n', speaker=None)
+    assert isinstance(bad, Malformed)
+    assert isinstance(good, Dialogue)
+
+
+def test_a_quote_that_is_never_closed_does_not_fill_the_memory(tmp_path: Path) -> None:
+    with (tmp_path / "train.csv").open("w") as file:
+        file.write(f'{HEAD}a,x,"one\n')
+        file.writelines(f"d{number},x,{'y' * 1000}\n" for number in range(20_000))
+    tracemalloc.start()
+    found = Counter(type(each) for each in Csv(tmp_path).dialogues("train"))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found == {Malformed: 1, Dialogue: 20_000}
+    assert peak < 10 * 2**20
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_a_long_cell_is_read_as_it_is(tmp_path: Path, quote: str) -> None:
+    (found,) = rows(tmp_path, f"{HEAD}a,x,{quote}{'y' * 200_000}{quote}\n")
+    assert isinstance(found, Dialogue)
+    assert len(found.turns[0].text) == 200_000
 
 
 @pytest.mark.parametrize(

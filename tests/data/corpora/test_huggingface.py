@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow
@@ -82,6 +83,17 @@ def test_the_shards_of_a_split_are_read_in_order(tmp_path: Path, names: list[str
         list(HuggingFace(tmp_path).dialogues("train"))
 
 
+@pytest.mark.parametrize("closed", ["data", "train", "."])
+def test_a_folder_that_may_hold_shards_and_cannot_be_read_is_named(
+    tmp_path: Path, close: Callable[[Path], None], closed: str
+) -> None:
+    write(tmp_path / "train.parquet", [{"messages": ["Hi !", "Hello ."]}])
+    write(tmp_path / closed / "train-00000-of-00001.parquet", [{"messages": ["Who ?", "Me ."]}])
+    close(tmp_path / closed)
+    with pytest.raises(UserError, match=rf"^{tmp_path / closed} cannot be read \(Permission denied\)"):
+        list(HuggingFace(tmp_path).dialogues("train"))
+
+
 def test_one_file_or_one_name_for_all_is_split_and_two_alike_are_refused(tmp_path: Path) -> None:
     file = write(tmp_path / "train.parquet", [{"messages": [f"Hi {n}", "Hello ."]} for n in range(100)])
     for corpus in (HuggingFace(file), HuggingFace(tmp_path, validation="train", test="train")):
@@ -95,8 +107,13 @@ def test_one_file_or_one_name_for_all_is_split_and_two_alike_are_refused(tmp_pat
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ([{"role": "user", "content": None}], "a message without content or text or value"),
-        ([{"role": None, "content": "Hi !"}], "a message without role or speaker or from"),
+        ([{"role": "user", "content": None}], "message 1 is without content or text or value"),
+        ([{"role": None, "content": "Hi !"}], "message 1 is without role or speaker or from"),
+        (
+            [{"role": "user", "content": "Hi !"}, {"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}],
+            'message 2 has "tool_calls"',
+        ),
+        ([{"role": "assistant", "content": "x", "function_call": {"name": "f"}}], 'message 1 has "function_call"'),
         (None, "'messages' is NoneType, no list"),
     ],
 )
@@ -109,6 +126,20 @@ def test_what_is_malformed_is_named_and_the_rest_is_read(tmp_path: Path, bad: ob
     assert f"{tmp_path / 'train.parquet'}:2: " in second.message
     assert message in second.message
     assert first.turns == third.turns
+
+
+@pytest.mark.parametrize("size", [2, 2000])
+def test_a_text_that_is_not_utf8_is_named_and_the_rest_is_read(tmp_path: Path, size: int) -> None:
+    texts = [b"Hi !"] * (size // 2) + [b"caf\xe9"] + [b"Hi !"] * (size // 2)
+    raw = pyarrow.array([[text, b"Hello ."] for text in texts])
+    column = pyarrow.ListArray.from_arrays(raw.offsets, raw.values.view(pyarrow.string()))
+    parquet.write_table(pyarrow.table({"messages": column}), tmp_path / "train.parquet")
+    found = list(HuggingFace(tmp_path).dialogues("train"))
+    (bad,) = [each.message for each in found if isinstance(each, Malformed)]
+    assert bad.startswith(f"{tmp_path / 'train.parquet'}:{size // 2 + 1}: a text is not UTF-8")
+    assert [each.id for each in found if isinstance(each, Dialogue)] == [
+        f"train-{number}" for number in range(1, size + 2) if number != size // 2 + 1
+    ]
 
 
 @pytest.mark.parametrize("role", ["system", "developer", "tool", "function"])

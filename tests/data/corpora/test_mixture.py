@@ -88,6 +88,18 @@ def test_what_is_no_list_of_corpora_is_refused(corpora: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "corpus", ["{name: mixture, corpora: [{name: builtin}, {name: jsonl, path: own}]}", "{name: builtin}"]
+)
+def test_a_folder_that_would_not_be_read_is_refused(corpus: str) -> None:
+    recipe = compose("quickstart/transformer", [f"data.corpus={corpus}", "data.path=mine"]).recipe
+    with pytest.raises(UserError, match=r"^data\.corpus: (mixture|builtin) reads no folder: leave the path mine out"):
+        build_corpus(recipe)
+    inner = "data.corpus={name: mixture, corpora: [{name: builtin, path: mine}]}"
+    with pytest.raises(UserError, match=r"^data\.corpus: builtin reads no folder: leave the path mine out"):
+        build_corpus(compose("quickstart/transformer", [inner]).recipe)
+
+
 def test_a_recipe_mixes_corpora_with_their_own_folders(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     for split in SPLITS:

@@ -65,6 +65,12 @@ def test_a_list_that_is_missing_is_named(lay: Callable[..., Path]) -> None:
         next(MultiWOZ(folder).dialogues("train"))
 
 
+def test_a_folder_that_cannot_be_read_is_named(lay: Callable[..., Path], close: Callable[[Path], None]) -> None:
+    close(folder := lay(LOGS))
+    with pytest.raises(UserError, match=rf"^{folder} cannot be read \(Permission denied\)"):
+        next(MultiWOZ(folder).dialogues("train"))
+
+
 def test_a_log_that_is_none_is_named_and_the_rest_read(lay: Callable[..., Path]) -> None:
     broken = json.dumps({"PMUL0.json": logged("a", "b"), "PMUL1.json": {"log": None}, "PMUL2.json": logged("c", "d")})
     found = [*MultiWOZ(lay({**LOGS, "data.json": broken})).dialogues("train")]
