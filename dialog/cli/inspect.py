@@ -63,12 +63,13 @@ def _tokens(recipe: Recipe) -> Tokens | None:
     from dialog.data.manifest import TOKENIZER
     from dialog.data.tokenizer import Tokenizer
     from dialog.inspection.tokens import Tokens
+    from dialog.report.terminal import one_line
 
     check_data(recipe)
     try:
         folder = prepare_data(recipe, quiet=False)
     except UserError as error:
-        click.echo(f"no tokens are counted: {error}", err=True)
+        click.echo(f"no tokens are counted: {one_line(str(error))}", err=True)
         return None
     data = recipe.data
     return Tokens(
