@@ -772,6 +772,13 @@ def test_a_damaged_archive_is_refused_even_where_broken_lines_are_dropped(suffix
     assert leftovers() == []
 
 
+def test_a_split_that_the_rule_leaves_empty_is_refused_with_the_rule() -> None:
+    Path("one.jsonl").write_bytes(FORMATS["jsonl"].good[0])
+    line = refused(prepared("jsonl", path="one.jsonl"))
+    assert line.startswith("the split validation gives no example (it is empty); a corpus without splits is dealt out")
+    assert line.endswith("or data.path a folder with a file a split")
+
+
 # ------------------------------------------------------------------ what is no file
 
 
