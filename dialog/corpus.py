@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import fields
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialog.components import build, named, resolve, takes
 from dialog.data.corpora import CORPORA, Corpus
+from dialog.data.dialogue import Entry
 from dialog.data.downloads import corpus_folder, provide
 from dialog.data.filters import FILTERS
 from dialog.errors import UserError, section
@@ -26,8 +28,33 @@ def build_corpus(recipe: Recipe, *, read: bool = True) -> Corpus:
 
     The source is downloaded, where it has not been yet, if the corpus is to be read.
     """
-    with section("data.corpus"):
-        return _member(recipe.data.corpus, recipe.data.path, read=read)
+    with _readable(), section("data.corpus"):
+        return Readable(_member(recipe.data.corpus, recipe.data.path, read=read))
+
+
+@dataclass(frozen=True)
+class Readable:
+    """A corpus; that its files or folders cannot be read is the user's to mend, whichever of its readers finds it."""
+
+    corpus: Corpus
+
+    def dialogues(self, split: str) -> Iterator[Entry]:
+        """Those of the corpus."""
+        with _readable():
+            yield from self.corpus.dialogues(split)
+
+    def fingerprint(self) -> Mapping[str, str]:
+        """That of the corpus."""
+        with _readable():
+            return self.corpus.fingerprint()
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL
+        raise UserError(f"the corpus cannot be read ({error}); give data.path a folder or file that can") from error
 
 
 def _member(component: Mapping[str, Any], path: str | None = None, *, read: bool) -> Corpus:

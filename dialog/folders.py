@@ -6,12 +6,20 @@ import json
 import math
 import os
 import random
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
 from dialog.errors import UserError
+
+COMMANDS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidirectional controls
+    "\u2028\u2029\ud800-\udfff\ufffe\uffff]"  # line separators; what neither UTF-8 nor XML can hold
+)
+"""What could command a terminal or reorder a line."""
 
 
 def cache() -> Path:
@@ -104,8 +112,9 @@ def write_json(path: Path, content: object) -> None:
 
 
 def to_json(content: object, indent: int | None = None) -> str:
-    """JSON, in which a number that is not finite is null."""
-    return json.dumps(finite(content), ensure_ascii=False, allow_nan=False, indent=indent)
+    """JSON, in which a number that is not finite is null, and nothing commands a terminal that it is shown on."""
+    text = json.dumps(finite(content), ensure_ascii=False, allow_nan=False, indent=indent)
+    return COMMANDS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)  # they stand in strings only
 
 
 def finite(content: object) -> object:

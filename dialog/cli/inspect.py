@@ -14,6 +14,7 @@ from dialog.folders import refuse_existing, to_json
 from dialog.recipe import Recipe, compose
 
 if TYPE_CHECKING:
+    from dialog.data.examples import Rules
     from dialog.inspection.tokens import Tokens
 
 WIDEST = 110
@@ -31,21 +32,22 @@ def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: 
     """Look through the corpus of a RECIPE for what harms a model or a measurement, and say what to do about it.
 
     Leaks between the splits, exact and near repeats, generic replies, lengths and what truncation cuts, speakers,
-    characters, languages, unknown tokens, reserved strings, malformed records. The corpus is read as it is, without
-    data.filters.
+    characters, languages, unknown tokens, reserved strings, malformed records. What is looked through is what data.* of
+    the recipe make of the corpus, without data.filters.
 
     Example: dialog-seq2seq inspect dailydialog/transformer data.path=DIR --html inspection.html
     """
     composed = compose(recipe, overrides)
     if html is not None:
         refuse_existing(html, "--html")
-    from dialog.corpus import build_corpus
+    from dialog.corpus import build_corpus, build_rules, check_data
     from dialog.inspection.html import write_html
     from dialog.inspection.inspect import inspect as look
     from dialog.inspection.text import to_text
 
-    corpus = build_corpus(composed.recipe)
-    found = look(corpus, _tokens(composed.recipe) if tokens else None)
+    check_data(composed.recipe)
+    rules, corpus = build_rules(composed.recipe), build_corpus(composed.recipe)
+    found = look(corpus, _tokens(composed.recipe, rules) if tokens else None, rules=rules)
     title = f"{composed.recipe.data.corpus['name']} ({composed.name})"
     if html is not None:
         command = shlex.join(["dialog-seq2seq", "inspect", recipe, *overrides])
@@ -57,23 +59,23 @@ def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: 
         click.echo(to_text(found, title, min(WIDEST, shutil.get_terminal_size((100, 24)).columns)), nl=False)
 
 
-def _tokens(recipe: Recipe) -> Tokens | None:
+def _tokens(recipe: Recipe, rules: Rules) -> Tokens | None:
     """The section of the tokenizer; none where the corpus is too ill to learn one from."""
-    from dialog.corpus import build_rules, check_data, prepare_data
+    from dialog.corpus import prepare_data
     from dialog.data.manifest import TOKENIZER
     from dialog.data.tokenizer import Tokenizer
     from dialog.inspection.tokens import Tokens
+    from dialog.report.terminal import one_line
 
-    check_data(recipe)
     try:
         folder = prepare_data(recipe, quiet=False)
     except UserError as error:
-        click.echo(f"no tokens are counted: {error}", err=True)
+        click.echo(f"no tokens are counted: {one_line(str(error))}", err=True)
         return None
     data = recipe.data
     return Tokens(
         Tokenizer.load(folder / TOKENIZER),
-        build_rules(recipe),
+        rules,
         max_source=data.max_source,
         max_target=data.max_target,
     )

@@ -12,7 +12,7 @@ from typing import IO, Any
 import click
 
 from dialog.errors import UserError
-from dialog.folders import refuse_existing
+from dialog.folders import refuse_existing, to_json
 
 BATCH = 64
 
@@ -42,7 +42,7 @@ def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, tru
             while block := list(islice(questions, BATCH)):
                 found = loaded.responder.respond([context for _, context in block], search)
                 for (name, context), candidate in zip(block, found, strict=True):
-                    out.write(json.dumps(as_row(name, context, candidate), ensure_ascii=False) + "\n")
+                    out.write(to_json(as_row(name, context, candidate)) + "\n")
                 out.flush()
     except BrokenPipeError:
         raise  # whoever reads has enough

@@ -40,6 +40,12 @@ def check_examples(corpus: Corpus, split: str, counts: Mapping[str, int], remark
         seen = (entry for entry in islice(corpus.dialogues(split), SEEN) if isinstance(entry, Dialogue))
         speakers = sorted({turn.speaker for dialogue in seen for turn in dialogue.turns})
         mend = f"set data.responder to one who answers, of {', '.join(map(repr, speakers[:SEEN_SPEAKERS]))}"
+    elif not counts["dialogues read"]:
+        mend = (
+            "a corpus without splits is dealt out in tenths, by a hash of each dialogue's author, else of its words (8 "
+            "to train, 1 to validation, 1 to test): give more authors or dialogues, or data.path a folder with a file "
+            "a split"
+        )
     else:
         first = _first(remarks, "malformed", "empty")
         mend = f"give dialogues of two turns or more, and filters that leave some{first}"

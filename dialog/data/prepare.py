@@ -42,7 +42,7 @@ def prepare(job: Job, root: Path, *, engine: str = "processes", workers: int = 1
             a disk that is full or read-only.
     """
     _check(job)
-    sources = _sources(job)
+    sources = dict(job.corpus.fingerprint())
     folder = root / _name(job, sources)
     if finished(folder):
         return _checked(folder, job)
@@ -60,7 +60,7 @@ def prepare_shard(job: Job, root: Path, index: int, count: int, progress: Progre
         UserError: as `prepare`.
     """
     _check(job)
-    sources = _sources(job)
+    sources = dict(job.corpus.fingerprint())
     folder, parts = root / _name(job, sources), _shards(job, root, sources)
     if finished(folder):
         return _checked(folder, job)
@@ -78,7 +78,7 @@ def merge_shards(job: Job, root: Path) -> Path:
         UserError: shards are missing, or as `prepare`.
     """
     _check(job)
-    sources = _sources(job)
+    sources = dict(job.corpus.fingerprint())
     folder, parts = root / _name(job, sources), _shards(job, root, sources)
     if not finished(folder):
         _merge(job, parts, sources, folder)
@@ -118,13 +118,6 @@ def _check(job: Job) -> None:
             raise UserError(f"data.{key} is {value}; give at least 1")
     if not 0 <= job.max_dropped <= 1:
         raise UserError(f"data.max_dropped is {job.max_dropped}; give a share from 0 to 1")
-
-
-def _sources(job: Job) -> dict[str, str]:
-    try:
-        return dict(job.corpus.fingerprint())
-    except OSError as error:
-        raise UserError(f"the corpus cannot be read ({error}); give data.path a folder or file that can") from error
 
 
 def _checked(folder: Path, job: Job) -> Path:
@@ -171,7 +164,7 @@ def _finish(job: Job, partial: Path, parts: Path, count: int, sources: Mapping[s
     whole = partial / WHOLE
     whole.mkdir()
     content = merge(job, parts, count, whole)
-    if _sources(job) != sources:
+    if dict(job.corpus.fingerprint()) != sources:
         raise UserError(f"{folder.name}: the corpus changed while it was read; prepare it again")
     settings = _settings(job, sources)
     write_manifest(whole, {"fingerprint": fingerprint(settings), "settings": settings, **content})

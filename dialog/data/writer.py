@@ -45,7 +45,7 @@ class Laid(NamedTuple):
 
 def encode(chosen: Sequence[Chosen], tokenizer: Tokenizer, limits: Limits, *, train: bool) -> tuple[Arrays, Counts]:
     """The arrays of a block, flat and counted from its own beginning, and what they hold."""
-    laid = [_laid(each) for each in chosen]
+    laid = [lay(each) for each in chosen]
     texts = [line.text for each in laid for line in each.lines]
     ids = tokenizer.encode_batch(texts)
     ends = np.cumsum(np.fromiter((1 + len(tokens) for tokens in ids), np.int64, len(ids)))
@@ -77,7 +77,8 @@ def encode(chosen: Sequence[Chosen], tokenizer: Tokenizer, limits: Limits, *, tr
     return arrays, counts
 
 
-def _laid(chosen: Chosen) -> Laid:
+def lay(chosen: Chosen) -> Laid:
+    """How a dialogue lies in the arrays."""
     dialogue = chosen.dialogue
     facts: list[Turn] = []
     runs: dict[tuple[Turn, ...], tuple[int, int]] = {}

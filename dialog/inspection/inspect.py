@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
 from dialog.data.corpora import Corpus
 from dialog.data.dialogue import Dialogue
-from dialog.data.examples import without_empty_turns
+from dialog.data.examples import DROP, Rules, usable
 from dialog.inspection.characters import Characters
 from dialog.inspection.duplicates import Duplicates
 from dialog.inspection.findings import Finding, Section
@@ -18,7 +21,7 @@ from dialog.inspection.languages import Languages
 from dialog.inspection.leak import Leak
 from dialog.inspection.lengths import Lengths
 from dialog.inspection.near_duplicates import NearDuplicates
-from dialog.inspection.records import Records, of_text
+from dialog.inspection.records import Records
 from dialog.inspection.reserved import Reserved
 from dialog.inspection.speakers import Speakers
 from dialog.inspection.tokens import Tokens
@@ -26,6 +29,9 @@ from dialog.inspection.tokens import Tokens
 FORMAT = 1
 ORDER = ("validation", "test", "train")
 """What is evaluated first, so that what is trained on can be held against it as it passes."""
+
+AS_IT_IS = Rules(None, first_turns=True, max_turn_characters=sys.maxsize)
+"""Rules that leave out nothing in which something is said, and change no word."""
 
 SECTIONS: Mapping[str, Callable[[], Section]] = {
     "leak": Leak,
@@ -65,16 +71,21 @@ class Inspection(NamedTuple):
         }
 
 
-def inspect(corpus: Corpus, tokens: Tokens | None = None, *, quiet: bool = False) -> Inspection:
+def inspect(
+    corpus: Corpus, tokens: Tokens | None = None, *, rules: Rules = AS_IT_IS, quiet: bool = False
+) -> Inspection:
     """Look through a corpus once, and again as far as examples of it are shown.
 
-    The memory needed is about 80 bytes a turn, and the texts of validation and test.
+    The memory needed is about 100 bytes a turn, and the texts of validation and test.
 
     Args:
         corpus: Where the dialogues come from.
-        tokens: The section of the tokenizer, where there is one.
+        tokens: The section of the tokenizer, where there is one; its rules are these.
+        rules: What is looked through are the dialogues that are usable by them, as they make them; what is malformed
+            is counted.
         quiet: Whether to show no progress on standard error.
     """
+    rules = replace(rules, malformed=DROP)
     records = Records()
     sections: dict[str, Section] = {name: make() for name, make in SECTIONS.items()}
     if tokens is not None:
@@ -82,13 +93,13 @@ def inspect(corpus: Corpus, tokens: Tokens | None = None, *, quiet: bool = False
     with tqdm(unit=" dialogues", disable=True if quiet else None, leave=False, mininterval=0.5) as bar:
         for split in ORDER:
             bar.set_description(split)
-            for dialogue in _dialogues(corpus, split, records):
+            for dialogue in _dialogues(corpus, rules, split, records):
                 for section in sections.values():
                     section.see(split, dialogue)
                 bar.update()
 
     def quote(split: str, numbers: Collection[int]) -> dict[int, Dialogue]:
-        return _again(corpus, split, set(numbers))
+        return _again(corpus, rules, split, set(numbers))
 
     return Inspection(
         records.sizes(),
@@ -96,20 +107,21 @@ def inspect(corpus: Corpus, tokens: Tokens | None = None, *, quiet: bool = False
     )
 
 
-def _dialogues(corpus: Corpus, split: str, records: Records | None = None) -> Iterator[Dialogue]:
-    """The dialogues of a split in which something is said, without their empty turns."""
+def _dialogues(corpus: Corpus, rules: Rules, split: str, records: Records | None = None) -> Iterator[Dialogue]:
+    """The dialogues of a split that give examples."""
     for entry in corpus.dialogues(split):
+        dialogue = usable(entry, rules, Counter())
         if records is not None:
-            records.see(split, entry)
-        if isinstance(entry, Dialogue) and of_text(entry):
-            yield without_empty_turns(entry)
+            records.see(split, entry, dialogue)
+        if dialogue is not None:
+            yield dialogue
 
 
-def _again(corpus: Corpus, split: str, numbers: set[int]) -> dict[int, Dialogue]:
+def _again(corpus: Corpus, rules: Rules, split: str, numbers: set[int]) -> dict[int, Dialogue]:
     """The dialogues of these numbers, read up to the last."""
     found: dict[int, Dialogue] = {}
     if numbers:
-        for number, dialogue in enumerate(_dialogues(corpus, split)):
+        for number, dialogue in enumerate(_dialogues(corpus, rules, split)):
             if number in numbers:
                 found[number] = dialogue
             if len(found) == len(numbers):

@@ -17,6 +17,7 @@ KINDS = {
     "malformed": "malformed records",
     "dialogues": "dialogues",
     "empty_dialogues": "dialogues without a turn",
+    "unused_dialogues": "dialogues with text that give no example",
     "empty_turns": "turns without text",
     "warnings": "dialogues read with a warning",
     "repeated_ids": "ids that occur before in their split",
@@ -33,16 +34,21 @@ class Records:
         self.malformed: list[str] = []
         self.warnings: list[str] = []
 
-    def see(self, split: str, entry: Entry) -> None:
-        """Take in a record."""
+    def see(self, split: str, entry: Entry, used: Dialogue | None) -> None:
+        """Take in a record, and the dialogue that the rules make of it, if any."""
         counts = self.counts[split]
         if isinstance(entry, Malformed):
             counts["malformed"] += 1
             self.malformed += [entry.message][: SHOWN - len(self.malformed)]
             return
         empty = sum(not turn.text.strip() for turn in entry.turns)
-        counts.update(dialogues=1, turns=len(entry.turns), empty_turns=empty)
-        counts["empty_dialogues"] += int(empty == len(entry.turns))
+        counts.update(dialogues=1, empty_turns=empty)
+        if used is not None:
+            counts.update(used_dialogues=1, used_turns=len(used.turns))
+        elif empty < len(entry.turns):
+            counts["unused_dialogues"] += 1
+        else:
+            counts["empty_dialogues"] += 1
         self.ids[split].frombytes(hashes([entry.id]).tobytes())
         if WARNING in entry.meta:
             counts["warnings"] += 1
@@ -55,8 +61,9 @@ class Records:
         total = sum(self.counts.values(), Counter[str]())
         seen = total["malformed"] + total["dialogues"]
         bad, odd = total["malformed"] + total["repeated_ids"], total["empty_turns"] + total["warnings"]
+        odd += total["unused_dialogues"]
         silent = [split for split, size in self.sizes().items() if not size["dialogues"]]
-        empty = f"nothing is said in {' and '.join(silent)}" if silent else ""
+        empty = f"no examples in {' and '.join(silent)}" if silent else ""
         rows = tuple((label, *(count(self.counts[split][kind]) for split in SPLITS)) for kind, label in KINDS.items())
         quoted = (("Malformed, the first", self.malformed), ("Warnings, the first", self.warnings))
         return Finding(
@@ -79,12 +86,9 @@ class Records:
         )
 
     def sizes(self) -> dict[str, dict[str, int]]:
-        """Dialogues and turns that have text, by split."""
+        """Dialogues that give examples and their turns, by split."""
         return {
-            split: {
-                "dialogues": counts["dialogues"] - counts["empty_dialogues"],
-                "turns": counts["turns"] - counts["empty_turns"],
-            }
+            split: {"dialogues": counts["used_dialogues"], "turns": counts["used_turns"]}
             for split, counts in self.counts.items()
         }
 
@@ -94,8 +98,3 @@ def _advice(malformed: int, silent: list[str]) -> Iterator[str]:
         yield "Mend or remove the malformed records; each says how."
     if silent:
         yield f"Give {' and '.join(silent)} dialogues of two turns or more."
-
-
-def of_text(entry: Entry) -> bool:
-    """Whether an entry is a dialogue in which something is said."""
-    return isinstance(entry, Dialogue) and any(turn.text.strip() for turn in entry.turns)

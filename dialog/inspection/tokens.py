@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from dialog.data.dialogue import SPLITS, Dialogue
-from dialog.data.examples import Rules, windows
+from dialog.data.examples import Chosen, Rules, windows
 from dialog.data.fingerprints import Integers
 from dialog.data.layout import kept
 from dialog.data.tokenizer import UNK, Tokenizer
+from dialog.data.writer import lay
 from dialog.inspection.findings import Bars, Finding, Quote, Table, rate, share
 from dialog.inspection.lengths import LABELS, SHARES, percentiles
 from dialog.report.measures import count
@@ -24,7 +25,7 @@ SHOWN = 10
 
 
 class Tokens:
-    """Counts the tokens of every turn, and the examples that the recipe would cut.
+    """Counts the tokens of every turn, and the examples that the recipe would cut, which lie as prepared ones do.
 
     A part of a character is a token that holds no whole one: a byte of an emoji for which there is nothing better.
 
@@ -43,28 +44,29 @@ class Tokens:
         self.parts = np.array(
             [set(tokenizer.decode([id])) == {"\ufffd"} and [id] != whole for id in range(len(tokenizer))], dtype=bool
         )
-        self.waiting: list[tuple[str, str]] = []
+        self.waiting: list[tuple[str, str, bool]] = []  # split, text, whether it is a turn
         self.lengths = {split: array("I") for split in SPLITS}
         self.examples = {split: array("q") for split in SPLITS}
-        self.turns: Counter[str] = Counter()
+        self.lines: Counter[str] = Counter()
         self.counts: dict[str, Counter[str]] = {split: Counter() for split in SPLITS}
         self.unknown: Counter[str] = Counter()
 
     def see(self, split: str, dialogue: Dialogue) -> None:
         """Put a dialogue in line; many are encoded at once."""
-        start, turns = self.turns[split], len(dialogue.turns)
-        for pair in windows(dialogue, self.rules):
-            self.examples[split].extend(start + turn for turn in pair)
-        self.turns[split] += turns
-        self.waiting += [(split, turn.text) for turn in dialogue.turns]
+        laid, start = lay(Chosen(dialogue, list(windows(dialogue, self.rules)))), self.lines[split]
+        self.examples[split].extend(start + line for example in laid.examples for line in example)
+        self.lines[split] += len(laid.lines)
+        self.waiting += [(split, line.text, place >= laid.facts) for place, line in enumerate(laid.lines)]
         if len(self.waiting) >= BLOCK:
             self._encode()
 
     def _encode(self) -> None:
-        ids = self.tokenizer.encode_batch([text for _, text in self.waiting])
-        for (split, text), found in zip(self.waiting, ids, strict=True):
-            unknown, parts = found.count(UNK), int(self.parts[found].sum())
+        ids = self.tokenizer.encode_batch([text for _, text, _ in self.waiting])
+        for (split, text, said), found in zip(self.waiting, ids, strict=True):
             self.lengths[split].append(len(found))
+            if not said:
+                continue
+            unknown, parts = found.count(UNK), int(self.parts[found].sum())
             counts = self.counts[split]
             counts.update(tokens=len(found), unknown=unknown, parts=parts, turns=1)
             if unknown:
@@ -78,7 +80,8 @@ class Tokens:
         """Lengths and cuts of each split, and the share of unknown tokens in validation and test."""
         self._encode()
         sides = {split: self._sides(split) for split in SPLITS}
-        cuts = {split: self._cuts(sides[split]) for split in SPLITS}
+        needs = {split: self._sides(split, needed=True) for split in SPLITS}
+        cuts = {split: self._cuts(needs[split]) for split in SPLITS}
         test, train, whole = self.counts["test"], cuts["train"], len(sides["train"]["source"])
         tokens = max(test["tokens"], 1)
         unknown, cut = test["unknown"] / tokens, max(train.values()) / max(whole, 1)
@@ -90,7 +93,7 @@ class Tokens:
             f"max_target={self.limits['target']} the end of {share(train['target'], whole)} responses. In test "
             f"{share(test['unknown'], tokens)} tokens are unknown, "
             f"{rate(test['parts'], tokens)} parts of characters.",
-            f"To keep 99 % whole: {self._enough(sides['train'])}" if cut > 0.01 else "",
+            f"To keep 99 % whole: {self._enough(needs['train'])}" if cut > 0.01 else "",
             (*self._charts(sides["train"]), _lengths(sides), self._table(cuts, sides), *self._unknown()),
             {
                 "vocabulary": len(self.tokenizer),
@@ -100,19 +103,20 @@ class Tokens:
             },
         )
 
-    def _sides(self, split: str) -> dict[str, Integers]:
-        """Uncut lengths of sources and targets, their ends included [N]."""
+    def _sides(self, split: str, *, needed: bool = False) -> dict[str, Integers]:
+        """Uncut lengths of sources and targets, their ends included, or the least limits that leave them so [N]."""
         offsets = np.concatenate([[0], np.cumsum(1 + np.array(self.lengths[split], dtype=np.int64))])
-        pairs = np.array(self.examples[split], dtype=np.int64).reshape(-1, 2)
-        whole = kept(offsets, np.pad(pairs, ((0, 0), (2, 0))), max_source=None, max_target=None)
-        return {"source": whole.source_lengths, "target": whole.target_lengths}
+        examples = np.array(self.examples[split], dtype=np.int64).reshape(-1, 4)
+        whole = kept(offsets, examples, max_source=None, max_target=None)
+        facts = 2 * whole.facts_length if needed else 0  # they may fill half of a source
+        return {"source": np.maximum(whole.source_lengths, facts), "target": whole.target_lengths}
 
-    def _cuts(self, sides: dict[str, Integers]) -> dict[str, int]:
-        """How many sources and targets are longer than their limit."""
-        return {side: int((found > self.limits[side]).sum()) for side, found in sides.items()}
+    def _cuts(self, needs: dict[str, Integers]) -> dict[str, int]:
+        """How many sources and targets need more than their limit."""
+        return {side: int((found > self.limits[side]).sum()) for side, found in needs.items()}
 
-    def _enough(self, sides: dict[str, Integers]) -> str:
-        sizes = {side: percentiles(found)[SHARES.index(99)] for side, found in sides.items()}
+    def _enough(self, needs: dict[str, Integers]) -> str:
+        sizes = {side: percentiles(found)[SHARES.index(99)] for side, found in needs.items()}
         return " ".join(f"data.max_{side}={size}" for side, size in sizes.items() if size > self.limits[side])
 
     def _charts(self, sides: dict[str, Integers]) -> Iterator[Bars]:
@@ -127,7 +131,7 @@ class Tokens:
     def _table(self, cuts: dict[str, dict[str, int]], sides: dict[str, dict[str, Integers]]) -> Table:
         rows = [
             (
-                f"{side}s longer than max_{side}",
+                f"{side}s that max_{side} cuts",
                 *(share(cuts[split][side], len(sides[split][side])) for split in SPLITS),
             )
             for side in self.limits

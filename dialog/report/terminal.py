@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from itertools import accumulate
 
-_COMMANDS = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidirectional controls
-    "\u2028\u2029\ud800-\udfff\ufffe\uffff]"  # line separators; what neither UTF-8 nor XML can hold
-)
+from dialog.folders import COMMANDS
 
 
 def printable(text: str) -> str:
     r"""The text with control and bidirectional characters, except line feed and tab, written as `\x1b` or `\u202e`."""
-    return _COMMANDS.sub(lambda match: _escaped(match[0]), text)
+    return COMMANDS.sub(lambda match: _escaped(match[0]), text)
 
 
 def one_line(text: str) -> str:

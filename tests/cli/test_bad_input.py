@@ -788,6 +788,13 @@ def test_a_damaged_archive_is_refused_even_where_broken_lines_are_dropped(suffix
     assert leftovers() == []
 
 
+def test_a_split_that_the_rule_leaves_empty_is_refused_with_the_rule() -> None:
+    Path("one.jsonl").write_bytes(FORMATS["jsonl"].good[0])
+    line = refused(prepared("jsonl", path="one.jsonl"))
+    assert line.startswith("the split validation gives no example (it is empty); a corpus without splits is dealt out")
+    assert line.endswith("or data.path a folder with a file a split")
+
+
 # ------------------------------------------------------------------ what is no file
 
 
@@ -828,11 +835,12 @@ def test_the_same_for_data_path_itself(kind: str) -> None:
     assert re.search(rf"^data .*{message}", refused(prepared("jsonl", path="data")))
 
 
-def test_paths_that_cannot_be() -> None:
+@pytest.mark.parametrize("verb", ["prepare", "inspect"])
+@pytest.mark.parametrize("name", ["jsonl", "dailydialog", "convokit", "taskmaster", "ubuntu"])
+def test_paths_that_cannot_be(verb: str, name: str) -> None:
     for path in ("x" * 300, "x/" * 3000, '"a\\0b"', "\udcff"):
-        for name in ("jsonl", "dailydialog", "convokit"):
-            corpus = name if name in FORMATS else "name: convokit"
-            assert refused(prepared(corpus, path=path))
+        corpus = [f"data.corpus={{name: {name}}}", f"data.path={path}"]
+        assert refused(said(verb, RECIPE, "--json", *corpus, *["--no-tokens"] * (verb == "inspect")))
 
 
 def test_a_link_to_a_file_is_a_file() -> None:
@@ -864,8 +872,8 @@ with open(sys.argv[1], "w") as file:
 """A small process between, because a child's peak begins with that of its parent."""
 
 
-def command(*arguments: str, path: str = "corpus") -> list[str]:
-    return [sys.executable, "-m", "dialog", "prepare", RECIPE, "--json", f"data.path={path}", *arguments]
+def command(*arguments: str, path: str = "corpus", verb: str = "prepare") -> list[str]:
+    return [sys.executable, "-m", "dialog", verb, RECIPE, "--json", f"data.path={path}", *arguments]
 
 
 def ended(*arguments: str, largest: int | None = None, stdout: int | IO[str] = subprocess.PIPE) -> Ended:
@@ -1130,8 +1138,8 @@ def humbly() -> list[str]:
 
 
 def test_what_one_may_not_read_or_write_is_one_line() -> None:
-    def answer(*arguments: str, path: str = "corpus") -> str:
-        line = [*before, *command(*arguments, path=path)]
+    def answer(*arguments: str, path: str = "corpus", verb: str = "prepare") -> str:
+        line = [*before, *command(*arguments, path=path, verb=verb)]
         done = subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE)
         return refused(Done(done.returncode, done.stdout, done.stderr))
 
@@ -1146,7 +1154,8 @@ def test_what_one_may_not_read_or_write_is_one_line() -> None:
         assert line.startswith("corpus/train.jsonl cannot be read (Permission denied)")
     Path("corpus").chmod(0o600)
     for corpus in ("jsonl", "dailydialog"):
-        assert "Permission denied" in answer(f"data.corpus={{name: {corpus}}}")
+        for verb, *options in (["prepare"], ["inspect", "--no-tokens"]):
+            assert "Permission denied" in answer(f"data.corpus={{name: {corpus}}}", *options, verb=verb)
     Path("corpus").chmod(0o755)
     assert leftovers() == []
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dialog.report.terminal import printable
+
 SHARED = ["Where did you put the hat ?", "On the big table ."]
 
 
@@ -59,6 +61,19 @@ def test_json_is_complete_and_the_same_again(corpus: Path) -> None:
     assert findings["tokens"]["test"]["parts"] > 0
     assert all({"state", "headline", "summary", "advice"} <= set(each) for each in findings.values())
     assert "On the big table ." in (corpus / "page.html").read_text(encoding="utf-8")
+
+
+def test_no_text_of_the_corpus_commands_the_terminal(corpus: Path) -> None:
+    hostile = "\x1b]0;x\x07\x7f\x9b31m\u202e\u2028 你好"
+    row = {"id": hostile, "turns": [{"speaker": hostile, "text": hostile}] * 2}
+    for split in ("train", "test"):
+        (corpus / f"{split}.jsonl").write_text(json.dumps(row, ensure_ascii=False), encoding="utf-8")
+    for arguments in (["--json"], []):
+        done = process(corpus, "--no-tokens", *arguments)
+        assert done.returncode == 0, done.stderr
+        assert printable(done.stdout) == done.stdout
+        assert "你好" in done.stdout
+        assert not arguments or hostile in json.loads(done.stdout)["findings"]["leak"]["test"]["leaked"]
 
 
 def test_needs_no_torch(corpus: Path) -> None:

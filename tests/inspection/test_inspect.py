@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rensa import RMinHash, RMinHashLSH
 
+from dialog.data.blocks import Surveyed
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed, Turn
+from dialog.data.examples import Rules
 from dialog.data.filters import DropOpenPairs
 from dialog.data.leaks import clean_and_leaked
 from dialog.inspection.characters import kind
@@ -73,17 +76,18 @@ def test_repeats_are_those_of_texts(told: told_type, corpus: Corpora) -> None:
         )
 
 
-@given(corpora)
+@given(corpora, st.lists(st.sampled_from("AB"), min_size=4, max_size=4), st.booleans(), st.booleans())
 @settings(deadline=None)  # the first loads the model of the languages
-def test_the_leak_is_that_of_the_filter_and_of_the_evaluation(told: told_type, corpus: Corpora) -> None:
-    from dialog.data.examples import without_empty_turns
+def test_the_leak_is_that_of_the_filter_and_of_the_evaluation(
+    told: told_type, corpus: Corpora, speakers: list[str], merge_turns: bool, reverse: bool
+) -> None:
     from dialog.data.filters import DropLeakingDialogues
 
-    source = told(**corpus)
-    found = inspect(source, quiet=True).findings["leak"].data
-    kept = {
-        split: [each for each in map(without_empty_turns, source.dialogues(split)) if each.turns] for split in SPLITS
-    }
+    source, rules = told(**corpus), Rules(None, first_turns=False, merge_turns=merge_turns, reverse=reverse)
+    for said in source.splits.values():
+        said[:] = [replace(each, turns=tuple(map(Turn, speakers, (turn.text for turn in each.turns)))) for each in said]
+    found = inspect(source, rules=rules, quiet=True).findings["leak"].data
+    kept = {split: [each for _, each in Surveyed(source, rules, split)] for split in SPLITS}
     for split in ("validation", "test"):
         assert (found[split]["clean"], found[split]["leaked"]) == clean_and_leaked(kept["train"], kept[split])
     filter = DropLeakingDialogues()
@@ -122,6 +126,29 @@ def test_an_answer_that_was_learnt_is_a_leak_and_says_what_to_do(told: told_type
     assert (found.data["test"]["clean"], found.data["test"]["leaked"]) == (["test-1"], ["test-0"])
     assert "data.filters=[{name: drop_leaking_dialogues}] drops 1 of 2" in found.advice
     assert looked(told, train=[["a", "b"]], test=[shared])["leak"].state == "good"
+
+
+def test_what_merged_turns_say_is_no_leak(told: told_type) -> None:
+    def twice(id: str, *texts: str) -> Dialogue:
+        return Dialogue(id, tuple(Turn(speaker, text) for speaker, text in zip("AABB", texts, strict=True)))
+
+    shared = "Where is the hat ?", "On the big table ."
+    source = told(train=[twice("learnt", *shared, "a", "b")], test=[twice("asked", *shared, "c", "d")])
+    rules = Rules(None, first_turns=False)
+    leaks = [
+        inspect(source, rules=replace(rules, merge_turns=merged), quiet=True).findings["leak"].data["train"]["leaking"]
+        for merged in (False, True)
+    ]
+    assert leaks == [1, 0]
+
+
+def test_a_dialogue_that_gives_no_example_is_counted_and_not_looked_at(told: told_type) -> None:
+    source = told(train=[["a", "b"], ["alone"]], validation=[["a", "b"]], test=[["alone"]])
+    found = inspect(source, rules=Rules(None, first_turns=False), quiet=True)
+    assert found.sizes["train"] == {"dialogues": 1, "turns": 2}
+    assert found.findings["records"].data["train"]["unused_dialogues"] == 1
+    assert found.findings["lengths"].data["train"]["dialogues_under_two_turns"] == 0
+    assert found.findings["records"].headline == "0 of 4 malformed, no examples in test"
 
 
 def test_repeats_show_where_they_are(told: told_type) -> None:
@@ -261,6 +288,7 @@ def test_records_that_are_none_are_counted_and_named(told: told_type) -> None:
         "malformed": 1,
         "dialogues": 3,
         "empty_dialogues": 1,
+        "unused_dialogues": 0,
         "empty_turns": 2,
         "warnings": 1,
         "repeated_ids": 1,
@@ -270,10 +298,10 @@ def test_records_that_are_none_are_counted_and_named(told: told_type) -> None:
     assert found["records"].state == "bad"
 
 
-def test_a_split_in_which_nothing_is_said_is_named(told: told_type) -> None:
+def test_a_split_without_examples_is_named(told: told_type) -> None:
     found = looked(told, train=[["a", "b"]], validation=[["", " "]])["records"]
-    assert (found.state, found.headline) == ("bad", "0 of 2 malformed, nothing is said in validation and test")
-    assert "Nothing is said in validation and test: such a corpus cannot be prepared." in found.summary
+    assert (found.state, found.headline) == ("bad", "0 of 2 malformed, no examples in validation and test")
+    assert "No examples in validation and test: such a corpus cannot be prepared." in found.summary
     assert found.advice == "Give validation and test dialogues of two turns or more."
     assert looked(told, **{split: [["a", "b"]] for split in SPLITS})["records"].state == "good"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from dialog.components import named
 from dialog.data.corpora.builtin import Builtin
+from dialog.data.dialogue import Entry, Malformed, Turn
 from dialog.data.examples import Rules
 from dialog.data.prepare import prepare
 from dialog.data.shards import Job
@@ -23,15 +25,42 @@ from dialog.inspection.tokens import Tokens
 LIMITS = Limits(12, 8)
 
 
-@pytest.mark.parametrize("first_turns", [False, True])
-def test_counts_what_the_store_counts(tmp_path: Path, first_turns: bool) -> None:
+class Knowing(Builtin):
+    """Its speakers know something, each or all; some say two turns in a row, or nothing, or it ends early."""
+
+    def dialogues(self, split: str) -> Iterator[Entry]:
+        yield Malformed(f"{split}: no dialogue")
+        for number, each in enumerate(super().dialogues(split)):
+            texts = (each.turns[0].text, each.turns[1].text, " ", *(turn.text for turn in each.turns[2:]))
+            turns = tuple(map(Turn, "ABBBAAB", texts[: number % 7]))
+            facts = tuple(Turn(speaker, f"I know {'a lot ' * (number % 4)}.") for speaker in ("A", "B", "", "A"))
+            yield replace(each, turns=turns, facts=facts[: number % 5])
+
+
+CHANGES: dict[str, list[Any]] = {
+    "context_turns": [None, 1],
+    "first_turns": [True],
+    "responder": ["A"],
+    "merge_turns": [True],
+    "reverse": [True],
+    "max_turn_characters": [9],
+    "malformed": [],
+}
+"""Values of each field beside its own in the test; what is malformed is dropped in all."""
+
+
+@pytest.mark.parametrize("changes", [{}, *({key: each} for key, values in CHANGES.items() for each in values)], ids=str)
+def test_counts_what_the_store_counts(tmp_path: Path, changes: dict[str, Any]) -> None:
+    assert CHANGES.keys() == {each.name for each in fields(Rules)}
     component = {"name": "builtin", "size": 60}
-    corpus = Builtin(**named(component)[1])
-    rules = Rules(2, first_turns=first_turns)
-    folder = prepare(Job(corpus, component, {"name": "byte_bpe", "vocabulary": 300}, rules, LIMITS), tmp_path)
+    corpus = Knowing(**named(component)[1])
+    rules = replace(Rules(2, first_turns=False, malformed="drop"), **changes)
+    tokenizer = {"name": "byte_bpe", "vocabulary": 300}
+    folder = prepare(Job(corpus, component, tokenizer, rules, LIMITS, max_dropped=1.0), tmp_path)
     store = Store(folder, "train")
     section = Tokens(store.tokenizer, rules, **LIMITS._asdict())
-    data = inspect(corpus, section, quiet=True).findings["tokens"].data
+    found = inspect(corpus, section, rules=rules, quiet=True)
+    data = found.findings["tokens"].data
     for split in ("train", "validation", "test"):
         counts = Store(folder, split).counts
         assert data[split]["examples"] == counts["examples"]
@@ -39,7 +68,9 @@ def test_counts_what_the_store_counts(tmp_path: Path, first_turns: bool) -> None
         assert data[split]["turns"] == counts["turns"]
         assert data[split]["source_cut"] == counts["truncated: source"]
         assert data[split]["unknown"] == 0
+        assert found.sizes[split] == {"dialogues": counts["dialogues"], "turns": counts["turns"]}
     assert data["train"]["target_cut"] == store.counts["truncated: target"] > 0
+    assert store.counts["facts"] > 0
 
 
 def test_a_character_in_pieces_is_counted_by_its_pieces(told: Callable[..., Any]) -> None:

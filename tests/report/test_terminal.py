@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import json
 import unicodedata
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dialog.folders import to_json
 from dialog.report.terminal import columns, one_line, printable, shortened
 
 
@@ -18,6 +20,14 @@ def test_nothing_printable_commands_a_terminal(text: str) -> None:
     shown.encode()
     assert printable(shown) == shown
     assert not set(one_line(text)) & set("\n\t\r\u2028\u2029")
+
+
+@given(st.dictionaries(st.text(), st.text()), st.sampled_from([None, 1]))
+def test_json_commands_no_terminal_and_is_the_same_json(content: dict[str, str], indent: int | None) -> None:
+    shown = to_json(content, indent)
+    assert json.loads(shown) == content
+    assert printable(shown) == shown
+    assert to_json("\x7f\x9b31m\u202e你好\u2028") == r'"\u007f\u009b31m\u202e你好\u2028"'
 
 
 def test_escapes_are_legible() -> None:
