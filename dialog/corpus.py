@@ -122,7 +122,7 @@ def prepare_data(
     job = build_job(recipe)
     with Bars(quiet=quiet) as bars:
         if merges:
-            return merge_shards(job, cache())
+            return merge_shards(job, cache(), bars.show)
         return prepare(job, cache(), engine=engine, workers=workers, progress=bars.show)
 
 

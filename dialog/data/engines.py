@@ -13,11 +13,13 @@ from contextlib import redirect_stdout
 from multiprocessing.connection import wait as wait_for
 from pathlib import Path
 
-from dialog.data.shards import Job, Progress, write_shard
+from dialog.data.shards import Job, Progress, tell_read, write_shard
 from dialog.errors import UserError
 
 Engine = Callable[[Job, Path, int, Progress], None]
 """Makes `write_shard(job, parts, index, count)` happen for every index below the count, anywhere and in any order."""
+TICK = 1.0
+"""Seconds between two looks at how far the shards are."""
 
 
 def on_processes(job: Job, parts: Path, count: int, progress: Progress) -> None:
@@ -34,8 +36,8 @@ def on_processes(job: Job, parts: Path, count: int, progress: Progress) -> None:
         running = {pool.submit(write_shard, job, parts, index, count) for index in range(count)}
         try:
             while running:
-                progress("shards", count - len(running), count)
-                done, running = wait(running, return_when=FIRST_COMPLETED)
+                tell_read(parts, count, progress)
+                done, running = wait(running, timeout=TICK, return_when=FIRST_COMPLETED)
                 for each in done:
                     each.result()
         except BrokenProcessPool as error:
@@ -44,7 +46,7 @@ def on_processes(job: Job, parts: Path, count: int, progress: Progress) -> None:
             ) from error
         finally:
             pool.shutdown(cancel_futures=True)
-    progress("shards", count, count)
+    tell_read(parts, count, progress)
 
 
 def _alone() -> None:
@@ -88,8 +90,8 @@ def _on_ray(job: Job, parts: Path, count: int, progress: Progress) -> None:
         task = ray.remote(write_shard).options(max_retries=5)
         running = [task.remote(job, parts, index, count) for index in range(count)]
         while running:
-            progress("shards", count - len(running), count)
-            done, running = ray.wait(running)
+            tell_read(parts, count, progress)
+            done, running = ray.wait(running, timeout=TICK)
             ray.get(done)
     except ray.exceptions.RayTaskError as error:
         raise error.cause from error
@@ -98,7 +100,7 @@ def _on_ray(job: Job, parts: Path, count: int, progress: Progress) -> None:
         raise UserError(f"Ray lost a task ({reason}); is there memory for so many --workers?") from error
     finally:
         ray.shutdown()
-    progress("shards", count, count)
+    tell_read(parts, count, progress)
 
 
 ENGINES: dict[str, Engine] = {"processes": on_processes, "ray": on_ray}

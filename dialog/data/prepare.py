@@ -49,7 +49,7 @@ def prepare(job: Job, root: Path, *, engine: str = "processes", workers: int = 1
     with _writing(root), _partial_folder(folder) as partial:
         draft(job, partial / PARTS, progress)
         ENGINES[engine](job, partial / PARTS, workers, progress)
-        _finish(job, partial, partial / PARTS, workers, sources, folder)
+        _finish(job, partial, partial / PARTS, workers, sources, folder, progress)
     return folder
 
 
@@ -71,7 +71,7 @@ def prepare_shard(job: Job, root: Path, index: int, count: int, progress: Progre
     return parts
 
 
-def merge_shards(job: Job, root: Path) -> Path:
+def merge_shards(job: Job, root: Path, progress: Progress = nothing) -> Path:
     """The prepared data from shards that were all written with the same count.
 
     Raises:
@@ -81,12 +81,12 @@ def merge_shards(job: Job, root: Path) -> Path:
     sources = dict(job.corpus.fingerprint())
     folder, parts = root / _name(job, sources), _shards(job, root, sources)
     if not finished(folder):
-        _merge(job, parts, sources, folder)
+        _merge(job, parts, sources, folder, progress)
     shutil.rmtree(parts, ignore_errors=True)
     return _checked(folder, job)
 
 
-def _merge(job: Job, parts: Path, sources: Mapping[str, str], folder: Path) -> None:
+def _merge(job: Job, parts: Path, sources: Mapping[str, str], folder: Path, progress: Progress) -> None:
     counts = {int(path.name.rpartition("-of-")[2]) for path in parts.glob("[0-9]*-of-[0-9]*")}
     if len(counts) != 1:
         found = ", ".join(f"N = {count}" for count in sorted(counts)) or "none"
@@ -94,7 +94,7 @@ def _merge(job: Job, parts: Path, sources: Mapping[str, str], folder: Path) -> N
         raise UserError(f"{parts}: shards of one N are needed, there are: {found}; {mend}")
     try:
         with _writing(folder.parent), _partial_folder(folder) as partial:
-            _finish(job, partial, parts, counts.pop(), sources, folder)
+            _finish(job, partial, parts, counts.pop(), sources, folder, progress)
     except UserError:
         if not finished(folder):  # by another merge, which then takes the shards away
             raise
@@ -159,11 +159,19 @@ def _shards(job: Job, root: Path, sources: Mapping[str, str]) -> Path:
 # ------------------------------------------------------------------ folders
 
 
-def _finish(job: Job, partial: Path, parts: Path, count: int, sources: Mapping[str, str], folder: Path) -> None:
+def _finish(
+    job: Job,
+    partial: Path,
+    parts: Path,
+    count: int,
+    sources: Mapping[str, str],
+    folder: Path,
+    progress: Progress,
+) -> None:
     """Merge the shards into `<partial>/whole/` and publish it, unless the corpus has changed."""
     whole = partial / WHOLE
     whole.mkdir()
-    content = merge(job, parts, count, whole)
+    content = merge(job, parts, count, whole, progress)
     if dict(job.corpus.fingerprint()) != sources:
         raise UserError(f"{folder.name}: the corpus changed while it was read; prepare it again")
     settings = _settings(job, sources)

@@ -10,8 +10,8 @@ import os
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -37,7 +37,9 @@ Progress = Callable[[str, int, int | None], None]
 
 DRAFT = "draft"
 RECORDS = "records.json"
-"""How many records each split gave to whoever wrote the folder."""
+"""How many records each split has given to whoever writes the folder."""
+ORDER = ("validation", "test", "train")
+"""The draft has counted train: once the others are read, all is counted, at no pass more."""
 
 
 def nothing(what: str, done: int, total: int | None) -> None:
@@ -145,9 +147,18 @@ def write_shard(job: Job, parts: Path, index: int, count: int, progress: Progres
     tokenizer = Tokenizer.load(parts / DRAFT / TOKENIZER)
     sieves = _sieves(job, parts / DRAFT)
     expected = _records(parts / DRAFT)
-    records = Counter[str]()
-    with at_once(folder) as partial:
-        for split in SPLITS:
+    records: dict[str, int] = {}
+    with at_once(folder) as partial, (partial / RECORDS).open("w") as seen:
+
+        def tell(split: str, read: int) -> None:
+            records[split] = read
+            seen.seek(0)  # what is written over is never longer
+            seen.write(json.dumps(records))
+            seen.flush()
+            _tell([records], 1, expected, progress)
+
+        for split in ORDER:
+            tell(split, 0)
             with Appender(partial, split, len(tokenizer)) as files, _log(partial, split).open("w") as log:
                 for number, (start, entries) in enumerate(blocks(job.corpus.dialogues(split))):
                     if number % count == index:
@@ -156,12 +167,31 @@ def write_shard(job: Job, parts: Path, index: int, count: int, progress: Progres
                         files.append(arrays)
                         sizes = {name: len(array) for name, array in arrays.items()}
                         log.write(json.dumps([sizes, block.counts + counts, block.remarks]) + "\n")
-                    records[split] = start + len(entries)
-                    progress(split, records[split], expected.get(split))
-        (partial / RECORDS).write_text(json.dumps(records))
+                    tell(split, start + len(entries))
 
 
-def merge(job: Job, parts: Path, count: int, folder: Path) -> dict[str, object]:
+def tell_read(parts: Path, count: int, progress: Progress) -> None:
+    """Say how far shards are that others write."""
+    found: dict[str, dict[str, int]] = {}
+    for pattern in (f".*-of-{count}.*", f"[0-9]*-of-{count}"):  # in this order none is missed that is renamed meanwhile
+        for path in parts.glob(pattern):
+            with suppress(OSError, ValueError):  # just renamed, or just begun
+                index = path.name.strip(".").partition("-")[0]
+                found[index] = max(found.get(index, {}), _records(path), key=_sum)  # one may be begun again
+    _tell(found.values(), count, _records(parts / DRAFT), progress)
+
+
+def _tell(shards: Collection[Mapping[str, int]], count: int, draft: Mapping[str, int], progress: Progress) -> None:
+    """Say how many records each shard has read, in the mean: it reads them all, and tokenises its own blocks."""
+    total = next((_sum({**each, **draft}) for each in shards if "train" in each), None)
+    progress("tokenising", sum(map(_sum, shards)) // count, total)
+
+
+def _sum(records: Mapping[str, int]) -> int:
+    return sum(records.values())
+
+
+def merge(job: Job, parts: Path, count: int, folder: Path, progress: Progress = nothing) -> dict[str, object]:
     """Join the shards into the files of `folder`; what the manifest says of them.
 
     Raises:
@@ -173,7 +203,7 @@ def merge(job: Job, parts: Path, count: int, folder: Path) -> dict[str, object]:
             raise UserError(f"{parts}: shard {index} of {count} is missing; run it with --shard {index}/{count}")
     tokenizer = Tokenizer.load(parts / DRAFT / TOKENIZER)
     tokenizer.save(folder / TOKENIZER)
-    splits = {split: _joined(shards, folder, split, len(tokenizer)) for split in SPLITS}
+    splits = {split: _joined(shards, folder, split, len(tokenizer), progress) for split in SPLITS}
     joined = {split: counts["dialogues read"] for split, (counts, _) in splits.items()}
     for each in (parts / DRAFT, *shards):
         check_records(_records(each), joined)
@@ -187,9 +217,12 @@ def merge(job: Job, parts: Path, count: int, folder: Path) -> dict[str, object]:
     return {"vocabulary": len(tokenizer), "tokenizer": tokenizer.fingerprint, "splits": about, "remarks": said}
 
 
-def _joined(shards: Sequence[Path], folder: Path, split: str, vocabulary: int) -> tuple[Counter[str], Remarks]:
+def _joined(
+    shards: Sequence[Path], folder: Path, split: str, vocabulary: int, progress: Progress
+) -> tuple[Counter[str], Remarks]:
     """Append the blocks of all shards in their order, counted from the split's beginning."""
     counts, remarks = Counter[str](), Remarks()
+    expected = _records(shards[0]).get(split)
     readers = cycle([_written(shard, split, vocabulary) for shard in shards])
     with Appender(folder, split, vocabulary) as files:
         files.append({"offsets": np.zeros(1)})
@@ -200,6 +233,7 @@ def _joined(shards: Sequence[Path], folder: Path, split: str, vocabulary: int) -
             remark(remarks, said)
             files.append({**arrays, "offsets": arrays["offsets"] + ids, "examples": arrays["examples"] + turns})
             ids, turns = ids + len(arrays["ids"]), turns + len(arrays["speakers"])
+            progress(f"joining {split}", counts["dialogues read"], expected)
     return counts, remarks
 
 

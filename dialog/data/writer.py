@@ -82,13 +82,17 @@ def lay(chosen: Chosen) -> Laid:
     dialogue = chosen.dialogue
     facts: list[Turn] = []
     runs: dict[tuple[Turn, ...], tuple[int, int]] = {}
+    of: dict[str, tuple[int, int]] = {}
     read = []
     for first, response in chosen.windows:
-        own = known(dialogue.facts, dialogue.turns[response].speaker)
-        if own not in runs:
-            runs[own] = len(facts), len(facts) + len(own)
-            facts += own
-        read.append((*runs[own], first, response))
+        speaker = dialogue.turns[response].speaker
+        if speaker not in of:
+            own = known(dialogue.facts, speaker)
+            if own not in runs:
+                runs[own] = len(facts), len(facts) + len(own)
+                facts += own
+            of[speaker] = runs[own]
+        read.append((*of[speaker], first, response))
     number = len(facts)
     examples = [(start, end, number + first, number + response) for start, end, first, response in read]
     return Laid(number, [*facts, *dialogue.turns], examples)

@@ -7,8 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+import termios
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -24,7 +27,7 @@ from dialog.data.corpora.builtin import Builtin
 from dialog.data.dialogue import WARNING, Dialogue, Entry, Malformed, Turn
 from dialog.data.examples import Rules
 from dialog.data.prepare import merge_shards, prepare, prepare_shard
-from dialog.data.shards import Job
+from dialog.data.shards import Job, tell_read
 from dialog.data.store import Store
 from dialog.data.writer import Limits
 from dialog.errors import UserError
@@ -42,6 +45,23 @@ class Slow(Builtin):
         for number, dialogue in enumerate(super().dialogues(split)):
             if number % 100 == 0:
                 time.sleep(0.05)
+            yield dialogue
+"""
+HELD = """
+import time
+from multiprocessing import parent_process
+from pathlib import Path
+from dialog.data.corpora.builtin import Builtin
+
+class Held(Builtin):
+    def __init__(self, until):
+        super().__init__(size=2100)
+        self.until = Path(until)
+
+    def dialogues(self, split):
+        for number, dialogue in enumerate(super().dialogues(split)):
+            while (split, number) == ("train", 2090) and parent_process() and not self.until.exists():
+                time.sleep(0.02)
             yield dialogue
 """
 RECIPE = ("quickstart/transformer", "data.corpus={name: slow.Slow}", "data.tokenizer.vocabulary=400")
@@ -154,6 +174,91 @@ def test_shards_of_a_corpus_that_changed_between_them_are_no_whole(tmp_path: Pat
         merge_shards(job(growing), tmp_path)
 
 
+# ------------------------------------------------------------------ progress
+
+SMALL = 2 * (SIZE // 10)
+
+
+class Told:
+    """What a preparation says of itself."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, list[tuple[int, int | None]]] = {}
+
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        self.said.setdefault(what, []).append((done, total))
+
+
+def test_the_time_left_is_known_for_all_splits_once_the_small_ones_are_read(tmp_path: Path) -> None:
+    whole, *parts, merging = (Told() for _ in range(4))
+    prepare(job(), tmp_path / "whole", progress=whole)
+    for index, part in enumerate(parts):
+        prepare_shard(job(), tmp_path, index, 2, part)
+    merge_shards(job(), tmp_path, merging)
+    trained = [SMALL + min(done, SIZE) for done in range(0, SIZE + BLOCK, BLOCK)]
+    for told in (whole, *parts):
+        steps = told.said["tokenising"]
+        assert steps == [*((done, None) for done in (0, 307, 307, 614)), *((done, SMALL + SIZE) for done in trained)]
+    for told in (whole, merging):
+        assert told.said["joining train"] == [(min(done, SIZE), SIZE) for done in range(BLOCK, SIZE + BLOCK, BLOCK)]
+        assert told.said["joining test"] == [(SIZE // 10, SIZE // 10)]
+
+
+def test_how_far_shards_are_is_their_mean(tmp_path: Path) -> None:
+    def write(folder: str, **records: int) -> None:
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "records.json").write_text(json.dumps(records) if records else "")
+
+    told = Told()
+    write("draft", train=1000)
+    for folder, records in {
+        ".0-of-4.a": {"validation": 90, "test": 10},
+        ".0-of-4.b": {"validation": 50},  # begun again, after a worker was killed
+        ".1-of-4.c": {},
+        "0-of-3": {"validation": 90, "test": 70, "train": 900},
+    }.items():
+        write(folder, **records)
+    tell_read(tmp_path, 4, told)
+    write("3-of-4", validation=90, test=70, train=1000)
+    tell_read(tmp_path, 4, told)
+    assert told.said == {"tokenising": [(25, None), (315, 1160)]}
+
+
+def test_workers_show_how_far_they_are_before_one_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "held.py").write_text(HELD)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])]))
+    until, cache = tmp_path / "until", tmp_path / "cache"
+    corpus = f"data.corpus={{name: held.Held, until: {until}}}"
+    shown = bytearray()
+    with terminal(shown) as err:
+        process = begin(cache, "--workers", "2", corpus, stderr=err)
+        try:
+            wait_for(lambda: b"2468/2520" in shown)  # validation, test and two blocks of train
+            assert not list(cache.glob(".*.partial/shards/[0-9]*-of-2"))
+        finally:
+            until.touch()
+            ended(process)
+        wait_for(lambda: b"2520/2520" in shown)
+
+
+@contextmanager
+def terminal(shown: bytearray) -> Iterator[int]:
+    """A terminal; what is written to it is kept."""
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (24, 100))
+
+    def read() -> None:
+        with suppress(OSError):  # its end
+            while more := os.read(ours, 4096):
+                shown.extend(more)
+
+    threading.Thread(target=read, daemon=True).start()
+    try:
+        yield theirs
+    finally:
+        os.close(theirs)
+
+
 # ------------------------------------------------------------------ real processes
 
 
@@ -165,11 +270,11 @@ def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def begin(cache: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+def begin(cache: Path, *arguments: str, stderr: int = subprocess.PIPE, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "dialog", "prepare", *RECIPE, "--json", *arguments],
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
         start_new_session=True,
         env={**os.environ, "DIALOG_CACHE": str(cache), **environment},

@@ -28,7 +28,7 @@ from dialog.data.corpora.builtin import Builtin
 from dialog.data.corpora.dailydialog import DailyDialog
 from dialog.data.corpora.jsonl import JsonLines
 from dialog.data.dialogue import SPLITS, Dialogue, Example, Turn
-from dialog.data.examples import Rules, examples
+from dialog.data.examples import Chosen, Rules, examples
 from dialog.data.layout import encode_example
 from dialog.data.manifest import ids_dtype
 from dialog.data.prepare import prepare
@@ -36,7 +36,7 @@ from dialog.data.shards import Job
 from dialog.data.store import Store
 from dialog.data.tokenizer import EOS, PAD, Tokenizer
 from dialog.data.tokenizers import byte_bpe
-from dialog.data.writer import Limits
+from dialog.data.writer import Limits, encode
 from dialog.errors import UserError
 
 SAMPLES = Path(__file__).parents[1] / "corpora"
@@ -210,6 +210,25 @@ def test_what_everybody_knows_is_stored_once(tmp_path: Path) -> None:
     assert lines == [6, 7, 9]
 
 
+def test_facts_are_looked_through_once_for_each_speaker() -> None:
+    class Counted(tuple[Turn, ...]):
+        reads = 0
+
+        def __iter__(self) -> Iterator[Turn]:
+            Counted.reads += 1
+            return super().__iter__()
+
+    def reads(turns: int) -> int:
+        Counted.reads = 0
+        said = tuple(Turn("AB"[number % 2], "Hi .") for number in range(turns))
+        dialogue = Dialogue("d", said, facts=Counted([Turn("", "Be kind ."), Turn("A", "I knit .")]))
+        chosen = Chosen(dialogue, [(0, response) for response in range(1, turns)])
+        encode([chosen], byte_bpe(["Hi ."], vocabulary=300), Limits(24, 9), train=True)
+        return Counted.reads
+
+    assert reads(100) == reads(3)
+
+
 def test_the_tokenizer_learns_from_the_training_split_only(tmp_path: Path) -> None:
     def learned(**splits: list[list[str]]) -> str:
         return Store(built(tmp_path, Toy(**splits)), "train").tokenizer.fingerprint
@@ -226,7 +245,7 @@ def test_the_same_data_are_built_once(tmp_path: Path) -> None:
         told.append(what)
 
     folder = built(tmp_path, Toy(), progress=tell)
-    assert {"learning the tokenizer", *SPLITS} <= set(told)
+    assert {"learning the tokenizer", "tokenising"} <= set(told)
     assert folder.parent == tmp_path
     assert folder.name.startswith("toy-")
     assert len(folder.name) == len("toy-") + 12
