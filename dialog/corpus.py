@@ -53,7 +53,7 @@ class Readable:
 def _readable() -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError) as error:  # ValueError: a path with a NUL
+    except OSError as error:
         raise UserError(f"the corpus cannot be read ({error}); give data.path a folder or file that can") from error
 
 
@@ -64,6 +64,8 @@ def _member(component: Mapping[str, Any], path: str | None = None, *, read: bool
     given = arguments.pop("path", path)
     if given and not takes(CORPORA, component, "path"):
         raise UserError(f"{name} reads no folder: leave the path {given} out, or give it to a corpus that does")
+    if given and "\0" in str(given):
+        raise UserError(f"the path {str(given)!r} holds a NUL, which no file's name does")
     folder = corpus_folder(name, given, downloads)
     member = partial(_member, read=read)
     corpus = build(CORPORA, {"name": name, **arguments}, path=folder, member=member)
