@@ -7,8 +7,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from dialog.recipe import Composed
+
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")  # a law holds or not, however busy the machine is that tries it
 
 FAMILIES = {
     "lstm": (

@@ -366,7 +366,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(values=st.lists(VALUES, max_size=6), text=TRAPS | TEXTS)
 def test_any_value_of_a_component_survives_writing(values: list[object], text: str) -> None:
     recipe = replace(QUICK, optimizer={"name": "x", "values": values}, about=replace(QUICK.about, summary=text))

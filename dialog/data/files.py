@@ -16,6 +16,7 @@ from dialog.data.xz import XzStreams
 from dialog.errors import UserError
 
 COMPRESSED = (".gz", ".xz", ".zst")
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LONGEST_LINE = 64 * 2**20
 BOMB_RATIO = 300
 BOMB_SIZE = 64 * 2**20

@@ -1179,7 +1179,7 @@ bad_lines = st.sampled_from(
 odd_lines = st.sampled_from([turns("alone"), turns(), turns(" ", "\u00a0"), turns("a", "", "b"), turns("", "a")])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.one_of(good_lines, bad_lines, odd_lines), min_size=1, max_size=12))
 def test_good_dialogues_are_exactly_those_read(lines: list[bytes]) -> None:
     with elsewhere():
@@ -1233,7 +1233,7 @@ mess = st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=3)), max_s
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_whatever_a_file_holds_it_is_read_or_refused_in_one_line(name: str, data: st.DataObject) -> None:
     form = FORMATS[name]

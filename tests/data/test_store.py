@@ -166,7 +166,7 @@ class Given(Toy):
         yield from self.same
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(dialogues, st.integers(0, 4), st.integers(1, 60), st.integers(1, 12), st.integers(1, 9), st.randoms())
 def test_what_is_read_at_once_is_what_each_text_says(
     dialogues: list[Dialogue], context_turns: int, max_source: int, max_target: int, block: int, random: Random

@@ -17,7 +17,7 @@ WORDS = st.text(st.characters(exclude_categories=("Z", "C")), min_size=1, max_si
 ROWS = st.dictionaries(WORDS, st.lists(st.floats(-9, 9, width=32), min_size=3, max_size=3), min_size=1, max_size=9)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(rows=ROWS, header=st.booleans(), packed=st.booleans())
 def test_what_was_written_is_found(
     tmp_path_factory: pytest.TempPathFactory, rows: dict[str, list[float]], header: bool, packed: bool

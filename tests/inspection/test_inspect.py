@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rensa import RMinHash, RMinHashLSH
 
@@ -47,7 +47,6 @@ NORMALISED = {
 
 
 @given(corpora)
-@settings(deadline=None)  # the first loads the model of the languages
 def test_repeats_are_those_of_texts(told: told_type, corpus: Corpora) -> None:
     found = looked(told, **corpus)["duplicates"].data
     for name, normalise in NORMALISED.items():
@@ -77,7 +76,6 @@ def test_repeats_are_those_of_texts(told: told_type, corpus: Corpora) -> None:
 
 
 @given(corpora, st.lists(st.sampled_from("AB"), min_size=4, max_size=4), st.booleans(), st.booleans())
-@settings(deadline=None)  # the first loads the model of the languages
 def test_the_leak_is_that_of_the_filter_and_of_the_evaluation(
     told: told_type, corpus: Corpora, speakers: list[str], merge_turns: bool, reverse: bool
 ) -> None:
@@ -98,7 +96,6 @@ def test_the_leak_is_that_of_the_filter_and_of_the_evaluation(
 
 
 @given(corpora)
-@settings(deadline=None)  # the first loads the model of the languages
 def test_every_corpus_can_be_looked_at_and_told_as_json(told: told_type, corpus: Corpora) -> None:
     one, again = (inspect(told(**corpus), quiet=True) for _ in range(2))
     assert json.loads(json.dumps(one.data(), allow_nan=False)) == json.loads(json.dumps(again.data()))

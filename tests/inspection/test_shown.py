@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dialog.inspection.findings import Bars, Finding, Quoted, Table
@@ -37,7 +37,6 @@ def made(text: str, said: str | None = None) -> Inspection:
 
 
 @given(texts, st.integers(60, 120))
-@settings(deadline=None)
 def test_no_line_is_wider_than_the_terminal_and_none_commands_it(text: str, width: int) -> None:
     lines = click.unstyle(to_text(made(text), text, width)).split("\n")
     for line in lines:

@@ -69,7 +69,7 @@ def test_not_a_number_is_grey() -> None:
     assert colour(image, layout(["a"], ["b", "c"]).box(0, 0)) == MISSING
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.text(st.characters(), max_size=8), min_size=1, max_size=4))
 def test_any_text_can_be_a_label(labels: list[str]) -> None:
     assert heatmap(np.zeros((1, len(labels))), rows=["x"], columns=labels, title=labels[0]).size[0] > 0

@@ -47,7 +47,7 @@ def test_the_greatest_weight_ends_the_scale() -> None:
     assert "0.02" in texts(image)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.text(st.characters(), max_size=30))
 def test_any_text_is_well_formed(text: str) -> None:
     parse(heatmap_svg([[1.0]], rows=[text], columns=[text], title=text))

@@ -88,7 +88,7 @@ def test_what_no_validation_logs_is_refused_first_with_what_there_is(tiny: Tiny,
 # ------------------------------------------------------------------ the clock
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(days=st.integers(0, 20), hours=st.integers(0, 23), minutes=st.integers(0, 59), seconds=st.integers(1, 59))
 def test_every_spelling_of_a_time_is_that_time(
     tmp_path_factory: pytest.TempPathFactory, days: int, hours: int, minutes: int, seconds: int

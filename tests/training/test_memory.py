@@ -60,7 +60,7 @@ PAIRS = [(1, 1), (1, 1), (1, 2), (1, 2), (1, 2), (1, 3), (2, 1), (8, 1), (8, 4)]
 
 
 @example(PAIRS, 60, 3)  # a batch is halved
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.integers(1, 90), st.integers(1, 40)), min_size=4, max_size=150),
     st.integers(60, 600),

@@ -45,7 +45,7 @@ def schedule(name: str, count: int, lr: float = 1.0, **arguments: object) -> lis
     return rates(build(SCHEDULES, {"name": name, **arguments}, optimizer=optimizer(lr)), count)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(STEPS, st.floats(0.01, 0.99))
 def test_one_cycle_is_torchs(steps: int, rise: float) -> None:
     if rise * steps <= 1 + 1e-6 or rise * steps >= steps - 1e-6:
@@ -55,14 +55,14 @@ def test_one_cycle_is_torchs(steps: int, rise: float) -> None:
     assert found == pytest.approx(rates(theirs, steps), abs=1e-9)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(STEPS)
 def test_cosine_without_warm_up_is_torchs(steps: int) -> None:
     theirs = CosineAnnealingLR(optimizer(), T_max=steps, eta_min=0.25)
     assert schedule("cosine", steps, steps=steps, minimum=0.25) == pytest.approx(rates(theirs, steps), abs=1e-9)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(STEPS, st.integers(0, 70), st.floats(0, 1), st.sampled_from(["linear", "cosine"]))
 def test_it_warms_up_and_falls_to_its_minimum(steps: int, warmup: int, minimum: float, name: str) -> None:
     found = schedule(name, steps + warmup + 5, lr=2.0, steps=steps, warmup_steps=warmup, minimum=minimum)

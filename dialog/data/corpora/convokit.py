@@ -8,18 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from dialog.data.corpora.records import (
-    Json,
-    digests,
-    json_members,
-    line_records,
-    parse_json,
-    records,
-    require_path,
-    share,
-)
+from dialog.data.corpora.records import digests, line_records, records, require_path, share
 from dialog.data.dialogue import WARNING, Dialogue, Entry, Malformed, Turn
 from dialog.data.files import find_file
+from dialog.data.json_text import Json, json_members, parse_json
 from dialog.errors import UserError
 
 UTTERANCES = "utterances.jsonl"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.records import Block, Row, SplitFiles, block_records, cells, require_path, table
+from dialog.data.corpora.records import Block, SplitFiles, block_records, require_path
+from dialog.data.corpora.tables import Row, cells, table
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.errors import UserError
 
@@ -16,7 +17,7 @@ class Csv:
     The first row names the columns. Either a row is a turn, and consecutive rows of one dialogue id are a dialogue; an
     id that comes again later is malformed. Or, with `context` and `response`, a row is a dialogue of two turns, with
     the id `<split>-<line number>`. A row that cannot be read makes the dialogue around or before it malformed. Quoted
-    cells may hold line ends, but a quote takes no whole rows with it: see `dialog.data.corpora.records.table`. Blank
+    cells may hold line ends, but a quote takes no whole rows with it: see `dialog.data.corpora.tables.table`. Blank
     rows are skipped. The rule for one file is that of `dialog.data.corpora.records.share`. Files may be compressed
     (.gz, .xz, .zst).
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialog.data.corpora.records import Json, digests, records, refuse_calls, require_path, share, tells
+from dialog.data.corpora.records import digests, records, refuse_calls, require_path, share, tells
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
 from dialog.data.downloads import offline
 from dialog.data.files import LONGEST_LINE, find_names, refuse_bomb, require_file
+from dialog.data.json_text import Json
 from dialog.errors import UserError
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.records import SplitFiles, line_records, parse_json, require_path
+from dialog.data.corpora.records import SplitFiles, line_records, require_path
 from dialog.data.dialogue import Dialogue, Entry, Turn
+from dialog.data.json_text import parse_json
 from dialog.errors import UserError
 
 FORMAT = '{"id": "d1", "turns": [{"speaker": "A", "text": "Hi !"}, ...]}'

@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.records import (
-    TELLS,
-    Json,
-    SplitFiles,
-    line_records,
-    misplaced,
-    parse_json,
-    refuse_calls,
-    require_path,
-    tells,
-)
+from dialog.data.corpora.records import TELLS, SplitFiles, line_records, misplaced, refuse_calls, require_path, tells
 from dialog.data.dialogue import Dialogue, Entry, Turn
+from dialog.data.json_text import Json, parse_json
 from dialog.errors import UserError
 
 FORMAT = '{"messages": [{"role": "user", "content": "Hi !"}, {"role": "assistant", "content": "Hello ."}]}'

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dialog.data.corpora.records import Json
 from dialog.data.dialogue import Dialogue, Turn
 from dialog.data.files import find_files
+from dialog.data.json_text import Json
 
 FOLDERS = {"train": "train", "validation": "dev", "test": "test"}
 

@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from dialog.components import lookup
-from dialog.data.corpora.records import Row, cells, digests, numbered_lines, records, require_path, share, table
+from dialog.data.corpora.records import digests, numbered_lines, records, require_path, share
+from dialog.data.corpora.tables import Row, cells, table
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.data.files import all_or_none, find_files, stem
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from dialog.data.corpora.records import cells, digests, listed, numbered_lines, records, require_path, table
+from dialog.data.corpora.records import digests, listed, numbered_lines, records, require_path
+from dialog.data.corpora.tables import cells, table
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.data.files import all_or_none, find_files
 

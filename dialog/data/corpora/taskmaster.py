@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dialog.components import lookup
-from dialog.data.corpora.records import Json, digests, json_records, listed, numbered_lines, require_path
+from dialog.data.corpora.records import digests, json_records, listed, numbered_lines, require_path
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.data.files import all_or_none, find_files, stem
+from dialog.data.json_text import Json
 
 LISTS = {"train": "train.csv", "validation": "dev.csv", "test": "test.csv"}
 ABOUT = ("ontology", "sample")

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dialog.data import files
-from dialog.data.corpora import records
-from dialog.data.corpora.records import json_members
+from dialog.data import files, json_text
+from dialog.data.json_text import json_members
 from dialog.errors import UserError
 
 values = st.recursive(
@@ -24,11 +23,11 @@ values = st.recursive(
 def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file comes byte by byte, so that it is cut everywhere."""
     whole = files.pieces
-    monkeypatch.setattr(records, "pieces", lambda path: (bytes([each]) for piece in whole(path) for each in piece))
+    monkeypatch.setattr(json_text, "pieces", lambda path: (bytes([each]) for piece in whole(path) for each in piece))
 
 
 @pytest.mark.usefixtures("pieces")
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(values) | st.dictionaries(st.text(), values), st.sampled_from([None, 1]), st.booleans())
 def test_members_are_those_of_the_whole(tmp_path: Path, whole: object, indent: int | None, raw: bool) -> None:
     file = tmp_path / "a.json"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialog.data.corpora.records import cells, table
+from dialog.data.corpora.tables import cells, table
 from dialog.errors import UserError
 
 FIELDS = st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=8)
