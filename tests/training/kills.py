@@ -16,7 +16,7 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-from processes import Server, serving
+from processes import Processes, Server, serving
 
 from dialog.proof import Comparison, compare, lines
 
@@ -63,8 +63,7 @@ def killed(server: Server, family: str, world: int, *overrides: str, kills: int,
     """Train once with so many kills at random steps and once without."""
     chance = random.Random(seed)
     whole, run = (server.folder / f"{family}-{world}-{name}" for name in ("whole", "killed"))
-    whole_one = server.start(*command(family, world, steps, str(whole), *overrides), world=world)
-    assert whole_one.wait() == [0] * world, whole_one.said
+    to_its_end(server.start(*command(family, world, steps, str(whole), *overrides), world=world), whole)
     training = server.start(*command(family, world, steps, str(run), *overrides), world=world)
     for _ in range(kills):
         training.until(partial(has_lines, run, lines(run) + chance.randint(1, 6)))
@@ -72,9 +71,21 @@ def killed(server: Server, family: str, world: int, *overrides: str, kills: int,
         training.send(signal.SIGKILL)
         assert training.wait() == [-signal.SIGKILL] * world
         training = server.start("train", "--resume", str(run), world=world)
-    codes = training.wait()
-    assert codes == [0] * world, training.said
+    to_its_end(training, run)
     return compare(whole, run)
+
+
+def to_its_end(training: Processes, run: Path) -> None:
+    """Wait for it, and go on once where gloo has crashed.
+
+    It does, of torch 2.13, about once in a hundred of the trainings below with shards on a busy machine: a double free
+    in ``gloo::transport::tcp::UnboundBuffer``, or a pointer to nowhere. That is a kill as any other.
+    """
+    codes = training.wait()
+    if {-signal.SIGSEGV, -signal.SIGABRT} & set(codes):
+        training = training.server.start("train", "--resume", str(run), world=len(codes))
+        codes = training.wait()
+    assert not any(codes), training.said
 
 
 def main() -> int:
