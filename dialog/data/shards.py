@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 
@@ -203,7 +204,12 @@ def merge(job: Job, parts: Path, count: int, folder: Path, progress: Progress = 
             raise UserError(f"{parts}: shard {index} of {count} is missing; run it with --shard {index}/{count}")
     tokenizer = Tokenizer.load(parts / DRAFT / TOKENIZER)
     tokenizer.save(folder / TOKENIZER)
-    splits = {split: _joined(shards, folder, split, len(tokenizer), progress) for split in SPLITS}
+    splits: dict[str, tuple[Counter[str], Remarks]] = {}
+    total = _sum(_records(shards[0]))
+    for split in SPLITS:
+        before = sum(counts["dialogues read"] for counts, _ in splits.values())
+        tell = partial(_tell_joined, progress, before, total)
+        splits[split] = _joined(shards, folder, split, len(tokenizer), tell)
     joined = {split: counts["dialogues read"] for split, (counts, _) in splits.items()}
     for each in (parts / DRAFT, *shards):
         check_records(_records(each), joined)
@@ -218,11 +224,10 @@ def merge(job: Job, parts: Path, count: int, folder: Path, progress: Progress = 
 
 
 def _joined(
-    shards: Sequence[Path], folder: Path, split: str, vocabulary: int, progress: Progress
+    shards: Sequence[Path], folder: Path, split: str, vocabulary: int, tell: Callable[[int], None]
 ) -> tuple[Counter[str], Remarks]:
     """Append the blocks of all shards in their order, counted from the split's beginning."""
     counts, remarks = Counter[str](), Remarks()
-    expected = _records(shards[0]).get(split)
     readers = cycle([_written(shard, split, vocabulary) for shard in shards])
     with Appender(folder, split, vocabulary) as files:
         files.append({"offsets": np.zeros(1)})
@@ -233,8 +238,12 @@ def _joined(
             remark(remarks, said)
             files.append({**arrays, "offsets": arrays["offsets"] + ids, "examples": arrays["examples"] + turns})
             ids, turns = ids + len(arrays["ids"]), turns + len(arrays["speakers"])
-            progress(f"joining {split}", counts["dialogues read"], expected)
+            tell(counts["dialogues read"])
     return counts, remarks
+
+
+def _tell_joined(progress: Progress, before: int, total: int, read: int) -> None:
+    progress("joining", before + read, total)
 
 
 def _written(shard: Path, split: str, vocabulary: int) -> Iterator[tuple[Arrays, dict[str, int], Remarks]]:

@@ -200,8 +200,8 @@ def test_the_time_left_is_known_for_all_splits_once_the_small_ones_are_read(tmp_
         steps = told.said["tokenising"]
         assert steps == [*((done, None) for done in (0, 307, 307, 614)), *((done, SMALL + SIZE) for done in trained)]
     for told in (whole, merging):
-        assert told.said["joining train"] == [(min(done, SIZE), SIZE) for done in range(BLOCK, SIZE + BLOCK, BLOCK)]
-        assert told.said["joining test"] == [(SIZE // 10, SIZE // 10)]
+        joined = [min(done, SIZE) for done in range(BLOCK, SIZE + BLOCK, BLOCK)] + [SIZE + SMALL // 2, SIZE + SMALL]
+        assert told.said["joining"] == [(done, SIZE + SMALL) for done in joined]
 
 
 def test_how_far_shards_are_is_their_mean(tmp_path: Path) -> None:
