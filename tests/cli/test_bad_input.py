@@ -529,7 +529,7 @@ TEXT = [
     Counted(
         "a stray quote before others",
         "csv",
-        (FORMATS["csv"].good[0] + b'b,A,x\nb,B,"y\nc,A,z\nc,B,w\nd,A,v\nd,B,so"\n',),
+        (FORMATS["csv"].good[0] + b'b,A,x\nb,B,"y\nc,A,z\nc,B,"w"\nd,A,v\nd,B,so\n',),
         {"dialogues read": 4, "dialogues": 3, "dropped dialogues: malformed": 1},
         ("data.malformed=drop",),
     ),

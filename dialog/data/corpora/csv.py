@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dialog.data.corpora.records import Block, SplitFiles, block_records, require_path
-from dialog.data.corpora.tables import Row, cells, table
+from dialog.data.corpora.tables import Row, RowError, cells, table
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.errors import UserError
 
@@ -16,10 +16,10 @@ class Csv:
 
     The first row names the columns. Either a row is a turn, and consecutive rows of one dialogue id are a dialogue; an
     id that comes again later is malformed. Or, with `context` and `response`, a row is a dialogue of two turns, with
-    the id `<split>-<line number>`. A row that cannot be read makes the dialogue around or before it malformed. Quoted
-    cells may hold line ends, but a quote takes no whole rows with it: see `dialog.data.corpora.tables.table`. Blank
-    rows are skipped. The rule for one file is that of `dialog.data.corpora.records.share`. Files may be compressed
-    (.gz, .xz, .zst).
+    the id `<split>-<line number>`. A row that cannot be read makes the dialogue malformed whose id its first
+    line seems to have, else the one before. Quoted cells may hold line ends; where quotes are wrong, see
+    `dialog.data.corpora.tables.table`. Blank rows are skipped. The rule for one file is that of
+    `dialog.data.corpora.records.share`. Files may be compressed (.gz, .xz, .zst).
 
     Args:
         path: The folder or the file.
@@ -87,8 +87,14 @@ class Csv:
     def _begins(self, block: Block[Row], row: Row) -> bool:
         if self.pair:
             return True
-        ids = (before[self.dialogue] for _, before in block if isinstance(before, dict))
-        return isinstance(row, dict) and row[self.dialogue] != next(ids, None)
+        known, seeming = next(filter(None, (self._id(before) for _, before in block)), None), self._id(row)
+        return None not in (known, seeming) and seeming != known
+
+    def _id(self, row: Row) -> str | None:
+        """What a row says; of one that cannot be read, what it seems to say if it seems to say more."""
+        if isinstance(row, RowError):
+            return row.cells.get(self.dialogue) if len(row.cells) > 1 else None
+        return row[self.dialogue]
 
     def _rows(self, path: Path) -> Iterator[tuple[str, Row]]:
         delimiter = self.delimiter or ("\t" if ".tsv" in path.suffixes else ",")

@@ -7,6 +7,7 @@ import io
 import tracemalloc
 from collections import Counter
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -111,7 +112,7 @@ QUOTED = {
 }
 
 
-@pytest.mark.parametrize("after", ["plain", 'closing"', '"quoted"', '"quo,ted"', '""', '"open', '"two\nlines"'])
+@pytest.mark.parametrize("after", ["plain", '"quoted"', '"quo,ted"', '""', '"open', '"two\nlines"'])
 @pytest.mark.parametrize("number", [2, 300, 501])
 @pytest.mark.parametrize("kind", QUOTED)
 def test_a_stray_quote_costs_its_row_and_no_other(tmp_path: Path, kind: str, number: int, after: str) -> None:
@@ -129,34 +130,57 @@ def test_a_stray_quote_costs_its_row_and_no_other(tmp_path: Path, kind: str, num
     assert max(map(len, said)) < 20
 
 
-ROWS = "c,x,1\nd,x,2\n\ne,x,3\n"
-
-
 @pytest.mark.parametrize("first", ['"b,x,two', 'b,"x,two', 'b,x,"two', '"b",x,"two'])
-@pytest.mark.parametrize("last", ['f",x,four', 'f,x",four', 'f,x,four"', "f,x,four"])
+@pytest.mark.parametrize("last", ["f,x,four", '"f","x","four"'])
 def test_a_stray_quote_in_any_cell_costs_its_row(tmp_path: Path, first: str, last: str) -> None:
-    found = rows(tmp_path, f"{HEAD}a,x,one\n{first}\n{ROWS}{last}\n", context="dialogue", response="text")
-    assert [type(each) for each in found] == [Dialogue, Malformed, *[Dialogue] * 4]
+    found = rows(tmp_path, f"{HEAD}a,x,one\n{first}\nc,x,1\n\ne,x,3\n{last}\n", context="dialogue", response="text")
+    assert [type(each) for each in found] == [Dialogue, Malformed, *[Dialogue] * 3]
     assert f"{tmp_path / 'train.csv'}:3: " in str(found[1])
     said = [each.turns[1].text for each in found[2:] if isinstance(each, Dialogue)]
-    assert said == ["1", "2", "3", last.rpartition(",")[2]]
+    assert said == ["1", "3", "four"]
 
 
-@pytest.mark.parametrize(
-    "text", ["well, now\nthen, so\nno, yes\nand, on", "one\n\ntwo", "a,b,c\nd,e,f\ng,h,i", ROWS[:12]]
-)
-def test_a_text_of_several_lines_is_one(tmp_path: Path, text: str) -> None:
-    found = rows(tmp_path, f'{HEAD}a,x,"{text}"\n')
-    assert [each.turns[0].text for each in found if isinstance(each, Dialogue)] == [text]
+SHOPS = "Our shops:\n12 Main Street, A\n4 Oak Avenue, B\n1 Pine Road, C\nBye, all."
 
 
-def test_a_quote_of_the_first_row_that_takes_in_others_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"train\.csv:1: .*; mend the row, or its quotes"):
-        rows(tmp_path, 'dialogue,speaker,text,"note\na,x,one,\nb,x,two,\nc,x,three,\nd,x,four,so"\n')
+@pytest.mark.parametrize("text", [SHOPS, "one\n\ntwo", "a,b\nd,e\ng,h", 'say "a,b"\nand "c,d"\nor', ",\n" * 5 + "x"])
+@pytest.mark.parametrize("quoting", [csv.QUOTE_ALL, csv.QUOTE_MINIMAL])
+def test_a_text_of_several_lines_is_one(tmp_path: Path, text: str, quoting: Literal[0, 1]) -> None:
+    file = io.StringIO()
+    csv.writer(file, quoting=quoting).writerows([["context", "response"], ["Hi", text], [text, "Bye"]])
+    found = rows(tmp_path, file.getvalue(), context="context", response="response")
+    assert [[turn.text for turn in each.turns] for each in found if isinstance(each, Dialogue)] == [
+        ["Hi", text],
+        [text, "Bye"],
+    ]
+
+
+GOOD = ["a,A,1", "a,B,2", "b,A,1", "b,B,2", "b,A,3", "c,A,1", "c,B,2"]
+
+
+@pytest.mark.parametrize("bad", ['{},A,"stray', "{},A", '{},A,"x"y'])
+@pytest.mark.parametrize("row", range(len(GOOD)))
+def test_a_row_that_cannot_be_read_costs_its_own_dialogue(tmp_path: Path, row: int, bad: str) -> None:
+    lines = [bad.format(line[0]) if number == row else line for number, line in enumerate(GOOD)]
+    found = rows(tmp_path, HEAD + "".join(f"{line}\n" for line in lines))
+    left = [each.id for each in found if isinstance(each, Dialogue)]
+    assert left == [id for id in "abc" if id != GOOD[row][0]]
+    assert len(found) == 3
+
+
+def test_a_row_that_says_no_dialogue_costs_the_one_before(tmp_path: Path) -> None:
+    found = rows(tmp_path, f'{HEAD}a,A,1\n"a,B,2\nb,A,1\nb,B,2\nc,A,1\n')
+    assert [each.id if isinstance(each, Dialogue) else None for each in found] == [None, "b", "c"]
+
+
+def test_quotes_that_are_wrong_all_over_are_refused_before_long(tmp_path: Path) -> None:
+    rest = "".join(f'7{n}","b\n' for n in range(100_000))
+    with pytest.raises(UserError, match=r"train\.csv:\d+: quotes are wrong all over this table; mend them"):
+        rows(tmp_path, f"dialogue,text\n{rest}", context="dialogue", response="text")
 
 
 def test_a_row_that_its_quotes_make_another_width_takes_no_other_with_it(tmp_path: Path) -> None:
-    bad, good = rows(tmp_path, f'{HEAD}a,"x,one\nb,x,two"\n', speaker=None)
+    bad, good = rows(tmp_path, f'{HEAD}a,"x,one\nb,x,two"\n')
     assert isinstance(bad, Malformed)
     assert isinstance(good, Dialogue)
 

@@ -98,4 +98,4 @@ def test_a_quote_that_is_never_closed_is_named_with_its_line(lay: Callable[..., 
     folder = lay({"tea.csv": table(row(1, 1, "a", "b")) + '"a2","w1\nand on\n'})
     bad = [entry for entry in SelfDialogue(folder).dialogues("train") if isinstance(entry, Malformed)]
     assert len(bad) == 2
-    assert "tea.csv:3: unexpected end of data" in bad[0].message
+    assert "tea.csv:3: a quote is not closed" in bad[0].message
