@@ -6,6 +6,7 @@ import json
 from codecs import getincrementaldecoder
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,10 +20,11 @@ Json = Any
 WHITE = frozenset(" \t\n\r")
 
 
-def json_members(path: Path) -> Iterator[tuple[str, Json]]:
+def json_members(path: Path) -> Iterator[tuple[str, Json | UserError]]:
     """(key, value) of each member of a file that is one JSON object or array, read as strictly as `parse_json` does.
 
-    One member is in memory at a time. The key of an array's member is its number, from 1.
+    One member is in memory at a time. The key of an array's member is its number, from 1. The value of one that is
+    JSON, but not as strict, is what to raise.
 
     Raises:
         UserError: with the file, when it is no JSON, another one, or a member is longer than 64 Mi characters.
@@ -40,7 +42,7 @@ def json_members(path: Path) -> Iterator[tuple[str, Json]]:
         key = str(number)
         if opening == "{":
             text.require('"', "Expecting property name enclosed in double quotes")
-            key = text.value()
+            key = str(text.value())
             text.require(":", "Expecting ':' delimiter")
             text.at += 1
             if key in keys:
@@ -91,12 +93,15 @@ class _JsonText:
         if self.upcoming() != character:
             raise self.error(json.JSONDecodeError(message, self.text, self.at))
 
-    def value(self) -> Json:
-        """The value that begins here; a number ends where something else begins."""
+    def value(self) -> Json | UserError:
+        """The value that begins here, or what is wrong with it; a number ends where something else begins."""
         while True:
             try:
                 value, end = DECODER.raw_decode(self.text, self.at)
             except (ValueError, RecursionError) as error:
+                if (lenient := self._end(error)) is not None:
+                    wrong, self.at = self.error(error), lenient
+                    return wrong
                 if len(self.text) - self.at > LONGEST_LINE or not self._longer():
                     raise self.error(error) from error
             else:
@@ -107,9 +112,20 @@ class _JsonText:
 
     def error(self, error: Exception) -> UserError:
         """What is wrong here, with its place in the file."""
-        if isinstance(error, json.JSONDecodeError) and len(self.text) - self.at > LONGEST_LINE:
+        if not isinstance(error, json.JSONDecodeError):
+            line = self.lines + self.text.count("\n", 0, self.at) + 1
+            return _not_json(error, f"{self.path}:{line}")
+        if len(self.text) - self.at > LONGEST_LINE:
             error.msg += f" (or a record is longer than {LONGEST_LINE:,} characters)"
         return _not_json(error, str(self.path), self.lines, self.characters)
+
+    def _end(self, error: Exception) -> int | None:
+        """Where a value ends that is JSON, if not as strict."""
+        if isinstance(error, json.JSONDecodeError):
+            return None
+        with suppress(ValueError, RecursionError):
+            return LENIENT.raw_decode(self.text, self.at)[1]
+        return None
 
     def _longer(self) -> bool:
         """Twice as much text from here on, or a piece more; whether there was any."""
@@ -192,3 +208,4 @@ def _twice(key: str) -> ValueError:
 
 
 DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique)
+LENIENT = json.JSONDecoder()

@@ -43,11 +43,10 @@ ERRORS = [
     (b"[1,\n 2\n 3]", "not JSON at line 3, character 2: Expecting ',' delimiter"),
     (b'{"a": [1],\n "b" 2}', "not JSON at line 2, character 6: Expecting ':' delimiter"),
     (b'{"a": 1, b: 2}', "not JSON at character 10: Expecting property name enclosed in double quotes"),
-    (b'{"a": {"b": 1, "b": 2}}', "not JSON that can be read: the key 'b' stands there twice"),
-    (b'{"a": 1, "a": 2}', "not JSON that can be read: the key 'a' stands there twice"),
-    (b"[1, NaN]", "not JSON that can be read: NaN is not a JSON number"),
+    (b'{"a": 1,\n\n "a": 2}', "a.json:3: not JSON that can be read: the key 'a' stands there twice"),
     (b"[1, 2", "not JSON at character 6: Expecting ',' delimiter"),
     (b"[1]\n[2]", "not JSON at line 2, character 1: Extra data"),
+    (b"[1,\n" + b"[" * 100_000, "a.json:2: not JSON that can be read: "),
     (b"[1}", "not JSON at character 3: Expecting ',' delimiter"),
     (b'["a", "\xc3\xa4\xff"]', "byte 10 is not UTF-8"),
     (b'["a", "\xc3', "byte 8 is not UTF-8"),
@@ -66,3 +65,25 @@ def test_errors_have_the_place_in_the_file(
     with pytest.raises(UserError) as error:
         list(json_members(tmp_path / "a.json"))
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (b'{"b": 1, "b": 2}', "the key 'b' stands there twice"),
+        (b"NaN", "NaN is not a JSON number"),
+        (b'{"a": [-Infinity]}', "-Infinity is not a JSON number"),
+        (b"1e999", "1e999 is too large"),
+    ],
+)
+def test_a_member_that_is_not_strict_is_named_and_the_rest_is_read(
+    tmp_path: Path, bad: bytes, message: str, cut: bool, request: pytest.FixtureRequest
+) -> None:
+    if cut:
+        request.getfixturevalue("pieces")
+    (tmp_path / "a.json").write_bytes(b"[1,\n" + bad + b",\n 3]")
+    one, (_, wrong), three = json_members(tmp_path / "a.json")
+    assert (one, three) == (("1", 1), ("3", 3))
+    assert isinstance(wrong, UserError)
+    assert str(wrong).startswith(f"{tmp_path / 'a.json'}:2: not JSON that can be read: {message}")

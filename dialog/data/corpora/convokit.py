@@ -67,7 +67,7 @@ class ConvoKit:
         return [find_file(self.path, name, "a ConvoKit folder should hold it") for name in (UTTERANCES, CONVERSATIONS)]
 
     def _entries(self, utterances: Path, conversations: Path) -> Iterator[Entry]:
-        meta = {id: json.dumps(about) for id, about in json_members(conversations)}
+        meta = {id: json.dumps(_known(about)) for id, about in json_members(conversations)}
         found = line_records(utterances, _utterance)
         left = Counter(each.conversation for each in found if isinstance(each, Utterance))
         begun: defaultdict[str, list[Utterance]] = defaultdict(list)
@@ -133,3 +133,9 @@ def _longest_chain(talk: list[Utterance], place: str) -> tuple[list[Utterance], 
     while chain[-1].id in above:
         chain.append(above[chain[-1].id])
     return chain[::-1], astray
+
+
+def _known(about: Json | UserError) -> Json:
+    if isinstance(about, UserError):
+        raise about
+    return about

@@ -134,8 +134,16 @@ def json_records(path: Path, parse: Callable[[str, Json, str], Dialogue | None])
     first = next(members, None)
     if first is None:
         raise no_members(path)
-    items = ((f"{path}: record {key}", (key, value)) for key, value in chain([first], members))
-    yield from records(items, lambda item, place: parse(*item, place))
+
+    def parse_member(member: tuple[str, Json | UserError], place: str) -> Dialogue | None:
+        key, value = member
+        if isinstance(value, UserError):
+            raise value
+        return parse(key, value, place)
+
+    yield from records(
+        ((f"{path}: record {key}", (key, value)) for key, value in chain([first], members)), parse_member
+    )
 
 
 def numbered_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[str, str]]:
