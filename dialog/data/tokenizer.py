@@ -65,7 +65,11 @@ class Tokenizer:
             raise UserError(f"{path}: {error}") from error
 
     def save(self, path: Path) -> None:
-        """Write a `tokenizer.json` that `tokenizers` and transformers' PreTrainedTokenizerFast open."""
+        """Write a `tokenizer.json` that `tokenizers` and transformers' PreTrainedTokenizerFast open.
+
+        Text is text here, never a special token; there it is with `encode_special_tokens = True`, and
+        `split_special_tokens=True`: ids are then the same.
+        """
         path.write_text(self.json, encoding="utf-8", newline="")
 
     @property
