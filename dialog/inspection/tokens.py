@@ -81,7 +81,7 @@ class Tokens:
         self._encode()
         sides = {split: self._sides(split) for split in SPLITS}
         needs = {split: self._sides(split, needed=True) for split in SPLITS}
-        cuts = {split: self._cuts(needs[split]) for split in SPLITS}
+        cuts = {split: self._cuts(split, needs[split]) for split in SPLITS}
         test, train, whole = self.counts["test"], cuts["train"], len(sides["train"]["source"])
         tokens = max(test["tokens"], 1)
         unknown, cut = test["unknown"] / tokens, max(train.values()) / max(whole, 1)
@@ -111,9 +111,10 @@ class Tokens:
         facts = 2 * whole.facts_length if needed else 0  # they may fill half of a source
         return {"source": np.maximum(whole.source_lengths, facts), "target": whole.target_lengths}
 
-    def _cuts(self, needs: dict[str, Integers]) -> dict[str, int]:
-        """How many sources and targets need more than their limit."""
-        return {side: int((found > self.limits[side]).sum()) for side, found in needs.items()}
+    def _cuts(self, split: str, needs: dict[str, Integers]) -> dict[str, int]:
+        """How many sources, and in train targets, need more than their limit: references stay whole."""
+        cuts = {side: int((found > self.limits[side]).sum()) for side, found in needs.items()}
+        return cuts if split == "train" else {**cuts, "target": 0}
 
     def _enough(self, needs: dict[str, Integers]) -> str:
         sizes = {side: percentiles(found)[SHARES.index(99)] for side, found in needs.items()}
