@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dialog.errors import UserError
-from dialog.folders import refuse_existing, to_json
+from dialog.folders import check_new_file, to_json, writable
 from dialog.recipe import Recipe, compose
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: 
     """
     composed = compose(recipe, overrides)
     if html is not None:
-        refuse_existing(html, "--html")
+        check_new_file(html, "--html")
     from dialog.corpus import build_corpus, build_rules, check_data
     from dialog.inspection.html import write_html
     from dialog.inspection.inspect import inspect as look
@@ -49,14 +49,18 @@ def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: 
     rules, corpus = build_rules(composed.recipe), build_corpus(composed.recipe)
     found = look(corpus, _tokens(composed.recipe, rules) if tokens else None, rules=rules)
     title = f"{composed.recipe.data.corpus['name']} ({composed.name})"
-    if html is not None:
-        command = shlex.join(["dialog-seq2seq", "inspect", recipe, *overrides])
-        write_html(found, html, title=title, command=command)
-        click.echo(f"page: {html}", err=True)
     if as_json:
-        click.echo(to_json({"recipe": composed.name, "corpus": dict(composed.recipe.data.corpus), **found.data()}))
+        text = to_json({"recipe": composed.name, "corpus": dict(composed.recipe.data.corpus), **found.data()}) + "\n"
     else:
-        click.echo(to_text(found, title, min(WIDEST, shutil.get_terminal_size((100, 24)).columns)), nl=False)
+        text = to_text(found, title, min(WIDEST, shutil.get_terminal_size((100, 24)).columns))
+    try:
+        click.echo(text, nl=False)
+    finally:  # whichever of the two cannot be written, the other is there
+        if html is not None:
+            command = shlex.join(["dialog-seq2seq", "inspect", recipe, *overrides])
+            with writable(html, "--html"):
+                write_html(found, html, title=title, command=command)
+            click.echo(f"page: {html}", err=True)
 
 
 def _tokens(recipe: Recipe, rules: Rules) -> Tokens | None:

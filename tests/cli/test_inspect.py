@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from dialog.cli.inspect import inspect
+from dialog.errors import UserError
+from dialog.folders import check_new_file
 from dialog.report.terminal import printable
 
 SHARED = ["Where did you put the hat ?", "On the big table ."]
@@ -101,6 +106,34 @@ def test_a_page_is_never_overwritten(corpus: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("dialog: page.html exists; choose another --html")
     assert (corpus / "page.html").read_text() == "mine"
+
+
+@pytest.mark.parametrize("page", ["nowhere/x.html", "train.jsonl/x.html", f"{'x' * 300}.html"], ids=len)
+def test_a_page_that_cannot_be_made_is_refused_before_the_corpus_is_read(corpus: Path, page: str) -> None:
+    done = process(corpus / "no corpus", "--html", page)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"dialog: {page}: cannot be written (")
+    assert done.stderr.endswith("); choose another --html\n")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_name_that_is_none_is_refused_and_one_that_is_free_stays_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"null byte.*choose another --html"):
+        check_new_file(tmp_path / "a\0b", "--html")
+    check_new_file(tmp_path / "page.html", "--html")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_page_that_fails_takes_no_text_with_it(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("dialog.inspection.html.write_html", fails)
+    arguments = ["quickstart/transformer", "data.corpus={name: jsonl}", f"data.path={corpus}", "--no-tokens"]
+    done = CliRunner().invoke(inspect, [*arguments, "--html", "page.html"])
+    assert isinstance(done.exception, UserError)
+    assert str(done.exception) == "page.html: cannot be written (Input/output error); choose another --html"
+    assert "✗ Leak between splits" in done.stdout
 
 
 def test_a_corpus_that_is_not_there_is_one_line(corpus: Path) -> None:
