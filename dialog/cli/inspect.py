@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from dialog.recipe import Recipe, compose
 
 if TYPE_CHECKING:
     from dialog.data.examples import Rules
-    from dialog.inspection.tokens import Tokens
+    from dialog.inspection.findings import Section
 
 WIDEST = 110
 
@@ -63,23 +64,22 @@ def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: 
             click.echo(f"page: {html}", err=True)
 
 
-def _tokens(recipe: Recipe, rules: Rules) -> Tokens | None:
-    """The section of the tokenizer; none where the corpus is too ill to learn one from."""
+def _tokens(recipe: Recipe, rules: Rules) -> Section:
+    """The section of the tokenizer, or why there is none; what is malformed the doctor counts and goes on."""
     from dialog.corpus import prepare_data
+    from dialog.data.examples import DROP
     from dialog.data.manifest import TOKENIZER
     from dialog.data.tokenizer import Tokenizer
-    from dialog.inspection.tokens import Tokens
-    from dialog.report.terminal import one_line
+    from dialog.inspection.tokens import Tokens, Uncounted
 
-    try:
-        folder = prepare_data(recipe, quiet=False)
-    except UserError as error:
-        click.echo(f"no tokens are counted: {one_line(str(error))}", err=True)
-        return None
     data = recipe.data
-    return Tokens(
-        Tokenizer.load(folder / TOKENIZER),
-        rules,
-        max_source=data.max_source,
-        max_target=data.max_target,
-    )
+    for malformed in dict.fromkeys((data.malformed, DROP)):  # training shares what the first gives
+        try:
+            prepared = replace(data, malformed=malformed, max_dropped=1.0)
+            folder = prepare_data(replace(recipe, data=prepared), quiet=False)
+        except UserError as error:
+            why = str(error)
+        else:
+            tokenizer = Tokenizer.load(folder / TOKENIZER)
+            return Tokens(tokenizer, rules, max_source=data.max_source, max_target=data.max_target)
+    return Uncounted(why)

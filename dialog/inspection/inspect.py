@@ -24,7 +24,6 @@ from dialog.inspection.near_duplicates import NearDuplicates
 from dialog.inspection.records import Records
 from dialog.inspection.reserved import Reserved
 from dialog.inspection.speakers import Speakers
-from dialog.inspection.tokens import Tokens
 
 FORMAT = 1
 ORDER = ("validation", "test", "train")
@@ -72,7 +71,7 @@ class Inspection(NamedTuple):
 
 
 def inspect(
-    corpus: Corpus, tokens: Tokens | None = None, *, rules: Rules = AS_IT_IS, quiet: bool = False
+    corpus: Corpus, tokens: Section | None = None, *, rules: Rules = AS_IT_IS, quiet: bool = False
 ) -> Inspection:
     """Look through a corpus once, and again as far as examples of it are shown.
 

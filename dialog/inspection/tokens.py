@@ -22,6 +22,21 @@ from dialog.report.measures import count
 BLOCK = 4096
 EVALUATED = ("validation", "test")
 SHOWN = 10
+TITLE = "Tokens and truncation"
+
+
+class Uncounted:
+    """In the place of tokens that cannot be counted: why."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def see(self, split: str, dialogue: Dialogue) -> None:
+        """Nothing is counted."""
+
+    def finding(self, quote: Quote) -> Finding:
+        """Why nothing is."""
+        return Finding(TITLE, "look", "not counted", f"The data cannot be prepared: {self.why}")
 
 
 class Tokens:
@@ -86,7 +101,7 @@ class Tokens:
         tokens = max(test["tokens"], 1)
         unknown, cut = test["unknown"] / tokens, max(train.values()) / max(whole, 1)
         return Finding(
-            "Tokens and truncation",
+            TITLE,
             "bad" if unknown > 0.05 or cut > 0.1 else "look" if unknown > 0.01 or cut > 0.01 else "good",
             f"{rate(train['source'], whole)} of contexts cut, {rate(test['unknown'], tokens)} of tokens unknown",
             f"max_source={self.limits['source']} cuts the start of {share(train['source'], whole)} training contexts, "

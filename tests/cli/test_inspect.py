@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -92,12 +93,26 @@ def test_needs_no_torch(corpus: Path) -> None:
 def test_what_is_malformed_is_counted_and_named(corpus: Path) -> None:
     with (corpus / "train.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"turns": ["a", \n')
-    done = process(corpus, "--json", "--no-tokens")
+    done = process(corpus, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["findings"]
     assert found["records"]["train"]["malformed"] == 1
     assert "train.jsonl:5: not JSON" in found["records"]["first_malformed"][0]
-    assert "tokens" not in found
+    assert found["tokens"]["train"]["examples"] == 4
+
+
+def test_tokens_that_cannot_be_counted_are_a_finding(corpus: Path) -> None:
+    (corpus / "validation.jsonl").write_text('{"turns": ["alone"]}\n', encoding="utf-8")
+    done = process(corpus)
+    assert done.returncode == 0, done.stderr
+    assert re.search("! Tokens and truncation +not counted", done.stdout)
+    assert "the split validation gives no example" in " ".join(done.stdout.split())
+    assert "validation" not in done.stderr
+
+
+def test_without_tokens_there_is_no_finding_of_them(corpus: Path) -> None:
+    done = process(corpus, "--json", "--no-tokens")
+    assert "tokens" not in json.loads(done.stdout)["findings"]
 
 
 def test_a_page_is_never_overwritten(corpus: Path) -> None:
@@ -141,3 +156,11 @@ def test_a_corpus_that_is_not_there_is_one_line(corpus: Path) -> None:
     assert done.returncode == 2
     assert "nowhere" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_corpus_that_cannot_be_read_is_said_once(corpus: Path) -> None:
+    (corpus / "train.jsonl").unlink()
+    done = process(corpus)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"dialog: {corpus / 'train.jsonl'} does not exist")
+    assert done.stderr.count("\n") == 1
