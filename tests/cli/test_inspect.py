@@ -107,7 +107,7 @@ def test_tokens_that_cannot_be_counted_are_a_finding(corpus: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert re.search("! Tokens and truncation +not counted", done.stdout)
     assert "the split validation gives no example" in " ".join(done.stdout.split())
-    assert "validation" not in done.stderr
+    assert "gives no example" not in done.stderr
 
 
 def test_without_tokens_there_is_no_finding_of_them(corpus: Path) -> None:
@@ -162,5 +162,5 @@ def test_a_corpus_that_cannot_be_read_is_said_once(corpus: Path) -> None:
     (corpus / "train.jsonl").unlink()
     done = process(corpus)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"dialog: {corpus / 'train.jsonl'} does not exist")
-    assert done.stderr.count("\n") == 1
+    assert done.stderr.splitlines()[-1].startswith(f"dialog: {corpus / 'train.jsonl'} does not exist")
+    assert done.stderr.count("does not exist") == 1

@@ -373,6 +373,17 @@ def test_examples_are_read_again_only_as_far_as_needed(told: told_type) -> None:
     assert Counter(corpus.read)["train", 50] == 1
 
 
+def test_how_far_it_has_come_is_said_where_there_is_no_terminal(
+    told: told_type, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = told(train=[["a", "b"]])
+    inspect(source, quiet=True)
+    assert capsys.readouterr().err == ""
+    inspect(source)
+    begun = [f"looking through {split}" for split in ("validation", "test", "train")]
+    assert capsys.readouterr().err.splitlines() == [*begun, "summing up"]
+
+
 def test_shares_of_nothing_and_of_almost_nothing() -> None:
     assert share(0, 0) == "0"
     assert rate(1, 100_000) == "< 0.1 %"
