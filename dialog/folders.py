@@ -34,10 +34,30 @@ def fresh_folder(root: str, name: str = "") -> Path:
     return Path(root) / name / f"{datetime.now():%Y%m%d-%H%M%S}-{random.SystemRandom().randrange(16**4):04x}"
 
 
-def refuse_existing(path: Path, option: str = "--output") -> None:
-    """What exists is never written over; the option is where another path can be given."""
+def refuse_existing(path: Path) -> None:
+    """What exists is never written over."""
     if path.exists():
-        raise UserError(f"{path} exists; choose another {option}")
+        raise UserError(f"{path} exists; choose another --output")
+
+
+def check_new_file(path: Path, option: str) -> None:
+    """Refuse a file that exists or cannot be made, before there is anything to write into it."""
+    with writable(path, option):
+        try:
+            path.open("x").close()
+        except FileExistsError as error:
+            raise UserError(f"{path} exists; choose another {option}") from error
+        path.unlink()
+
+
+@contextmanager
+def writable(path: Path, option: str) -> Iterator[None]:
+    """That a file cannot be written is the user's to mend; the option is where another path can be given."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{path}: cannot be written ({why}); choose another {option}") from error
 
 
 def is_first_process() -> bool:

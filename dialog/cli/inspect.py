@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from dialog.errors import UserError
-from dialog.folders import refuse_existing, to_json
+from dialog.folders import check_new_file, to_json, writable
 from dialog.recipe import Recipe, compose
 
 if TYPE_CHECKING:
     from dialog.data.examples import Rules
-    from dialog.inspection.tokens import Tokens
+    from dialog.inspection.findings import Section
 
 WIDEST = 110
 
@@ -39,7 +40,7 @@ def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: 
     """
     composed = compose(recipe, overrides)
     if html is not None:
-        refuse_existing(html, "--html")
+        check_new_file(html, "--html")
     from dialog.corpus import build_corpus, build_rules, check_data
     from dialog.inspection.html import write_html
     from dialog.inspection.inspect import inspect as look
@@ -49,33 +50,36 @@ def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: 
     rules, corpus = build_rules(composed.recipe), build_corpus(composed.recipe)
     found = look(corpus, _tokens(composed.recipe, rules) if tokens else None, rules=rules)
     title = f"{composed.recipe.data.corpus['name']} ({composed.name})"
-    if html is not None:
-        command = shlex.join(["dialog-seq2seq", "inspect", recipe, *overrides])
-        write_html(found, html, title=title, command=command)
-        click.echo(f"page: {html}", err=True)
     if as_json:
-        click.echo(to_json({"recipe": composed.name, "corpus": dict(composed.recipe.data.corpus), **found.data()}))
+        text = to_json({"recipe": composed.name, "corpus": dict(composed.recipe.data.corpus), **found.data()}) + "\n"
     else:
-        click.echo(to_text(found, title, min(WIDEST, shutil.get_terminal_size((100, 24)).columns)), nl=False)
+        text = to_text(found, title, min(WIDEST, shutil.get_terminal_size((100, 24)).columns))
+    try:
+        click.echo(text, nl=False)
+    finally:  # whichever of the two cannot be written, the other is there
+        if html is not None:
+            command = shlex.join(["dialog-seq2seq", "inspect", recipe, *overrides])
+            with writable(html, "--html"):
+                write_html(found, html, title=title, command=command)
+            click.echo(f"page: {html}", err=True)
 
 
-def _tokens(recipe: Recipe, rules: Rules) -> Tokens | None:
-    """The section of the tokenizer; none where the corpus is too ill to learn one from."""
+def _tokens(recipe: Recipe, rules: Rules) -> Section:
+    """The section of the tokenizer, or why there is none; what is malformed the doctor counts and goes on."""
     from dialog.corpus import prepare_data
+    from dialog.data.examples import DROP
     from dialog.data.manifest import TOKENIZER
     from dialog.data.tokenizer import Tokenizer
-    from dialog.inspection.tokens import Tokens
-    from dialog.report.terminal import one_line
+    from dialog.inspection.tokens import Tokens, Uncounted
 
-    try:
-        folder = prepare_data(recipe, quiet=False)
-    except UserError as error:
-        click.echo(f"no tokens are counted: {one_line(str(error))}", err=True)
-        return None
     data = recipe.data
-    return Tokens(
-        Tokenizer.load(folder / TOKENIZER),
-        rules,
-        max_source=data.max_source,
-        max_target=data.max_target,
-    )
+    for malformed in dict.fromkeys((data.malformed, DROP)):  # training shares what the first gives
+        try:
+            prepared = replace(data, malformed=malformed, max_dropped=1.0)
+            folder = prepare_data(replace(recipe, data=prepared), quiet=False)
+        except UserError as error:
+            why = str(error)
+        else:
+            tokenizer = Tokenizer.load(folder / TOKENIZER)
+            return Tokens(tokenizer, rules, max_source=data.max_source, max_target=data.max_target)
+    return Uncounted(why)

@@ -8,8 +8,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from tqdm import tqdm
-
 from dialog.data.corpora import Corpus
 from dialog.data.dialogue import Dialogue
 from dialog.data.examples import DROP, Rules, usable
@@ -24,7 +22,7 @@ from dialog.inspection.near_duplicates import NearDuplicates
 from dialog.inspection.records import Records
 from dialog.inspection.reserved import Reserved
 from dialog.inspection.speakers import Speakers
-from dialog.inspection.tokens import Tokens
+from dialog.report.progress import Bars
 
 FORMAT = 1
 ORDER = ("validation", "test", "train")
@@ -72,7 +70,7 @@ class Inspection(NamedTuple):
 
 
 def inspect(
-    corpus: Corpus, tokens: Tokens | None = None, *, rules: Rules = AS_IT_IS, quiet: bool = False
+    corpus: Corpus, tokens: Section | None = None, *, rules: Rules = AS_IT_IS, quiet: bool = False
 ) -> Inspection:
     """Look through a corpus once, and again as far as examples of it are shown.
 
@@ -90,21 +88,23 @@ def inspect(
     sections: dict[str, Section] = {name: make() for name, make in SECTIONS.items()}
     if tokens is not None:
         sections["tokens"] = tokens
-    with tqdm(unit=" dialogues", disable=True if quiet else None, leave=False, mininterval=0.5) as bar:
-        for split in ORDER:
-            bar.set_description(split)
-            for dialogue in _dialogues(corpus, rules, split, records):
-                for section in sections.values():
-                    section.see(split, dialogue)
-                bar.update()
 
     def quote(split: str, numbers: Collection[int]) -> dict[int, Dialogue]:
         return _again(corpus, rules, split, set(numbers))
 
-    return Inspection(
-        records.sizes(),
-        {"records": records.finding(), **{name: section.finding(quote) for name, section in sections.items()}},
-    )
+    with Bars(quiet=quiet) as bars:
+        for split in ORDER:
+            bars.show(f"looking through {split}", 0, None)
+            for number, dialogue in enumerate(_dialogues(corpus, rules, split, records), start=1):
+                for section in sections.values():
+                    section.see(split, dialogue)
+                bars.show(f"looking through {split}", number, None)
+        findings = {"records": records.finding()}
+        for number, (name, section) in enumerate(sections.items()):
+            bars.show("summing up", number, len(sections))
+            findings[name] = section.finding(quote)
+        bars.show("summing up", len(sections), len(sections))
+    return Inspection(records.sizes(), findings)
 
 
 def _dialogues(corpus: Corpus, rules: Rules, split: str, records: Records | None = None) -> Iterator[Dialogue]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
 
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed
 from dialog.data.fingerprints import hashes, repeats
-from dialog.inspection.findings import Finding, Quoted, Table, share
+from dialog.inspection.findings import Finding, Quoted, State, Table, share
 from dialog.report.measures import count
 
 KINDS = {
@@ -22,6 +21,17 @@ KINDS = {
     "warnings": "dialogues read with a warning",
     "repeated_ids": "ids that occur before in their split",
 }
+BAD = {
+    "malformed": "Mend or remove the malformed records; each says how.",
+    "repeated_ids": "Give each dialogue of a split an id of its own.",
+}
+ODD = {
+    "unused_dialogues": "See whether the dialogues that give no example should: data.responder and data.first_turns "
+    "say which turns are responses.",
+    "empty_turns": "Turns without text are left out; see whether something is missing there.",
+    "warnings": "See whether the dialogues read with a warning were read as they are meant.",
+}
+"""Kinds that harm, and that are worth a look, with what to do."""
 SHOWN = 10
 
 
@@ -60,20 +70,19 @@ class Records:
             self.counts[split]["repeated_ids"] = int(repeats(np.array(self.ids[split], dtype=np.uint64)).sum())
         total = sum(self.counts.values(), Counter[str]())
         seen = total["malformed"] + total["dialogues"]
-        bad, odd = total["malformed"] + total["repeated_ids"], total["empty_turns"] + total["warnings"]
-        odd += total["unused_dialogues"]
         silent = [split for split, size in self.sizes().items() if not size["dialogues"]]
         empty = f"no examples in {' and '.join(silent)}" if silent else ""
+        state, causes = _causes(total, seen, silent)
         rows = tuple((label, *(count(self.counts[split][kind]) for split in SPLITS)) for kind, label in KINDS.items())
         quoted = (("Malformed, the first", self.malformed), ("Warnings, the first", self.warnings))
         return Finding(
             "Records",
-            "bad" if bad or silent else "look" if odd else "good",
-            f"{count(total['malformed'])} of {count(seen)} malformed" + (f", {empty}" if silent else ""),
+            state,
+            ", ".join(cause for cause, _ in causes) or f"0 of {count(seen)} malformed",
             f"{share(total['malformed'], seen)} of {count(seen)} records are malformed; {count(total['empty_turns'])} "
             f"turns have no text; {count(total['warnings'])} dialogues are read with a warning."
             + (f" {empty.capitalize()}: such a corpus cannot be prepared." if silent else ""),
-            " ".join(_advice(total["malformed"], silent)),
+            " ".join(advice for _, advice in causes),
             (
                 Table("By split", ("", *SPLITS), rows),
                 *(Quoted(caption, tuple(("", line) for line in lines)) for caption, lines in quoted if lines),
@@ -93,8 +102,14 @@ class Records:
         }
 
 
-def _advice(malformed: int, silent: list[str]) -> Iterator[str]:
-    if malformed:
-        yield "Mend or remove the malformed records; each says how."
+def _causes(total: Counter[str], seen: int, silent: list[str]) -> tuple[State, list[tuple[str, str]]]:
+    """The state of the records, what makes it, and what to do about each."""
+    of = {"malformed": f"of {count(seen)} malformed"}
+    bad, odd = (
+        [(f"{count(total[kind])} {of.get(kind, KINDS[kind])}", advice) for kind, advice in kinds.items() if total[kind]]
+        for kinds in (BAD, ODD)
+    )
     if silent:
-        yield f"Give {' and '.join(silent)} dialogues of two turns or more."
+        names = " and ".join(silent)
+        bad.append((f"no examples in {names}", f"Give {names} dialogues of two turns or more."))
+    return ("bad", bad) if bad else ("look", odd) if odd else ("good", [])

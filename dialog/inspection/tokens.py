@@ -22,6 +22,21 @@ from dialog.report.measures import count
 BLOCK = 4096
 EVALUATED = ("validation", "test")
 SHOWN = 10
+TITLE = "Tokens and truncation"
+
+
+class Uncounted:
+    """In the place of tokens that cannot be counted: why."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def see(self, split: str, dialogue: Dialogue) -> None:
+        """Nothing is counted."""
+
+    def finding(self, quote: Quote) -> Finding:
+        """Why nothing is."""
+        return Finding(TITLE, "look", "not counted", f"The data cannot be prepared: {self.why}")
 
 
 class Tokens:
@@ -81,12 +96,12 @@ class Tokens:
         self._encode()
         sides = {split: self._sides(split) for split in SPLITS}
         needs = {split: self._sides(split, needed=True) for split in SPLITS}
-        cuts = {split: self._cuts(needs[split]) for split in SPLITS}
+        cuts = {split: self._cuts(split, needs[split]) for split in SPLITS}
         test, train, whole = self.counts["test"], cuts["train"], len(sides["train"]["source"])
         tokens = max(test["tokens"], 1)
         unknown, cut = test["unknown"] / tokens, max(train.values()) / max(whole, 1)
         return Finding(
-            "Tokens and truncation",
+            TITLE,
             "bad" if unknown > 0.05 or cut > 0.1 else "look" if unknown > 0.01 or cut > 0.01 else "good",
             f"{rate(train['source'], whole)} of contexts cut, {rate(test['unknown'], tokens)} of tokens unknown",
             f"max_source={self.limits['source']} cuts the start of {share(train['source'], whole)} training contexts, "
@@ -111,9 +126,10 @@ class Tokens:
         facts = 2 * whole.facts_length if needed else 0  # they may fill half of a source
         return {"source": np.maximum(whole.source_lengths, facts), "target": whole.target_lengths}
 
-    def _cuts(self, needs: dict[str, Integers]) -> dict[str, int]:
-        """How many sources and targets need more than their limit."""
-        return {side: int((found > self.limits[side]).sum()) for side, found in needs.items()}
+    def _cuts(self, split: str, needs: dict[str, Integers]) -> dict[str, int]:
+        """How many sources, and in train targets, need more than their limit: references stay whole."""
+        cuts = {side: int((found > self.limits[side]).sum()) for side, found in needs.items()}
+        return cuts if split == "train" else {**cuts, "target": 0}
 
     def _enough(self, needs: dict[str, Integers]) -> str:
         sizes = {side: percentiles(found)[SHARES.index(99)] for side, found in needs.items()}

@@ -96,7 +96,8 @@ def refused(done: Done) -> str:
     *progress, last = done.err.rstrip("\n").split("\n")
     assert done.code == 2, done
     assert done.out == ""
-    assert set(progress) <= {"learning the tokenizer", "tokenising", "joining"}
+    looked = {f"looking through {split}" for split in SPLITS}
+    assert set(progress) <= {"learning the tokenizer", "tokenising", "joining", *looked}
     assert last.startswith("dialog: ")
     assert one_line(last) == last
     return last.removeprefix("dialog: ")

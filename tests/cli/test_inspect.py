@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from dialog.cli.inspect import inspect
+from dialog.errors import UserError
+from dialog.folders import check_new_file
 from dialog.report.terminal import printable
 
 SHARED = ["Where did you put the hat ?", "On the big table ."]
@@ -87,12 +93,26 @@ def test_needs_no_torch(corpus: Path) -> None:
 def test_what_is_malformed_is_counted_and_named(corpus: Path) -> None:
     with (corpus / "train.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"turns": ["a", \n')
-    done = process(corpus, "--json", "--no-tokens")
+    done = process(corpus, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["findings"]
     assert found["records"]["train"]["malformed"] == 1
     assert "train.jsonl:5: not JSON" in found["records"]["first_malformed"][0]
-    assert "tokens" not in found
+    assert found["tokens"]["train"]["examples"] == 4
+
+
+def test_tokens_that_cannot_be_counted_are_a_finding(corpus: Path) -> None:
+    (corpus / "validation.jsonl").write_text('{"turns": ["alone"]}\n', encoding="utf-8")
+    done = process(corpus)
+    assert done.returncode == 0, done.stderr
+    assert re.search("! Tokens and truncation +not counted", done.stdout)
+    assert "the split validation gives no example" in " ".join(done.stdout.split())
+    assert "gives no example" not in done.stderr
+
+
+def test_without_tokens_there_is_no_finding_of_them(corpus: Path) -> None:
+    done = process(corpus, "--json", "--no-tokens")
+    assert "tokens" not in json.loads(done.stdout)["findings"]
 
 
 def test_a_page_is_never_overwritten(corpus: Path) -> None:
@@ -103,8 +123,44 @@ def test_a_page_is_never_overwritten(corpus: Path) -> None:
     assert (corpus / "page.html").read_text() == "mine"
 
 
+@pytest.mark.parametrize("page", ["nowhere/x.html", "train.jsonl/x.html", f"{'x' * 300}.html"], ids=len)
+def test_a_page_that_cannot_be_made_is_refused_before_the_corpus_is_read(corpus: Path, page: str) -> None:
+    done = process(corpus / "no corpus", "--html", page)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"dialog: {page}: cannot be written (")
+    assert done.stderr.endswith("); choose another --html\n")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_name_that_is_none_is_refused_and_one_that_is_free_stays_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"null byte.*choose another --html"):
+        check_new_file(tmp_path / "a\0b", "--html")
+    check_new_file(tmp_path / "page.html", "--html")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_page_that_fails_takes_no_text_with_it(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("dialog.inspection.html.write_html", fails)
+    arguments = ["quickstart/transformer", "data.corpus={name: jsonl}", f"data.path={corpus}", "--no-tokens"]
+    done = CliRunner().invoke(inspect, [*arguments, "--html", "page.html"])
+    assert isinstance(done.exception, UserError)
+    assert str(done.exception) == "page.html: cannot be written (Input/output error); choose another --html"
+    assert "✗ Leak between splits" in done.stdout
+
+
 def test_a_corpus_that_is_not_there_is_one_line(corpus: Path) -> None:
     done = process(corpus / "nowhere")
     assert done.returncode == 2
     assert "nowhere" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_corpus_that_cannot_be_read_is_said_once(corpus: Path) -> None:
+    (corpus / "train.jsonl").unlink()
+    done = process(corpus)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith(f"dialog: {corpus / 'train.jsonl'} does not exist")
+    assert done.stderr.count("does not exist") == 1

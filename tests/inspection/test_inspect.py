@@ -145,7 +145,7 @@ def test_a_dialogue_that_gives_no_example_is_counted_and_not_looked_at(told: tol
     assert found.sizes["train"] == {"dialogues": 1, "turns": 2}
     assert found.findings["records"].data["train"]["unused_dialogues"] == 1
     assert found.findings["lengths"].data["train"]["dialogues_under_two_turns"] == 0
-    assert found.findings["records"].headline == "0 of 4 malformed, no examples in test"
+    assert found.findings["records"].headline == "no examples in test"
 
 
 def test_repeats_show_where_they_are(told: told_type) -> None:
@@ -293,11 +293,36 @@ def test_records_that_are_none_are_counted_and_named(told: told_type) -> None:
     assert data["train"] == expected
     assert (data["first_malformed"], data["first_warnings"]) == (["x.txt:1: not JSON; mend it"], ["x.txt:3: odd"])
     assert found["records"].state == "bad"
+    assert found["records"].headline == (
+        "1 of 5 malformed, 1 ids that occur before in their split, no examples in validation"
+    )
+
+
+@pytest.mark.parametrize(
+    ("odd", "headline", "advice"),
+    [
+        (Dialogue("x", (Turn("A", "a"), Turn("B", "b")), {WARNING: "odd"}), "1 dialogues read with a warning", "meant"),
+        (Dialogue("x", (Turn("A", "a"), Turn("B", " "), Turn("B", "b"))), "1 turns without text", "without text"),
+        (Dialogue("x", (Turn("A", "a"),)), "1 dialogues with text that give no example", "data.first_turns"),
+        (Dialogue("train-0", (Turn("A", "c"), Turn("B", "d"))), "1 ids that occur before in their split", "its own"),
+        (Dialogue("x", (Turn("A", "c"), Turn("B", "d"))), "0 of 4 malformed", ""),
+    ],
+    ids=["warning", "empty", "unused", "repeated", "good"],
+)
+def test_the_headline_of_records_is_what_makes_their_state(
+    told: told_type, odd: Dialogue, headline: str, advice: str
+) -> None:
+    two = [["a", "b"]]
+    source = told(train=[*two, odd], validation=two, test=two)
+    found = inspect(source, rules=Rules(None, first_turns=False), quiet=True).findings["records"]
+    assert found.headline == headline
+    assert advice in found.advice
+    assert bool(advice) == bool(found.advice) == (found.state != "good")
 
 
 def test_a_split_without_examples_is_named(told: told_type) -> None:
     found = looked(told, train=[["a", "b"]], validation=[["", " "]])["records"]
-    assert (found.state, found.headline) == ("bad", "0 of 2 malformed, no examples in validation and test")
+    assert (found.state, found.headline) == ("bad", "no examples in validation and test")
     assert "No examples in validation and test: such a corpus cannot be prepared." in found.summary
     assert found.advice == "Give validation and test dialogues of two turns or more."
     assert looked(told, **{split: [["a", "b"]] for split in SPLITS})["records"].state == "good"
@@ -346,6 +371,17 @@ def test_examples_are_read_again_only_as_far_as_needed(told: told_type) -> None:
     corpus = Watched()
     inspect(corpus, quiet=True)
     assert Counter(corpus.read)["train", 50] == 1
+
+
+def test_how_far_it_has_come_is_said_where_there_is_no_terminal(
+    told: told_type, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = told(train=[["a", "b"]])
+    inspect(source, quiet=True)
+    assert capsys.readouterr().err == ""
+    inspect(source)
+    begun = [f"looking through {split}" for split in ("validation", "test", "train")]
+    assert capsys.readouterr().err.splitlines() == [*begun, "summing up"]
 
 
 def test_shares_of_nothing_and_of_almost_nothing() -> None:

@@ -67,9 +67,11 @@ def test_counts_what_the_store_counts(tmp_path: Path, changes: dict[str, Any]) -
         assert data[split]["tokens"] == counts["tokens"]
         assert data[split]["turns"] == counts["turns"]
         assert data[split]["source_cut"] == counts["truncated: source"]
+        assert data[split]["target_cut"] == counts.get("truncated: target", 0)
         assert data[split]["unknown"] == 0
         assert found.sizes[split] == {"dialogues": counts["dialogues"], "turns": counts["turns"]}
-    assert data["train"]["target_cut"] == store.counts["truncated: target"] > 0
+    assert data["train"]["target_cut"] > 0 == data["test"]["target_cut"]
+    assert data["test"]["target_length"]["max"] > LIMITS.max_target
     assert store.counts["facts"] > 0
 
 
