@@ -10,7 +10,7 @@ import os
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 
 from dialog.components import build
-from dialog.data.blocks import Remarks, Sieve, Surveyed, blocks, choose, remark
+from dialog.data.blocks import BLOCK, Remarks, Sieve, Surveyed, blocks, choose, remark
 from dialog.data.checks import check_counts, check_examples, check_ids, check_records
 from dialog.data.corpora import Corpus
-from dialog.data.dialogue import SPLITS
+from dialog.data.dialogue import SPLITS, Entry
 from dialog.data.examples import Rules
 from dialog.data.filters import FILTERS, Filter
 from dialog.data.lengths import write_classes
@@ -79,29 +79,47 @@ class Job:
 
 
 def draft(job: Job, parts: Path, progress: Progress = nothing) -> None:
-    """Make `<parts>/draft/`: the tokenizer, what each filter knows, and how many records train gave."""
+    """Make `<parts>/draft/`: the tokenizer, what each filter knows, and how many records a split that was read gave."""
     if (parts / DRAFT).is_dir():
         return
     with at_once(parts / DRAFT) as folder:
-        splits = {split: Surveyed(job.corpus, job.rules, split) for split in SPLITS}
+        records: dict[str, int] = {}
         for number, filter in enumerate(job.build_filters()):
-            progress(f"filter {job.filters[number]['name']}", 0, None)
+            read = partial(_read, job.corpus, records, progress, f"filter {job.filters[number]['name']}")
+            splits = {split: Surveyed(read, job.rules, split) for split in SPLITS}
             np.save(folder / f"filter-{number}.npy", filter.survey(splits), allow_pickle=False)
-        records = Counter[str]()
-        texts = _texts(job, _sieves(job, folder), records, progress)
-        build(TOKENIZERS, job.tokenizer, texts=texts).save(folder / TOKENIZER)
+        entries = _read(job.corpus, records, progress, "learning the tokenizer", "train")
+        texts = _texts(job, entries, _sieves(job, folder))
+        build(TOKENIZERS, job.tokenizer, texts=_asked(texts, progress)).save(folder / TOKENIZER)
         for _ in texts:
             pass  # what the tokenizer has not asked for is counted all the same
         (folder / RECORDS).write_text(json.dumps(records))
 
 
-def _texts(job: Job, sieves: Sequence[Sieve], records: Counter[str], progress: Progress) -> Iterator[str]:
+def _read(corpus: Corpus, records: dict[str, int], progress: Progress, what: str, split: str) -> Iterator[Entry]:
+    """The records of a split; says how many are read, of as many as the last pass found, and writes down how many."""
+    what = what if split == "train" else f"{what}, {split}"
+    progress(what, 0, records.get(split))
+    read = 0
+    for read, entry in enumerate(corpus.dialogues(split), start=1):
+        yield entry
+        if read % BLOCK == 0:
+            progress(what, read, records.get(split))
+    records[split] = read
+    progress(what, read, read)
+
+
+def _texts(job: Job, train: Iterable[Entry], sieves: Sequence[Sieve]) -> Iterator[str]:
     """What is said and known in the training dialogues that stay."""
-    for start, entries in blocks(job.corpus.dialogues("train")):
+    for start, entries in blocks(train):
         for dialogue, _ in choose(start, entries, job.rules, sieves).chosen:
             yield from (line.text for line in (*dialogue.facts, *dialogue.turns))
-        records["train"] += len(entries)
-        progress("learning the tokenizer", records["train"], None)
+
+
+def _asked(texts: Iterator[str], progress: Progress) -> Iterator[str]:
+    """The texts; says at their end what a tokenizer that has asked for all then does."""
+    yield from texts
+    progress("training the tokenizer", 0, None)
 
 
 def _sieves(job: Job, folder: Path) -> list[Sieve]:

@@ -96,7 +96,7 @@ def refused(done: Done) -> str:
     *progress, last = done.err.rstrip("\n").split("\n")
     assert done.code == 2, done
     assert done.out == ""
-    assert set(progress) <= {"learning the tokenizer", "tokenising", "joining"}
+    assert set(progress) <= {"learning the tokenizer", "training the tokenizer", "tokenising", "joining"}
     assert last.startswith("dialog: ")
     assert one_line(last) == last
     return last.removeprefix("dialog: ")

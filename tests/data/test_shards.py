@@ -204,6 +204,31 @@ def test_the_time_left_is_known_for_all_splits_once_the_small_ones_are_read(tmp_
         assert told.said["joining"] == [(done, SIZE + SMALL) for done in joined]
 
 
+def test_every_pass_before_the_writing_says_how_many_records_it_has_read(tmp_path: Path) -> None:
+    names = ("drop_duplicates", "length", "drop_leaking_dialogues", "entropy")
+    told = Told()
+    prepare(job(filters=tuple({"name": name} for name in names)), tmp_path, progress=told)
+    read = [*range(0, SIZE, BLOCK), SIZE]
+    first, again = ([(done, SIZE if known or done == SIZE else None) for done in read] for known in (False, True))
+    small = [(0, None), (SMALL // 2, SMALL // 2)]
+    assert list(told.said.items())[:6] == [
+        ("filter drop_duplicates", first),
+        ("filter drop_leaking_dialogues, validation", small),
+        ("filter drop_leaking_dialogues, test", small),
+        ("filter entropy", again),
+        ("learning the tokenizer", again),
+        ("training the tokenizer", [(0, None)]),
+    ]
+
+
+def test_a_tokenizer_that_is_given_is_not_trained(tmp_path: Path) -> None:
+    told = Told()
+    prepared = prepare(job(), tmp_path)
+    given = {"name": "file", "path": str(prepared / "tokenizer.json")}
+    prepare(replace(job(), tokenizer=given), tmp_path, progress=told)
+    assert list(told.said) == ["learning the tokenizer", "tokenising", "joining"]
+
+
 def test_how_far_shards_are_is_their_mean(tmp_path: Path) -> None:
     def write(folder: str, **records: int) -> None:
         (tmp_path / folder).mkdir()
