@@ -6,12 +6,9 @@ What shards share (the tokenizer, what filters know of the corpus) is a function
 from __future__ import annotations
 
 import json
-import os
-import secrets
-import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle
@@ -28,6 +25,7 @@ from dialog.data.examples import Rules
 from dialog.data.filters import FILTERS, Filter
 from dialog.data.lengths import write_classes
 from dialog.data.manifest import TOKENIZER, array_file
+from dialog.data.partial import at_once
 from dialog.data.tokenizer import Tokenizer
 from dialog.data.tokenizers import TOKENIZERS
 from dialog.data.writer import MARKS, Appender, Arrays, Limits, dtypes, encode
@@ -126,33 +124,6 @@ def _sieves(job: Job, folder: Path) -> list[Sieve]:
     names = [str(component["name"]) for component in job.filters]
     known = (np.load(folder / f"filter-{number}.npy", allow_pickle=False) for number in range(len(names)))
     return [Sieve(*each) for each in zip(names, job.build_filters(), known, strict=True)]
-
-
-@contextmanager
-def at_once(folder: Path) -> Iterator[Path]:
-    """A folder beside `folder` to write into, which takes its place at the end, on disk, unless another was faster."""
-    partial = folder.parent / f".{folder.name}.{secrets.token_hex(4)}"
-    partial.mkdir(parents=True)
-    try:
-        yield partial
-        sync(*partial.iterdir(), partial)
-        try:
-            partial.replace(folder)
-        except OSError:
-            if not folder.is_dir():
-                raise
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-def sync(*paths: Path) -> None:
-    """Wait until files, and folders' lists of names, are on disk: what is then renamed survives a power cut whole."""
-    for path in paths:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 # ------------------------------------------------------------------ shards
