@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from numpy.typing import NDArray
 
-from dialog.data.corpora import Corpus
 from dialog.data.dialogue import WARNING, Dialogue, Entry, Malformed
 from dialog.data.examples import Chosen, Rules, usable, windows
 from dialog.data.filters import Filter
@@ -150,12 +149,12 @@ def _sifted(
 class Surveyed:
     """The usable dialogues of a split with the numbers of their records, read anew at each iteration."""
 
-    corpus: Corpus
+    read: Callable[[str], Iterable[Entry]]
     rules: Rules
     split: str
 
     def __iter__(self) -> Iterator[tuple[int, Dialogue]]:
-        for number, entry in enumerate(self.corpus.dialogues(self.split)):
+        for number, entry in enumerate(self.read(self.split)):
             dialogue = usable(entry, self.rules, Counter())
             if dialogue is not None:
                 yield number, dialogue

@@ -31,5 +31,5 @@ def _ids(job: Job, split: str) -> Iterator[str]:
 
 
 def _sieves(job: Job) -> list[Sieve]:
-    splits = {split: Surveyed(job.corpus, job.rules, split) for split in SPLITS}
+    splits = {split: Surveyed(job.corpus.dialogues, job.rules, split) for split in SPLITS}
     return [Sieve("", filter, filter.survey(splits)) for filter in job.build_filters()]

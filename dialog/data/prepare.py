@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import fcntl
-import secrets
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 from dialog.data.checks import check_counts
 from dialog.data.engines import ENGINES
 from dialog.data.manifest import fingerprint, read_manifest, write_manifest
-from dialog.data.shards import Job, Progress, draft, merge, nothing, sync, write_shard
+from dialog.data.partial import locked, partial_folder, sweep, sync
+from dialog.data.shards import Job, Progress, draft, merge, nothing, write_shard
 from dialog.data.tokenizers import identity
 from dialog.errors import UserError
 
-PARTIAL, PARTS, WHOLE, LOCK = "partial", "shards", "whole", "lock"
-"""What the hidden folder of a preparation is called; in it the shards, what is made of them, and a lock."""
+PARTS, WHOLE = "shards", "whole"
+"""In the hidden folder of a preparation the shards, and what is made of them."""
 
 
 def prepare(job: Job, root: Path, *, engine: str = "processes", workers: int = 1, progress: Progress = nothing) -> Path:
@@ -27,8 +26,9 @@ def prepare(job: Job, root: Path, *, engine: str = "processes", workers: int = 1
 
     The fingerprint covers the corpus (its own fingerprint, its component but for a `path`) and every setting; engine
     and workers change no byte. The tokenizer learns from the training split only. The folder appears at once and
-    complete, by a rename; the hidden folder that a kill leaves is removed by the next preparation. The memory needed
-    does not grow with the corpus but for what the tokenizer and the filters hold.
+    complete, by a rename; the hidden folder that a kill leaves is removed by the next preparation, and shards that
+    nobody writes any more with it. The memory needed does not grow with the corpus but for what the tokenizer and the
+    filters hold.
 
     Args:
         job: What is prepared.
@@ -44,13 +44,14 @@ def prepare(job: Job, root: Path, *, engine: str = "processes", workers: int = 1
     _check(job)
     sources = dict(job.corpus.fingerprint())
     folder = root / _name(job, sources)
-    if finished(folder):
-        return _checked(folder, job)
-    with _writing(root), _partial_folder(folder) as partial:
-        draft(job, partial / PARTS, progress)
-        ENGINES[engine](job, partial / PARTS, workers, progress)
-        _finish(job, partial, partial / PARTS, workers, sources, folder, progress)
-    return folder
+    there = finished(folder)
+    if not there:
+        with _writing(root), partial_folder(folder) as partial:
+            draft(job, partial / PARTS, progress)
+            ENGINES[engine](job, partial / PARTS, workers, progress)
+            _finish(job, partial, partial / PARTS, workers, sources, folder, progress)
+    sweep(_shards(job, root, sources))
+    return _checked(folder, job) if there else folder
 
 
 def prepare_shard(job: Job, root: Path, index: int, count: int, progress: Progress = nothing) -> Path:
@@ -62,13 +63,16 @@ def prepare_shard(job: Job, root: Path, index: int, count: int, progress: Progre
     _check(job)
     sources = dict(job.corpus.fingerprint())
     folder, parts = root / _name(job, sources), _shards(job, root, sources)
-    if finished(folder):
-        return _checked(folder, job)
-    with _writing(root):
-        parts.mkdir(parents=True, exist_ok=True)
-        draft(job, parts, progress)
-        write_shard(job, parts, index, count, progress)
-    return parts
+    if not finished(folder):
+        with _writing(root):
+            parts.mkdir(parents=True, exist_ok=True)
+            with locked(parts, shared=True):
+                draft(job, parts, progress)
+                write_shard(job, parts, index, count, progress)
+        if not finished(folder):  # by another preparation meanwhile
+            return parts
+    sweep(parts)
+    return _checked(folder, job)
 
 
 def merge_shards(job: Job, root: Path, progress: Progress = nothing) -> Path:
@@ -93,7 +97,7 @@ def _merge(job: Job, parts: Path, sources: Mapping[str, str], folder: Path, prog
         mend = "remove all but those of one" if counts else "run --shard I/N for every I below N"
         raise UserError(f"{parts}: shards of one N are needed, there are: {found}; {mend}")
     try:
-        with _writing(folder.parent), _partial_folder(folder) as partial:
+        with _writing(folder.parent), partial_folder(folder) as partial:
             _finish(job, partial, parts, counts.pop(), sources, folder, progress)
     except UserError:
         if not finished(folder):  # by another merge, which then takes the shards away
@@ -188,41 +192,6 @@ def _writing(root: Path) -> Iterator[None]:
         raise UserError(
             f"{root}: prepared data cannot be written there ({error}); make room, or set DIALOG_CACHE to another folder"
         ) from error
-
-
-@contextmanager
-def _partial_folder(folder: Path) -> Iterator[Path]:
-    """A hidden folder beside `folder`, locked while this process lives; those that nobody holds are swept first.
-
-    It has the name that is swept only when it is locked.
-    """
-    for left in folder.parent.glob(f".{folder.name}.*.{PARTIAL}"):
-        with _locked(left) as alone:
-            if alone:
-                shutil.rmtree(left, ignore_errors=True)
-    new = folder.parent / f".{folder.name}.{secrets.token_hex(4)}"
-    partial = new.with_name(f"{new.name}.{PARTIAL}")
-    new.mkdir(parents=True)
-    try:
-        with _locked(new):
-            new.rename(partial)
-            yield partial
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[bool]:
-    """Hold the lock of a folder, unless another process does, or there is no such folder or lock.
-
-    It is a file that is written to, since that is what machines that share a file system see of each other's locks.
-    """
-    with ExitStack() as stack:
-        alone = False
-        with suppress(OSError):
-            fcntl.flock(stack.enter_context((folder / LOCK).open("w")), fcntl.LOCK_EX | fcntl.LOCK_NB)
-            alone = True
-        yield alone
 
 
 def _publish(whole: Path, folder: Path) -> None:

@@ -6,12 +6,9 @@ What shards share (the tokenizer, what filters know of the corpus) is a function
 from __future__ import annotations
 
 import json
-import os
-import secrets
-import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle
@@ -20,14 +17,15 @@ from pathlib import Path
 import numpy as np
 
 from dialog.components import build
-from dialog.data.blocks import Remarks, Sieve, Surveyed, blocks, choose, remark
+from dialog.data.blocks import BLOCK, Remarks, Sieve, Surveyed, blocks, choose, remark
 from dialog.data.checks import check_counts, check_examples, check_ids, check_records
 from dialog.data.corpora import Corpus
-from dialog.data.dialogue import SPLITS
+from dialog.data.dialogue import SPLITS, Entry
 from dialog.data.examples import Rules
 from dialog.data.filters import FILTERS, Filter
 from dialog.data.lengths import write_classes
 from dialog.data.manifest import TOKENIZER, array_file
+from dialog.data.partial import at_once
 from dialog.data.tokenizer import Tokenizer
 from dialog.data.tokenizers import TOKENIZERS
 from dialog.data.writer import MARKS, Appender, Arrays, Limits, dtypes, encode
@@ -79,62 +77,53 @@ class Job:
 
 
 def draft(job: Job, parts: Path, progress: Progress = nothing) -> None:
-    """Make `<parts>/draft/`: the tokenizer, what each filter knows, and how many records train gave."""
+    """Make `<parts>/draft/`: the tokenizer, what each filter knows, and how many records a split that was read gave."""
     if (parts / DRAFT).is_dir():
         return
     with at_once(parts / DRAFT) as folder:
-        splits = {split: Surveyed(job.corpus, job.rules, split) for split in SPLITS}
+        records: dict[str, int] = {}
         for number, filter in enumerate(job.build_filters()):
-            progress(f"filter {job.filters[number]['name']}", 0, None)
+            read = partial(_read, job.corpus, records, progress, f"filter {job.filters[number]['name']}")
+            splits = {split: Surveyed(read, job.rules, split) for split in SPLITS}
             np.save(folder / f"filter-{number}.npy", filter.survey(splits), allow_pickle=False)
-        records = Counter[str]()
-        texts = _texts(job, _sieves(job, folder), records, progress)
-        build(TOKENIZERS, job.tokenizer, texts=texts).save(folder / TOKENIZER)
+        entries = _read(job.corpus, records, progress, "learning the tokenizer", "train")
+        texts = _texts(job, entries, _sieves(job, folder))
+        build(TOKENIZERS, job.tokenizer, texts=_asked(texts, progress)).save(folder / TOKENIZER)
         for _ in texts:
             pass  # what the tokenizer has not asked for is counted all the same
         (folder / RECORDS).write_text(json.dumps(records))
 
 
-def _texts(job: Job, sieves: Sequence[Sieve], records: Counter[str], progress: Progress) -> Iterator[str]:
+def _read(corpus: Corpus, records: dict[str, int], progress: Progress, what: str, split: str) -> Iterator[Entry]:
+    """The records of a split; says how many are read, of as many as the last pass found, and writes down how many."""
+    what = what if split == "train" else f"{what}, {split}"
+    progress(what, 0, records.get(split))
+    read = 0
+    for read, entry in enumerate(corpus.dialogues(split), start=1):
+        yield entry
+        if read % BLOCK == 0:
+            progress(what, read, records.get(split))
+    records[split] = read
+    progress(what, read, read)
+
+
+def _texts(job: Job, train: Iterable[Entry], sieves: Sequence[Sieve]) -> Iterator[str]:
     """What is said and known in the training dialogues that stay."""
-    for start, entries in blocks(job.corpus.dialogues("train")):
+    for start, entries in blocks(train):
         for dialogue, _ in choose(start, entries, job.rules, sieves).chosen:
             yield from (line.text for line in (*dialogue.facts, *dialogue.turns))
-        records["train"] += len(entries)
-        progress("learning the tokenizer", records["train"], None)
+
+
+def _asked(texts: Iterator[str], progress: Progress) -> Iterator[str]:
+    """The texts; says at their end what a tokenizer that has asked for all then does."""
+    yield from texts
+    progress("training the tokenizer", 0, None)
 
 
 def _sieves(job: Job, folder: Path) -> list[Sieve]:
     names = [str(component["name"]) for component in job.filters]
     known = (np.load(folder / f"filter-{number}.npy", allow_pickle=False) for number in range(len(names)))
     return [Sieve(*each) for each in zip(names, job.build_filters(), known, strict=True)]
-
-
-@contextmanager
-def at_once(folder: Path) -> Iterator[Path]:
-    """A folder beside `folder` to write into, which takes its place at the end, on disk, unless another was faster."""
-    partial = folder.parent / f".{folder.name}.{secrets.token_hex(4)}"
-    partial.mkdir(parents=True)
-    try:
-        yield partial
-        sync(*partial.iterdir(), partial)
-        try:
-            partial.replace(folder)
-        except OSError:
-            if not folder.is_dir():
-                raise
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-def sync(*paths: Path) -> None:
-    """Wait until files, and folders' lists of names, are on disk: what is then renamed survives a power cut whole."""
-    for path in paths:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 # ------------------------------------------------------------------ shards

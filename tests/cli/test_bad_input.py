@@ -97,7 +97,7 @@ def refused(done: Done) -> str:
     assert done.code == 2, done
     assert done.out == ""
     looked = {f"looking through {split}" for split in SPLITS}
-    assert set(progress) <= {"learning the tokenizer", "tokenising", "joining", *looked}
+    assert set(progress) <= {"learning the tokenizer", "training the tokenizer", "tokenising", "joining", *looked}
     assert last.startswith("dialog: ")
     assert one_line(last) == last
     return last.removeprefix("dialog: ")

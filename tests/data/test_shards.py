@@ -10,7 +10,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -116,11 +116,47 @@ def test_shards_merge_to_the_same_bytes_in_whatever_order_they_are_made(
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_shards_of_what_is_prepared_meanwhile_go_with_the_merge(tmp_path: Path) -> None:
+def test_shards_of_what_is_prepared_meanwhile_go(tmp_path: Path) -> None:
     prepare_shard(job(), tmp_path, 0, 2)
     folder = prepare(job(), tmp_path)
+    assert list(tmp_path.iterdir()) == [folder]
     assert merge_shards(job(), tmp_path) == folder
     assert list(tmp_path.iterdir()) == [folder]
+
+
+class Interrupted(Builtin):
+    """Something else happens while a shard is written."""
+
+    def __init__(self, does: Callable[[], object]) -> None:
+        super().__init__(size=SIZE)
+        self.does = does
+
+    def dialogues(self, split: str) -> Iterator[Entry]:
+        if split == "validation":
+            self.does()
+        yield from super().dialogues(split)
+
+
+def test_a_shard_that_is_written_outlives_what_is_prepared_meanwhile(tmp_path: Path) -> None:
+    def prepares() -> None:
+        prepare(job(), tmp_path)
+        assert list(tmp_path.glob(".*.shards/.0-of-2.*.partial"))
+
+    folder = prepare_shard(job(Interrupted(prepares)), tmp_path, 0, 2)
+    assert list(tmp_path.iterdir()) == [folder]
+    assert folder == prepare(job(), tmp_path)
+
+
+def test_what_a_killed_shard_leaves_is_swept_and_what_another_writes_is_not(tmp_path: Path) -> None:
+    def writes_too() -> None:
+        (written,) = parts.glob(".0-of-2.*")
+        prepare_shard(job(), tmp_path, 0, 2)
+        assert list(parts.glob(".0-of-2.*")) == [written]
+
+    parts = prepare_shard(job(), tmp_path, 1, 2)
+    (parts / ".0-of-2.abcd1234.partial").mkdir()
+    assert prepare_shard(job(Interrupted(writes_too)), tmp_path, 0, 2) == parts
+    assert {path.name for path in parts.iterdir()} == {"draft", "0-of-2", "1-of-2", "lock"}
 
 
 def test_of_two_merges_the_later_finds_what_the_other_has_made(tmp_path: Path) -> None:
@@ -202,6 +238,31 @@ def test_the_time_left_is_known_for_all_splits_once_the_small_ones_are_read(tmp_
     for told in (whole, merging):
         joined = [min(done, SIZE) for done in range(BLOCK, SIZE + BLOCK, BLOCK)] + [SIZE + SMALL // 2, SIZE + SMALL]
         assert told.said["joining"] == [(done, SIZE + SMALL) for done in joined]
+
+
+def test_every_pass_before_the_writing_says_how_many_records_it_has_read(tmp_path: Path) -> None:
+    names = ("drop_duplicates", "length", "drop_leaking_dialogues", "entropy")
+    told = Told()
+    prepare(job(filters=tuple({"name": name} for name in names)), tmp_path, progress=told)
+    read = [*range(0, SIZE, BLOCK), SIZE]
+    first, again = ([(done, SIZE if known or done == SIZE else None) for done in read] for known in (False, True))
+    small = [(0, None), (SMALL // 2, SMALL // 2)]
+    assert list(told.said.items())[:6] == [
+        ("filter drop_duplicates", first),
+        ("filter drop_leaking_dialogues, validation", small),
+        ("filter drop_leaking_dialogues, test", small),
+        ("filter entropy", again),
+        ("learning the tokenizer", again),
+        ("training the tokenizer", [(0, None)]),
+    ]
+
+
+def test_a_tokenizer_that_is_given_is_not_trained(tmp_path: Path) -> None:
+    told = Told()
+    prepared = prepare(job(), tmp_path)
+    given = {"name": "file", "path": str(prepared / "tokenizer.json")}
+    prepare(replace(job(), tokenizer=given), tmp_path, progress=told)
+    assert list(told.said) == ["learning the tokenizer", "tokenising", "joining"]
 
 
 def test_how_far_shards_are_is_their_mean(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_the_leak_is_that_of_the_filter_and_of_the_evaluation(
     for said in source.splits.values():
         said[:] = [replace(each, turns=tuple(map(Turn, speakers, (turn.text for turn in each.turns)))) for each in said]
     found = inspect(source, rules=rules, quiet=True).findings["leak"].data
-    kept = {split: [each for _, each in Surveyed(source, rules, split)] for split in SPLITS}
+    kept = {split: [each for _, each in Surveyed(source.dialogues, rules, split)] for split in SPLITS}
     for split in ("validation", "test"):
         assert (found[split]["clean"], found[split]["leaked"]) == clean_and_leaked(kept["train"], kept[split])
     filter = DropLeakingDialogues()
