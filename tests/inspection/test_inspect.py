@@ -67,6 +67,9 @@ def test_repeats_are_those_of_texts(told: told_type, corpus: Corpora) -> None:
             for split in ("validation", "test"):
                 expected = sum(each in learnt for each in kinds[split][kind_])
                 assert found["normalisations"][name]["in_train"][split][kind_] == expected
+            asked, tuned = kinds["test"][kind_], kinds["validation"][kind_]
+            for what, known in (("in_validation", tuned), ("in_train_or_validation", learnt + tuned)):
+                assert found["normalisations"][name][what]["test"][kind_] == sum(each in known for each in asked)
             for split in SPLITS:
                 each = kinds[split][kind_]
                 assert found["normalisations"][name]["repeated"][split][kind_] == len(each) - len(set(each))
@@ -152,6 +155,13 @@ def test_repeats_show_where_they_are(told: told_type) -> None:
     found = looked(told, train=[["a", "b"], ["c", "d"], ["c", "d"]], test=[["e", "f"], ["c", " d"]])["duplicates"]
     assert found.shown[-1] == ("test-1 (test.txt:1) is train-1 (train.txt:1)", (("A", "c"), ("B", " d")))
     assert "drop_duplicates" in found.advice
+
+
+def test_what_validation_and_test_share_is_bad(told: told_type) -> None:
+    found = looked(told, train=[["a", "b"]], validation=[["e", "f"], ["c", "d"]], test=[["c", "d"]])["duplicates"]
+    assert (found.state, found.headline[:48]) == ("bad", "1 test dialogues stand in train or validation; 0")
+    assert found.shown[-1] == ("test-0 (test.txt:0) is validation-1 (validation.txt:1)", (("A", "c"), ("B", "d")))
+    assert found.advice.startswith("Take out of validation what is in test")
 
 
 SENTENCE = "I would like to go to the sea with you and your old dog on the last day of this long and hot summer"
