@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from dialog.data.dialogue import SPLITS, Dialogue
-from dialog.data.fingerprints import NORMALISATIONS, Hashes, Said, among, joined, repeats
+from dialog.data.examples import Rules
+from dialog.data.fingerprints import NORMALISATIONS, Hashes, Integers, Said, among, joined, repeats
 from dialog.inspection.findings import Finding, Quote, Quoted, Table, place, share
+from dialog.inspection.responses import Responses
 from dialog.report.measures import count
 
 COMPARED = ("verbatim", "letters")
@@ -29,19 +31,28 @@ SHOWN = 3
 
 
 class Duplicates:
-    """Counts what is said twice: verbatim but for white space, and by letters and digits alone."""
+    """Counts what is said twice: verbatim but for white space, and by letters and digits alone.
 
-    def __init__(self) -> None:
+    Args:
+        rules: How dialogues become examples.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self.responses = {split: Responses(rules) for split in SPLITS}
         self.said = {name: {split: Said(NORMALISATIONS[name]) for split in SPLITS} for name in COMPARED}
 
     def see(self, split: str, dialogue: Dialogue) -> None:
         """Take in the numbers of a dialogue."""
+        self.responses[split].add(dialogue)
         for name in COMPARED:
             self.said[name][split].add(dialogue)
 
     def finding(self, quote: Quote) -> Finding:
         """Repeats inside each split, what of validation and test is in train, and what of test in validation."""
-        found = {name: {split: _kinds(said) for split, said in self.said[name].items()} for name in COMPARED}
+        places = {split: responses.places for split, responses in self.responses.items()}
+        found = {
+            name: {split: _kinds(said, places[split]) for split, said in self.said[name].items()} for name in COMPARED
+        }
         data = {name: _counts(found[name]) for name in COMPARED}
         verbatim, inside = data["verbatim"], data["verbatim"]["repeated"]["train"]["dialogues"]
         known = {split: verbatim["in_train"][split]["dialogues"] for split in ("validation", "test")}
@@ -82,15 +93,15 @@ class Duplicates:
         ]
 
 
-def _kinds(said: Said) -> dict[str, Hashes]:
-    turns, offsets, answers = said.turns, said.offsets, said.answers
+def _kinds(said: Said, responses: Integers) -> dict[str, Hashes]:
+    turns, offsets, answers = said.turns, said.offsets, np.intersect1d(responses, said.answers)
     histories = said.histories()
     ends = offsets[1:][np.diff(offsets) > 0] - 1
     return {
         "dialogues": histories[ends],
-        "histories": histories[answers],
+        "histories": histories[responses],
         "pairs": joined(turns[answers - 1], turns[answers]),
-        "responses": turns[answers],
+        "responses": turns[responses],
     }
 
 

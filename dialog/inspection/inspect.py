@@ -33,18 +33,18 @@ ORDER = ("validation", "test", "train")
 AS_IT_IS = Rules(None, first_turns=True, max_turn_characters=sys.maxsize)
 """Rules that leave out nothing in which something is said, and change no word."""
 
-SECTIONS: Mapping[str, Callable[[], Section]] = {
-    "leak": Leak,
+SECTIONS: Mapping[str, Callable[[Rules], Section]] = {
+    "leak": lambda rules: Leak(),
     "duplicates": Duplicates,
-    "near_duplicates": NearDuplicates,
+    "near_duplicates": lambda rules: NearDuplicates(),
     "generic": Generic,
-    "lengths": Lengths,
-    "speakers": Speakers,
-    "characters": Characters,
-    "languages": Languages,
-    "reserved": Reserved,
+    "lengths": lambda rules: Lengths(),
+    "speakers": lambda rules: Speakers(),
+    "characters": lambda rules: Characters(),
+    "languages": lambda rules: Languages(),
+    "reserved": lambda rules: Reserved(),
 }
-"""The sections that every inspection has, as JSON names them."""
+"""The sections that every inspection has, as JSON names them, made by the rules for examples."""
 
 
 class Inspection(NamedTuple):
@@ -87,7 +87,7 @@ def inspect(
     """
     rules = replace(rules, malformed=DROP)
     records = Records()
-    sections: dict[str, Section] = {name: make() for name, make in SECTIONS.items()}
+    sections: dict[str, Section] = {name: make(rules) for name, make in SECTIONS.items()}
     if tokens is not None:
         sections["tokens"] = tokens
     with tqdm(unit=" dialogues", disable=True if quiet else None, leave=False, mininterval=0.5) as bar:

@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rensa import RMinHash, RMinHashLSH
 
-from dialog.data.blocks import Surveyed
+from dialog.data.blocks import Sieve, Surveyed, choose
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed, Turn
 from dialog.data.examples import Rules
 from dialog.data.filters import DropOpenPairs
@@ -40,26 +39,34 @@ def looked(told: told_type, **splits: Sequence[Any]) -> dict[str, Finding]:
 
 # ------------------------------------------------------------------ laws over any corpus
 
-NORMALISED = {
+NORMALISED: dict[str, Callable[[str], str]] = {
     "verbatim": lambda text: " ".join(text.split()),
     "letters": lambda text: re.sub("[^a-z]", "", text.lower()),
 }
 
 
-@given(corpora)
-def test_repeats_are_those_of_texts(told: told_type, corpus: Corpora) -> None:
-    found = looked(told, **corpus)["duplicates"].data
+@given(corpora, st.booleans(), st.sampled_from([None, "A", "B"]))
+def test_repeats_are_those_of_texts(told: told_type, corpus: Corpora, first_turns: bool, responder: str | None) -> None:
+    rules = Rules(None, first_turns, responder)
+    found = inspect(told(**corpus), rules=rules, quiet=True).findings["duplicates"].data
+    first = 0 if first_turns else 1
+
+    def spoken(texts: list[str]) -> tuple[list[str], list[int]]:
+        kept = [(text, "AB"[at % 2]) for at, text in enumerate(texts) if text.strip()]
+        answers = [at for at, (_, speaker) in enumerate(kept) if at >= first and responder in (None, speaker)]
+        return [text for text, _ in kept], answers
+
     for name, normalise in NORMALISED.items():
         said = {
-            split: [tuple(normalise(text) for text in texts if text.strip()) for texts in told]
+            split: [([normalise(text) for text in turns], answers) for turns, answers in map(spoken, told) if answers]
             for split, told in corpus.items()
         }
         kinds: dict[str, dict[str, list[Any]]] = {
             split: {
-                "dialogues": [turns for turns in told if turns],
-                "histories": [turns[: end + 1] for turns in told for end in range(1, len(turns))],
-                "pairs": [pair for turns in told for pair in pairwise(turns)],
-                "responses": [turn for turns in told for turn in turns[1:]],
+                "dialogues": [tuple(turns) for turns, _ in told],
+                "histories": [tuple(turns[: at + 1]) for turns, answers in told for at in answers],
+                "pairs": [tuple(turns[at - 1 : at + 1]) for turns, answers in told for at in answers if at],
+                "responses": [turns[at] for turns, answers in told for at in answers],
             }
             for split, told in said.items()
         }
@@ -236,6 +243,31 @@ def test_generic_responses_are_those_that_the_filter_drops(told: told_type) -> N
         known = filter.survey(splits)
         dropped = sum(turn > 0 for number, each in splits["train"] for turn in filter.drops(known, number, each))
         assert data[side]["pairs_above"] == dropped == 3
+
+
+BY_RULES = st.builds(
+    Rules,
+    st.none(),
+    first_turns=st.booleans(),
+    responder=st.sampled_from([None, "A", "B"]),
+    merge_turns=st.booleans(),
+    reverse=st.booleans(),
+)
+
+
+@given(st.lists(st.lists(st.tuples(st.sampled_from("AB"), st.sampled_from("abcd ")), max_size=5), max_size=9), BY_RULES)
+def test_what_is_said_to_be_generic_is_what_a_preparation_drops(
+    told: told_type, dialogues: list[list[tuple[str, str]]], rules: Rules
+) -> None:
+    source = told(train=[Dialogue(str(n), tuple(Turn(*turn) for turn in each)) for n, each in enumerate(dialogues)])
+    data = inspect(source, rules=rules, quiet=True).findings["generic"].data
+    entries = list(source.dialogues("train"))
+    assert data["pairs"] == sum(len(each.windows) for each in choose(0, entries, rules, []).chosen)
+    for side in ("target", "source"):
+        filter = DropOpenPairs(side=side)
+        known = filter.survey({split: Surveyed(source, rules, split) for split in SPLITS})
+        left = choose(0, entries, rules, [Sieve("entropy", filter, known)]).chosen
+        assert data[side]["pairs_above"] == data["pairs"] - sum(len(each.windows) for each in left)
 
 
 def test_exactly_the_threshold_is_not_above_it_however_it_is_rounded(told: told_type) -> None:
