@@ -135,6 +135,16 @@ def test_an_answer_that_was_learnt_is_a_leak_and_says_what_to_do(told: told_type
     assert looked(told, train=[["a", "b"]], test=[shared])["leak"].state == "good"
 
 
+def test_where_a_character_is_a_word_the_advice_asks_for_more_of_them(told: told_type) -> None:
+    shared, other = ["好的，非常感谢您的帮助。", "不用客气！"], ["帽子在哪里？", "在那张大桌子上。"]
+    found = looked(told, train=[shared], validation=[other], test=[shared, ["Well ?", "Hm ."]])["leak"]
+    assert "minimum_words: 8" in found.advice
+    shared = ["Where is the hat ?", "On the big table ."]
+    found = looked(told, train=[shared], validation=[shared], test=[other, shared])["leak"]
+    assert found.advice
+    assert "minimum_words" not in found.advice
+
+
 def test_what_merged_turns_say_is_no_leak(told: told_type) -> None:
     def twice(id: str, *texts: str) -> Dialogue:
         return Dialogue(id, tuple(Turn(speaker, text) for speaker, text in zip("AABB", texts, strict=True)))
