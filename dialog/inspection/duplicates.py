@@ -33,6 +33,8 @@ SHOWN = 3
 class Duplicates:
     """Counts what is said twice: verbatim but for white space, and by letters and digits alone.
 
+    Its responses are those of the rules that answer a turn: a first turn answers none.
+
     Args:
         rules: How dialogues become examples.
     """
@@ -60,7 +62,7 @@ class Duplicates:
         return Finding(
             "Exact repeats",
             "bad" if known["validation"] or either else "look" if inside else "good",
-            f"{count(either)} test dialogues stand in train or validation; {count(inside)} repeats inside train",
+            f"{count(either)} test dialogues in train or validation; {count(inside)} repeats inside train",
             f"{count(inside)} training dialogues repeat an earlier one. In train are, word for word, "
             f"{count(known['test'])} dialogues of test and {count(known['validation'])} of validation; "
             f"{count(tuned)} of test are in validation.",
@@ -99,9 +101,9 @@ def _kinds(said: Said, responses: Integers) -> dict[str, Hashes]:
     ends = offsets[1:][np.diff(offsets) > 0] - 1
     return {
         "dialogues": histories[ends],
-        "histories": histories[responses],
+        "histories": histories[answers],
         "pairs": joined(turns[answers - 1], turns[answers]),
-        "responses": turns[responses],
+        "responses": turns[answers],
     }
 
 

@@ -36,7 +36,7 @@ AS_IT_IS = Rules(None, first_turns=True, max_turn_characters=sys.maxsize)
 SECTIONS: Mapping[str, Callable[[Rules], Section]] = {
     "leak": lambda rules: Leak(),
     "duplicates": Duplicates,
-    "near_duplicates": lambda rules: NearDuplicates(),
+    "near_duplicates": NearDuplicates,
     "generic": Generic,
     "lengths": lambda rules: Lengths(),
     "speakers": lambda rules: Speakers(),

@@ -64,9 +64,9 @@ def test_repeats_are_those_of_texts(told: told_type, corpus: Corpora, first_turn
         kinds: dict[str, dict[str, list[Any]]] = {
             split: {
                 "dialogues": [tuple(turns) for turns, _ in told],
-                "histories": [tuple(turns[: at + 1]) for turns, answers in told for at in answers],
-                "pairs": [tuple(turns[at - 1 : at + 1]) for turns, answers in told for at in answers if at],
-                "responses": [turns[at] for turns, answers in told for at in answers],
+                "histories": [tuple(turns[: at + 1]) for turns, answers in told for at in answers if at > 0],
+                "pairs": [tuple(turns[at - 1 : at + 1]) for turns, answers in told for at in answers if at > 0],
+                "responses": [turns[at] for turns, answers in told for at in answers if at > 0],
             }
             for split, told in said.items()
         }
@@ -176,7 +176,7 @@ def test_repeats_show_where_they_are(told: told_type) -> None:
 
 def test_what_validation_and_test_share_is_bad(told: told_type) -> None:
     found = looked(told, train=[["a", "b"]], validation=[["e", "f"], ["c", "d"]], test=[["c", "d"]])["duplicates"]
-    assert (found.state, found.headline[:48]) == ("bad", "1 test dialogues stand in train or validation; 0")
+    assert (found.state, found.headline[:42]) == ("bad", "1 test dialogues in train or validation; 0")
     assert found.shown[-1] == ("test-0 (test.txt:0) is validation-1 (validation.txt:1)", (("A", "c"), ("B", "d")))
     assert found.advice.startswith("Take out of validation what is in test")
 
@@ -198,6 +198,21 @@ def test_near_repeats_are_found_and_others_are_not(told: told_type) -> None:
         assert found.data[kind_]["test"]["compared"] == 2
     runs = [set(zip(*(said[at:] for at in range(2)), strict=False)) for said in (LONG, [*LONG[:-1], "winter"])]
     assert one["similarity"] == round(len(runs[0] & runs[1]) / len(runs[0] | runs[1]), 4)
+
+
+def test_near_repeats_are_found_inside_a_split_and_of_validation_in_test(told: told_type) -> None:
+    train = [[f"{n} {n}", " ".join(word + str(n) for word in LONG)] for n in range(50)]
+    again = [[*said[:-1], f"{said[-1]} indeed"] for said in train]
+    found = looked(told, train=[*train, *again])["near_duplicates"]
+    near = found.data["repeated"]["train"]["near"]
+    assert [(one["id"], one["earlier"]) for one in near] == [(f"train-{50 + n}", f"train-{n}") for n in range(50)]
+    assert all(0.8 <= one["similarity"] < 1.0 for one in near)
+    assert (found.state, "50 inside train" in found.headline) == ("look", True)
+    found = looked(told, validation=train[:2], test=[again[1], train[3]])["near_duplicates"]
+    for kind_ in ("dialogues", "pairs", "responses"):
+        (one,) = found.data[kind_]["in_validation"]["test"]
+        assert (one["id"][:6], one["validation"][:12]) == ("test-0", "validation-1")
+    assert found.state == "bad"
 
 
 lines = st.lists(st.sampled_from([LONG, LONG[1:], LONG[:-1], LONG[::-1], [*LONG[:9], "x", *LONG[9:]]]), max_size=8)
