@@ -76,7 +76,7 @@ def inspect(
 ) -> Inspection:
     """Look through a corpus once, and again as far as examples of it are shown.
 
-    The memory needed is about 100 bytes a turn, and the texts of validation and test.
+    The memory needed is about 100 bytes a turn, 8 a word, 1.4 KB a dialogue, and the texts of validation and test.
 
     Args:
         corpus: Where the dialogues come from.

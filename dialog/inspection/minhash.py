@@ -123,7 +123,7 @@ class Repeats:
         best, similarity = None, 0.0
         for number in sorted(self.index.query(probe.hash)):
             known = self.firsts[number][1]
-            both = len(np.intersect1d(known, runs))
+            both = len(np.intersect1d(known, runs, assume_unique=True))
             found = both / (len(known) + len(runs) - both)
             if found >= THRESHOLD and found > similarity:
                 best, similarity = number, found
