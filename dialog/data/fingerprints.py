@@ -52,6 +52,11 @@ def words(text: str) -> str:
     return " ".join(_UNSPACED.sub(r" \1 ", kept).split())
 
 
+def unspaced(text: str) -> bool:
+    """Whether most of a text is of scripts that put no spaces between words."""
+    return 2 * len(_UNSPACED.findall(text)) > sum(not char.isspace() for char in text)
+
+
 def letters(text: str) -> str:
     """The letters and digits of `words`, without spaces, in NFC again: tokenisation makes no difference."""
     return unicodedata.normalize("NFC", words(text).replace(" ", ""))

@@ -6,8 +6,10 @@ import numpy as np
 
 from dialog.data.dialogue import Dialogue
 from dialog.data.entropy import Entropies, entropies
-from dialog.data.fingerprints import Hashes, Integers, Said, verbatim
+from dialog.data.examples import Rules
+from dialog.data.fingerprints import Hashes, Integers, Said, among, verbatim
 from dialog.inspection.findings import Bars, Finding, Quote, Table, share
+from dialog.inspection.responses import Responses
 
 THRESHOLD = 1.0
 SHOWN = 15
@@ -15,15 +17,22 @@ SIDES = {"target": "responses by what they answer", "source": "turns by what ans
 
 
 class Generic:
-    """The entropy of each training utterance over the turns that it answers, and over those that answer it."""
+    """The entropy of each training utterance over the turns that it answers, and over those that answer it.
 
-    def __init__(self) -> None:
-        self.said = Said(verbatim)
+    As in the filter, all turns tell how open an utterance is, and responses by the rules are what goes.
+
+    Args:
+        rules: How dialogues become examples.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self.said, self.responses = Said(verbatim), Responses(rules)
 
     def see(self, split: str, dialogue: Dialogue) -> None:
         """Take in a training dialogue."""
         if split == "train":
             self.said.add(dialogue)
+            self.responses.add(dialogue)
 
     def finding(self, quote: Quote) -> Finding:
         """What the filter would drop, and the most open utterances."""
@@ -33,15 +42,19 @@ class Generic:
             "target": entropies(turns[answers], turns[answers - 1]),
             "source": entropies(turns[answers - 1], turns[answers]),
         }
-        drops = {side: int(each.counts[each.above(THRESHOLD)].sum()) for side, each in found.items()}
+        open_ = {side: each.utterances[each.above(THRESHOLD)] for side, each in found.items()}
+        responses = self.responses.places
+        said = {"target": turns[responses], "source": turns[np.intersect1d(responses, answers) - 1]}
+        drops = {side: int(among(said[side], open_[side]).sum()) for side in SIDES}
         top = {side: self._top(found[side], turns, places[side], quote) for side in SIDES}
-        part = drops["target"] / max(len(answers), 1)
+        part = drops["target"] / max(len(responses), 1)
         return Finding(
             "Generic responses",
             "bad" if part > 0.2 else "look" if part > 0.02 else "good",
-            f"{share(drops['target'], len(answers))} training responses fit anywhere",
-            f"{share(drops['target'], len(answers))} of the training responses answer such different turns that their "
-            f"entropy is above {THRESHOLD:g} bit; {share(drops['source'], len(answers))} answer a turn that open.",
+            f"{share(drops['target'], len(responses))} training responses fit anywhere",
+            f"{share(drops['target'], len(responses))} of the training responses answer such different turns that "
+            f"their entropy is above {THRESHOLD:g} bit; {share(drops['source'], len(responses))} answer a turn that "
+            "open.",
             f"If the model's replies are dull: data.filters=[{{name: entropy, threshold: {THRESHOLD:g}}}]"
             if part > 0.02
             else "",
@@ -55,7 +68,7 @@ class Generic:
             ),
             {
                 "threshold": THRESHOLD,
-                "pairs": len(answers),
+                "pairs": len(responses),
                 **{
                     side: {
                         "pairs_above": drops[side],

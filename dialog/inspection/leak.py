@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 
 from dialog.data.dialogue import Dialogue
+from dialog.data.fingerprints import unspaced
 from dialog.data.leaks import MINIMUM_WORDS, Asked, long_pairs
 from dialog.inspection.findings import Bars, Finding, Quote, Table, share
 from dialog.report.measures import count, percent
 
 EVALUATED = ("validation", "test")
+UNSPACED_WORDS = 2 * MINIMUM_WORDS
+"""What to ask of a response where each character is a word."""
 
 
 class Leak:
@@ -23,6 +26,8 @@ class Leak:
         """Take in the long pairs of a dialogue."""
         if split in EVALUATED:
             self.asked[split].ask(dialogue)
+            self.counts["asked"] += 1
+            self.counts["unspaced"] += unspaced(" ".join(turn.text for turn in dialogue.turns))
             return
         pairs = long_pairs(dialogue)
         met = [name for name in EVALUATED if self.asked[name].meet(pairs)]
@@ -45,7 +50,7 @@ class Leak:
             f"turn of {MINIMUM_WORDS} or more. A model that learnt those by heart looks good on them.",
             f"Train without them: data.filters=[{{name: drop_leaking_dialogues}}] drops {count(drop)} of "
             f"{count(counts['dialogues'])} training dialogues; and read scores on clean test dialogues apart (--json "
-            "has their ids)."
+            f"has their ids).{self._unspaced()}"
             if drop
             else "",
             (self._bars(touched, sizes), self._table()) if drop else (),
@@ -62,6 +67,15 @@ class Leak:
                 },
                 **{split: {"clean": found.clean, "leaked": found.leaked} for split, found in parted.items()},
             },
+        )
+
+    def _unspaced(self) -> str:
+        """What to do besides where most dialogues are of a script without spaces."""
+        if 2 * self.counts["unspaced"] <= self.counts["asked"]:
+            return ""
+        return (
+            f" Each character is a word in this script, and formulas have {MINIMUM_WORDS}: to keep them give more, "
+            f"as in data.filters=[{{name: drop_leaking_dialogues, minimum_words: {UNSPACED_WORDS}}}]"
         )
 
     def _bars(self, touched: dict[str, int], sizes: dict[str, int]) -> Bars:

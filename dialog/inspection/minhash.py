@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 from hashlib import blake2b
 from typing import NamedTuple
 
+import numpy as np
 from rensa import RMinHash, RMinHashLSH
+
+from dialog.data.fingerprints import Integers
 
 THRESHOLD = 0.8
 PERMUTATIONS, BANDS = 128, 16
@@ -54,16 +58,16 @@ class Index:
         self.index = RMinHashLSH(threshold=THRESHOLD, num_perm=PERMUTATIONS, num_bands=BANDS)
         self.kept: list[tuple[str, str, int]] = []
         self.numbers: dict[frozenset[str], int] = {}
-        self.sets: list[frozenset[str]] = []
+        self.probes: list[Probe] = []
         self.best: dict[int, tuple[float, str, str]] = {}
         self.met: set[bytes] = set()
 
     def add(self, probe: Probe) -> None:
         """Append a text."""
-        number = self.numbers.setdefault(probe.shingles, len(self.sets))
-        if number == len(self.sets):
+        number = self.numbers.setdefault(probe.shingles, len(self.probes))
+        if number == len(self.probes):
             self.index.insert(number, probe.hash)
-            self.sets.append(probe.shingles)
+            self.probes.append(probe)
         self.kept.append((probe.id, probe.text, number))
 
     def meet(self, probe: Probe) -> None:
@@ -74,12 +78,20 @@ class Index:
         if candidates:
             self.met.add(probe.digest)
         for number in candidates:
-            known = self.sets[number]
+            known = self.probes[number].shingles
             best = self.best[number][0] if number in self.best else 0.0
             if best < 1.0:
                 similarity = len(known & probe.shingles) / len(known | probe.shingles)
                 if similarity >= THRESHOLD and similarity > best:
                     self.best[number] = similarity, probe.id, probe.text
+
+    def against(self, other: Index) -> Index:
+        """The same texts, held against those of another index alone."""
+        again = copy(self)
+        again.best, again.met = {}, set()
+        for probe in other.probes:
+            again.meet(probe)
+        return again
 
     @property
     def near(self) -> dict[int, Near]:
@@ -90,6 +102,36 @@ class Index:
                 similarity, other_id, other_text = self.best[number]
                 found[place] = Near(similarity, id, text, other_id, other_text)
         return found
+
+
+class Repeats:
+    """Which texts are near an earlier one, that itself is near none before it: what is left if each is said once.
+
+    Only such first ones are kept, about 1.4 KB each and 8 bytes a run; texts near them are held against them alone.
+    """
+
+    def __init__(self) -> None:
+        self.index = RMinHashLSH(threshold=THRESHOLD, num_perm=PERMUTATIONS, num_bands=BANDS)
+        self.firsts: list[tuple[str, Integers]] = []
+        self.compared = 0
+        self.near: list[tuple[str, str, float]] = []
+
+    def meet(self, probe: Probe) -> None:
+        """Hold a text against the first ones, and the later ones against it if it is near none."""
+        self.compared += 1
+        runs = np.fromiter(map(hash, probe.shingles), np.int64, len(probe.shingles))
+        best, similarity = None, 0.0
+        for number in sorted(self.index.query(probe.hash)):
+            known = self.firsts[number][1]
+            both = len(np.intersect1d(known, runs, assume_unique=True))
+            found = both / (len(known) + len(runs) - both)
+            if found >= THRESHOLD and found > similarity:
+                best, similarity = number, found
+        if best is None:
+            self.index.insert(len(self.firsts), probe.hash)
+            self.firsts.append((probe.id, runs))
+        else:
+            self.near.append((probe.id, self.firsts[best][0], similarity))
 
 
 def shingles(said: list[str], length: int) -> frozenset[str]:

@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rensa import RMinHash, RMinHashLSH
 
-from dialog.data.blocks import Surveyed
+from dialog.data.blocks import Sieve, Surveyed, choose
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed, Turn
 from dialog.data.examples import Rules
 from dialog.data.filters import DropOpenPairs
@@ -40,26 +39,34 @@ def looked(told: told_type, **splits: Sequence[Any]) -> dict[str, Finding]:
 
 # ------------------------------------------------------------------ laws over any corpus
 
-NORMALISED = {
+NORMALISED: dict[str, Callable[[str], str]] = {
     "verbatim": lambda text: " ".join(text.split()),
     "letters": lambda text: re.sub("[^a-z]", "", text.lower()),
 }
 
 
-@given(corpora)
-def test_repeats_are_those_of_texts(told: told_type, corpus: Corpora) -> None:
-    found = looked(told, **corpus)["duplicates"].data
+@given(corpora, st.booleans(), st.sampled_from([None, "A", "B"]))
+def test_repeats_are_those_of_texts(told: told_type, corpus: Corpora, first_turns: bool, responder: str | None) -> None:
+    rules = Rules(None, first_turns, responder)
+    found = inspect(told(**corpus), rules=rules, quiet=True).findings["duplicates"].data
+    first = 0 if first_turns else 1
+
+    def spoken(texts: list[str]) -> tuple[list[str], list[int]]:
+        kept = [(text, "AB"[at % 2]) for at, text in enumerate(texts) if text.strip()]
+        answers = [at for at, (_, speaker) in enumerate(kept) if at >= first and responder in (None, speaker)]
+        return [text for text, _ in kept], answers
+
     for name, normalise in NORMALISED.items():
         said = {
-            split: [tuple(normalise(text) for text in texts if text.strip()) for texts in told]
+            split: [([normalise(text) for text in turns], answers) for turns, answers in map(spoken, told) if answers]
             for split, told in corpus.items()
         }
         kinds: dict[str, dict[str, list[Any]]] = {
             split: {
-                "dialogues": [turns for turns in told if turns],
-                "histories": [turns[: end + 1] for turns in told for end in range(1, len(turns))],
-                "pairs": [pair for turns in told for pair in pairwise(turns)],
-                "responses": [turn for turns in told for turn in turns[1:]],
+                "dialogues": [tuple(turns) for turns, _ in told],
+                "histories": [tuple(turns[: at + 1]) for turns, answers in told for at in answers if at > 0],
+                "pairs": [tuple(turns[at - 1 : at + 1]) for turns, answers in told for at in answers if at > 0],
+                "responses": [turns[at] for turns, answers in told for at in answers if at > 0],
             }
             for split, told in said.items()
         }
@@ -67,6 +74,9 @@ def test_repeats_are_those_of_texts(told: told_type, corpus: Corpora) -> None:
             for split in ("validation", "test"):
                 expected = sum(each in learnt for each in kinds[split][kind_])
                 assert found["normalisations"][name]["in_train"][split][kind_] == expected
+            asked, tuned = kinds["test"][kind_], kinds["validation"][kind_]
+            for what, known in (("in_validation", tuned), ("in_train_or_validation", learnt + tuned)):
+                assert found["normalisations"][name][what]["test"][kind_] == sum(each in known for each in asked)
             for split in SPLITS:
                 each = kinds[split][kind_]
                 assert found["normalisations"][name]["repeated"][split][kind_] == len(each) - len(set(each))
@@ -125,6 +135,16 @@ def test_an_answer_that_was_learnt_is_a_leak_and_says_what_to_do(told: told_type
     assert looked(told, train=[["a", "b"]], test=[shared])["leak"].state == "good"
 
 
+def test_where_a_character_is_a_word_the_advice_asks_for_more_of_them(told: told_type) -> None:
+    shared, other = ["好的，非常感谢您的帮助。", "不用客气！"], ["帽子在哪里？", "在那张大桌子上。"]
+    found = looked(told, train=[shared], validation=[other], test=[shared, ["Well ?", "Hm ."]])["leak"]
+    assert "minimum_words: 8" in found.advice
+    shared = ["Where is the hat ?", "On the big table ."]
+    found = looked(told, train=[shared], validation=[shared], test=[other, shared])["leak"]
+    assert found.advice
+    assert "minimum_words" not in found.advice
+
+
 def test_what_merged_turns_say_is_no_leak(told: told_type) -> None:
     def twice(id: str, *texts: str) -> Dialogue:
         return Dialogue(id, tuple(Turn(speaker, text) for speaker, text in zip("AABB", texts, strict=True)))
@@ -154,6 +174,13 @@ def test_repeats_show_where_they_are(told: told_type) -> None:
     assert "drop_duplicates" in found.advice
 
 
+def test_what_validation_and_test_share_is_bad(told: told_type) -> None:
+    found = looked(told, train=[["a", "b"]], validation=[["e", "f"], ["c", "d"]], test=[["c", "d"]])["duplicates"]
+    assert (found.state, found.headline[:42]) == ("bad", "1 test dialogues in train or validation; 0")
+    assert found.shown[-1] == ("test-0 (test.txt:0) is validation-1 (validation.txt:1)", (("A", "c"), ("B", "d")))
+    assert found.advice.startswith("Take out of validation what is in test")
+
+
 SENTENCE = "I would like to go to the sea with you and your old dog on the last day of this long and hot summer"
 LONG = SENTENCE.split()
 
@@ -171,6 +198,21 @@ def test_near_repeats_are_found_and_others_are_not(told: told_type) -> None:
         assert found.data[kind_]["test"]["compared"] == 2
     runs = [set(zip(*(said[at:] for at in range(2)), strict=False)) for said in (LONG, [*LONG[:-1], "winter"])]
     assert one["similarity"] == round(len(runs[0] & runs[1]) / len(runs[0] | runs[1]), 4)
+
+
+def test_near_repeats_are_found_inside_a_split_and_of_validation_in_test(told: told_type) -> None:
+    train = [[f"{n} {n}", " ".join(word + str(n) for word in LONG)] for n in range(50)]
+    again = [[*said[:-1], f"{said[-1]} indeed"] for said in train]
+    found = looked(told, train=[*train, *again])["near_duplicates"]
+    near = found.data["repeated"]["train"]["near"]
+    assert [(one["id"], one["earlier"]) for one in near] == [(f"train-{50 + n}", f"train-{n}") for n in range(50)]
+    assert all(0.8 <= one["similarity"] < 1.0 for one in near)
+    assert (found.state, "50 inside train" in found.headline) == ("look", True)
+    found = looked(told, validation=train[:2], test=[again[1], train[3]])["near_duplicates"]
+    for kind_ in ("dialogues", "pairs", "responses"):
+        (one,) = found.data[kind_]["in_validation"]["test"]
+        assert (one["id"][:6], one["validation"][:12]) == ("test-0", "validation-1")
+    assert found.state == "bad"
 
 
 lines = st.lists(st.sampled_from([LONG, LONG[1:], LONG[:-1], LONG[::-1], [*LONG[:9], "x", *LONG[9:]]]), max_size=8)
@@ -226,6 +268,31 @@ def test_generic_responses_are_those_that_the_filter_drops(told: told_type) -> N
         known = filter.survey(splits)
         dropped = sum(turn > 0 for number, each in splits["train"] for turn in filter.drops(known, number, each))
         assert data[side]["pairs_above"] == dropped == 3
+
+
+BY_RULES = st.builds(
+    Rules,
+    st.none(),
+    first_turns=st.booleans(),
+    responder=st.sampled_from([None, "A", "B"]),
+    merge_turns=st.booleans(),
+    reverse=st.booleans(),
+)
+
+
+@given(st.lists(st.lists(st.tuples(st.sampled_from("AB"), st.sampled_from("abcd ")), max_size=5), max_size=9), BY_RULES)
+def test_what_is_said_to_be_generic_is_what_a_preparation_drops(
+    told: told_type, dialogues: list[list[tuple[str, str]]], rules: Rules
+) -> None:
+    source = told(train=[Dialogue(str(n), tuple(Turn(*turn) for turn in each)) for n, each in enumerate(dialogues)])
+    data = inspect(source, rules=rules, quiet=True).findings["generic"].data
+    entries = list(source.dialogues("train"))
+    assert data["pairs"] == sum(len(each.windows) for each in choose(0, entries, rules, []).chosen)
+    for side in ("target", "source"):
+        filter = DropOpenPairs(side=side)
+        known = filter.survey({split: Surveyed(source, rules, split) for split in SPLITS})
+        left = choose(0, entries, rules, [Sieve("entropy", filter, known)]).chosen
+        assert data[side]["pairs_above"] == data["pairs"] - sum(len(each.windows) for each in left)
 
 
 def test_exactly_the_threshold_is_not_above_it_however_it_is_rounded(told: told_type) -> None:
