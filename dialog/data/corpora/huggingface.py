@@ -101,6 +101,8 @@ class HuggingFace:
         if folder.is_dir():
             found = (find_names(folder, shard.format(name)) for shard in SHARDS)
             there = [[folder / shard for shard in shards] for shards in found if shards]
+            for shards in there:
+                _require_all(shards)
         if len(there) > 1:
             raise UserError(f"{there[0][0]} and {there[1][0]} are both there; keep those that count")
         for file in there[0] if there else [folder / f"{name}.parquet"]:
@@ -128,6 +130,20 @@ class HuggingFace:
             else:
                 turns.append(Turn(speaker, text))
         return Dialogue(str(row[self.id]) if self.id else id, tuple(turns), facts=tuple(facts), place=place)
+
+
+def _require_all(files: list[Path]) -> None:
+    """Raise a UserError where shards, which say of how many they are, are not all there or not of one count."""
+    fits = (re.fullmatch(r"(.*)-\d{5}-of-(\d{5})\.parquet", str(file)) for file in files)
+    pairs = [(fit[1], fit[2]) for fit in fits if fit]
+    counts, known = dict(pairs), set(files)
+    for start, count in pairs:
+        if count != counts[start]:
+            raise UserError(f"{start}-*: shards of {int(count)} and of {int(counts[start])}; keep those that count")
+    for start, count in counts.items():
+        for number in range(int(count)):
+            if (file := Path(f"{start}-{number:05}-of-{count}.parquet")) not in known:
+                raise UserError(f"{file} is missing, one of {int(count)} shards; get it again")
 
 
 def _message(message: Row, where: str) -> tuple[str, str]:
