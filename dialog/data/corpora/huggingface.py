@@ -5,30 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dialog.data.corpora.records import digests, records, refuse_calls, require_path, share, tells
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
 from dialog.data.downloads import offline
-from dialog.data.files import LONGEST_LINE, find_names, refuse_bomb, require_file
-from dialog.data.json_text import Json
+from dialog.data.files import find_names, require_file
+from dialog.data.parquet import INSTALL, Read, Row, rows
 from dialog.errors import UserError
 
-if TYPE_CHECKING:
-    from pyarrow import Array, RecordBatch
-
-INSTALL = "install dialog-seq2seq[hf]"
 SPEAKERS = ("role", "speaker", "from")
 TEXTS = ("content", "text", "value")
 SHARDS = ("{}.parquet", "{}-*.parquet", "data/{}-*.parquet", "{}/*.parquet")
 """Where the files of a split are: one file, the shards of a repository, those of the Hub's own conversion."""
-BATCH, SIZE = 1000, 2**24
-"""The most rows, and about the most bytes where a row has no more, that are in memory at a time."""
-MEND = "give it as JSON lines"
-
-Row = dict[str, Json]
-Read = Row | UnicodeDecodeError
-"""A row, or why one of its texts is none."""
 
 
 class HuggingFace:
@@ -88,8 +76,8 @@ class HuggingFace:
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split in the order of its rows."""
-        rows = enumerate(self._rows(split), start=1)
-        items = ((place, (f"{split}-{number}", row)) for number, (place, row) in rows)
+        numbered = enumerate(self._rows(split), start=1)
+        items = ((place, (f"{split}-{number}", row)) for number, (place, row) in numbered)
         found = records(items, lambda item, place: self._dialogue(*item, place))
         whole = len(set(self.names.values())) == 1 or (not self.dataset and self.path.is_file())
         return share(found, split) if whole else found
@@ -105,7 +93,7 @@ class HuggingFace:
         if self.dataset:
             return _from_hub(self.dataset, self.config, self.revision, self.names[split])
         columns = [*self.said, *([self.id] if self.id else [])]
-        return (row for file in self._files(split) for row in _from_parquet(file, columns))
+        return (row for file in self._files(split) for row in rows(file, columns))
 
     def _files(self, split: str) -> list[Path]:
         folder, name, hint = self.path, self.names[split], "it should hold dialogues as Parquet; set data.path"
@@ -113,6 +101,8 @@ class HuggingFace:
         if folder.is_dir():
             found = (find_names(folder, shard.format(name)) for shard in SHARDS)
             there = [[folder / shard for shard in shards] for shards in found if shards]
+            for shards in there:
+                _require_all(shards)
         if len(there) > 1:
             raise UserError(f"{there[0][0]} and {there[1][0]} are both there; keep those that count")
         for file in there[0] if there else [folder / f"{name}.parquet"]:
@@ -142,87 +132,26 @@ class HuggingFace:
         return Dialogue(str(row[self.id]) if self.id else id, tuple(turns), facts=tuple(facts), place=place)
 
 
+def _require_all(files: list[Path]) -> None:
+    """Raise a UserError where shards, which say of how many they are, are not all there or not of one count."""
+    fits = (re.fullmatch(r"(.*)-\d{5}-of-(\d{5})\.parquet", str(file)) for file in files)
+    pairs = [(fit[1], fit[2]) for fit in fits if fit]
+    counts, known = dict(pairs), set(files)
+    for start, count in pairs:
+        if count != counts[start]:
+            raise UserError(f"{start}-*: shards of {int(count)} and of {int(counts[start])}; keep those that count")
+    for start, count in counts.items():
+        for number in range(int(count)):
+            if (file := Path(f"{start}-{number:05}-of-{count}.parquet")) not in known:
+                raise UserError(f"{file} is missing, one of {int(count)} shards; get it again")
+
+
 def _message(message: Row, where: str) -> tuple[str, str]:
     refuse_calls(message, where)
     speaker, text = ([message[key] for key in keys if message.get(key) is not None] for keys in (SPEAKERS, TEXTS))
     if not speaker or not text:
         raise UserError(f"{where} is without {' or '.join(TEXTS if speaker else SPEAKERS)}; take it out")
     return speaker[0], text[0]
-
-
-def _from_parquet(path: Path, columns: list[str]) -> Iterator[tuple[str, Read]]:
-    """(file:number of the row, row) of a Parquet file, so many rows in memory at a time.
-
-    Raises:
-        UserError: with the file, when it is damaged, a row is longer than 64 MiB, or it gives too many times its size.
-    """
-    number = 0
-    try:
-        for batch in _batches(path, columns):
-            if sum(map(_bytes, batch.columns)) > LONGEST_LINE:
-                raise UserError(f"{path}:{number + 1}: a row of more than {LONGEST_LINE:,} bytes; split it")
-            for row in _listed(batch):
-                number += 1
-                yield f"{path}:{number}", row
-    except UserError:
-        raise
-    except ImportError as error:
-        raise UserError(f"corpus huggingface needs pyarrow to read {path}; {INSTALL}") from error
-    except Exception as error:  # the library's errors have nothing narrower in common
-        raise UserError(f"{path} cannot be read as Parquet ({_line(error)}); get it again") from error
-    if number == 0:
-        raise UserError(f"{path} has no rows; it should hold dialogues")
-
-
-def _batches(path: Path, columns: list[str]) -> Iterator[RecordBatch]:
-    """The rows of a Parquet file, in batches of not many bytes: one row, if that has more."""
-    from pyarrow import array, schema
-    from pyarrow.parquet import ParquetFile
-
-    given, packed = 0, path.stat().st_size
-    with ParquetFile(path) as file:
-        plain = file.schema_arrow
-        known = columns if set(columns) <= set(plain.names) else None
-        leaves = [file.schema.column(index) for index in range(len(file.schema))]
-        groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
-    refuse_bomb(path, sum(group.total_byte_size for group in groups), packed, MEND)
-    texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
-    with ParquetFile(path, read_dictionary=texts) as file:  # what comes again and again is there once
-        for index, group in enumerate(groups):
-            rows = max(1, min(BATCH, SIZE * group.num_rows // max(1, group.total_byte_size)))
-            for batch in file.iter_batches(rows, row_groups=[index], columns=known):
-                size = sum(map(_bytes, batch.columns))
-                given += size
-                refuse_bomb(path, given, packed, MEND)
-                fields = schema([plain.field(name) for name in batch.schema.names])
-                rows_alone = (batch.take(array([row])) for row in range(batch.num_rows))
-                for part in [batch] if size <= SIZE else rows_alone:
-                    yield part.cast(fields)
-
-
-def _bytes(column: Array) -> int:
-    """The bytes of a column of Arrow once each of its texts is one of its own."""
-    from pyarrow import compute, types
-
-    if types.is_dictionary(column.type):
-        lengths = compute.binary_length(column.dictionary).take(column.indices)
-        return int(compute.sum(lengths).as_py() or 0)
-    if types.is_struct(column.type):
-        return sum(map(_bytes, column.flatten()))
-    if types.is_list(column.type) or types.is_large_list(column.type):
-        return _bytes(column.flatten())
-    return int(column.nbytes)
-
-
-def _listed(batch: RecordBatch) -> list[Read]:
-    """The rows of a batch; one by one where a text is not UTF-8, which Parquet itself does not look at."""
-    try:
-        rows: list[Read] = batch.to_pylist()
-    except UnicodeDecodeError as error:
-        if batch.num_rows == 1:
-            return [error]
-        rows = [row for number in range(batch.num_rows) for row in _listed(batch.slice(number, 1))]
-    return rows
 
 
 def _from_hub(dataset: str, config: str | None, revision: str | None, name: str) -> Iterator[tuple[str, Row]]:
@@ -236,14 +165,9 @@ def _from_hub(dataset: str, config: str | None, revision: str | None, name: str)
     except ImportError as error:
         raise UserError(f"corpus huggingface needs datasets to read {dataset}; {INSTALL}") from error
     try:
-        rows = load_dataset(dataset, config, split=name, revision=revision, streaming=True)
-        for number, row in enumerate(rows, start=1):
+        stream = load_dataset(dataset, config, split=name, revision=revision, streaming=True)
+        for number, row in enumerate(stream, start=1):
             yield f"{dataset}:{name}:{number}", row
     except Exception as error:  # the library's errors have nothing narrower in common
-        raise UserError(
-            f"{dataset} cannot be read from the Hub ({_line(error)}); are its name and split right?"
-        ) from error
-
-
-def _line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise UserError(f"{dataset} cannot be read from the Hub ({reason}); are its name and split right?") from error

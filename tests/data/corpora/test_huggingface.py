@@ -83,6 +83,20 @@ def test_the_shards_of_a_split_are_read_in_order(tmp_path: Path, names: list[str
         list(HuggingFace(tmp_path).dialogues("train"))
 
 
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_a_shard_that_is_missing_is_named_and_two_counts_are_refused(tmp_path: Path, missing: int) -> None:
+    names = [f"train-{number:05}-of-00003.parquet" for number in range(3)]
+    for name in names:
+        write(tmp_path / name, [{"messages": ["Hi !", "Hello ."]}])
+    assert len(list(HuggingFace(tmp_path).dialogues("train"))) == 3
+    (tmp_path / names[missing]).unlink()
+    with pytest.raises(UserError, match=rf"{names[missing]} is missing, one of 3 shards; get it again$"):
+        list(HuggingFace(tmp_path).dialogues("train"))
+    write(tmp_path / "train-00000-of-00001.parquet", [{"messages": ["Hi !", "Hello ."]}])
+    with pytest.raises(UserError, match=r"train-\*: shards of 1 and of 3; keep those that count$"):
+        list(HuggingFace(tmp_path).dialogues("train"))
+
+
 @pytest.mark.parametrize("closed", ["data", "train", "."])
 def test_a_folder_that_may_hold_shards_and_cannot_be_read_is_named(
     tmp_path: Path, close: Callable[[Path], None], closed: str
