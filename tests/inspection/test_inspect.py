@@ -290,7 +290,7 @@ def test_what_is_said_to_be_generic_is_what_a_preparation_drops(
     assert data["pairs"] == sum(len(each.windows) for each in choose(0, entries, rules, []).chosen)
     for side in ("target", "source"):
         filter = DropOpenPairs(side=side)
-        known = filter.survey({split: Surveyed(source, rules, split) for split in SPLITS})
+        known = filter.survey({split: Surveyed(source.dialogues, rules, split) for split in SPLITS})
         left = choose(0, entries, rules, [Sieve("entropy", filter, known)]).chosen
         assert data[side]["pairs_above"] == data["pairs"] - sum(len(each.windows) for each in left)
 
