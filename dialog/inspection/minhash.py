@@ -13,6 +13,8 @@ from rensa import RMinHash, RMinHashLSH
 from dialog.data.fingerprints import Integers
 
 THRESHOLD = 0.8
+FIRSTS, CANDIDATES = 100_000, 50
+"""Of texts that later ones are held against, see `Repeats`."""
 PERMUTATIONS, BANDS = 128, 16
 """16 bands of 8: texts of similarity 0.8 meet in a band with a chance of 95 %, of 0.9 with 99.99 %."""
 
@@ -107,7 +109,9 @@ class Index:
 class Repeats:
     """Which texts are near an earlier one, that itself is near none before it: what is left if each is said once.
 
-    Only such first ones are kept, about 1.4 KB each and 8 bytes a run; texts near them are held against them alone.
+    Only such first ones are kept, about 1.4 KB each and 8 bytes a run, and no more than `FIRSTS`; a text is held
+    against `CANDIDATES` of them at most. So memory and time have an end however large a corpus is, and however alike
+    its texts are.
     """
 
     def __init__(self) -> None:
@@ -121,17 +125,17 @@ class Repeats:
         self.compared += 1
         runs = np.fromiter(map(hash, probe.shingles), np.int64, len(probe.shingles))
         best, similarity = None, 0.0
-        for number in sorted(self.index.query(probe.hash)):
+        for number in sorted(self.index.query(probe.hash))[:CANDIDATES]:
             known = self.firsts[number][1]
             both = len(np.intersect1d(known, runs, assume_unique=True))
             found = both / (len(known) + len(runs) - both)
             if found >= THRESHOLD and found > similarity:
                 best, similarity = number, found
-        if best is None:
+        if best is not None:
+            self.near.append((probe.id, self.firsts[best][0], similarity))
+        elif len(self.firsts) < FIRSTS:
             self.index.insert(len(self.firsts), probe.hash)
             self.firsts.append((probe.id, runs))
-        else:
-            self.near.append((probe.id, self.firsts[best][0], similarity))
 
 
 def shingles(said: list[str], length: int) -> frozenset[str]:

@@ -9,7 +9,7 @@ from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.data.examples import Rules, windows
 from dialog.data.fingerprints import words
 from dialog.inspection.findings import Finding, Quote, Quoted, Table, share
-from dialog.inspection.minhash import THRESHOLD, Index, Probe, Repeats
+from dialog.inspection.minhash import FIRSTS, THRESHOLD, Index, Probe, Repeats
 from dialog.report.measures import count, percent
 
 EVALUATED = ("validation", "test")
@@ -86,7 +86,11 @@ class NearDuplicates:
                     ("", "validation in train", "test in train", "test in validation"),
                     rows,
                 ),
-                Table("With an earlier near repeat in their split", ("", *SPLITS), (("dialogues", *within),)),
+                Table(
+                    f"Near an earlier one of their split (of the first {count(FIRSTS)} that are near none)",
+                    ("", *SPLITS),
+                    (("dialogues", *within),),
+                ),
                 *self._examples(),
             ),
             {
