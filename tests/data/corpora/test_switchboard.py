@@ -89,7 +89,7 @@ def test_a_list_without_the_other_is_refused(lay: Callable[..., Path]) -> None:
         ("", "is empty"),
         ("conversation_no,caller,act_tag,text\n4000,A\n", "4000.utt.csv:2: 2 columns, but 4 names"),
         ("conversation_no,caller,act_tag,words\n4000,A,sd,hi\n", "4000.utt.csv:1: no column 'text' among"),
-        ('conversation_no,caller,act_tag,text\n4000,A,sd,"hi\n', "4000.utt.csv:2: unexpected end of data"),
+        ('conversation_no,caller,act_tag,text\n4000,A,sd,"hi\n', "4000.utt.csv:2: a quote is not closed"),
     ],
 )
 def test_a_file_that_is_no_conversation_is_named_and_the_rest_read(
