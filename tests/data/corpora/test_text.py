@@ -56,20 +56,18 @@ def test_a_bad_byte_spoils_its_dialogue_only(tmp_path: Path) -> None:
     assert dialogue.turns[0].text == "café"
 
 
-def test_a_file_without_blank_lines_is_malformed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "MOST_TURNS", 3)
-    long, short = write(tmp_path, b"a\nb\nc\nd\ne\n\nf\ng\nh\n").dialogues("train")
+@pytest.mark.parametrize(
+    ("bound", "most", "said"),
+    [("MOST_TURNS", 3, "3 lines"), ("MOST_CHARACTERS", 16, "16 characters")],
+)
+def test_a_file_without_blank_lines_is_malformed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, said: str
+) -> None:
+    monkeypatch.setattr(records, bound, most)
+    long, short = write(tmp_path, b"aaaa\nbbbb\ncccc\ndddd\ne\n\nffff\ngggg\nhhh\n").dialogues("train")
     assert isinstance(long, Malformed)
-    assert "train.txt:1: a dialogue of more than 3 lines" in long.message
+    assert f"train.txt:1: a dialogue of more than {said}" in long.message
     assert len(short.turns) == 3
-
-
-def test_a_dialogue_of_too_many_characters_is_malformed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "MOST_CHARACTERS", 10)
-    long, short = write(tmp_path, b"aaaa\nbbbb\nc\nd\ne\n\nffff\ngggg\n").dialogues("train")
-    assert isinstance(long, Malformed)
-    assert "train.txt:1: a dialogue of more than 10 characters" in long.message
-    assert len(short.turns) == 2
 
 
 def test_one_file_is_split_and_every_dialogue_is_in_one_split(tmp_path: Path) -> None:
