@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dialog.assemble import train
-from dialog.recipe import compose
-from dialog.training.precision import device_of, has_bfloat16
+from dialog.config.compose import compose
+from dialog.runs.train import train
+from dialog.training.optimization.precision import device_of, has_bfloat16
 
 aten = torch.ops.aten
 

@@ -19,7 +19,7 @@ import venv
 from pathlib import Path
 from typing import NamedTuple
 
-from dialog.folders import cache
+from dialog.paths import cache
 
 TORCH = "torch==2.13.0"
 PIECES = "sentencepiece==0.2.0"

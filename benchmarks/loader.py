@@ -14,12 +14,13 @@ import time
 
 import torch
 
-from dialog.assemble import build_module
-from dialog.corpus import prepare_data
+from dialog.build import build_module
+from dialog.config.compose import compose
+from dialog.config.schema import Recipe
 from dialog.data.batching import Batch
 from dialog.data.datamodule import Loader
-from dialog.data.store import Store
-from dialog.recipe import Recipe, compose
+from dialog.data.store.store import Store
+from dialog.runs.prepare import prepare_data
 
 
 def main() -> None:

@@ -14,11 +14,11 @@ import time
 
 import torch
 
-from dialog.data.tokenizer import PAD
+from dialog.data.tokenizers.tokenizer import PAD
 from dialog.models.heads import Decoded, VocabularyHead
 from dialog.training import chunks
 from dialog.training.losses import CrossEntropy
-from dialog.training.projection import Positions, loss_sums
+from dialog.training.losses.projection import Positions, loss_sums
 
 SIZE = 512
 REPEATS = 5

@@ -25,10 +25,11 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from dialog import DialogDataModule, DialogModule
-from dialog.assemble import build_module, build_trainer, fitted
-from dialog.corpus import prepare_data
-from dialog.data.store import Store
-from dialog.recipe import Recipe, compose
+from dialog.build import build_module, build_trainer, with_precision
+from dialog.config.compose import compose
+from dialog.config.schema import Recipe
+from dialog.data.store.store import Store
+from dialog.runs.prepare import prepare_data
 from dialog.training.loggers import build_loggers, close
 from dialog.training.trainer import quiet
 from dialog.training.window import Window
@@ -62,7 +63,7 @@ def main() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
     limits = [f"trainer.max_steps={given.steps}", "trainer.max_epochs=null", "trainer.limit_val_batches=1"]
     limits += [f"trainer.val_check_interval={given.steps}", "trainer.check_val_every_n_epoch=null"]
-    recipe = fitted(compose(given.recipe, [*given.overrides, *limits]).recipe)
+    recipe = with_precision(compose(given.recipe, [*given.overrides, *limits]).recipe)
     data = prepare_data(recipe, quiet=False)
     kinds = {"bare": bare, "trainer": trained, **({"wandb": logged} if given.wandb else {})}
     found: dict[str, list[float]] = {name: [] for name in kinds}

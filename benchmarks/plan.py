@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dialog.data.lengths import read_classes, write_classes
-from dialog.data.manifest import ARRAYS, array_file
-from dialog.data.plan import Plan
+from dialog.data.store.length_classes import read_classes, write_classes
+from dialog.data.store.manifest import ARRAYS, array_file
+from dialog.data.store.plan import Plan
 
 EXAMPLES = (10**6, 10**7, 10**8)
 BUDGET = 8192

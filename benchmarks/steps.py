@@ -30,12 +30,12 @@ import torch
 from torch import nn
 
 from dialog.data.batching import Batch, collate
-from dialog.data.tokenizer import PAD
+from dialog.data.tokenizers.tokenizer import PAD
 from dialog.models.attention import Attention, multi_head
-from dialog.models.flops import forward_flops
 from dialog.models.seq2seq import Seq2Seq
-from dialog.training.allocator import keep_freed_memory
+from dialog.profiling.flops import forward_flops
 from dialog.training.module import DialogModule
+from dialog.training.optimization.allocator import keep_freed_memory
 
 VOCABULARY, EMBEDDING, CLIP = 8000, 256, 1.0
 LAYERS = {"name": "transformer", "layers": 3, "heads": 4, "feed_forward_size": 1024}

@@ -17,8 +17,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dialog.assemble import evaluate, load, train
-from dialog.recipe import compose
+from dialog.config.compose import compose
+from dialog.runs.evaluate import evaluate
+from dialog.runs.load import load
+from dialog.runs.train import train
 
 RECURRENT, TRANSFORMER = "reverse/lstm_bahdanau", "reverse/transformer"
 SCORERS = {

@@ -36,9 +36,9 @@ from environments import PEERS, NotBuiltError, default_folder, python_of
 from training_table import Row, as_markdown
 from training_texts import Texts, daily, even, tiny
 
-from dialog.benchmark.bound import gemm_peak
-from dialog.training.environment import environment
-from dialog.training.precision import has_bfloat16
+from dialog.profiling.bound import gemm_peak
+from dialog.runs.environment import environment
+from dialog.training.optimization.precision import has_bfloat16
 
 FAMILIES = ("lstm", "transformer", "lstm2")
 BOTH = ("32-true", "bf16-mixed")

@@ -9,9 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from dialog.corpus import prepare_data
-from dialog.data.store import Store
-from dialog.recipe import compose
+from dialog.config.compose import compose
+from dialog.data.store.store import Store
+from dialog.runs.prepare import prepare_data
 
 TARGETS = 1000
 """Target tokens of a batch."""

@@ -5,31 +5,34 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-
 if TYPE_CHECKING:
-    from dialog.assemble import build_model, load, train
+    from dialog.build import build_model
+    from dialog.config.compose import compose
+    from dialog.config.schema import Recipe
     from dialog.data.datamodule import DialogDataModule
-    from dialog.data.tokenizer import Tokenizer
+    from dialog.data.tokenizers.tokenizer import Tokenizer
     from dialog.errors import UserError
     from dialog.models.seq2seq import Seq2Seq
-    from dialog.recipe import Recipe, compose
-    from dialog.run import Reply, Run
+    from dialog.runs.load import load
+    from dialog.runs.run import Reply, Run
+    from dialog.runs.train import train
     from dialog.training.module import DialogModule
+    from dialog.version import __version__
 
 PUBLIC = {
     "DialogDataModule": "dialog.data.datamodule",
     "DialogModule": "dialog.training.module",
-    "Recipe": "dialog.recipe",
-    "Reply": "dialog.run",
-    "Run": "dialog.run",
+    "Recipe": "dialog.config.schema",
+    "Reply": "dialog.runs.run",
+    "Run": "dialog.runs.run",
     "Seq2Seq": "dialog.models.seq2seq",
-    "Tokenizer": "dialog.data.tokenizer",
+    "Tokenizer": "dialog.data.tokenizers.tokenizer",
     "UserError": "dialog.errors",
-    "build_model": "dialog.assemble",
-    "compose": "dialog.recipe",
-    "load": "dialog.assemble",
-    "train": "dialog.assemble",
+    "__version__": "dialog.version",
+    "build_model": "dialog.build",
+    "compose": "dialog.config.compose",
+    "load": "dialog.runs.load",
+    "train": "dialog.runs.train",
 }
 
 __all__ = [

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from dialog.recipe import Composed
+from dialog.config.compose import Composed
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")  # a law holds or not, however busy the machine is that tries it
@@ -60,7 +60,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def tiny() -> Callable[..., Composed]:
     """``tiny(family, *overrides)``: a composed recipe that trains in a second."""
-    from dialog.recipe import compose
+    from dialog.config.compose import compose
 
     def composed(family: str, *overrides: str) -> Composed:
         name, sizes = FAMILIES[family]
@@ -72,22 +72,24 @@ def tiny() -> Callable[..., Composed]:
 @pytest.fixture(scope="session")
 def prepared(tiny: Callable[..., Composed]) -> Path:
     """The tiny corpus as tokens."""
-    from dialog import corpus
+    from dialog.runs.prepare import prepare_data
 
-    return corpus.prepare_data(tiny("lstm").recipe)
+    return prepare_data(tiny("lstm").recipe)
 
 
 @pytest.fixture(scope="session")
 def trained(tiny: Callable[..., Composed], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """``trained(family)``: the run folder of a tiny network. Copy it before you change it."""
-    from dialog import assemble
+    from dialog.runs.evaluate import evaluate
+    from dialog.runs.load import load
+    from dialog.runs.train import train
 
     root = tmp_path_factory.mktemp("runs")
 
     @cache
     def run(family: str) -> Path:
-        assemble.train(tiny(family), root / family, quiet=True)
-        assemble.evaluate(assemble.load(root / family), "test", quiet=True)
+        train(tiny(family), root / family, quiet=True)
+        evaluate(load(root / family), "test", quiet=True)
         return root / family
 
     return run

@@ -9,14 +9,14 @@ import torch
 from recorder import Recorder, settings
 from torch import Tensor, nn
 
-from dialog.assemble import build_batches, build_module
-from dialog.corpus import prepare_data
+from dialog.build import build_data, build_module
+from dialog.config.compose import compose
 from dialog.data.batching import Batch
-from dialog.data.store import Store
-from dialog.data.tokenizer import PAD
-from dialog.recipe import compose
-from dialog.training.allocator import keep_freed_memory
+from dialog.data.store.store import Store
+from dialog.data.tokenizers.tokenizer import PAD
+from dialog.runs.prepare import prepare_data
 from dialog.training.module import DialogModule
+from dialog.training.optimization.allocator import keep_freed_memory
 
 GIVEN = settings()
 
@@ -38,7 +38,7 @@ def main() -> None:
     recorder.parameters = sum(each.numel() for each in module.model.parameters())
     made = module.configure_optimizers()
     optimizer, schedule = made["optimizer"], made["lr_scheduler"]["scheduler"]
-    batches, number = build_batches(recipe, folder, tokenizer).train_dataloader(), 0
+    batches, number = build_data(recipe, folder, tokenizer).train_dataloader(), 0
     while True:
         for batch in batches:
             recorder.batch(*read(batch, number))

@@ -13,8 +13,8 @@ from typing import NoReturn
 
 import click
 
-from dialog import __version__
 from dialog.errors import RunError, UserError
+from dialog.version import __version__
 
 VERBS = {
     "recipes": "List the recipes that ship.",
@@ -27,7 +27,7 @@ VERBS = {
     "evaluate": "Score a run on a split.",
     "respond": "Answer contexts: JSON lines in, JSON lines out.",
     "benchmark": "Measure how fast a recipe trains and answers here.",
-    "search": "Search for hyperparameters, with the same budget for each recipe.",
+    "sweep": "Sweep hyperparameters, with the same budget for each recipe.",
     "compare": "Train recipes with several seeds and write one report.",
 }
 
@@ -50,7 +50,7 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """A verb, or the nearest one that there is."""
-        from dialog.components import hint
+        from dialog.config.components import hint
 
         if args and not args[0].startswith("-") and args[0] not in VERBS:
             raise UserError(f"there is no verb {args[0]!r}{hint(args[0], VERBS)}")

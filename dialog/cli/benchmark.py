@@ -6,8 +6,8 @@ import time
 
 import click
 
-from dialog.folders import to_json
-from dialog.recipe import compose
+from dialog.config.compose import compose
+from dialog.escaping import to_json
 
 
 @click.command()
@@ -29,7 +29,7 @@ def benchmark(
     Example: dialog-seq2seq benchmark quickstart/transformer trainer.precision=bf16-mixed
     """
     composed = compose(recipe, overrides)
-    from dialog.benchmark import benchmark as measure
+    from dialog.profiling import benchmark as measure
 
     found = measure.benchmark(
         composed, steps=steps, warm_up=warm_up, generation=generation, imported=time.perf_counter()

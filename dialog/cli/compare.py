@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from dialog.folders import refuse_existing, to_json
+from dialog.escaping import to_json
+from dialog.paths import refuse_existing
 
 
 @click.command()

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from dialog.data.dialogue import SPLITS
-from dialog.folders import to_json
+from dialog.escaping import to_json
 
 
 @click.command()
@@ -23,12 +23,13 @@ def evaluate(run: Path, overrides: tuple[str, ...], split: str, trust: bool, as_
 
     Example: dialog-seq2seq evaluate runs/quickstart/transformer/20260101-120000-abcd --split validation
     """
-    from dialog import assemble
     from dialog.report.measures import in_order, measure
-    from dialog.training.launch import joined
+    from dialog.runs.evaluate import evaluate as evaluate_run
+    from dialog.runs.load import load
+    from dialog.training.distributed.cluster import joined
 
     with joined():
-        metrics = assemble.evaluate(assemble.load(run, overrides=overrides, trust=trust), split)
+        metrics = evaluate_run(load(run, overrides=overrides, trust=trust), split)
     if as_json:
         click.echo(to_json(metrics, indent=1))
         return

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dialog.config.compose import compose
+from dialog.config.schema import Recipe
 from dialog.errors import UserError
-from dialog.folders import check_new_file, to_json, writable
-from dialog.recipe import Recipe, compose
+from dialog.escaping import to_json
+from dialog.paths import check_new_file, writable
 
 if TYPE_CHECKING:
     from dialog.data.examples import Rules
@@ -41,7 +43,7 @@ def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: 
     composed = compose(recipe, overrides)
     if html is not None:
         check_new_file(html, "--html")
-    from dialog.corpus import build_corpus, build_rules, check_data
+    from dialog.build import build_corpus, build_rules, check_data
     from dialog.inspection.html import write_html
     from dialog.inspection.inspect import inspect as look
     from dialog.inspection.text import to_text
@@ -66,11 +68,11 @@ def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: 
 
 def _tokens(recipe: Recipe, rules: Rules) -> Section:
     """The section of the tokenizer, or why there is none; what is malformed the doctor counts and goes on."""
-    from dialog.corpus import prepare_data
     from dialog.data.examples import DROP
-    from dialog.data.manifest import TOKENIZER
-    from dialog.data.tokenizer import Tokenizer
-    from dialog.inspection.tokens import Tokens, Uncounted
+    from dialog.data.store.manifest import TOKENIZER
+    from dialog.data.tokenizers.tokenizer import Tokenizer
+    from dialog.inspection.sections.tokens import Tokens, Uncounted
+    from dialog.runs.prepare import prepare_data
 
     data = recipe.data
     for malformed in dict.fromkeys((data.malformed, DROP)):  # training shares what the first gives

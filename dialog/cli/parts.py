@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from dialog.components import lookup
+from dialog.config.components import lookup
 
 RUNTIME = {
     "corpora": {"member", "path"},
@@ -72,9 +72,9 @@ def tables() -> dict[str, Mapping[str, Callable[..., Any]]]:
     from dialog.training.callbacks.averaging import AVERAGES
     from dialog.training.loggers import LOGGERS
     from dialog.training.losses import LOSSES
-    from dialog.training.objectives import OBJECTIVES
-    from dialog.training.optimizers import OPTIMIZERS
-    from dialog.training.schedules import SCHEDULES
+    from dialog.training.objectives.objectives import OBJECTIVES
+    from dialog.training.optimization.optimizers import OPTIMIZERS
+    from dialog.training.optimization.schedules import SCHEDULES
     from dialog.training.teacher_forcing import TEACHER_FORCINGS
 
     return {

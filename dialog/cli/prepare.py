@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
+from dialog.config.compose import compose
 from dialog.errors import UserError
-from dialog.recipe import compose
 
 
 class Share(click.ParamType[tuple[int, int]]):
@@ -50,9 +50,9 @@ def prepare(
 
     Example: dialog-seq2seq prepare dailydialog/transformer data.path=DIR
     """
-    from dialog.corpus import prepare_data, prepare_part
-    from dialog.data.manifest import read_manifest
+    from dialog.data.store.manifest import read_manifest
     from dialog.report.terminal import one_line
+    from dialog.runs.prepare import prepare_data, prepare_part
 
     if shard and merges:
         raise UserError("--shard makes a part, --merge joins the parts; give one of them")
@@ -94,8 +94,8 @@ def table(splits: dict[str, dict[str, int]], batches: dict[str, dict[str, Any]])
 
 def planned(folder: Path, splits: dict[str, dict[str, int]], batch_tokens: int) -> dict[str, dict[str, Any]]:
     """How many batches each split is, and the most of their tokens that is padding."""
-    from dialog.data.lengths import read_classes
-    from dialog.data.plan import Plan
+    from dialog.data.store.length_classes import read_classes
+    from dialog.data.store.plan import Plan
 
     found = {}
     for split, counts in splits.items():

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from dialog.components import named
-from dialog.recipe import Composed, compose, shipped
+from dialog.config.components import named
+from dialog.config.compose import Composed, compose, shipped
 
 
 @click.command()

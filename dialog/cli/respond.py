@@ -12,7 +12,8 @@ from typing import IO, Any
 import click
 
 from dialog.errors import UserError
-from dialog.folders import refuse_existing, to_json
+from dialog.escaping import to_json
+from dialog.paths import refuse_existing
 
 BATCH = 64
 
@@ -30,9 +31,9 @@ def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, tru
     """
     if target != "-":
         refuse_existing(Path(target))
-    from dialog import assemble
+    from dialog.runs.load import load
 
-    loaded = assemble.load(run, overrides=overrides, trust=trust)
+    loaded = load(run, overrides=overrides, trust=trust)
     from dialog.generation.responder import as_row
 
     search = loaded.recipe.generation.search

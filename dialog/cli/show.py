@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import click
 
+from dialog.config.compose import Composed, compose
+from dialog.config.schema import Recipe, to_dict
+from dialog.config.yaml_layers import leaves
 from dialog.errors import UserError
-from dialog.layers import leaves
-from dialog.recipe import Composed, Recipe, compose, to_dict
 from dialog.report.terminal import one_line
 
 
@@ -49,10 +50,10 @@ def modules(recipe: Recipe) -> Iterator[str]:
     """The module tree with parameters, their sums, and what a response costs."""
     import torch
 
-    from dialog.assemble import build_model
+    from dialog.build import build_model
     from dialog.errors import section
-    from dialog.models.flops import forward_flops
     from dialog.models.seq2seq import count_parameters
+    from dialog.profiling.flops import forward_flops
 
     vocabulary, source = tokens_of(recipe)
     with section("model"), torch.random.fork_rng():
@@ -73,8 +74,9 @@ def modules(recipe: Recipe) -> Iterator[str]:
 
 def tokens_of(recipe: Recipe) -> tuple[int, str]:
     """How many tokens the vocabulary has, and who says so: the corpus, or without it the recipe."""
-    from dialog.corpus import check_data, prepare_data
-    from dialog.data.store import Store
+    from dialog.build import check_data
+    from dialog.data.store.store import Store
+    from dialog.runs.prepare import prepare_data
 
     check_data(recipe)
     try:
@@ -88,8 +90,8 @@ def tokens_of(recipe: Recipe) -> tuple[int, str]:
 
 def first_examples(recipe: Recipe, count: int) -> Iterator[str]:
     """The first training examples, token by token."""
-    from dialog.corpus import prepare_data
-    from dialog.data.store import Store
+    from dialog.data.store.store import Store
+    from dialog.runs.prepare import prepare_data
 
     store = Store(prepare_data(recipe), "train")
     for row in range(min(count, len(store))):

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import click
 
+from dialog.config.compose import compose
 from dialog.errors import UserError
-from dialog.folders import is_first_process, refuse_existing
-from dialog.recipe import compose
+from dialog.paths import refuse_existing
+from dialog.ranks import is_first_process
 
 
 @click.command()
@@ -40,9 +41,10 @@ def train(
         given = (recipe, *overrides) if recipe else overrides
         if output is not None or any("=" not in each and not each.startswith("~") for each in given):
             raise UserError("--resume RUN takes neither a recipe nor --output: the run has both")
-        from dialog import assemble
+        from dialog.runs.resume import resume as resume_run
+        from dialog.runs.train import train as train_run
 
-        click.echo(str(assemble.resume(resume, given, trust=trust).folder))
+        click.echo(str(resume_run(resume, given, trust=trust).folder))
         return
     if recipe is None:
         raise UserError("train needs a recipe; dialog-seq2seq recipes lists them, --resume RUN goes on with a run")
@@ -51,14 +53,15 @@ def train(
     composed = compose(recipe, overrides)
     if output is not None and is_first_process():
         refuse_existing(output)
-    from dialog import assemble
+    from dialog.runs.resume import resume as resume_run
+    from dialog.runs.train import train as train_run
 
-    click.echo(str(assemble.train(composed, output).folder))
+    click.echo(str(train_run(composed, output).folder))
 
 
 def prove(recipe: str, overrides: tuple[str, ...], kills: int) -> bool:
     """Print whether a training that is killed and gone on with is the one that was left alone."""
-    from dialog import proof
+    from dialog.runs import proof
 
     with tempfile.TemporaryDirectory(prefix="dialog-") as folder:
         steps, found = proof.prove(recipe, overrides, Path(folder), kills=kills)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dialog.config.compose import compose
 from dialog.errors import UserError
-from dialog.folders import refuse_existing, to_json
-from dialog.recipe import compose
+from dialog.escaping import to_json
+from dialog.paths import refuse_existing
 
 if TYPE_CHECKING:
-    from dialog.recipe import Recipe
-    from dialog.training.tuner import RangeTest
+    from dialog.config.schema import Recipe
+    from dialog.training.optimization.tuner import RangeTest
 
 
 @click.command()
@@ -73,7 +74,7 @@ def _rates(recipe: Recipe, lowest: float, highest: float, steps: int, output: Pa
 
 
 def _picture(test: RangeTest, suggestion: float | None) -> str:
-    from dialog.report.svg import Curve, curves_svg
+    from dialog.report.drawing.svg import Curve, curves_svg
 
     points = [(math.log10(rate), loss) for rate, loss in zip(test.rates, test.losses, strict=False)]
     curves = [Curve("loss of a batch, its lowest ringed", "range test", points)]

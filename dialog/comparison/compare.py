@@ -11,17 +11,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dialog import assemble
+from dialog.atomic import write_json
+from dialog.build import check_recipe
 from dialog.comparison import results as found
 from dialog.comparison.parity import Contender, parity
-from dialog.corpus import prepare_data
+from dialog.config.compose import Composed, compose, with_seed
 from dialog.errors import UserError
-from dialog.folders import fresh_folder, make_folder, name_of, write_json
-from dialog.recipe import Composed, compose
+from dialog.paths import fresh_folder, make_folder, name_of
 from dialog.report.html import write_html
 from dialog.report.markdown import to_markdown
-from dialog.run import Run
-from dialog.training.launch import starter
+from dialog.runs.evaluate import evaluate
+from dialog.runs.load import load as load_run
+from dialog.runs.prepare import prepare_data
+from dialog.runs.run import Run
+from dialog.runs.train import train
+from dialog.training.distributed.cluster import starter
 
 SPLIT = "test"
 
@@ -37,7 +41,7 @@ class Entry:
 
     def load(self, folder: Path) -> Run:
         """One of its runs."""
-        return assemble.load(folder, trust=self.trust)
+        return load_run(folder, trust=self.trust)
 
 
 def entries(names: Sequence[str], overrides: Sequence[str], *, trust: bool = False) -> list[Entry]:
@@ -66,7 +70,7 @@ def entry(name: str, overrides: Sequence[str], *, trust: bool) -> Entry:
     """A recipe, or a run folder, which imports code only if it is trusted."""
     folder = Path(name)
     if folder.is_dir():
-        assemble.load(folder, trust=trust)
+        load_run(folder, trust=trust)
         return Entry(name_of(folder), compose(str(folder / "recipe.yaml")), folder, trust)
     composed = compose(name, overrides)
     return Entry(composed.name, composed)
@@ -82,7 +86,7 @@ def compare(
     """
     alone()
     for each in listed:
-        if each.run is None and assemble.check(each.composed.recipe) > 1:
+        if each.run is None and check_recipe(each.composed.recipe) > 1:
             raise UserError(
                 f"{each.name}: compare trains in one process; train with more, then compare the run folders"
             )
@@ -144,11 +148,11 @@ def contender(each: Entry, seeds: Sequence[int], folder: Path) -> Contender:
         say(f"== {each.name}, seed {seed}")
         path = each.run or folder / "runs" / each.name / f"seed-{seed}"
         if each.run is None:
-            assemble.train(assemble.with_seed(each.composed, seed), path)
+            train(with_seed(each.composed, seed), path)
         composed = compose(str(path / "recipe.yaml"))  # as it was run, with its precision
         trained = json.loads((path / "summary.json").read_text(encoding="utf-8"))
         run = each.load(path)
-        metrics = assemble.evaluate(run, SPLIT)
+        metrics = evaluate(run, SPLIT)
         parameters = count_parameters(run.model)
         environment = environment or json.loads((path / "environment.json").read_text(encoding="utf-8"))
         shown = path.relative_to(folder) if path.is_relative_to(folder) else path.resolve()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dialog.components import named
-from dialog.recipe import Recipe
+from dialog.config.components import named
+from dialog.config.schema import Recipe
 from dialog.report.measures import hardware
 
 

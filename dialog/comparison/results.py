@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from dialog.run import Run
+from dialog.runs.run import Run
 
 COUNTS = {"examples", "dialogues", "nll_nats", "tokens", "words", "bytes", "questions", "copied_tokens"}
 """Metrics that count the test set rather than judge a model."""

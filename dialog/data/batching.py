@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dialog.data.tokenizer import OTHER, PAD, SELF
+from dialog.data.tokenizers.tokenizer import OTHER, PAD, SELF
 
 Integers = NDArray[np.int64]
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import distributed
 
 from dialog.data.batching import Batch
-from dialog.data.plan import Plan
-from dialog.data.store import Retokenise, Store
+from dialog.data.store.plan import Plan
+from dialog.data.store.store import Retokenise, Store
 from dialog.errors import UserError
 
 
@@ -124,7 +124,7 @@ class Loader:
 
 
 class DialogDataModule(lightning.LightningDataModule):
-    """The three splits of a folder that `dialog.data.prepare.prepare` has built.
+    """The three splits of a folder that `dialog.data.preparation.prepare.prepare` has built.
 
     The loaders share the examples among processes themselves: give the trainer `use_distributed_sampler=False`.
     Batches are read from memory-mapped arrays in the training process, without workers.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dialog.components import Table
+from dialog.config.components import Table
 from dialog.generation.contract import Replies, Search, Step
 from dialog.models.contracts import Memory, State
 

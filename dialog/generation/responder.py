@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from dialog.components import Component, build
+from dialog.config.components import Component, build
 from dialog.data.batching import collate
 from dialog.data.dialogue import Example, Turn
-from dialog.data.layout import encode_example
-from dialog.data.tokenizer import BOS, EOS, OTHER, PAD, SELF, UNK, Tokenizer
+from dialog.data.store.layout import encode_example
+from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF, UNK, Tokenizer
 from dialog.generation.contract import Search
 from dialog.generation.greedy import SEARCHES
 from dialog.models.seq2seq import Seq2Seq

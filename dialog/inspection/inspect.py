@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 from dialog.data.corpora import Corpus
 from dialog.data.dialogue import Dialogue
 from dialog.data.examples import DROP, Rules, usable
-from dialog.inspection.characters import Characters
-from dialog.inspection.duplicates import Duplicates
 from dialog.inspection.findings import Finding, Section
-from dialog.inspection.generic import Generic
-from dialog.inspection.languages import Languages
-from dialog.inspection.leak import Leak
-from dialog.inspection.lengths import Lengths
-from dialog.inspection.near_duplicates import NearDuplicates
-from dialog.inspection.records import Records
-from dialog.inspection.reserved import Reserved
-from dialog.inspection.speakers import Speakers
+from dialog.inspection.sections.characters import Characters
+from dialog.inspection.sections.duplicates import Duplicates
+from dialog.inspection.sections.generic import Generic
+from dialog.inspection.sections.languages import Languages
+from dialog.inspection.sections.leak import Leak
+from dialog.inspection.sections.lengths import Lengths
+from dialog.inspection.sections.near_duplicates import NearDuplicates
+from dialog.inspection.sections.records import Records
+from dialog.inspection.sections.reserved import Reserved
+from dialog.inspection.sections.speakers import Speakers
 from dialog.report.progress import Bars
 
 FORMAT = 1

@@ -6,7 +6,7 @@ import numpy as np
 
 from dialog.data.dialogue import Dialogue
 from dialog.data.examples import Rules, windows
-from dialog.data.fingerprints import Integers
+from dialog.data.text_matching.fingerprints import Integers
 
 
 class Responses:

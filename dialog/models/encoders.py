@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from dialog.components import Table
+from dialog.config.components import Table
 from dialog.models.contracts import Encoder
 from dialog.models.recurrent import GRU, LSTM, RecurrentEncoder
 from dialog.models.transformer import TransformerEncoder

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dialog.components import Table
+from dialog.config.components import Table
 from dialog.models.state import Rows
 
 NEVER = 1e-30

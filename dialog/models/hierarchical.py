@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from dialog.components import Component, build
+from dialog.config.components import Component, build
 from dialog.models.contracts import AttentionHook, Encoded, Encoder, Only
 from dialog.models.encoders import FLAT
 

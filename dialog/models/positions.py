@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from dialog.components import Table
+from dialog.config.components import Table
 from dialog.errors import UserError
 
 

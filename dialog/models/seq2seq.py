@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dialog.components import Component, Table, build, lookup, takes
+from dialog.config.components import Component, Table, build, lookup, takes
 from dialog.models.contracts import AttentionHook, Decoder, Encoder, Only, State
 from dialog.models.dropout import Dropout
 from dialog.models.embedding import TokenEmbedding

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from dialog.report.drawing.scale import top
+from dialog.report.drawing.svg import SERIES, Curve, curves_svg, heatmap_svg
 from dialog.report.measures import MEASURES, duration, hardware
 from dialog.report.page import harmless, render
-from dialog.report.scale import top
-from dialog.report.svg import SERIES, Curve, curves_svg, heatmap_svg
 from dialog.report.tables import Results, parity, runs, summary
 
 

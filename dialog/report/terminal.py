@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from itertools import accumulate
 
-from dialog.folders import COMMANDS
+from dialog.escaping import COMMANDS
 
 
 def printable(text: str) -> str:

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.utilities import rank_zero_only
 
-from dialog.components import Component, Table, build
-from dialog.folders import to_json
+from dialog.config.components import Component, Table, build
+from dialog.escaping import to_json
 
 MODES = ("auto", "online", "offline", "disabled")
 

@@ -13,20 +13,20 @@ from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from dialog.components import Component, build
+from dialog.config.components import Component, build
 from dialog.data.batching import Batch
-from dialog.data.tokenizer import Tokenizer
+from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import RunError, UserError
 from dialog.models.heads import Decoded
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.callbacks.guard import Guard
-from dialog.training.coverage import coverage_loss
+from dialog.training.distributed.fsdp import multiply, shard, whole
 from dialog.training.losses import LOSSES, asks, build_loss
-from dialog.training.objectives import build_objectives
-from dialog.training.optimizers import OPTIMIZERS, decay_groups
-from dialog.training.projection import Positions, likelihood_sums, loss_sums, positions
-from dialog.training.schedules import SCHEDULES
-from dialog.training.sharding import multiply, shard, whole
+from dialog.training.losses.coverage import coverage_loss
+from dialog.training.losses.projection import Positions, likelihood_sums, loss_sums, positions
+from dialog.training.objectives.objectives import build_objectives
+from dialog.training.optimization.optimizers import OPTIMIZERS, decay_groups
+from dialog.training.optimization.schedules import SCHEDULES
 from dialog.training.sums import SplitSums
 from dialog.training.teacher_forcing import TEACHER_FORCINGS, decode
 from dialog.training.window import Window

@@ -13,11 +13,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from dialog.components import Table
+from dialog.config.components import Table
 from dialog.models.contracts import State
 from dialog.models.heads import Decoded
 from dialog.models.seq2seq import Seq2Seq, Source
-from dialog.training.projection import own_tokens
+from dialog.training.losses.projection import own_tokens
 
 Schedule = Callable[[int], float]
 """From the number of optimizer steps made so far to a number in [0, 1]."""

@@ -18,22 +18,22 @@ from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.loggers import Logger
 
 from dialog.errors import UserError
-from dialog.training.allocator import bound_kernel_caches, keep_freed_memory
-from dialog.training.callbacks.checkpoints import Checkpoints
 from dialog.training.callbacks.clock import clock
+from dialog.training.callbacks.heartbeat import Watching
+from dialog.training.callbacks.profilers import build_profiler
 from dialog.training.callbacks.progress import Progress, Throughput
-from dialog.training.callbacks.watching import Watching
-from dialog.training.checkpoint_io import SafeCheckpointIO
-from dialog.training.launch import check_launch, check_strategy
-from dialog.training.launcher import use_launcher
+from dialog.training.callbacks.reseed import Reseed
+from dialog.training.checkpoints.best_and_last import Checkpoints
+from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
+from dialog.training.checkpoints.exact_loop import ExactFitLoop, StopInValidation
+from dialog.training.checkpoints.monitors import BY_LOSS, Monitor
+from dialog.training.distributed.cluster import check_launch, check_strategy
+from dialog.training.distributed.fsdp import FullyShardedStrategy
+from dialog.training.distributed.local_launcher import use_launcher
+from dialog.training.distributed.signals import Signals, Stopped
 from dialog.training.loggers import RecordLogger
-from dialog.training.loop import ExactFitLoop, StopInValidation
-from dialog.training.monitors import BY_LOSS, Monitor
-from dialog.training.precision import device_of, precision_plugin
-from dialog.training.profilers import build_profiler
-from dialog.training.randomness import Reseed
-from dialog.training.sharding import FullyShardedStrategy
-from dialog.training.signals import Signals, Stopped
+from dialog.training.optimization.allocator import bound_kernel_caches, keep_freed_memory
+from dialog.training.optimization.precision import device_of, precision_plugin
 
 __all__ = ["Callback", "Logger", "Trainer", "build_trainer", "fit", "quiet", "seed"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from dialog.training.ranks import mean_over_ranks, ranks, sum_over_ranks
+from dialog.training.distributed.collectives import mean_over_ranks, ranks, sum_over_ranks
 
 
 class Window:

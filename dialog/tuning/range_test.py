@@ -10,16 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dialog import assemble
-from dialog.corpus import prepare_data
+from dialog.build import build_data, build_model, build_module, build_trainer, check_recipe, with_precision
+from dialog.config.schema import Recipe
 from dialog.errors import UserError
-from dialog.recipe import Recipe
+from dialog.runs.prepare import prepare_data
 
 if TYPE_CHECKING:
     from dialog.data.datamodule import DialogDataModule
     from dialog.training.module import DialogModule
+    from dialog.training.optimization.tuner import RangeTest, Tried
     from dialog.training.trainer import Trainer
-    from dialog.training.tuner import RangeTest, Tried
 
 
 class Workbench(NamedTuple):
@@ -39,25 +39,25 @@ def workbench(recipe: Recipe, **changes: Any) -> Iterator[Workbench]:  # noqa: A
     """
     quiet: dict[str, Any] = {"enable_progress_bar": False, "check_val_every_n_epoch": None, "val_check_interval": 10**9}
     settings = replace(recipe.trainer, max_epochs=-1, strategy="auto", **quiet, **changes)
-    recipe = assemble.fitted(replace(recipe, trainer=settings))
-    if assemble.check(recipe) > 1:
+    recipe = with_precision(replace(recipe, trainer=settings))
+    if check_recipe(recipe) > 1:
         raise UserError("trainer.devices: one process is enough to try; set it to 1")
-    from dialog.data.store import Store
-    from dialog.training.initial import check_initial, initialise
+    from dialog.data.store.store import Store
+    from dialog.training.checkpoints.initial_weights import check_initial, initialise
 
     check_initial(recipe.model)
     prepared = prepare_data(recipe, quiet=False)
     tokenizer = Store(prepared, "train").tokenizer
-    module = assemble.build_module(recipe, len(tokenizer), tokenizer)
-    initialise(recipe.model, module.model, assemble.build_model, tokenizer)
+    module = build_module(recipe, len(tokenizer), tokenizer)
+    initialise(recipe.model, module.model, build_model, tokenizer)
     with tempfile.TemporaryDirectory() as scratch:
-        trainer = assemble.build_trainer(recipe, Path(scratch), [])
-        yield Workbench(trainer, module, assemble.build_batches(recipe, prepared, tokenizer))
+        trainer = build_trainer(recipe, Path(scratch), [])
+        yield Workbench(trainer, module, build_data(recipe, prepared, tokenizer))
 
 
 def range_test(recipe: Recipe, *, lowest: float, highest: float, steps: int) -> RangeTest:
     """The loss of a recipe while its learning rate rises; its schedule and its limits are left out."""
-    from dialog.training.tuner import try_rates
+    from dialog.training.optimization.tuner import try_rates
 
     with workbench(recipe, max_steps=steps) as bench:
         return try_rates(*bench, lowest=lowest, highest=highest, steps=steps)
@@ -82,7 +82,7 @@ def steepest(test: RangeTest) -> float | None:
 
 def sizes_test(recipe: Recipe, *, first: int, most: int) -> Sequence[Tried]:
     """Sizes of batches that a recipe's training has memory for, and how fast it is with each."""
-    from dialog.training.tuner import try_batch_tokens
+    from dialog.training.optimization.tuner import try_batch_tokens
 
     with workbench(recipe, max_steps=-1, accumulate_grad_batches=1) as bench:
         return try_batch_tokens(*bench, first=first, most=most)

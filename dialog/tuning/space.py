@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dialog.components import hint
+from dialog.config.components import hint
+from dialog.config.compose import roots
+from dialog.config.yaml_layers import read
 from dialog.errors import UserError
-from dialog.layers import read
-from dialog.recipe import roots
 
 if TYPE_CHECKING:
     from optuna.trial import Trial

@@ -29,10 +29,10 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from dialog.cli import main
+from dialog.config.compose import Composed, compose
 from dialog.data.dialogue import SPLITS
-from dialog.data.store import Store
-from dialog.data.tokenizer import SPECIAL_TOKENS
-from dialog.recipe import Composed, compose
+from dialog.data.store.store import Store
+from dialog.data.tokenizers.tokenizer import SPECIAL_TOKENS
 from dialog.report.terminal import one_line
 
 if sys.version_info >= (3, 14):
@@ -697,7 +697,7 @@ def test_what_gives_no_token_still_has_an_end(monkeypatch: pytest.MonkeyPatch, h
     (here / "deaf.py").write_text(
         "from dialog.data.tokenizers.symbols import word\n"
         "def deaf(texts, *, pattern: str = '[a-z]+'):\n"
-        "    import json, dialog.data.tokenizer as t\n"
+        "    import json, dialog.data.tokenizers.tokenizer as t\n"
         "    whole = json.loads(word(texts).json)\n"
         "    whole['pre_tokenizer']['pattern'] = {'Regex': pattern}\n"
         "    return t.Tokenizer(json.dumps(whole))\n"

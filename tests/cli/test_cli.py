@@ -180,7 +180,8 @@ def test_show_says_where_each_value_comes_from() -> None:
 
 
 def test_show_as_json_is_the_recipe() -> None:
-    from dialog.recipe import compose, to_dict
+    from dialog.config.compose import compose
+    from dialog.config.schema import to_dict
 
     done, loaded = watched("show", TRANSFORMER, "--json", "optimizer.lr=1e-2")
     assert (done.code, done.err, loaded) == (0, "", set())
@@ -414,7 +415,7 @@ def test_debugging_shows_where(monkeypatch: pytest.MonkeyPatch, call: Callable[.
 
 
 def test_a_failure_of_ours_is_one_line_and_exits_1(monkeypatch: pytest.MonkeyPatch, call: Callable[..., Done]) -> None:
-    monkeypatch.setattr("dialog.recipe.find", lambda name: {}["a\nb"])
+    monkeypatch.setattr("dialog.config.compose.find", lambda name: {}["a\nb"])
     done = call("show", TRANSFORMER)
     assert done.code == 1
     assert done.out == ""

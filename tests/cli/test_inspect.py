@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from dialog.cli.inspect import inspect
 from dialog.errors import UserError
-from dialog.folders import check_new_file
+from dialog.paths import check_new_file
 from dialog.report.terminal import printable
 
 SHARED = ["Where did you put the hat ?", "On the big table ."]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dialog.errors import UserError
-from dialog.training.launch import check_launch, check_strategy
+from dialog.training.distributed.cluster import check_launch, check_strategy
 
 RECIPE = "quickstart/transformer"
 SMALL = [
@@ -66,11 +66,11 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 def test_two_nodes_are_one_process_that_accumulates(tmp_path: Path) -> None:
     """The same losses, gradients and validation, from the same batches and the same dropout."""
-    from dialog import assemble
-    from dialog.recipe import compose
+    from dialog.config.compose import compose
+    from dialog.runs.train import train as train_run
 
     sizes = [*SMALL, "trainer.accumulate_grad_batches=2", "trainer.val_check_interval=12"]
-    assemble.train(compose(RECIPE, sizes), tmp_path / "one", quiet=True)
+    train_run(compose(RECIPE, sizes), tmp_path / "one", quiet=True)
     meeting = ["--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}"]
     train = ["-m", "dialog", "train", RECIPE, *SMALL, "trainer.num_nodes=2", "--output", str(tmp_path / "two")]
     nodes = [start("torch.distributed.run", *meeting, "--local-addr=127.0.0.1", *train) for _ in range(2)]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from safetensors.torch import load_file, save_file
 
-from dialog.proof import compare
+from dialog.runs.proof import compare
 
 SMALL = ["data.corpus.size=60", "data.tokenizer.vocabulary=400", "data.batch_tokens=700", "model.embedding_size=16"]
 SIZES = [f"model.{side}.{size}" for side in ("encoder", "decoder") for size in ("heads=2", "feed_forward_size=16")]

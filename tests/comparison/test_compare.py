@@ -20,8 +20,8 @@ import dialog
 from dialog.cli import main
 from dialog.comparison import results as found
 from dialog.comparison.compare import Entry, apart
-from dialog.folders import to_json
-from dialog.recipe import compose
+from dialog.config.compose import compose
+from dialog.escaping import to_json
 
 QUICK = [
     "trainer.max_steps=8",

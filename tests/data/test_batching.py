@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dialog.data.batching import collate
-from dialog.data.tokenizer import PAD
+from dialog.data.tokenizers.tokenizer import PAD
 
 
 @settings(max_examples=30)

@@ -16,14 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from dialog.data.batching import Batch
-from dialog.data.corpora.builtin import Builtin
+from dialog.data.corpora.builtin.builtin import Builtin
 from dialog.data.datamodule import DialogDataModule, Loader
 from dialog.data.examples import Rules
-from dialog.data.prepare import prepare
-from dialog.data.shards import Job
-from dialog.data.store import Store
-from dialog.data.tokenizer import PAD
-from dialog.data.writer import Limits
+from dialog.data.preparation.prepare import prepare
+from dialog.data.preparation.shards import Job
+from dialog.data.preparation.writer import Limits
+from dialog.data.store.store import Store
+from dialog.data.tokenizers.tokenizer import PAD
 from dialog.errors import UserError
 
 BATCHES = 19

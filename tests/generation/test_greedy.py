@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from dialog.data.batching import collate
-from dialog.data.tokenizer import BOS, EOS, PAD
-from dialog.evaluation.evaluate import Evaluator
+from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
 from dialog.generation.greedy import Greedy
 from dialog.generation.responder import Responder
 from dialog.models.contracts import Memory, State
 from dialog.models.seq2seq import Seq2Seq
 from dialog.models.state import Rows
+from dialog.runs.evaluator import Evaluator
 
 END, START, A, B, C = range(5)
 LINE = {  # the likeliest way is A B C END

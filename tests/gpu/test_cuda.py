@@ -19,15 +19,15 @@ import torch
 from torch import Tensor
 
 import dialog
-from dialog import assemble
-from dialog.data.tokenizer import BOS, EOS, PAD
+from dialog.build import build_module, build_trainer
+from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
 from dialog.errors import RunError
 from dialog.generation.greedy import Greedy
 from dialog.models.attention import MultiHeadAttention
 from dialog.models.attention.attention import ATTENTIONS, build_attention
 from dialog.models.contracts import Encoded
 from dialog.models.seq2seq import Seq2Seq
-from dialog.training.precision import precision_plugin
+from dialog.training.optimization.precision import precision_plugin
 
 pytestmark = pytest.mark.gpu
 FAMILIES = ["lstm", "transformer"]
@@ -68,8 +68,8 @@ class Record(lightning.Callback):
 def trained(
     recipe: dialog.Recipe, data: Path, folder: Path, *callbacks: lightning.Callback
 ) -> tuple[dialog.DialogModule, lightning.Trainer]:
-    module = assemble.build_module(recipe, 400)
-    trainer = assemble.build_trainer(recipe, folder, [], callbacks)
+    module = build_module(recipe, 400)
+    trainer = build_trainer(recipe, folder, [], callbacks)
     trainer.fit(module, dialog.DialogDataModule(data, batch_tokens=1200))
     return module, trainer
 
@@ -254,7 +254,7 @@ def test_it_stops_a_step_later_with_the_weights_of_the_step_before(
     recipe = tiny(family, *settings, "trainer.val_check_interval=9").recipe
     module = Poison(dialog.build_model(recipe.model, 400), padding=PAD)
     with pytest.raises(RunError, match=r"^step 4: loss \d[^\n]* gradient norm nan"):
-        assemble.build_trainer(recipe, tmp_path, []).fit(module, dialog.DialogDataModule(prepared, batch_tokens=1200))
+        build_trainer(recipe, tmp_path, []).fit(module, dialog.DialogDataModule(prepared, batch_tokens=1200))
     for name, each in module.model.named_parameters():
         assert torch.equal(each.to("cuda"), module.kept[name].to("cuda")), name
 

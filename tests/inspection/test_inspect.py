@@ -15,17 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rensa import RMinHash, RMinHashLSH
 
-from dialog.data.blocks import Sieve, Surveyed, choose
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed, Turn
 from dialog.data.examples import Rules
 from dialog.data.filters import DropOpenPairs
-from dialog.data.leaks import clean_and_leaked
-from dialog.inspection.characters import kind
+from dialog.data.preparation.blocks import Sieve, Surveyed, choose
+from dialog.data.text_matching.leaks import clean_and_leaked
+from dialog.data.text_matching.minhash import Index, Probe
 from dialog.inspection.findings import Finding, rate, share
 from dialog.inspection.inspect import Inspection, inspect
-from dialog.inspection.languages import Languages
-from dialog.inspection.lengths import SHARES, percentiles
-from dialog.inspection.minhash import Index, Probe
+from dialog.inspection.sections.characters import kind
+from dialog.inspection.sections.languages import Languages
+from dialog.inspection.sections.lengths import SHARES, percentiles
 
 Corpora = dict[str, list[list[str]]]
 utterances = st.sampled_from(["Hi .", "hi", "Where is the hat ?", "where is  the hat ?", "On the big table !", "", " "])

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dialog.components import build
+from dialog.config.components import build
 from dialog.errors import UserError
 from dialog.models.heads import HEADS, Decoded, Head, PointerGeneratorHead, PointerHead, VocabularyHead
 from dialog.models.seq2seq import Seq2Seq

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dialog.components import build
+from dialog.config.components import build
 from dialog.errors import UserError
 from dialog.models.positions import POSITIONS, LearnedPositions, Positions, RotaryPositions, SinusoidalPositions
 

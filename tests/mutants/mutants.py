@@ -49,11 +49,11 @@ MULTI_HEAD = "models/attention/multi_head.py"
 BAHDANAU = "models/recurrent/bahdanau.py"
 CELLS = "models/recurrent/cells.py"
 ENCODER = "models/recurrent/encoder.py"
-STORAGE = "training/checkpoint_io.py"
+STORAGE = "training/checkpoints/checkpoint_io.py"
 SPEAKER = "models/transformer/decoder.py"
-PROJECTION = "training/projection.py"
+PROJECTION = "training/losses/projection.py"
 REAL = "there = targets != padding"
-PREDICTED = "training/test_projection.py::test_each_real_token_and_the_end_is_predicted_from_those_before"
+PREDICTED = "training/losses/test_projection.py::test_each_real_token_and_the_end_is_predicted_from_those_before"
 ASK = "            context, read = self.attention(loop.top.unsqueeze(1), memory, read, watch)  # [B, 1, M]\n"
 STEP = "            loop.step(gates, context.squeeze(1))\n"
 LATE = (
@@ -61,7 +61,7 @@ LATE = (
     "            loop.step(gates, before)\n"
 )
 SHOW = "            if hook is not None:\n                hook(self, weights)\n"
-ONCE = "data/test_plan.py::test_every_example_once_within_budget_and_as_many_batches_for_all"
+ONCE = "data/store/test_plan.py::test_every_example_once_within_budget_and_as_many_batches_for_all"
 FULL = '    largest = np.argsort(-sizes, kind="stable")[:missing]  # no others are halved\n'
 DROP = "            mixed = mix(weights, values, dropout)"
 
@@ -118,49 +118,49 @@ MUTANTS = (
     mutant(
         "attention-1",
         "softmax over the rows of a batch",
-        "models/test_attention.py::test_masked_softmax_is_a_distribution_over_what_is_real",
+        "models/attention/test_attention.py::test_masked_softmax_is_a_distribution_over_what_is_real",
         (SOFTMAX, "filled.softmax(-1,", "filled.softmax(0,"),
     ),
     mutant(
         "attention-2",
         "the mask is inverted",
-        "models/test_attention.py::test_masked_softmax_is_a_distribution_over_what_is_real",
+        "models/attention/test_attention.py::test_masked_softmax_is_a_distribution_over_what_is_real",
         (SOFTMAX, "scores.masked_fill(~mask,", "scores.masked_fill(mask,"),
     ),
     mutant(
         "attention-3",
         "no mask over the source",
-        "models/test_scorers.py::test_what_stands_at_padding_is_never_read",
+        "models/attention/test_scorers.py::test_what_stands_at_padding_is_never_read",
         ("models/attention/attention.py", "masked_softmax(scores, mask)", "masked_softmax(scores, None)"),
     ),
     mutant(
         "attention-4",
         "a token does not see itself",
-        "models/test_attention.py::test_with_a_past_the_last_query_sees_all_keys",
+        "models/attention/test_attention.py::test_with_a_past_the_last_query_sees_all_keys",
         (MULTI_HEAD, ".tril(keys - queries)", ".tril(keys - queries - 1)"),
     ),
     mutant(
         "attention-4b",
         "a token sees the next one",
-        "models/test_attention.py::test_with_a_past_the_last_query_sees_all_keys",
+        "models/attention/test_attention.py::test_with_a_past_the_last_query_sees_all_keys",
         (MULTI_HEAD, ".tril(keys - queries)", ".tril(keys - queries + 1)"),
     ),
     mutant(
         "attention-5",
         "scores over d, not its root",
-        "models/test_attention.py::test_multi_head_attention_agrees_with_torch",
+        "models/attention/test_attention.py::test_multi_head_attention_agrees_with_torch",
         (MULTI_HEAD, "/ math.sqrt(query.shape[-1])", "/ query.shape[-1]"),
     ),
     mutant(
         "attention-6",
         "dropout in evaluation",
-        "models/test_attention.py::test_dropout_falls_on_the_weights_after_the_hook_and_in_training_only",
+        "models/attention/test_attention.py::test_dropout_falls_on_the_weights_after_the_hook_and_in_training_only",
         (MULTI_HEAD, "dropout = self.dropout if self.training else 0.0", "dropout = self.dropout"),
     ),
     mutant(
         "attention-7",
         "the weights shown are those after dropout",
-        "models/test_attention.py::test_dropout_falls_on_the_weights_after_the_hook_and_in_training_only",
+        "models/attention/test_attention.py::test_dropout_falls_on_the_weights_after_the_hook_and_in_training_only",
         (
             MULTI_HEAD,
             SHOW + DROP,
@@ -170,13 +170,13 @@ MUTANTS = (
     mutant(
         "attention-8",
         "the decoder asks with s_i, not s_(i-1)",
-        "models/test_recurrent.py::test_decoder_is_the_equations_of_its_docstring",
+        "models/recurrent/test_recurrent.py::test_decoder_is_the_equations_of_its_docstring",
         (BAHDANAU, ASK + STEP, LATE + ASK),
     ),
     mutant(
         "positions-1",
         "off by one when it goes on",
-        "models/test_transformer_variants.py::test_every_kind_keeps_the_laws",
+        "models/transformer/test_transformer_variants.py::test_every_kind_keeps_the_laws",
         (SPEAKER, "self.positions(inputs, state.length)", "self.positions(inputs, max(state.length - 1, 0))"),
     ),
     mutant(
@@ -188,19 +188,19 @@ MUTANTS = (
     mutant(
         "positions-3",
         "positions are added twice",
-        "models/test_transformer.py::test_decoder_is_a_stack_of_torchs_layers",
+        "models/transformer/test_transformer.py::test_decoder_is_a_stack_of_torchs_layers",
         (SPEAKER, "self.positions(inputs, state.length)", "self.positions(self.positions(inputs, state.length))"),
     ),
     mutant(
         "LSTM-1",
         "the backward direction begins in the padding",
-        "models/test_recurrent.py::test_padding_reaches_neither_direction",
+        "models/recurrent/test_recurrent.py::test_padding_reaches_neither_direction",
         (ENCODER, "torch.where(mask, lengths - 1 - steps, steps)", "steps.flip(0).expand_as(mask)"),
     ),
     mutant(
         "LSTM-2",
         "the bridge drops the backward direction",
-        "models/test_recurrent.py::test_a_bridge_keeps_both_directions",
+        "models/recurrent/test_recurrent.py::test_a_bridge_keeps_both_directions",
         (
             "models/recurrent/bridges.py",
             "self.dense(summary)",
@@ -210,49 +210,49 @@ MUTANTS = (
     mutant(
         "LSTM-3",
         "hidden state and cell are swapped",
-        "models/test_recurrent.py::test_layers_at_once_are_layers_step_by_step",
+        "models/recurrent/test_recurrent.py::test_layers_at_once_are_layers_step_by_step",
         (CELLS, "return outputs, last.squeeze(0), cell.squeeze(0)", "return outputs, cell.squeeze(0), last.squeeze(0)"),
     ),
     mutant(
         "LSTM-4",
         "states end with the longest real row",
-        "models/test_recurrent.py::test_encoder_agrees_with_torch_on_packed_sequences",
+        "models/recurrent/test_recurrent.py::test_encoder_agrees_with_torch_on_packed_sequences",
         (ENCODER, "states.masked_fill(~real, 0.0)", "states.masked_fill(~real, 0.0)[:, : int(lengths.max())]"),
     ),
     mutant(
         "training-3",
         "random generators go on anyhow",
-        "training/test_resume.py::test_a_run_that_loses_power_again_and_again",
-        ("training/randomness.py", "        reseed(self.seed,", "        (self.seed,"),
+        "resume/test_resume.py::test_a_run_that_loses_power_again_and_again",
+        ("training/callbacks/reseed.py", "        reseed(self.seed,", "        (self.seed,"),
     ),
     mutant(
         "training-4",
         "the optimizer begins anew",
-        "training/test_resume.py::test_a_run_that_loses_power_again_and_again",
+        "resume/test_resume.py::test_a_run_that_loses_power_again_and_again",
         (STORAGE, "        return checkpoint\n", '        return {**checkpoint, "optimizer_states": []}\n'),
     ),
     mutant(
         "infra-1",
         "a checkpoint is written in its place",
-        "training/test_checkpoint_io.py::test_what_gets_a_name_is_on_the_disk",
+        "training/checkpoints/test_checkpoint_io.py::test_what_gets_a_name_is_on_the_disk",
         (STORAGE, "os.replace(new, target)", "target.write_bytes(new.read_bytes())"),
     ),
     mutant(
         "infra-2",
         "a checkpoint is not synced",
-        "training/test_checkpoint_io.py::test_what_gets_a_name_is_on_the_disk",
+        "training/checkpoints/test_checkpoint_io.py::test_what_gets_a_name_is_on_the_disk",
         (STORAGE, "                sync(new)\n", ""),
     ),
     mutant(
         "infra-3",
         "hashes are not compared",
-        "training/test_checkpoint_io.py::test_a_damaged_file_is_refused",
+        "training/checkpoints/test_checkpoint_io.py::test_a_damaged_file_is_refused",
         (STORAGE, "sha256(path) in hashes.values()", "hashes"),
     ),
     mutant(
         "infra-4",
         "a checkpoint may run code",
-        "training/test_checkpoint_io.py::test_plain_types_and_tensors_only",
+        "training/checkpoints/test_checkpoint_io.py::test_plain_types_and_tensors_only",
         (STORAGE, "weights_only=True)", "weights_only=False)"),
     ),
     mutant(
@@ -265,7 +265,7 @@ MUTANTS = (
         "infra-6",
         "a share that just reaches the limit is refused",
         "cli/test_bad_input.py::test_more_than_the_share_is_refused_with_the_first_place",
-        ("data/checks.py", "dropped > max_dropped * read", "dropped >= max_dropped * read"),
+        ("data/preparation/checks.py", "dropped > max_dropped * read", "dropped >= max_dropped * read"),
     ),
     mutant(
         "infra-7",
@@ -289,25 +289,25 @@ MUTANTS = (
         "training-5",
         "the best weights are those of the highest loss",
         "training/test_module.py::test_best_is_the_lowest_validation_loss_and_last_the_last",
-        ("training/monitors.py", '"validation/loss": "min"', '"validation/loss": "max"'),
+        ("training/checkpoints/monitors.py", '"validation/loss": "min"', '"validation/loss": "max"'),
     ),
     mutant(
         "training-7",
         "tied weights are untied by what is loaded",
-        "training/test_averaging.py::test_tied_weights_stay_tied_when_a_run_goes_on",
+        "training/callbacks/test_averaging.py::test_tied_weights_stay_tied_when_a_run_goes_on",
         ("training/callbacks/averaging.py", 'saved["weights"], strict=False', 'saved["weights"], False, True'),
     ),
     mutant(
         "data-4",
         "batches are repeated so that every process has as many",
         ONCE,
-        ("data/plan.py", FULL, "    return np.concatenate([batches, batches[:missing]])\n" + FULL),
+        ("data/store/plan.py", FULL, "    return np.concatenate([batches, batches[:missing]])\n" + FULL),
     ),
     mutant(
         "training-6",
         "the last batches of an epoch, too few for a whole step, are dropped",
         ONCE,
-        ("data/plan.py", "_split(sizes, widths, group=group)", "_split(sizes, widths, group=1)"),
+        ("data/store/plan.py", "_split(sizes, widths, group=group)", "_split(sizes, widths, group=1)"),
     ),
     mutant(
         "training-6b",

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from dialog.assemble import build_model
+from dialog.build import build_model
 from dialog.cli import program
+from dialog.config.compose import compose, shipped
 from dialog.models.seq2seq import count_parameters
-from dialog.recipe import compose, shipped
 
-CORPORA = Path(__file__).parents[1] / "corpora"
+CORPORA = Path(__file__).parents[1] / "data" / "corpora" / "samples"
 DAILYDIALOG = [name for name in shipped() if name.startswith("dailydialog/")]
 BUILTIN = [name for name in shipped() if compose(name).recipe.data.corpus["name"] in ("builtin", "synthetic")]
 

@@ -6,7 +6,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialog.folders import to_json
+from dialog.escaping import to_json
 from dialog.report.terminal import columns, one_line, printable, shortened
 
 

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dialog.components import Component
-from dialog.data.corpora.synthetic import Synthetic
+from dialog.config.components import Component
+from dialog.data.corpora.builtin.synthetic import Synthetic
 from dialog.models.seq2seq import Seq2Seq
 
 PADDING, BEGIN, END = range(3)

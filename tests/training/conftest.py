@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dialog.data.batching import Batch, collate
-from dialog.data.tokenizer import BOS, EOS, OTHER, PAD, SELF
+from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF
 from dialog.models.seq2seq import Seq2Seq
 
 VOCABULARY = 23

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dialog import assemble
-from dialog.recipe import Composed, compose
+from dialog.build import check_recipe
+from dialog.config.compose import Composed, compose
+from dialog.errors import UserError
+from dialog.runs.train import train
 
 
 def logged(folder: Path, name: str) -> list[float]:
@@ -27,14 +29,14 @@ def test_fits_a_recipe(choice: str) -> None:
 def test_overfit_learns_two_batches_by_heart(family: str, tiny: Callable[..., Composed], tmp_path: Path) -> None:
     steps = ["trainer.max_steps=80", "trainer.val_check_interval=80", "~optimizer.schedule.warmup_steps"]
     steps += ["trainer.log_every_n_steps=2"]
-    assemble.train(tiny(family, "debug=overfit", "data.batch_tokens=300", *steps), tmp_path / "run", quiet=True)
+    train(tiny(family, "debug=overfit", "data.batch_tokens=300", *steps), tmp_path / "run", quiet=True)
     losses = logged(tmp_path / "run", "train/loss")
     assert losses[0] > 4
     assert max(losses[-2:]) < 0.1
 
 
 def test_profile_writes_a_table_and_a_trace(tiny: Callable[..., Composed], tmp_path: Path) -> None:
-    assemble.train(
+    train(
         tiny("transformer", "debug=profile", "trainer.max_steps=9", "data.batch_tokens=300"),
         tmp_path / "run",
         quiet=True,
@@ -48,11 +50,11 @@ def test_profile_writes_a_table_and_a_trace(tiny: Callable[..., Composed], tmp_p
 
 def test_fast_goes_through_each_stage(tiny: Callable[..., Composed], tmp_path: Path) -> None:
     steps = ["trainer.max_steps=6", "trainer.val_check_interval=3"]  # as the group has them, over the fixture's own
-    assemble.train(tiny("lstm", "debug=fast", *steps), tmp_path / "run", quiet=True)
+    train(tiny("lstm", "debug=fast", *steps), tmp_path / "run", quiet=True)
     assert len(logged(tmp_path / "run", "validation/loss")) == 2
     assert {"best.ckpt", "last.ckpt"} <= {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()}
 
 
 def test_an_unknown_profiler_is_refused(tiny: Callable[..., Composed], tmp_path: Path) -> None:
-    with pytest.raises(assemble.UserError, match="trainer: there is no 'torch'; did you mean 'pytorch'"):
-        assemble.check(tiny("lstm", "trainer.profiler=torch").recipe)
+    with pytest.raises(UserError, match="trainer: there is no 'torch'; did you mean 'pytorch'"):
+        check_recipe(tiny("lstm", "trainer.profiler=torch").recipe)

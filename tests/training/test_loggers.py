@@ -20,11 +20,11 @@ import pytest
 from PIL import Image
 
 import dialog
-from dialog import assemble
-from dialog.data.tokenizer import PAD
-from dialog.recipe import to_dict
-from dialog.report.picture import heatmap_grid
-from dialog.training.checkpoint_io import SafeCheckpointIO
+from dialog.config.schema import to_dict
+from dialog.data.tokenizers.tokenizer import PAD
+from dialog.report.drawing.image import heatmap_grid
+from dialog.runs.train import train
+from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
 from dialog.training.loggers import RecordLogger, wandb_mode
 
 SECRETS = {
@@ -68,8 +68,8 @@ import torch
 torch.set_num_threads(1)
 
 import dialog
-from dialog.data.store import Store
-from dialog.data.tokenizer import PAD
+from dialog.data.store.store import Store
+from dialog.data.tokenizers.tokenizer import PAD
 from dialog.training.callbacks.attention import AttentionRecorder
 from dialog.training.loggers import build_loggers, close
 from dialog.training.trainer import build_trainer, quiet
@@ -422,7 +422,7 @@ def test_other_loggers(tiny: Callable[..., Any], tmp_path: Path, logger: str) ->
     if logger == "tensorboard":
         pytest.importorskip("tensorboard")
     steps = ["trainer.max_steps=2", "trainer.log_every_n_steps=1"]
-    assemble.train(tiny("lstm", f"logger={logger}", *steps), tmp_path / "run", quiet=True)
+    train(tiny("lstm", f"logger={logger}", *steps), tmp_path / "run", quiet=True)
     assert not (tmp_path / "run" / "wandb").exists()
     events = list((tmp_path / "run").rglob("events.out.tfevents.*"))
     assert len(events) == (logger == "tensorboard")

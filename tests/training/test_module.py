@@ -19,11 +19,12 @@ from lightning.pytorch.loggers import Logger
 from torch.nn import functional as F
 
 import dialog
-from dialog import assemble
+from dialog.build import build_trainer
 from dialog.data.batching import Batch
-from dialog.data.tokenizer import PAD
+from dialog.data.tokenizers.tokenizer import PAD
 from dialog.errors import UserError
-from dialog.training.checkpoint_io import BEST, LAST, MANIFEST, PREVIOUS, SafeCheckpointIO
+from dialog.runs.evaluate import evaluate
+from dialog.training.checkpoints.checkpoint_io import BEST, LAST, MANIFEST, PREVIOUS, SafeCheckpointIO
 from dialog.training.losses import CrossEntropy
 
 CLIP = 0.05
@@ -113,7 +114,7 @@ def test_in_anyones_trainer(module: Callable[..., Any], data: dialog.DialogDataM
 def test_validation_is_the_evaluation(trained: Callable[[str], Path], family: str) -> None:
     """The best line of the record is what the best weights get from the evaluation."""
     run = dialog.load(trained(family))
-    metrics = assemble.evaluate(run, "validation", quiet=True)
+    metrics = evaluate(run, "validation", quiet=True)
     lines = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     best = min((line for line in lines if "validation/loss" in line), key=lambda line: line["validation/loss"])
     assert best["validation/loss"] == pytest.approx(metrics["nll_nats"] / metrics["tokens"], rel=1e-6)
@@ -274,7 +275,7 @@ EVERY_STEP = ["trainer.log_every_n_steps=1"]
 
 def own(recipe: dialog.Recipe, folder: Path, loggers: list[Logger], *callbacks: Callback) -> lightning.Trainer:
     """The Trainer of a recipe."""
-    return assemble.build_trainer(recipe, folder, loggers, callbacks)
+    return build_trainer(recipe, folder, loggers, callbacks)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

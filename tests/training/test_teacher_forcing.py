@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 import dialog
-from dialog.components import build
+from dialog.config.components import build
 from dialog.data.batching import Batch
-from dialog.data.tokenizer import PAD
+from dialog.data.tokenizers.tokenizer import PAD
 from dialog.errors import UserError
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.teacher_forcing import TEACHER_FORCINGS, decode

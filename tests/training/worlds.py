@@ -22,10 +22,10 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers.logger import DummyLogger
 
 from dialog.data.batching import Batch, collate
-from dialog.data.tokenizer import BOS, EOS, OTHER, PAD, SELF
+from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF
 from dialog.models.seq2seq import Seq2Seq
+from dialog.training.distributed.fsdp import FullyShardedStrategy, is_sharded, own, whole
 from dialog.training.module import DialogModule
-from dialog.training.sharding import FullyShardedStrategy, is_sharded, own, whole
 from dialog.training.trainer import quiet
 
 SPLITS = ((1, 1), (1, 4), (2, 1), (2, 2), (4, 1))

@@ -15,11 +15,11 @@ from lightning.pytorch.tuner.lr_finder import _LRCallback
 from torch import Tensor
 
 from dialog.cli import program
+from dialog.config.compose import Composed
 from dialog.data.batching import Batch
 from dialog.errors import UserError
-from dialog.recipe import Composed
 from dialog.training.module import DialogModule
-from dialog.training.tuner import RangeTest, bounded_memory, unsmoothed
+from dialog.training.optimization.tuner import RangeTest, bounded_memory, unsmoothed
 from dialog.tuning.range_test import steepest
 
 

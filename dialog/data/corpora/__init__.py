@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dialog.data.corpora.builtin import Builtin
+from dialog.data.corpora.builtin.builtin import Builtin
+from dialog.data.corpora.builtin.synthetic import Synthetic
 from dialog.data.corpora.contract import Corpus
 from dialog.data.corpora.convokit import ConvoKit
 from dialog.data.corpora.cornell import Cornell
@@ -26,7 +27,6 @@ from dialog.data.corpora.selfdialogue import SelfDialogue
 from dialog.data.corpora.sgd import SGD
 from dialog.data.corpora.switchboard import Switchboard
 from dialog.data.corpora.switchboard_ms98 import SwitchboardMS98
-from dialog.data.corpora.synthetic import Synthetic
 from dialog.data.corpora.taskmaster import Taskmaster
 from dialog.data.corpora.text import PlainText
 from dialog.data.corpora.topical_chat import TopicalChat

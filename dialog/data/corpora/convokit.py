@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from dialog.data.corpora.records import digests, line_records, records, require_path, share
+from dialog.data.corpora.parsing.records import digests, line_records, records, require_path, share
 from dialog.data.dialogue import WARNING, Dialogue, Entry, Malformed, Turn
-from dialog.data.files import find_file
-from dialog.data.json_text import Json, json_members, parse_json
+from dialog.data.reading.files import find_file
+from dialog.data.reading.json_text import Json, json_members, parse_json
 from dialog.errors import UserError
 
 UTTERANCES = "utterances.jsonl"
@@ -43,7 +43,7 @@ class ConvoKit:
     the conversation does not have, opens a chain and is counted there too. Replies in a circle are malformed, and so
     are all of a conversation with a malformed utterance that names it.
 
-    There is no split that all such corpora have; `dialog.data.corpora.records.share` splits.
+    There is no split that all such corpora have; `parsing.records.share` splits.
 
     Args:
         path: The folder.

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from dialog.data.corpora.records import decoded, digests, numbered, records, require_path, share
+from dialog.data.corpora.parsing.records import decoded, digests, numbered, records, require_path, share
 from dialog.data.dialogue import Dialogue, Entry, Turn
-from dialog.data.files import find_file
+from dialog.data.reading.files import find_file
 from dialog.errors import UserError
 
 LINES = "movie_lines.txt"
@@ -26,7 +26,7 @@ class Cornell:
 
     A conversation of two characters is a dialogue, its id that of its first line (`L194`), its speakers the ids of the
     characters (`u0`), `meta["names"]` their names, one a turn. A line without words is a turn without text. There is
-    no official split: `dialog.data.corpora.records.share` splits, and `meta["author"]`, the movie (`m0`), keeps all of
+    no official split: `parsing.records.share` splits, and `meta["author"]`, the movie (`m0`), keeps all of
     a movie in one. Lines that are UTF-8 are read so, others as ISO-8859-1 with the signs of Windows-1252.
 
     Args:

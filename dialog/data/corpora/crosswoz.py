@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.records import digests, json_records, require_path, share
+from dialog.data.corpora.parsing.records import digests, json_records, require_path, share
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
-from dialog.data.files import find_file
-from dialog.data.json_text import Json
+from dialog.data.reading.files import find_file
+from dialog.data.reading.json_text import Json
 
 
 class CrossWOZ:
@@ -17,7 +17,7 @@ class CrossWOZ:
     Speakers are "usr" and "sys", ids the corpus's own; its `type` and the dialogue acts, a list a turn, are
     `meta["type"]` and `meta["acts"]`.
 
-    A file that is given to several splits is divided among them by the rule of `dialog.data.corpora.records.share`: a
+    A file that is given to several splits is divided among them by the rule of `parsing.records.share`: a
     tenth of it each to validation and test, where they name it, what remains to the first that names it. So
     `train: val` trains on nine tenths of `val.json` and validates on the other, and no dialogue is in two splits.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.records import Block, SplitFiles, block_records, require_path
-from dialog.data.corpora.tables import Row, RowError, cells, table
+from dialog.data.corpora.parsing.records import Block, SplitFiles, block_records, require_path
+from dialog.data.corpora.parsing.tables import Row, RowError, cells, table
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.errors import UserError
 
@@ -18,8 +18,8 @@ class Csv:
     id that comes again later is malformed. Or, with `context` and `response`, a row is a dialogue of two turns, with
     the id `<split>-<line number>`. A row that cannot be read makes the dialogue malformed whose id its first
     line seems to have, else the one before. Quoted cells may hold line ends; where quotes are wrong, see
-    `dialog.data.corpora.tables.table`. Blank rows are skipped. The rule for one file is that of
-    `dialog.data.corpora.records.share`. Files may be compressed (.gz, .xz, .zst).
+    `parsing.tables.table`. Blank rows are skipped. The rule for one file is that of
+    `parsing.records.share`. Files may be compressed (.gz, .xz, .zst).
 
     Args:
         path: The folder or the file.

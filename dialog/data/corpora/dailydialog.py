@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from itertools import chain, repeat, zip_longest
 from pathlib import Path
 
-from dialog.data.corpora.records import decoded, digests, numbered, records, require_path
+from dialog.data.corpora.parsing.records import decoded, digests, numbered, records, require_path
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Turn
-from dialog.data.files import all_or_none, find_file, raw_lines
+from dialog.data.reading.files import all_or_none, find_file, raw_lines
 from dialog.errors import UserError
 
 END = "__eou__"

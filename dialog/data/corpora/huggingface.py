@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.records import digests, records, refuse_calls, require_path, share, tells
+from dialog.data.corpora.parsing.records import digests, records, refuse_calls, require_path, share, tells
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
-from dialog.data.downloads import offline
-from dialog.data.files import find_names, require_file
-from dialog.data.parquet import INSTALL, Read, Row, rows
+from dialog.data.reading.downloads import offline
+from dialog.data.reading.files import find_names, require_file
+from dialog.data.reading.parquet import INSTALL, Read, Row, rows
 from dialog.errors import UserError
 
 SPEAKERS = ("role", "speaker", "from")
@@ -26,7 +26,7 @@ class HuggingFace:
     `speaker` or `from` and a `content`, `text` or `value`; what `system` or `developer` say before the first turn are
     facts for everybody; malformed are such messages further on, those of tools, and calls of them. With `context` and
     `response`, those two columns are two turns. Ids are `<split>-<number of the row>`, or what a column says. One file,
-    or a data set with the same name for all splits, is split by `dialog.data.corpora.records.share`. Of a data set no
+    or a data set with the same name for all splits, is split by `parsing.records.share`. Of a data set no
     code is run, and its commit is named, so that it cannot change. Needs the extra `hf`.
 
     Args:

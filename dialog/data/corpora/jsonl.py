@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.records import SplitFiles, line_records, require_path
+from dialog.data.corpora.parsing.records import SplitFiles, line_records, require_path
 from dialog.data.dialogue import Dialogue, Entry, Turn
-from dialog.data.json_text import parse_json
+from dialog.data.reading.json_text import parse_json
 from dialog.errors import UserError
 
 FORMAT = '{"id": "d1", "turns": [{"speaker": "A", "text": "Hi !"}, ...]}'
@@ -18,7 +18,7 @@ class JsonLines:
 
     Each line is `{"id": str, "turns": [{"speaker": str, "text": str} or str, ...], "meta": {...}}`. `id` and `meta`
     may be missing (the id is then `<split>-<line number>`), and so may a speaker: "A" and "B" then alternate. The rule
-    for one file is that of `dialog.data.corpora.records.share`. Files may be compressed (.gz, .xz, .zst).
+    for one file is that of `parsing.records.share`. Files may be compressed (.gz, .xz, .zst).
 
     Args:
         path: The folder or the file.

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.records import TELLS, SplitFiles, line_records, misplaced, refuse_calls, require_path, tells
+from dialog.data.corpora.parsing.records import (
+    TELLS,
+    SplitFiles,
+    line_records,
+    misplaced,
+    refuse_calls,
+    require_path,
+    tells,
+)
 from dialog.data.dialogue import Dialogue, Entry, Turn
-from dialog.data.json_text import Json, parse_json
+from dialog.data.reading.json_text import Json, parse_json
 from dialog.errors import UserError
 
 FORMAT = '{"messages": [{"role": "user", "content": "Hi !"}, {"role": "assistant", "content": "Hello ."}]}'
@@ -21,7 +29,7 @@ class Messages:
     `<split>-<line number>`). Roles `user` and `assistant` are the speakers. What `system` or `developer` say before the
     first of them are facts that the assistant knows. Content may be a list of `{"type": "text", "text": str}`, joined
     by line feeds. Other keys are left out. Malformed are tools and calls of them, images and sound, other roles, and a
-    system message further on. The rule for one file is that of `dialog.data.corpora.records.share`. Files may be
+    system message further on. The rule for one file is that of `parsing.records.share`. Files may be
     compressed (.gz, .xz, .zst).
 
     Args:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.records import digests, json_records, listed, numbered_lines, require_path
-from dialog.data.corpora.schema_guided import schema_dialogue, schema_files
+from dialog.data.corpora.parsing.records import digests, json_records, listed, numbered_lines, require_path
+from dialog.data.corpora.parsing.schema_guided import schema_dialogue, schema_files
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
-from dialog.data.files import find_file, find_names
-from dialog.data.json_text import Json
+from dialog.data.reading.files import find_file, find_names
+from dialog.data.reading.json_text import Json
 
 DATA = "data.json"
 LISTS = {"validation": "valListFile", "test": "testListFile"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.records import Block, block_records, decoded, digests, numbered, require_path, share
+from dialog.data.corpora.parsing.records import Block, block_records, decoded, digests, numbered, require_path, share
 from dialog.data.dialogue import Dialogue, Entry, Turn
-from dialog.data.files import find_file, require_file
+from dialog.data.reading.files import find_file, require_file
 from dialog.errors import UserError
 
 
@@ -16,7 +16,7 @@ class OpenSubtitles:
 
     The file tells neither who speaks nor where a scene or a film ends, so "A" and "B" alternate and some dialogues
     change the subject. The id of a dialogue is the number of its first line. All dialogues that begin in one stretch of
-    lines fall to the same split, by the rule of `dialog.data.corpora.records.share`, so that neighbours in a film are
+    lines fall to the same split, by the rule of `parsing.records.share`, so that neighbours in a film are
     on one side of it. The file is read as a stream and may be compressed (.gz, .xz, .zst).
 
     Args:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 
-from dialog.data.corpora.records import decoded, digests, numbered, records, require_path
+from dialog.data.corpora.parsing.records import decoded, digests, numbered, records, require_path
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
-from dialog.data.files import find_file
+from dialog.data.reading.files import find_file
 from dialog.errors import UserError
 
 Line = tuple[str, bytes]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.records import Block, SplitFiles, block_records, decoded, numbered, require_path
+from dialog.data.corpora.parsing.records import Block, SplitFiles, block_records, decoded, numbered, require_path
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.errors import UserError
 
@@ -25,7 +25,7 @@ class ParlAI:
     label is said together with what follows it, on lines of its own.
 
     Other fields and empty lines are left out. Ids are `<split>-<number of the first line>`. The rule for one file is
-    that of `dialog.data.corpora.records.share`. Files may be compressed (.gz, .xz, .zst).
+    that of `parsing.records.share`. Files may be compressed (.gz, .xz, .zst).
 
     Args:
         path: The folder or the file.

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.records import Block, block_records, decoded, digests, numbered, require_path
+from dialog.data.corpora.parsing.records import Block, block_records, decoded, digests, numbered, require_path
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Malformed, Turn
-from dialog.data.files import find_file
+from dialog.data.reading.files import find_file
 from dialog.errors import UserError
 
 PARTS = {"train": "train", "validation": "valid", "test": "test"}

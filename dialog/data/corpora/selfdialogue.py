@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from dialog.components import lookup
-from dialog.data.corpora.records import digests, numbered_lines, records, require_path, share
-from dialog.data.corpora.tables import Row, cells, table
+from dialog.config.components import lookup
+from dialog.data.corpora.parsing.records import digests, numbered_lines, records, require_path, share
+from dialog.data.corpora.parsing.tables import Row, cells, table
 from dialog.data.dialogue import Dialogue, Entry, Turn
-from dialog.data.files import all_or_none, find_files, stem
+from dialog.data.reading.files import all_or_none, find_files, stem
 
 SENTENCES = [f"Answer.sentence{number}" for number in range(1, 21)]
 """The columns in the order of the turns; in the files they are in that of the alphabet."""
@@ -25,7 +25,7 @@ class SelfDialogue:
 
     A row is a dialogue of up to 20 turns, which one person wrote for both speakers, "A" and "B"; empty sentences and
     `{}` are no turns. Ids are those of the assignments, `meta["topic"]` the topic and `meta["author"]` the worker, by
-    whom the dialogues are split: see `dialog.data.corpora.records.share`. As in the corpus's own script, rows that were
+    whom the dialogues are split: see `parsing.records.share`. As in the corpus's own script, rows that were
     rejected, and those of the workers whom `blocked_workers.txt` names, are no dialogues.
 
     Args:

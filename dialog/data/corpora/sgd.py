@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.records import digests, json_records, require_path
-from dialog.data.corpora.schema_guided import schema_dialogue, schema_files
+from dialog.data.corpora.parsing.records import digests, json_records, require_path
+from dialog.data.corpora.parsing.schema_guided import schema_dialogue, schema_files
 from dialog.data.dialogue import SPLITS, Entry
 
 

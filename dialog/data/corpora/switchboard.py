@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from dialog.data.corpora.records import digests, listed, numbered_lines, records, require_path
-from dialog.data.corpora.tables import cells, table
+from dialog.data.corpora.parsing.records import digests, listed, numbered_lines, records, require_path
+from dialog.data.corpora.parsing.tables import cells, table
 from dialog.data.dialogue import Dialogue, Entry, Turn
-from dialog.data.files import all_or_none, find_files
+from dialog.data.reading.files import all_or_none, find_files
 
 COLUMNS = ("conversation_no", "caller", "act_tag", "text")
 LISTS = {"train": "ws97-train-convs.list", "test": "ws97-test-convs.list"}
@@ -28,7 +28,7 @@ class Switchboard:
 
     Where the two lists of the coders, `ws97-train-convs.list` and `ws97-test-convs.list`, lie beside the folders, they
     say what is for training and test, and what neither names is for validation: 1,115, 19 and 21 conversations. Without
-    them the rule of `dialog.data.corpora.records.share` does. Callers speak in several conversations.
+    them the rule of `parsing.records.share` does. Callers speak in several conversations.
 
     Args:
         path: The unpacked folder `swda`, or what holds it.

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from dialog.data.corpora.records import digests, numbered_lines, records, require_path, share
+from dialog.data.corpora.parsing.records import digests, numbered_lines, records, require_path, share
 from dialog.data.dialogue import Dialogue, Entry, Turn
-from dialog.data.files import find_file, find_files
+from dialog.data.reading.files import find_file, find_files
 from dialog.errors import UserError
 
 NAME = "sw*A-ms98-a-trans.text"
@@ -29,7 +29,7 @@ class SwitchboardMS98:
     The segments of both sides stand in the order in which they begin; what "A" or "B" says before the other begins is
     one turn, its segments joined by a space, and segments without a word are none. Words are in small letters without
     punctuation; [laughter-so] is so, [splain/explain] explain, ab[solute]- ab-, them_1 them. Ids are the numbers of the
-    conversations, split by the rule of `dialog.data.corpora.records.share`.
+    conversations, split by the rule of `parsing.records.share`.
 
     Args:
         path: The unpacked folder `swb_ms98_transcriptions`, or what holds it.

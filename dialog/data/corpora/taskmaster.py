@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dialog.components import lookup
-from dialog.data.corpora.records import digests, json_records, listed, numbered_lines, require_path
+from dialog.config.components import lookup
+from dialog.data.corpora.parsing.records import digests, json_records, listed, numbered_lines, require_path
 from dialog.data.dialogue import Dialogue, Entry, Turn
-from dialog.data.files import all_or_none, find_files, stem
-from dialog.data.json_text import Json
+from dialog.data.reading.files import all_or_none, find_files, stem
+from dialog.data.reading.json_text import Json
 
 LISTS = {"train": "train.csv", "validation": "dev.csv", "test": "test.csv"}
 ABOUT = ("ontology", "sample")
@@ -24,7 +24,7 @@ class Taskmaster:
     them may speak several times in a row. Ids are the corpus's own.
 
     The dialogues that the lists of TM-1 (`train-dev-test/train.csv`, ...) name, its self-dialogs, are in the split of
-    their list; all others are split by the rule of `dialog.data.corpora.records.share`. The self-dialogs, TM-3 and TM-4
+    their list; all others are split by the rule of `parsing.records.share`. The self-dialogs, TM-3 and TM-4
     were written by one person each for both speakers, but by whom is not said.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.records import Block, SplitFiles, block_records, decoded, numbered, require_path
+from dialog.data.corpora.parsing.records import Block, SplitFiles, block_records, decoded, numbered, require_path
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.errors import UserError
 
@@ -14,7 +14,7 @@ class PlainText:
     """Reads a folder with `train.txt`, `validation.txt` and `test.txt`, or one file that is split by a rule.
 
     A turn is a line; one blank line or more stands between two dialogues. The id of a dialogue is `<split>-<number of
-    its first line>`. The rule for one file is that of `dialog.data.corpora.records.share`. Files may be compressed
+    its first line>`. The rule for one file is that of `parsing.records.share`. Files may be compressed
     (.gz, .xz, .zst).
 
     Args:

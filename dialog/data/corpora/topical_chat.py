@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dialog.data.corpora.records import digests, json_records, require_path
+from dialog.data.corpora.parsing.records import digests, json_records, require_path
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
-from dialog.data.files import find_file
-from dialog.data.json_text import Json
+from dialog.data.reading.files import find_file
+from dialog.data.reading.json_text import Json
 
 PARTS = ("freq", "rare")
 LABELS = ("sentiment", "knowledge_source", "turn_rating")

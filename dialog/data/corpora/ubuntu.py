@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.records import decoded, digests, numbered, numbered_lines, records, require_path, share
+from dialog.data.corpora.parsing.records import decoded, digests, numbered, numbered_lines, records, require_path, share
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
-from dialog.data.files import find_file
+from dialog.data.reading.files import find_file
 from dialog.errors import UserError
 
 LISTS = {"train": "meta/trainfiles.csv", "validation": "meta/valfiles.csv", "test": "meta/testfiles.csv"}
@@ -24,7 +24,7 @@ class Ubuntu:
 
     The lists of version 2, `<path>/meta/trainfiles.csv`, `valfiles.csv` and `testfiles.csv`, say which dialogues a
     split has, `<number>.tsv,<folder>` a line, and their order; a file that they name and that is not there is
-    malformed. Without any of them `dialog.data.corpora.records.share` splits all dialogues, in the order of their
+    malformed. Without any of them `parsing.records.share` splits all dialogues, in the order of their
     names.
 
     Args:

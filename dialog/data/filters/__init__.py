@@ -5,7 +5,7 @@ Validation and test are never changed.
 
 from __future__ import annotations
 
-from dialog.components import Table
+from dialog.config.components import Table
 from dialog.data.filters.contract import Filter, Splits
 from dialog.data.filters.duplicates import DropDuplicates
 from dialog.data.filters.entropy import DropOpenPairs

@@ -7,10 +7,10 @@ from collections.abc import Collection
 
 import numpy as np
 
-from dialog.components import lookup
+from dialog.config.components import lookup
 from dialog.data.dialogue import Dialogue
 from dialog.data.filters.contract import Splits
-from dialog.data.fingerprints import NORMALISATIONS, Integers, Said, repeats
+from dialog.data.text_matching.fingerprints import NORMALISATIONS, Integers, Said, repeats
 
 
 class DropDuplicates:

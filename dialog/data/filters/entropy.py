@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
-from dialog.components import lookup
+from dialog.config.components import lookup
 from dialog.data.dialogue import Dialogue
-from dialog.data.entropy import entropies
 from dialog.data.filters.contract import Splits
-from dialog.data.fingerprints import NORMALISATIONS, Hashes, Said, among, hashes, joined
+from dialog.data.text_matching.entropy import entropies
+from dialog.data.text_matching.fingerprints import NORMALISATIONS, Hashes, Said, among, hashes, joined
 from dialog.errors import UserError
 
 TARGET, SOURCE = np.uint64(1), np.uint64(2)

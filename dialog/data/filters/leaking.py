@@ -6,13 +6,13 @@ from collections.abc import Collection
 
 from dialog.data.dialogue import Dialogue
 from dialog.data.filters.contract import Splits
-from dialog.data.fingerprints import Hashes
-from dialog.data.leaks import MINIMUM_WORDS, all_long_pairs, leaks
+from dialog.data.text_matching.fingerprints import Hashes
+from dialog.data.text_matching.leaks import MINIMUM_WORDS, all_long_pairs, leaks
 from dialog.errors import UserError
 
 
 class DropLeakingDialogues:
-    """Drops each training dialogue that shares a long pair with validation or test, as `dialog.data.leaks` has it.
+    """Drop every training dialogue that shares a long pair with validation or test (see `text_matching.leaks`).
 
     Whole dialogues, since near repeats of the shared pair stand beside it. Of DailyDialog's 11,118 dialogues 609 go.
     It knows 8 bytes a long pair of validation and test, and does not read the training split.

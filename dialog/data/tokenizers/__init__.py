@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from dialog.data.files import require_file, sha256
-from dialog.data.tokenizer import Tokenizer
+from dialog.data.reading.files import require_file, sha256
 from dialog.data.tokenizers.given import WANTED, file
 from dialog.data.tokenizers.subwords import byte_bpe, unigram
 from dialog.data.tokenizers.symbols import characters, word
+from dialog.data.tokenizers.tokenizer import Tokenizer
 
 __all__ = ["TOKENIZERS", "byte_bpe", "characters", "file", "identity", "unigram", "word"]
 

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 import numpy as np
 import tokenizers
 
-from dialog.data.tokenizer import Tokenizer
+from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import UserError
 
 CACHED_TURNS = 2**16

@@ -9,8 +9,8 @@ from typing import Any
 
 import tokenizers
 
-from dialog.data.files import require_file
-from dialog.data.tokenizer import SPECIAL_TOKENS, UNK, Tokenizer, broken_as_user_error
+from dialog.data.reading.files import require_file
+from dialog.data.tokenizers.tokenizer import SPECIAL_TOKENS, UNK, Tokenizer, broken_as_user_error
 from dialog.errors import UserError
 
 WANTED = "data.tokenizer.path should name a tokenizer.json in the format of `tokenizers`"

@@ -8,9 +8,9 @@ import numpy as np
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from dialog.data.tokenizer import BYTES, SMALLEST_VOCABULARY, SPECIAL_TOKENS, UNK, Tokenizer
 from dialog.data.tokenizers.pieces import learn_pieces
 from dialog.data.tokenizers.sample import evenly
+from dialog.data.tokenizers.tokenizer import BYTES, SMALLEST_VOCABULARY, SPECIAL_TOKENS, UNK, Tokenizer
 from dialog.errors import UserError
 
 BLOCK = 8192

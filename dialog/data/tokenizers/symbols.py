@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from dialog.data.tokenizer import SPECIAL_TOKENS, UNK, Tokenizer
 from dialog.data.tokenizers.sample import evenly
+from dialog.data.tokenizers.tokenizer import SPECIAL_TOKENS, UNK, Tokenizer
 from dialog.errors import UserError
 
 WORD = r"[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s\x1c-\x1f]|\n"

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from dialog.components import Component, Table, build
+from dialog.config.components import Component, Table, build
 from dialog.models.attention.content import CONTENT, AdditiveScorer
 from dialog.models.attention.interactive import InteractiveScorer
 from dialog.models.attention.multi_head_scorer import MultiHeadScorer

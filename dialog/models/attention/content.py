@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dialog.components import Component, Table, build
+from dialog.config.components import Component, Table, build
 
 
 class AdditiveScorer(nn.Module):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from dialog.components import Component
+from dialog.config.components import Component
 from dialog.models.attention.content import build_content
 
 

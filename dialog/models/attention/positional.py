@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dialog.components import Component
+from dialog.config.components import Component
 from dialog.models.attention.content import build_content
 
 BILINEAR: Component = {"name": "bilinear"}

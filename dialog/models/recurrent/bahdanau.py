@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from dialog.components import Component, build
+from dialog.config.components import Component, build
 from dialog.models.attention import build_attention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, Memory, meant_for
 from dialog.models.dropout import Dropout
-from dialog.models.recurrent.additive_loop import read_along
+from dialog.models.kernels.additive_loop import read_along
 from dialog.models.recurrent.bridges import BRIDGES, DENSE
 from dialog.models.recurrent.cells import Cell
 from dialog.models.recurrent.stack import Loop, Stack, StackState

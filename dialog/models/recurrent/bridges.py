@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dialog.components import Component, Table
+from dialog.config.components import Component, Table
 
 
 class DenseBridge(nn.Module):

@@ -12,7 +12,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from dialog.components import Component, build
+from dialog.config.components import Component, build
 from dialog.models.attention import MultiHeadAttention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded
 from dialog.models.positions import POSITIONS

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from dialog.components import Component, build
+from dialog.config.components import Component, build
 from dialog.models.contracts import AttentionHook, Encoded, Encoder
 from dialog.models.positions import POSITIONS
 from dialog.models.transformer.layers import EncoderLayer, saving, stack

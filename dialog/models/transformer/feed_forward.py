@@ -10,7 +10,7 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dialog.components import Table
+from dialog.config.components import Table
 from dialog.models.dropout import Dropout
 
 

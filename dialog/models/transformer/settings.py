@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from dialog.components import Component
+from dialog.config.components import Component
 from dialog.models.attention import MultiHeadAttention
 from dialog.models.transformer.feed_forward import FEED_FORWARDS
 from dialog.models.transformer.sublayers import NORMS, Residual

@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from dialog.components import Table
+from dialog.config.components import Table
 from dialog.models.dropout import Dropout
 
 NORMS: Table[nn.Module] = {"layer_norm": nn.LayerNorm, "rms_norm": partial(nn.RMSNorm, eps=1e-5)}

@@ -13,11 +13,11 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import WandbLogger
 
 from dialog.analysis.maps import as_json, attention_maps, turns_of
-from dialog.data.store import Store
-from dialog.data.tokenizer import BOS, PAD, SPECIAL_TOKENS
-from dialog.report.picture import heatmap_grid
+from dialog.data.store.store import Store
+from dialog.data.tokenizers.tokenizer import BOS, PAD, SPECIAL_TOKENS
+from dialog.report.drawing.image import heatmap_grid
+from dialog.training.distributed.fsdp import gathered_weights, is_sharded
 from dialog.training.module import DialogModule
-from dialog.training.sharding import gathered_weights, is_sharded
 
 
 class AttentionRecorder(Callback):

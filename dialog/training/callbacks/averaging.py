@@ -12,7 +12,7 @@ from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy, ModelP
 from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from dialog.components import Component, Table, build
+from dialog.config.components import Component, Table, build
 from dialog.errors import UserError
 
 Weights = Mapping[str, Tensor]

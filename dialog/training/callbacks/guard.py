@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from dialog.data.batching import Batch
-from dialog.data.naming import Names
+from dialog.data.preparation.example_ids import Names
 from dialog.errors import RunError
-from dialog.training.sharding import is_sharded
+from dialog.training.distributed.fsdp import is_sharded
 
 SKIPS = 30
 """Steps in a row that a gradient scaler may leave out: it begins at 2^16 and halves each time."""

@@ -18,8 +18,8 @@ from lightning.pytorch.utilities.seed import isolate_rng
 
 from dialog.data.batching import Batch
 from dialog.data.datamodule import Loader
-from dialog.data.naming import Names
-from dialog.data.tokenizer import PAD
+from dialog.data.preparation.example_ids import Names
+from dialog.data.tokenizers.tokenizer import PAD
 from dialog.errors import UserError
 from dialog.training.module import DialogModule
 from dialog.training.window import Window

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from dialog.components import Component, Table, build, locate, named, parameters, resolve
+from dialog.config.components import Component, Table, build, locate, named, parameters, resolve
 
 
 class LossSums(NamedTuple):

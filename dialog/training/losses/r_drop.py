@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from dialog.components import Component
-from dialog.data.tokenizer import PAD
+from dialog.config.components import Component
+from dialog.data.tokenizers.tokenizer import PAD
 from dialog.training.losses.contract import LossSums, at_least_float, build_loss, given
 from dialog.training.losses.single import SINGLE
 

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dialog.components import Table
-from dialog.data.tokenizer import PAD
+from dialog.config.components import Table
+from dialog.data.tokenizers.tokenizer import PAD
 from dialog.training.losses.contract import Loss, LossSums, at_least_float
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialog.components import build
+from dialog.config.components import build
 from dialog.data.corpora import CORPORA
 from dialog.data.corpora.csv import Csv
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Malformed, Turn

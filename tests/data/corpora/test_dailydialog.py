@@ -14,7 +14,7 @@ from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Malformed, Turn
 from dialog.data.examples import Rules, examples
 from dialog.errors import UserError
 
-SAMPLE = Path(__file__).parents[2] / "corpora" / "dailydialog"
+SAMPLE = Path(__file__).with_name("samples") / "dailydialog"
 
 
 def write(folder: Path, train: bytes) -> DailyDialog:

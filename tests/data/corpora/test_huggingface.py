@@ -10,7 +10,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from dialog.components import build
+from dialog.config.components import build
 from dialog.data.corpora import CORPORA
 from dialog.data.corpora.huggingface import HuggingFace
 from dialog.data.dialogue import SPLITS, Dialogue, Malformed, Turn

@@ -14,7 +14,7 @@ from dialog.data.corpora.jsonl import JsonLines
 from dialog.data.dialogue import SPLITS, Dialogue, Malformed, Turn
 from dialog.errors import UserError
 
-SAMPLE = Path(__file__).parents[2] / "corpora" / "jsonl"
+SAMPLE = Path(__file__).with_name("samples") / "jsonl"
 GOOD = b'{"id": "good", "turns": ["Hi", "Hello"]}\n'
 
 

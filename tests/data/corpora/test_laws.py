@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dialog.components import build
+from dialog.config.components import build
 from dialog.data.corpora import CORPORA, Corpus
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Malformed
 from dialog.errors import UserError

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from dialog.corpus import build_corpus
-from dialog.data.corpora.builtin import Builtin
+from dialog.build import build_corpus
+from dialog.config.compose import compose
+from dialog.data.corpora.builtin.builtin import Builtin
 from dialog.data.corpora.mixture import Mixture
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Malformed
 from dialog.errors import UserError
-from dialog.recipe import compose
 
 
 def mixed(*components: dict[str, object]) -> Mixture:

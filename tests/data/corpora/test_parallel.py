@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dialog.cli.parts import arguments
-from dialog.components import build
+from dialog.config.components import build
 from dialog.data.corpora import CORPORA
 from dialog.data.corpora.parallel import Parallel, multi30k
 from dialog.data.dialogue import SPLITS, Malformed, Turn

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialog.components import build
+from dialog.config.components import build
 from dialog.data.dialogue import SPLITS, Dialogue, Turn
 from dialog.data.filters import FILTERS, Filter
 from dialog.errors import UserError

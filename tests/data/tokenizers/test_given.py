@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from dialog.data.tokenizer import EOS, SELF, SPECIAL_TOKENS, UNK
 from dialog.data.tokenizers import TOKENIZERS, byte_bpe, file, identity
+from dialog.data.tokenizers.tokenizer import EOS, SELF, SPECIAL_TOKENS, UNK
 from dialog.errors import UserError
 
 TEXTS = [

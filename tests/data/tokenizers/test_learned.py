@@ -16,8 +16,8 @@ import tokenizers
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dialog.data.tokenizer import SELF, SMALLEST_VOCABULARY, SPECIAL_TOKENS, UNK, Tokenizer
 from dialog.data.tokenizers import TOKENIZERS, byte_bpe, characters, unigram, word
+from dialog.data.tokenizers.tokenizer import SELF, SMALLEST_VOCABULARY, SPECIAL_TOKENS, UNK, Tokenizer
 from dialog.errors import UserError
 
 TEXTS = [

@@ -1,0 +1,4 @@
+"""Generated corpora: the built-in dialogues and the synthetic tasks.
+
+Read first: `builtin.py`.
+"""

@@ -1,0 +1,4 @@
+"""Parsing code that several corpus readers share.
+
+Read first: `records.py`.
+"""

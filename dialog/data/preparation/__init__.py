@@ -1,0 +1,4 @@
+"""Turn a raw corpus into a tokenizer and a token store, in one process or many.
+
+Read first: `prepare.py`.
+"""

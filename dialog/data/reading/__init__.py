@@ -1,0 +1,4 @@
+"""Read files: compression, JSON, Parquet, word vectors, and downloads.
+
+Read first: `files.py`.
+"""

@@ -1,0 +1,123 @@
+"""Prepared token ids, read where they lie on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dialog.data.batching import Batch, collate, pack
+from dialog.data.store.layout import Lines, facts_ids, padded_pairs, source_ids, target_ids
+from dialog.data.store.length_classes import LengthClasses, read_classes
+from dialog.data.store.manifest import ARRAYS, TOKENIZER, array_file, ids_dtype, read_manifest
+from dialog.data.tokenizers.tokenizer import Tokenizer
+
+Integers = NDArray[np.int64]
+Retokenise = Callable[[list[int], np.random.Generator], list[int]]
+"""Other ids of the same text, given those of a turn."""
+
+
+class Store:
+    """The examples of one split of a folder that `prepare` has built, memory-mapped.
+
+    Row i is the i-th example that `dialog.data.examples.examples` yields for that split. Targets are cut to
+    `max_target` in the training split only. Whatever its size, opening a split reads next to nothing of it.
+
+    Raises:
+        UserError: the folder is no prepared data, or damaged.
+    """
+
+    def __init__(self, folder: Path, split: str) -> None:
+        self.folder = folder
+        self.split = split
+        self.manifest = read_manifest(folder)
+        settings = self.manifest["settings"]
+        self.max_source: int = settings["max_source"]
+        self.max_target: int | None = settings["max_target"] if split == "train" else None
+        arrays = {name: self._array(name, dtype) for name, dtype in ARRAYS.items()}
+        ids = self._array("ids", ids_dtype(self.manifest["vocabulary"]))
+        self._lines = Lines(ids, arrays["offsets"], arrays["speakers"])
+        self._bytes = arrays["bytes"]
+        self._examples = arrays["examples"].reshape(-1, 4)
+        self.lengths: NDArray[Any] = arrays["lengths"].reshape(-1, 2)
+        """Of each row, the length of the source and that of the target without `<s>` [N, 2]."""
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What was kept, dropped and cut in this split, by reason."""
+        return dict(self.manifest["splits"][self.split])
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer that the ids are of."""
+        return Tokenizer.load(self.folder / TOKENIZER)
+
+    @cached_property
+    def classes(self) -> LengthClasses:
+        """The rows sorted by their lengths."""
+        return read_classes(self.folder, self.split)
+
+    def source(self, row: int) -> Integers:
+        """Source ids of an example."""
+        sources, *_ = self._pairs(np.array([row]))
+        return sources.reshape(-1)
+
+    def target(self, row: int) -> Integers:
+        """Target ids of an example, from `<s>` to `</s>`."""
+        _, targets, _ = self._pairs(np.array([row]))
+        return targets.reshape(-1)
+
+    def target_bytes(self, rows: Sequence[int] | Integers) -> int:
+        """Bytes of these responses' texts in UTF-8, also where the targets are cut."""
+        return int(self._bytes[self._examples[rows, 3]].sum())
+
+    def batch(self, rows: Sequence[int] | Integers) -> Batch:
+        """The examples of these rows, in this order."""
+        chosen = np.asarray(rows, dtype=np.int64)
+        return pack(*self._pairs(chosen), chosen, target_bytes=self.target_bytes(chosen))
+
+    def retokenised(self, rows: Integers, tokenise: Retokenise, *, seed: int, epoch: int) -> Batch:
+        """The examples of these rows with other ids of the same texts, drawn anew for each seed, epoch and row.
+
+        The cuts are those of `batch`, but where there are more ids, what they leave is less text.
+        """
+        found = [self._retokenised(row, tokenise, np.random.default_rng([seed, epoch, row])) for row in rows.tolist()]
+        pairs, facts = [pair for pair, _ in found], [known for _, known in found]
+        return collate(pairs, rows.tolist(), facts=facts, target_bytes=self.target_bytes(rows))
+
+    def _retokenised(
+        self, row: int, tokenise: Retokenise, random: np.random.Generator
+    ) -> tuple[tuple[list[int], list[int]], int]:
+        """Source and target ids of an example, and how many ids of the source are facts."""
+        fact, facts_end, first, response = self._examples[row].tolist()
+        facts = self._said(range(fact, facts_end), response, tokenise, random)
+        turns = self._said(range(first, response), response, tokenise, random)
+        ((_, reply),) = self._said(range(response, response + 1), response, tokenise, random)
+        source = source_ids(turns, max_source=self.max_source, facts=facts)
+        known = len(facts_ids(facts, max_source=self.max_source))
+        return (source, target_ids(reply, max_target=self.max_target)), known
+
+    def _said(
+        self, lines: range, response: int, tokenise: Retokenise, random: np.random.Generator
+    ) -> list[tuple[bool, list[int]]]:
+        """Of each line, whether it is the responder's, and its token ids."""
+        bounds = self._lines.offsets[lines.start : lines.stop + 1].tolist()
+        own = (self._lines.speakers[lines.start : lines.stop] == self._lines.speakers[response]).tolist()
+        ids = [self._lines.ids[start + 1 : end].tolist() for start, end in pairwise(bounds)]
+        return [(mine, tokenise(each, random)) for mine, each in zip(own, ids, strict=True)]
+
+    def _pairs(self, rows: Integers) -> tuple[Integers, Integers, Integers]:
+        examples = self._examples[rows]
+        return padded_pairs(self._lines, examples, max_source=self.max_source, max_target=self.max_target)
+
+    def _array(self, name: str, dtype: str) -> NDArray[Any]:
+        mapped = np.memmap(array_file(self.folder, self.split, name), dtype=dtype, mode="r")
+        return mapped.view(np.ndarray)  # slices of a memmap itself are ten times slower

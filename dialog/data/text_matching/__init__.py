@@ -1,0 +1,4 @@
+"""Match texts: fingerprints, leaks between splits, near duplicates and entropy.
+
+Read first: `fingerprints.py`.
+"""

@@ -1,0 +1,30 @@
+"""Make text of unknown origin harmless: JSON without control characters."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+
+COMMANDS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidirectional controls
+    "\u2028\u2029\ud800-\udfff\ufffe\uffff]"  # line separators; what neither UTF-8 nor XML can hold
+)
+"""What could command a terminal or reorder a line."""
+
+
+def to_json(content: object, indent: int | None = None) -> str:
+    """JSON, in which a number that is not finite is null, and nothing commands a terminal that it is shown on."""
+    text = json.dumps(finite(content), ensure_ascii=False, allow_nan=False, indent=indent)
+    return COMMANDS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)  # they stand in strings only
+
+
+def finite(content: object) -> object:
+    """The same, with None for every number that is not finite: JSON has neither NaN nor infinity."""
+    if isinstance(content, Mapping):
+        return {key: finite(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content

@@ -1,1 +1,0 @@
-"""How well a network answers the references of a split, each example exactly once."""

@@ -1,0 +1,4 @@
+"""The sections of an inspection, one file per question about the data.
+
+Read first: `leak.py`.
+"""

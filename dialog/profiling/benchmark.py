@@ -1,0 +1,86 @@
+"""All that ``dialog benchmark`` measures, and how it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dialog.build import check_recipe
+from dialog.config.compose import Composed
+from dialog.profiling.generation import measure_generation
+from dialog.profiling.training import measure_training
+from dialog.report.measures import count, decimals, duration, hardware, percent
+from dialog.runs.environment import environment
+
+Results = Mapping[str, Any]
+WIDTH = 26
+
+
+def benchmark(composed: Composed, *, steps: int, warm_up: int, generation: bool, imported: float) -> dict[str, Any]:
+    """Train and answer for a moment; figures in seconds, bytes, FLOP/s and shares of 1.
+
+    Raises:
+        UserError: the recipe cannot be served, or is for several processes.
+    """
+    check_recipe(composed.recipe)
+    trained = measure_training(composed.recipe, steps=steps, warm_up=warm_up, imported=imported)
+    found: dict[str, Any] = {
+        "recipe": composed.name,
+        "environment": environment(),
+        "training": trained.figures,
+    }
+    if generation:
+        found["generation"] = measure_generation(trained.module.model, trained.store, trained.device)
+    return found
+
+
+def to_text(results: Results) -> str:
+    """The figures, one a line."""
+    return "".join(f"{name:<{WIDTH}}{text}\n" for name, text in _lines(results))
+
+
+def _lines(results: Results) -> Iterator[tuple[str, str]]:
+    training, known = results["training"], results["environment"]
+    yield "recipe", results["recipe"]
+    yield "machine", f"{hardware(known)}, threads {known['threads']}, torch {known['torch']}"
+    yield "precision", f"{training['precision']} on {training['device']}"
+    yield "parameters", count(training["parameters"])
+    yield from _training(training)
+    for each in results.get("generation", ()):
+        name = f"{each['search']}, batch {each['batch']}"
+        speed = f"{decimals(1)(each['responses_per_second'])} responses/s, {count(each['tokens_per_second'])} tokens/s"
+        yield name, f"{speed}, {_milliseconds(each['seconds'])} for {each['tokens']:.0f} tokens each"
+
+
+def _training(training: Results) -> Iterator[tuple[str, str]]:
+    low, high = training["step_quartiles"]
+    size = f"{count(training['target_tokens_per_step'])} target tokens in {count(training['rows_per_step'])} examples"
+    overall = f"median; {count(training['target_tokens_per_second_overall'])} over all"
+    yield "steps", f"{training['steps']} after {training['warm_up']} of warm-up, {size} each"
+    yield "target tokens/s", f"{count(training['target_tokens_per_second'])} ({overall})"
+    yield "source + target tokens/s", count(training["tokens_per_second"])
+    yield (
+        "step",
+        f"{_milliseconds(training['step_seconds'])}, half of all {_milliseconds(low)} to {_milliseconds(high)}",
+    )
+    yield "GFLOP/s", f"{_giga(training['flops_per_second'])} of real tokens"
+    bound = f"of {_giga(training['gemm_flops_per_second'])} GFLOP/s, a large matrix product in this precision"
+    yield "share of the bound", f"{percent(training['share_of_bound'])} {bound}"
+    yield "padding", percent(training["padding"])
+    yield "loading", f"{percent(training['loading'])} of the time"
+    yield "peak memory", _mebibytes(training["memory_bytes"])
+    if training["cuda_memory_bytes"] is not None:
+        yield "peak memory of the GPU", _mebibytes(training["cuda_memory_bytes"])
+    yield "start-up", f"first step done {duration(training['first_step_seconds'])} after the imports"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{decimals(0 if seconds >= 0.1 else 1)(1000 * seconds)} ms"
+
+
+def _mebibytes(size: int) -> str:
+    return f"{count(size / 2**20)} MiB"
+
+
+def _giga(speed: float) -> str:
+    return decimals(1)(speed / 1e9)

@@ -1,0 +1,48 @@
+"""How fast a network answers, one context at a time and many."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from dialog.config.components import Component
+from dialog.data.store.store import Store
+from dialog.generation.responder import Responder
+from dialog.models.seq2seq import Seq2Seq
+
+TOKENS = 32
+"""Of every response: the end is not said before, so that networks that know nothing yet compare."""
+BATCHES = {1: 5, 32: 3}
+"""How many contexts at a time, and how often."""
+SEARCHES: Sequence[Component] = ({"name": "greedy"},)
+
+
+def measure_generation(model: Seq2Seq, store: Store, device: str) -> list[dict[str, Any]]:
+    """Seconds to answer contexts of the training split, in batches of like length; medians after one that warms up."""
+    responder = Responder(model.to(device).eval(), store.tokenizer, store.max_source, TOKENS, TOKENS)
+    return [
+        _measured(responder, store, search, batch, times) for search in SEARCHES for batch, times in BATCHES.items()
+    ]
+
+
+def _measured(responder: Responder, store: Store, search: Component, batch: int, times: int) -> dict[str, Any]:
+    middle = len(store) // 2
+    seconds = []
+    for number in range(times + 1):
+        places = [(middle + number * batch + row) % len(store) for row in range(batch)]
+        source = store.batch(store.classes.order[places]).source
+        began = time.perf_counter()
+        found = responder.search(source, search)
+        seconds.append(time.perf_counter() - began)
+    taken = median(seconds[1:])
+    said = sum(each.tokens for each in found)
+    return {
+        "search": search["name"],
+        "batch": batch,
+        "tokens": said / batch,
+        "seconds": taken,
+        "responses_per_second": batch / taken,
+        "tokens_per_second": said / taken,
+    }

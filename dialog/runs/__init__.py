@@ -1,0 +1,4 @@
+"""A run folder: train, resume, load and evaluate it.
+
+Read first: `train.py`.
+"""

@@ -1,0 +1,47 @@
+"""Evaluate a run on one split of its corpus."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dialog.atomic import write_json
+from dialog.build import build_corpus, build_rules
+from dialog.runs.run import Run
+
+
+def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
+    """Score and answer a split of the run's corpus into ``evaluation/<split>/``; the metrics.
+
+    Where several processes are `joined` they share the examples; the first one writes and the others end here.
+
+    Raises:
+        SystemExit: at the end of every process but the first.
+    """
+    from collections import Counter
+
+    from tqdm import tqdm
+
+    from dialog.analysis.alignment import AlignmentCounts
+    from dialog.data.examples import examples
+    from dialog.runs.evaluator import Evaluation, Evaluator
+    from dialog.training.distributed.collectives import gathered, rank, ranks
+
+    data = run.recipe.data
+    dialogues = build_corpus(run.recipe).dialogues(split)
+    stream = examples(dialogues, build_rules(run.recipe), Counter())
+    search = run.recipe.generation.search
+    evaluator = Evaluator(run.responder, search, data.batch_tokens, rank=rank(), world=ranks(), gather=gathered)
+    aligned, evaluation = AlignmentCounts(), Evaluation()
+    folder = run.folder / "evaluation" / split
+    bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet or rank() else None, leave=False)
+    with bar:
+        answers = evaluator.answers(stream, aligned, bar.update)
+        if rank():
+            assert not list(answers)
+            gathered(aligned)
+            raise SystemExit(0)
+        partial = evaluation.write(answers, folder)
+    metrics = {**evaluation.metrics(split), **AlignmentCounts.total(gathered(aligned)).metrics()}
+    partial.replace(folder / "responses.jsonl")
+    write_json(folder / "metrics.json", metrics)
+    return metrics

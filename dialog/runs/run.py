@@ -1,0 +1,87 @@
+"""A trained network with its tokenizer, ready to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dialog.config.schema import Recipe
+
+if TYPE_CHECKING:
+    from dialog.data.tokenizers.tokenizer import Tokenizer
+    from dialog.generation.responder import Candidate, Responder
+    from dialog.models.seq2seq import Seq2Seq
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A response, and what else the search found."""
+
+    text: str
+    candidates: list[Candidate]
+    context: Sequence[str]
+    run: Run = field(repr=False)
+
+    def attention(self) -> dict[str, Any]:
+        """The maps of every layer and head while this was said."""
+        return self.run.attention(self.context, self.text)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained network, ready to answer."""
+
+    folder: Path
+    name: str
+    recipe: Recipe
+    model: Seq2Seq
+    tokenizer: Tokenizer
+
+    @property
+    def responder(self) -> Responder:
+        """The network with its tokenizer and limits."""
+        from dialog.generation.responder import Responder
+
+        data, limits = self.recipe.data, self.recipe.generation
+        lengths = limits.min_length, limits.max_length
+        return Responder(self.model, self.tokenizer, data.max_source, *lengths, context_turns=data.context_turns)
+
+    def respond(self, context: Sequence[str], search: Mapping[str, Any] | None = None) -> Reply:
+        """Answer the last of the turns, in which two speakers alternate."""
+        return self.respond_batch([context], search)[0]
+
+    def respond_batch(self, contexts: Sequence[Sequence[str]], search: Mapping[str, Any] | None = None) -> list[Reply]:
+        """Answer several contexts at a time."""
+        found = self.responder.respond(contexts, dict(search or self.recipe.generation.search))
+        return [Reply(each.text, [each], context, self) for each, context in zip(found, contexts, strict=True)]
+
+    def attention(self, context: Sequence[str], response: str) -> dict[str, Any]:
+        """The maps of every layer and head while the response is said, as ``dialog attention`` writes them."""
+        import torch
+
+        from dialog.analysis.maps import as_json, attention_maps, turns_of
+        from dialog.data.store.layout import encode_example
+        from dialog.data.tokenizers.tokenizer import PAD
+        from dialog.generation.responder import as_example
+
+        example = as_example(context, response, turns=self.recipe.data.context_turns)
+        pair = encode_example(self.tokenizer, example, max_source=self.recipe.data.max_source, max_target=None)
+        device = next(self.model.parameters()).device
+        source, target = (torch.tensor([ids], device=device) for ids in pair)
+        maps = attention_maps(self.model, source, source != PAD, target[:, :-1])
+        shown, said = ([self.tokenizer.label(token) for token in ids] for ids in (pair[0], pair[1][1:]))
+        return as_json(maps, 0, shown, said, turns_of(self.model, source[0], len(shown)))
+
+    def score(self, context: Sequence[str], response: str) -> float:
+        """Log p(response | context) in nats, end token included."""
+        from dialog.data.batching import collate
+        from dialog.data.store.layout import encode_example
+        from dialog.generation.responder import as_example
+        from dialog.runs.evaluator import Evaluator
+
+        example = as_example(context, response, turns=self.recipe.data.context_turns)
+        pair = encode_example(self.tokenizer, example, max_source=self.recipe.data.max_source, max_target=None)
+        evaluator = Evaluator(self.responder, self.recipe.generation.search, 1)
+        return -evaluator.score(collate([pair], [0]))[0].nll

@@ -1,0 +1,4 @@
+"""Checkpoints: written atomically, verified, and resumed exactly.
+
+Read first: `best_and_last.py`.
+"""

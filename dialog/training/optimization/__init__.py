@@ -1,0 +1,4 @@
+"""Optimizers, learning-rate schedules, precision and memory settings.
+
+Read first: `optimizers.py`.
+"""

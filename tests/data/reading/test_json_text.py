@@ -1,0 +1,89 @@
+"""A file that is one JSON object or array: member after member as `json` reads it whole, with the same errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dialog.data import files, json_text
+from dialog.data.reading.json_text import json_members
+from dialog.errors import UserError
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@pytest.fixture
+def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file comes byte by byte, so that it is cut everywhere."""
+    whole = files.pieces
+    monkeypatch.setattr(json_text, "pieces", lambda path: (bytes([each]) for piece in whole(path) for each in piece))
+
+
+@pytest.mark.usefixtures("pieces")
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(values) | st.dictionaries(st.text(), values), st.sampled_from([None, 1]), st.booleans())
+def test_members_are_those_of_the_whole(tmp_path: Path, whole: object, indent: int | None, raw: bool) -> None:
+    file = tmp_path / "a.json"
+    file.write_bytes(json.dumps(whole, indent=indent, ensure_ascii=raw).encode("utf-8", "replace"))
+    read = json.loads(file.read_bytes())
+    expected = read.items() if isinstance(read, dict) else ((str(n), each) for n, each in enumerate(read, start=1))
+    assert list(json_members(file)) == list(expected)
+
+
+ERRORS = [
+    (b"", "not JSON at character 1: Expecting value"),
+    (b"[1,\n 2,\n nil]", "not JSON at line 3, character 2: Expecting value"),
+    (b"[1,\n 2\n 3]", "not JSON at line 3, character 2: Expecting ',' delimiter"),
+    (b'{"a": [1],\n "b" 2}', "not JSON at line 2, character 6: Expecting ':' delimiter"),
+    (b'{"a": 1, b: 2}', "not JSON at character 10: Expecting property name enclosed in double quotes"),
+    (b'{"a": 1,\n\n "a": 2}', "a.json:3: not JSON that can be read: the key 'a' stands there twice"),
+    (b"[1, 2", "not JSON at character 6: Expecting ',' delimiter"),
+    (b"[1]\n[2]", "not JSON at line 2, character 1: Extra data"),
+    (b"[1,\n" + b"[" * 100_000, "a.json:2: not JSON that can be read: "),
+    (b"[1}", "not JSON at character 3: Expecting ',' delimiter"),
+    (b'["a", "\xc3\xa4\xff"]', "byte 10 is not UTF-8"),
+    (b'["a", "\xc3', "byte 8 is not UTF-8"),
+    (b" 12", "holds no dialogues"),
+]
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize(("raw", "message"), ERRORS)
+def test_errors_have_the_place_in_the_file(
+    tmp_path: Path, raw: bytes, message: str, cut: bool, request: pytest.FixtureRequest
+) -> None:
+    if cut:
+        request.getfixturevalue("pieces")
+    (tmp_path / "a.json").write_bytes(raw)
+    with pytest.raises(UserError) as error:
+        list(json_members(tmp_path / "a.json"))
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (b'{"b": 1, "b": 2}', "the key 'b' stands there twice"),
+        (b"NaN", "NaN is not a JSON number"),
+        (b'{"a": [-Infinity]}', "-Infinity is not a JSON number"),
+        (b"1e999", "1e999 is too large"),
+    ],
+)
+def test_a_member_that_is_not_strict_is_named_and_the_rest_is_read(
+    tmp_path: Path, bad: bytes, message: str, cut: bool, request: pytest.FixtureRequest
+) -> None:
+    if cut:
+        request.getfixturevalue("pieces")
+    (tmp_path / "a.json").write_bytes(b"[1,\n" + bad + b",\n 3]")
+    one, (_, wrong), three = json_members(tmp_path / "a.json")
+    assert (one, three) == (("1", 1), ("3", 3))
+    assert isinstance(wrong, UserError)
+    assert str(wrong).startswith(f"{tmp_path / 'a.json'}:2: not JSON that can be read: {message}")

@@ -1,0 +1,206 @@
+"""The laws of a plan, for any lengths, budget and number of processes."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from dialog.data.store.length_classes import LengthClasses, by_length
+from dialog.data.store.plan import Plan
+from dialog.errors import UserError
+
+Integers = NDArray[np.int64]
+
+
+class Case(NamedTuple):
+    sources: Integers
+    targets: Integers
+    budget: int
+    seed: int
+    shuffle: bool
+    world: int
+    accumulate: int = 1
+
+    def ranks(self, epoch: int) -> list[list[Integers]]:
+        """The plan of every rank."""
+        return [list(self.plan(epoch, rank).batches()) for rank in range(self.world)]
+
+    def plan(self, epoch: int, rank: int) -> Plan:
+        """The plan of a rank."""
+        return Plan(
+            by_length(self.sources, self.targets),
+            budget=self.budget,
+            seed=self.seed,
+            epoch=epoch,
+            shuffle=self.shuffle,
+            rank=rank,
+            world=self.world,
+            accumulate=self.accumulate,
+        )
+
+    def cost(self, rows: Integers) -> int:
+        """Tokens of a batch with its padding."""
+        return len(rows) * int(self.sources[rows].max() + self.targets[rows].max())
+
+
+lengths = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 30)), min_size=1, max_size=80)
+cases = st.builds(
+    lambda pairs, *rest: Case(*(np.array(column) for column in zip(*pairs, strict=True)), *rest),
+    lengths,
+    st.integers(121, 600),
+    st.integers(0, 2**32),
+    st.booleans(),
+    st.integers(1, 4),
+    st.integers(1, 3),
+)
+
+
+@example(Case(np.array([1, 1, 29, 65, 65]), np.array([17, 23, 1, 1, 2]), 162, 0, True, 1), 0)
+@given(cases, st.integers(0, 3))
+def test_every_example_once_within_budget_and_as_many_batches_for_all(case: Case, epoch: int) -> None:
+    try:
+        ranks = case.ranks(epoch)
+    except UserError:
+        whole, group = case._replace(world=1, accumulate=1).ranks(epoch)[0], case.world * case.accumulate
+        assert -(-len(whole) // group) * group > len(case.sources), "this could have been shared"
+        return
+    rows = np.concatenate([rows for batches in ranks for rows in batches])
+    assert sorted(rows.tolist()) == list(range(len(case.sources)))
+    assert len({len(batches) for batches in ranks}) == 1
+    assert len(ranks[0]) % case.accumulate == 0
+    assert all(len(rows) == 1 or case.cost(rows) <= case.budget for batches in ranks for rows in batches)
+    assert {len(batches) for later in range(4) for batches in case.ranks(later)} == {len(ranks[0])}
+
+
+@given(cases, st.integers(0, 3))
+def test_a_step_is_the_same_however_its_batches_are_shared(case: Case, epoch: int) -> None:
+    """Among processes, or among the batches that a process accumulates."""
+
+    def steps(world: int, accumulate: int) -> list[list[list[int]]]:
+        ranks = case._replace(world=world, accumulate=accumulate).ranks(epoch)
+        flat = [[rows.tolist() for rows in batches] for batches in ranks]
+        length = len(flat[0]) // accumulate
+        cut = [[batches[step * accumulate : (step + 1) * accumulate] for batches in flat] for step in range(length)]
+        return [sorted(rows for batches in step for rows in batches) for step in cut]
+
+    try:
+        whole = steps(4, 1)
+    except UserError:
+        return
+    assert steps(2, 2) == steps(1, 4) == whole
+
+
+@given(cases, st.integers(0, 3), st.data())
+def test_any_position_is_reached_without_those_before(case: Case, epoch: int, data: st.DataObject) -> None:
+    case = case._replace(world=1, accumulate=1)
+    plan = case.plan(epoch, 0)
+    batches = [rows.tolist() for rows in plan.batches()]
+    assert len(plan) == len(batches)
+    position = data.draw(st.integers(0, len(plan) - 1))
+    assert plan.rows(position).tolist() == batches[position]
+    assert [rows.tolist() for rows in plan.batches(position)] == batches[position:]
+    assert list(plan.batches(len(plan))) == []
+
+
+@given(cases)
+def test_padding_is_at_most_what_the_plan_says(case: Case) -> None:
+    case = case._replace(world=1, accumulate=1)
+    padded, real = case.plan(0, 0).padded, int((case.sources + case.targets).sum())
+    assert real <= sum(map(case.cost, case.ranks(0)[0])) <= padded
+
+
+@given(cases)
+def test_a_plan_is_a_function_of_its_arguments(case: Case) -> None:
+    case = case._replace(world=1, accumulate=1)
+    (one,), (two,) = case.ranks(1), case.ranks(1)
+    assert [rows.tolist() for rows in one] == [rows.tolist() for rows in two]
+    if not case.shuffle:
+        (other,) = case._replace(seed=case.seed + 1).ranks(2)
+        assert [rows.tolist() for rows in one] == [rows.tolist() for rows in other]
+
+
+@given(st.lists(st.integers(1, 900), min_size=1, max_size=20), st.integers(1, 100))
+def test_what_is_longer_than_the_budget_is_alone(sources: list[int], budget: int) -> None:
+    case = Case(np.array(sources), np.full(len(sources), 5), budget, 0, True, 1)
+    for rows in case.ranks(0)[0]:
+        assert len(rows) == 1 or case.cost(rows) <= budget
+
+
+def realistic(count: int) -> tuple[Integers, Integers]:
+    """Lengths like those of three turns and a reply of everyday conversation, with their long tails."""
+    random = np.random.default_rng(0)
+    turns = np.minimum(np.maximum(1, random.lognormal(2.4, 0.7, size=(count, 4)).astype(np.int64)), 200)
+    heard = np.arange(count) % 8
+    sources = sum(np.where(heard > turn, turns[:, turn] + 1, 0) for turn in range(3)) + 1
+    return np.minimum(sources, 256), turns[:, 3] + 1
+
+
+@pytest.mark.parametrize("budget", [1024, 4096, 8192])
+@pytest.mark.parametrize("world", [1, 8])
+def test_padding_is_below_a_tenth_and_batches_are_full(budget: int, world: int) -> None:
+    sources, targets = realistic(80_000)
+    case = Case(sources, targets, budget, 0, True, world)
+    batches = [rows for rank in case.ranks(0) for rows in rank]
+    padded = sum(map(case.cost, batches))
+    assert 1 - (sources.sum() + targets.sum()) / padded < 0.10
+    assert padded / (len(batches) * budget) > 0.93
+
+
+def test_epochs_and_seeds_mix_differently() -> None:
+    sources, targets = realistic(20_000)
+    case = Case(sources, targets, 4096, 0, True, 1)
+
+    def mates(rows: list[Integers]) -> set[tuple[int, int]]:
+        pairs = (
+            (min(pair), max(pair)) for batch in rows for pair in zip(batch[1:].tolist(), batch.tolist(), strict=False)
+        )
+        return set(pairs)
+
+    (first,), (second,), (other,) = case.ranks(0), case.ranks(1), case._replace(seed=1).ranks(0)
+    for later in (second, other):
+        assert len(mates(first) & mates(later)) < 0.2 * len(mates(first))
+        batches = [frozenset(rows.tolist()) for rows in first], {frozenset(rows.tolist()) for rows in later}
+        assert sum(batch in batches[1] for batch in batches[0]) < 0.2 * len(batches[0])
+    by_length = [case.sources[rows].max() for rows in first]
+    assert abs(np.corrcoef(by_length, np.arange(len(by_length)))[0, 1]) < 0.2, "batches come in order of length"
+
+
+def test_ranks_get_batches_of_like_cost_at_a_step() -> None:
+    sources, targets = realistic(20_000)
+    case = Case(sources, targets, 2048, 0, True, 4)
+    costs = np.array([[case.cost(rows) for rows in rank] for rank in case.ranks(0)])
+    assert (costs.max(0) / costs.mean(0)).mean() < 1.02
+
+
+def test_too_few_examples_for_the_processes_are_refused() -> None:
+    ones = np.ones(3, dtype=np.int64)
+    with pytest.raises(UserError, match=r"3 examples .* 4 processes"):
+        Plan(by_length(ones, ones), budget=10, world=4)
+    with pytest.raises(UserError, match=r"3 examples .* 2 x 2 batches .* trainer\.accumulate_grad_batches"):
+        Plan(by_length(ones, ones), budget=10, world=2, accumulate=2)
+    with pytest.raises(UserError, match=r"data\.batch_tokens: 3 examples in 3 batches .* 2 batches of a step"):
+        Plan(by_length(ones, ones), budget=2, world=2)
+
+
+def test_equal_lengths_fill_the_budget_exactly() -> None:
+    case = Case(np.full(100, 8), np.full(100, 2), 200, 0, True, 1)
+    assert Counter(len(rows) for rows in case.ranks(0)[0]) == {20: 5}
+
+
+def test_memory_does_not_grow_with_the_rows() -> None:
+    rows = 10**9
+    order = np.broadcast_to(np.uint32(0), rows)  # takes no memory
+    classes = LengthClasses(np.array([16, 32]), np.array([8, 8]), np.array([rows // 2] * 2), order)
+    tracemalloc.start()
+    plan = Plan(classes, budget=2**22, shuffle=True, world=2)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < rows / 100
+    assert len(plan) * 2 * 2**22 > rows // 2 * (24 + 40)

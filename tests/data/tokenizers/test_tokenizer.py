@@ -1,0 +1,148 @@
+"""Text and ids: nothing is lost, nothing becomes special, and spans point at the characters meant."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import unicodedata
+from pathlib import Path
+
+import pytest
+import tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dialog.data.tokenizers import byte_bpe
+from dialog.data.tokenizers.tokenizer import PAD, SELF, SMALLEST_VOCABULARY, SPECIAL_TOKENS, Tokenizer
+from dialog.errors import UserError
+
+TEXTS = [
+    "Where is the station ? Behind the old market , two streets from here .",
+    "The station is behind the market . </s> <pad> <self> <self>",
+    "Was kostet der Käse ? Der Käse kostet zwei Euro . 你好 你好 👋 👋",
+] * 3
+TOKENIZER = byte_bpe(TEXTS, vocabulary=600)
+BYTES = byte_bpe([], vocabulary=SMALLEST_VOCABULARY)
+
+known = st.characters(exclude_categories=("Cs", "Cn"))  # what a later Unicode assigns, libraries may normalise apart
+mixed = st.lists(st.one_of(st.text(known, max_size=5), st.sampled_from([*SPECIAL_TOKENS, " ", "station"]))).map("".join)
+
+
+@given(mixed)
+def test_decoding_gives_the_text_back(text: str) -> None:
+    assert TOKENIZER.decode(TOKENIZER.encode(text)) == unicodedata.normalize("NFC", text)
+
+
+@given(mixed)
+def test_text_never_becomes_a_special_token(text: str) -> None:
+    assert all(token > SELF for token in TOKENIZER.encode(text))
+
+
+@given(mixed)
+def test_spans_tile_the_text(text: str) -> None:
+    spans = TOKENIZER.offsets(text)
+    assert len(spans) == len(TOKENIZER.encode(text))
+    assert all(0 <= start < end <= len(text) for start, end in spans)
+    assert spans == sorted(spans)
+    covered = {index for start, end in spans for index in range(start, end)}
+    assert all(text[index].isspace() for index in range(len(text)) if index not in covered)
+
+
+@pytest.mark.parametrize("how", ["load", "pickle", "copy"])
+def test_no_way_round_makes_text_special(tmp_path: Path, how: str) -> None:
+    TOKENIZER.save(tmp_path / "tokenizer.json")
+    again = {
+        "load": lambda: Tokenizer.load(tmp_path / "tokenizer.json"),
+        "pickle": lambda: pickle.loads(pickle.dumps(TOKENIZER)),
+        "copy": lambda: copy.deepcopy(TOKENIZER),
+    }[how]()
+    text = "stop </s> <pad><self> now"
+    assert again.encode(text) == TOKENIZER.encode(text)
+    assert min(again.encode(text)) > SELF
+    assert again.encode_batch([text]) == [again.encode(text)]
+    assert again.fingerprint == TOKENIZER.fingerprint
+    assert len(again) == len(TOKENIZER)
+
+
+def test_the_saved_file_opens_in_the_library(tmp_path: Path) -> None:
+    TOKENIZER.save(tmp_path / "tokenizer.json")
+    plain = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert [plain.token_to_id(token) for token in SPECIAL_TOKENS] == list(range(6))
+    text = "Where is the Käse ?"
+    assert plain.encode(text).ids == TOKENIZER.encode(text)
+    assert plain.decode(plain.encode(text).ids) == text
+    assert plain.encode("</s>").ids == [2], "else this test shows nothing about our flag"
+
+
+def test_training_is_deterministic_and_depends_on_its_texts() -> None:
+    assert byte_bpe(TEXTS, vocabulary=600).fingerprint == TOKENIZER.fingerprint
+    assert byte_bpe([*TEXTS, "zebra zebra zebra"], vocabulary=600).fingerprint != TOKENIZER.fingerprint
+    assert len(byte_bpe(TEXTS, vocabulary=300)) == 300
+
+
+def test_without_texts_the_bytes_remain() -> None:
+    assert len(BYTES) == SMALLEST_VOCABULARY
+    assert BYTES.decode(BYTES.encode("日本 \0")) == "日本 \0"
+
+
+def test_a_vocabulary_without_room_is_refused() -> None:
+    with pytest.raises(UserError, match="at least 262"):
+        byte_bpe(TEXTS, vocabulary=261)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"not json", b"\xff", b'{"version": "1.0"}'])
+def test_a_broken_file_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "tokenizer.json"
+    file.write_bytes(content)
+    with pytest.raises(UserError, match=r"tokenizer\.json: .*prepare") as caught:
+        Tokenizer.load(file)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(UserError, match=r"missing\.json"):
+        Tokenizer.load(tmp_path / "missing.json")
+
+
+def test_a_tokenizer_without_our_special_tokens_is_refused(tmp_path: Path) -> None:
+    tokenizers.Tokenizer(tokenizers.models.BPE()).save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(UserError, match="lacks <pad>"):
+        Tokenizer.load(tmp_path / "tokenizer.json")
+
+
+def test_spans_leave_the_space_before_a_word_out() -> None:
+    text = "Where is  the station ?"
+    assert [text[start:end] for start, end in TOKENIZER.offsets(text)] == ["Where", "is", " ", "the", "station", "?"]
+
+
+def test_spans_hold_characters_of_the_text_before_nfc() -> None:
+    text = "Ka\u0308se e\u0301!"
+    spans = TOKENIZER.offsets(text)
+    covered = {index for span in spans for index in range(*span)}
+    assert covered >= set(range(len(text))) - {5}
+    assert text[slice(*spans[-1])] == "!"
+    assert all(unicodedata.category(text[start]) != "Mn" for start, _ in spans), "an accent alone"
+
+
+def test_bytes_of_one_character_share_its_span() -> None:
+    assert BYTES.offsets("a🦜") == [(0, 1), *[(1, 2)] * 4]
+
+
+def test_labels_can_be_read() -> None:
+    labels = [TOKENIZER.label(token) for token in TOKENIZER.encode("Where is the station\n\t🦜")]
+    assert "".join(labels).startswith("Where▁is▁the▁station\\n\\t\\xf0")
+    assert TOKENIZER.label(PAD) == "<pad>"
+    assert all(TOKENIZER.label(token).isprintable() and TOKENIZER.label(token) for token in range(len(TOKENIZER)))
+    with pytest.raises(ValueError, match="no token has the id"):
+        TOKENIZER.label(len(TOKENIZER))
+
+
+@given(mixed)
+def test_labels_of_single_bytes(text: str) -> None:
+    def shown(byte: int) -> str:
+        char = chr(byte) if byte < 128 else "\x80"
+        return "▁" if char == " " else char if char.isprintable() else repr(bytes([byte]))[2:-1]
+
+    labels = [BYTES.label(token) for token in BYTES.encode(text)]
+    assert labels == [shown(byte) for byte in unicodedata.normalize("NFC", text).encode()]
+
+
+def test_special_ids_are_not_text() -> None:
+    assert TOKENIZER.decode([1, *TOKENIZER.encode("Where"), 2, 0, 0]) == "Where"

@@ -1,0 +1,32 @@
+"""FLOPs against sums of products written down by hand."""
+
+import pytest
+
+from dialog.models.seq2seq import Seq2Seq
+from dialog.profiling.flops import forward_flops
+
+V, E, S, T = 50, 16, 7, 5
+
+
+def make(encoder: dict, decoder: dict) -> Seq2Seq:
+    return Seq2Seq(V, padding=0, embedding_size=E, encoder=encoder, decoder=decoder).eval()
+
+
+@pytest.mark.parametrize(("name", "gates"), [("lstm", 4), ("gru", 3)])
+def test_of_a_recurrent_encoder_and_bahdanaus_decoder(name: str, gates: int) -> None:
+    d = k = 12
+    model = make({"name": name, "size": d}, {"name": name, "size": d, "attention": {"name": "additive", "size": k}})
+    encoder = S * 2 * gates * (d // 2) * (E + d // 2)
+    once = S * d * k + d * d
+    blocks = 4  # a GRU's step is opened to four blocks of gates, a quarter of them zeros
+    a_step = blocks * d * (d + d) + d * k + S * k + S * d
+    per_token = blocks * d * E + 2 * E * (d + E + d) + E * V
+    assert forward_flops(model, S, T) == 2 * (encoder + once + T * (a_step + per_token))
+
+
+def test_of_a_transformer() -> None:
+    inner, layers = 24, 2
+    part = {"name": "transformer", "heads": 4, "feed_forward_size": inner, "layers": layers}
+    encoder = S * (4 * E * E + 2 * E * inner) + 2 * S * S * E
+    decoder = T * (6 * E * E + 2 * E * inner) + S * 2 * E * E + 2 * T * T * E + 2 * T * S * E
+    assert forward_flops(make(part, part), S, T) == 2 * (layers * (encoder + decoder) + T * E * V)

@@ -1,0 +1,283 @@
+"""Scores of a split do not depend on how it is cut into batches, and are those of a plain loop."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from dialog.evaluation import evaluate as room
+from torch import nn
+
+import dialog
+from dialog.analysis.alignment import AlignmentCounts
+from dialog.analysis.maps import attention_maps
+from dialog.build import build_corpus
+from dialog.data.corpora.builtin.builtin import Builtin
+from dialog.data.dialogue import Copy, Example, Turn
+from dialog.data.examples import Rules, examples
+from dialog.data.gold_alignment import alignment
+from dialog.data.store.layout import encode_example
+from dialog.data.tokenizers.tokenizer import EOS, PAD
+from dialog.errors import UserError
+from dialog.generation.responder import Candidate, Responder
+from dialog.runs.evaluator import Answered, Evaluation, Evaluator, Scored
+
+MAX_SOURCE = 96
+GREEDY = {"name": "greedy"}
+BUDGETS = [1, 150, 700, 10**6]
+
+
+@pytest.fixture(scope="module", params=["lstm", "transformer"])
+def responder(request: pytest.FixtureRequest, trained: Callable[[str], Path]) -> Responder:
+    run = dialog.load(trained(request.param))
+    return Responder(run.model.double(), run.tokenizer, MAX_SOURCE, 1, 12)
+
+
+@pytest.fixture(scope="module")
+def split() -> list[Example]:
+    """Also responses without a context."""
+    stream = Builtin(size=60).dialogues("validation")
+    return list(examples(stream, Rules(7, first_turns=True), Counter()))
+
+
+def evaluated(responder: Responder, split: list[Example], budget: int) -> tuple[list[Answered], dict[str, Any]]:
+    aligned, evaluation = AlignmentCounts(), Evaluation()
+    found = list(Evaluator(responder, GREEDY, budget).answers(iter(split), aligned))
+    for each in found:
+        evaluation.add(each)
+    return found, evaluation.metrics("validation") | aligned.metrics()
+
+
+def test_each_example_once_and_in_order(
+    responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "BLOCK", 13)
+    seen: list[int] = []
+    for budget in BUDGETS:
+        found = list(Evaluator(responder, GREEDY, budget).answers(iter(split), progress=seen.append))
+        assert [each.example for each in found] == split
+    assert sum(seen) == len(BUDGETS) * len(split)
+    assert list(Evaluator(responder, GREEDY, 100).answers(iter(()))) == []
+
+
+@pytest.mark.parametrize("world", [2, 3, 7])
+def test_processes_change_nothing(
+    responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch, world: int
+) -> None:
+    """Each example once, in order, to the last bit; also in the last block, of fewer batches than processes."""
+    monkeypatch.setattr(room, "BLOCK", len(split) - 1)
+    whole, metrics = evaluated(responder, split, 700)
+    sent: list[list[Any]] = [[] for _ in range(world - 1)]
+    counts = [AlignmentCounts() for _ in range(world)]
+    for rank, blocks in enumerate(sent, 1):
+        share = {"rank": rank, "world": world, "gather": lambda own, to=blocks: to.append(own) or []}
+        assert list(Evaluator(responder, GREEDY, 700, **share).answers(iter(split), counts[rank])) == []
+    evaluation, others = Evaluation(), zip(*sent, strict=True)
+    first = Evaluator(responder, GREEDY, 700, world=world, gather=lambda own: [own, *next(others)])
+    found = list(first.answers(iter(split), counts[0]))
+    for each in found:
+        evaluation.add(each)
+    assert found == whole
+    assert evaluation.metrics("validation") | AlignmentCounts.total(counts).metrics() == metrics
+
+
+def test_batches_change_nothing(responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch) -> None:
+    first, metrics = evaluated(responder, split, BUDGETS[0])
+    for budget in BUDGETS[1:]:
+        monkeypatch.setattr(room, "BLOCK", 20 if budget == BUDGETS[1] else 4096)
+        found, again = evaluated(responder, split, budget)
+        assert [each.scored.nll for each in found] == pytest.approx([each.scored.nll for each in first], abs=1e-9)
+        assert [each.response.text for each in found] == [each.response.text for each in first]
+        assert again.keys() == metrics.keys()
+        for name, value in metrics.items():
+            assert again[name] == (pytest.approx(value, abs=1e-9) if isinstance(value, float) else value), name
+
+
+@torch.no_grad()
+def test_likelihood_is_that_of_a_loop_over_examples(responder: Responder, split: list[Example]) -> None:
+    nll, tokens, correct = 0.0, 0, 0
+    for example in split:
+        source, target = encode_example(responder.tokenizer, example, max_source=MAX_SOURCE, max_target=None)
+        read = torch.tensor([source])
+        logits = responder.model(read, torch.ones_like(read, dtype=torch.bool), torch.tensor([target[:-1]]))[0]
+        for scores, token in zip(logits.log_softmax(-1), target[1:], strict=True):
+            nll -= scores[token].item()
+            correct += int(scores.argmax()) == token
+        tokens += len(target) - 1
+        assert target[-1] == EOS
+    metrics = evaluated(responder, split, 500)[1]
+    size = sum(len(each.response.text.encode()) for each in split)
+    words = sum(len(each.response.text.split()) for each in split)
+    assert metrics["nll_nats"] == pytest.approx(nll, abs=1e-8)
+    assert (metrics["tokens"], metrics["words"], metrics["bytes"]) == (tokens, words, size)
+    assert metrics["bits_per_byte"] == pytest.approx(nll / math.log(2) / size, abs=1e-9)
+    assert metrics["perplexity_token"] == pytest.approx(math.exp(nll / tokens))
+    assert metrics["perplexity_word"] == pytest.approx(math.exp(nll / words))
+    assert metrics["token_accuracy"] == pytest.approx(correct / tokens)
+    assert metrics["examples"] == len(split)
+    assert metrics["dialogues"] == len({each.dialogue_id for each in split})
+
+
+def test_long_references_are_not_cut(responder: Responder) -> None:
+    """Bits per byte of a cut reference would be too good."""
+    long = Example("a#1", "a", (Turn("a", "Hi"),), Turn("b", "so " * 300), 0)
+    ((_, scored, _),) = Evaluator(responder, GREEDY, 10).answers([long])
+    assert scored.tokens == len(responder.tokenizer.encode(long.response.text)) + 1
+    assert scored.nll > 300
+
+
+def test_without_a_context(responder: Responder) -> None:
+    alone = Example("a#0", "a", (), Turn("a", "Hello"), 0)
+    told = Example("a#1", "a", (Turn("b", "Hello"),), Turn("a", "Hello"), 0)
+    found = list(Evaluator(responder, GREEDY, 1000).answers([alone, told, alone]))
+    assert found[0].row()["context"] == []
+    assert math.isfinite(found[0].scored.nll)
+    assert found[0].scored.nll == pytest.approx(found[2].scored.nll, abs=1e-9)
+    assert found[0].scored.nll != pytest.approx(found[1].scored.nll, abs=1e-6)
+
+
+def test_an_empty_reference_is_its_end_token(responder: Responder) -> None:
+    silent = Example("a#1", "a", (Turn("b", "Hello"),), Turn("a", ""), 0)
+    (found,) = Evaluator(responder, GREEDY, 1000).answers([silent])
+    assert found.scored.tokens == 1
+    assert (found.row()["reference_words"], found.row()["reference_bytes"]) == (0, 0)
+
+
+def test_an_empty_split_is_the_users_to_mend() -> None:
+    with pytest.raises(UserError, match="empty split"):
+        Evaluation().metrics("test")
+
+
+# ------------------------------------------------------------------ files
+
+
+FIELDS = [
+    "id", "dialogue_id", "context", "reference", "response", "score", "nll", "reference_tokens", "reference_words",
+    "reference_bytes",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("family", ["lstm", "transformer"])
+def test_files_of_a_split(trained: Callable[[str], Path], family: str) -> None:
+    folder = trained(family) / "evaluation" / "test"
+    assert {path.name for path in folder.iterdir()} == {"metrics.json", "responses.jsonl"}
+    rows = [json.loads(line) for line in (folder / "responses.jsonl").read_text(encoding="utf-8").splitlines()]
+    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    dialogues = build_corpus(dialog.load(trained(family)).recipe).dialogues("test")
+    expected = list(examples(dialogues, Rules(7, first_turns=False), Counter()))
+    assert [row["id"] for row in rows] == [each.id for each in expected]
+    for row, example in zip(rows, expected, strict=True):
+        assert list(row) == FIELDS
+        assert row["dialogue_id"] == example.dialogue_id
+        assert row["context"] == [turn.text for turn in example.context]
+        assert row["reference"] == example.response.text
+        assert row["reference_words"] == len(example.response.text.split())
+        assert row["reference_bytes"] == len(example.response.text.encode())
+        assert row["score"] < 0 < row["nll"]
+    assert metrics["examples"] == len(rows)
+    assert metrics["nll_nats"] == pytest.approx(sum(row["nll"] for row in rows), rel=1e-12)
+    for name, field in {"tokens": "reference_tokens", "words": "reference_words", "bytes": "reference_bytes"}.items():
+        assert metrics[name] == sum(row[field] for row in rows)
+
+
+def test_the_fingerprint_is_of_the_text_alone(split: list[Example], responder: Responder) -> None:
+    whole = evaluated(responder, split, 700)[1]["fingerprint"]
+    assert whole == evaluated(responder, split, 90)[1]["fingerprint"]
+    assert whole != evaluated(responder, split[:-1], 700)[1]["fingerprint"]
+    assert whole != evaluated(responder, split[::-1], 700)[1]["fingerprint"]
+
+
+# ------------------------------------------------------------------ answers
+
+
+def answered(reference: str, response: str, *, copies: bool) -> Answered:
+    turn = Turn("a", reference, (Copy(0, 1, 0, 0),) if copies else ())
+    return Answered(Example("d#1", "d", (Turn("b", "x"),), turn, 0), Scored(1.0, 2, 1), Candidate(response, -1.0, 3))
+
+
+def test_answers_are_right_word_for_word() -> None:
+    evaluation = Evaluation()
+    for each in [
+        answered("At nine .", "At nine .", copies=True),
+        answered("At nine .", " At  nine .\n", copies=True),
+        answered("At nine .", "At ten .", copies=True),
+        answered("At nine .", "at nine .", copies=True),
+        answered("At nine .", "At nine", copies=True),
+        answered("Hello .", "Hello .", copies=False),
+        answered("Hello .", "Bye .", copies=False),
+    ]:
+        evaluation.add(each)
+    metrics = evaluation.metrics("test")
+    assert metrics["questions"] == 5
+    assert metrics["answer_accuracy"] == pytest.approx(2 / 5)
+
+
+def test_no_questions_no_answer_accuracy() -> None:
+    evaluation = Evaluation()
+    evaluation.add(answered("Hello .", "Hello .", copies=False))
+    assert not {"questions", "answer_accuracy"} & evaluation.metrics("test").keys()
+
+
+# ------------------------------------------------------------------ alignment
+
+
+class Toy(nn.Module):
+    """Modules with the names of a network's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.ModuleDict({"self_attention": nn.Identity()})
+        self.decoder = nn.ModuleDict({"self_attention": nn.Identity(), "cross_attention": nn.Identity()})
+
+
+def test_alignment_counts_of_hand_made_weights() -> None:
+    toy, counts = Toy(), AlignmentCounts()
+    weights = torch.zeros(2, 2, 3, 4)  # [B, H, T, S]
+    weights[0, 0, 0, 2] = weights[0, 0, 2, 1] = weights[1, 0, 1, 3] = 1  # head 0: right, right, right
+    weights[0, 1, 0, 2] = weights[0, 1, 2, 0] = weights[1, 1, 1, 0] = 1  # head 1: right, wrong, wrong
+    weights[1, :, 0, 3] = 1
+    hook = counts.watch(toy, [{0: 2, 2: 1}, {1: 3}])
+    hook(toy.decoder["cross_attention"], weights)
+    for ignored in (toy.encoder["self_attention"], toy.decoder["self_attention"]):
+        hook(ignored, weights)
+    assert counts.metrics() == {
+        "copied_tokens": 3,
+        "alignment_accuracy": 1.0,
+        "alignment_head": "decoder.cross_attention.0",
+        "alignment_heads": {"decoder.cross_attention.0": 1.0, "decoder.cross_attention.1": pytest.approx(1 / 3)},
+    }
+    again = counts.watch(toy, [{}, {0: 1}])  # a second batch, in which nobody looks right
+    again(toy.decoder["cross_attention"], weights.flip(-1))
+    assert counts.metrics()["copied_tokens"] == 4
+    assert counts.metrics()["alignment_accuracy"] == pytest.approx(3 / 4)
+
+
+def test_without_known_alignment_there_is_nothing_to_say() -> None:
+    assert AlignmentCounts().metrics() == {}
+    counts = AlignmentCounts()
+    counts.watch(Toy(), [{0: 2}])  # a network without attention never calls the hook
+    assert counts.metrics() == {}
+
+
+def test_alignment_of_a_network_is_read_off_its_maps(responder: Responder, split: list[Example]) -> None:
+    hits: Counter[str] = Counter()
+    tokens = 0
+    for example in split:
+        pairs = alignment(responder.tokenizer, example, max_source=MAX_SOURCE)
+        source, target = encode_example(responder.tokenizer, example, max_source=MAX_SOURCE, max_target=None)
+        read = torch.tensor([source])
+        for each in attention_maps(responder.model, read, read != PAD, torch.tensor([target[:-1]])):
+            if each.kind == "cross":
+                for head, weights in enumerate(each.weights[0]):
+                    hits[f"{each.name}.{head}"] += sum(weights[t].argmax().item() == s for t, s in pairs.items())
+        tokens += len(pairs)
+    metrics = evaluated(responder, split, 700)[1]
+    assert metrics["copied_tokens"] == tokens > 10
+    assert metrics["alignment_heads"] == pytest.approx({name: each / tokens for name, each in hits.items()})
+    assert metrics["alignment_accuracy"] == max(metrics["alignment_heads"].values())

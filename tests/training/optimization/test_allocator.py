@@ -1,0 +1,89 @@
+"""What is freed is kept, in a process of its own."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dialog.training.optimization.allocator import CACHES, KERNELS, bound_kernel_caches
+from dialog.training.optimization.precision import has_bfloat16
+
+PROGRAM = """
+import ctypes, resource
+from dialog.training.optimization.allocator import keep_freed_memory
+done = keep_freed_memory()
+library = ctypes.CDLL(None)
+library.malloc.restype = ctypes.c_void_p
+def filled():
+    place = library.malloc(ctypes.c_size_t(2**26))
+    ctypes.memset(place, 1, 2**26)
+    library.free(ctypes.c_void_p(place))
+filled()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+filled()
+print(int(done), resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def faults(**environment: str) -> tuple[int, int]:
+    paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, env=paths | environment, capture_output=True, text=True, check=True)
+    kept, pages = done.stdout.split()
+    return int(kept), int(pages)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's")
+def test_a_large_tensor_that_is_freed_costs_the_next_one_no_page() -> None:
+    kept, pages = faults()
+    if not kept:
+        pytest.skip("another C library")
+    assert pages < 100
+
+
+@pytest.mark.parametrize("name", ["MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES"])
+def test_what_the_user_has_set_stays(name: str) -> None:
+    kept, _ = faults(**{name: {"GLIBC_TUNABLES": "glibc.malloc.arena_max=2"}.get(name, "1000000")})
+    assert not kept
+
+
+GROWTH = """
+import re, sys
+import torch
+from torch.nn.functional import linear
+from dialog.training.optimization.allocator import bound_kernel_caches
+if sys.argv[1] == "bounded":
+    bound_kernel_caches()
+def resident():
+    return int(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
+weight = torch.ones(512, 512, dtype=torch.bfloat16)
+for rows in range(500, 2000, 5):
+    linear(torch.ones(rows, 512, dtype=torch.bfloat16), weight)
+    if rows == 1000:
+        before = resident()
+print(resident() - before)
+"""
+
+
+def growth(which: str) -> float:
+    environment = {name: value for name, value in os.environ.items() if name not in CACHES}
+    environment |= {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", GROWTH, which]
+    return float(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.mark.skipif(  # without bfloat16 in hardware oneDNN keeps no such kernels; memory is read from Linux's /proc
+    not (sys.platform.startswith("linux") and has_bfloat16("cpu")), reason="needs Linux and a CPU with bfloat16"
+)
+def test_kernels_of_other_shapes_are_let_go() -> None:
+    assert growth("bounded") < growth("unbounded") / 2
+
+
+@pytest.mark.parametrize("name", CACHES)
+def test_a_chosen_capacity_stays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in CACHES:
+        monkeypatch.delenv(each, raising=False)
+    monkeypatch.setenv(name, "1024")
+    bound_kernel_caches()
+    assert [os.environ[each] for each in CACHES] == ["1024" if each == name else KERNELS for each in CACHES]

@@ -1,0 +1,215 @@
+"""Precisions: which there are, what they keep in float32, and that autocast's cache loses no gradient."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import dialog
+from dialog.build import build_module, build_trainer
+from dialog.data.batching import Batch
+from dialog.data.tokenizers.tokenizer import PAD
+from dialog.errors import UserError
+from dialog.models.seq2seq import Seq2Seq
+from dialog.training import precision
+from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
+
+FAMILIES = ["lstm", "transformer"]
+
+
+# ------------------------------------------------------------------ which there are
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("32", "32-true"), ("bf16", "bf16-mixed"), ("16", "16-mixed"), ("bf16-true", "bf16-true")]
+)
+def test_older_names_mean_what_they_meant(given: str, meant: str) -> None:
+    """So that bf16, too, casts each weight once a step."""
+    assert precision.fitting(given, "cpu") == meant
+
+
+def test_auto_is_what_the_hardware_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    for there, expected in ((True, "bf16-mixed"), (False, "32-true")):
+        monkeypatch.setattr(precision, "has_bfloat16", lambda device, there=there: there)
+        assert precision.fitting("auto", "cpu") == expected
+
+
+@pytest.mark.parametrize("name", ["16-true", "transformer-engine", "31"])
+def test_others_are_refused_in_a_line(name: str) -> None:
+    with pytest.raises(UserError, match=r"^trainer\.precision: [^\n]*$"):
+        precision.fitting(name, "cpu")
+
+
+@pytest.mark.parametrize("name", ["bf16-mixed", "bf16-true", "16-mixed", "32-true"])
+def test_what_is_emulated_is_said(name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    for kind in ("bfloat16", "float16"):
+        monkeypatch.setattr(precision, f"has_{kind}", lambda device: False)
+    with caplog.at_level(logging.WARNING, logger="dialog"):
+        precision.warn_emulated(name, "cpu")
+    assert [name in each.message for each in caplog.records] == ([] if name == "32-true" else [True])
+
+
+# ------------------------------------------------------------------ training
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weights_in_bfloat16_train_and_are_validated_exactly(
+    tiny: Callable[..., Any], prepared: Path, tmp_path: Path, family: str
+) -> None:
+    """The sums of a validation are not the weights' format: in bfloat16, 256 + 1 is 256."""
+    found = {}
+    for each in ("32-true", "bf16-true"):
+        steps = [f"trainer.{name}" for name in ("max_steps=3", "val_check_interval=3", "log_every_n_steps=1")]
+        recipe = tiny(family, f"trainer.precision={each}", *steps).recipe
+        module = build_module(recipe, 400)
+        trainer = build_trainer(recipe, tmp_path / each, [])
+        trainer.fit(module, dialog.DialogDataModule(prepared, batch_tokens=1200))
+        found[each] = {name: value.item() for name, value in trainer.callback_metrics.items()}
+        assert {parameter.dtype for parameter in module.parameters()} == {
+            torch.bfloat16 if each == "bf16-true" else torch.float32
+        }
+        assert found[each]["validation/loss"] == pytest.approx(exact_loss(module, prepared), rel=1e-5)
+    for name in ("train/loss", "train/gradient_norm", "validation/loss"):
+        assert found["bf16-true"][name] == pytest.approx(found["32-true"][name], rel=0.05)
+        assert found["bf16-true"][name] != found["32-true"][name]
+
+
+def exact_loss(module: dialog.DialogModule, folder: Path) -> float:
+    """The validation loss, each example alone and in float64 from the logits on."""
+    nll = tokens = 0.0
+    module.eval()
+    for batch in dialog.DialogDataModule(folder, batch_tokens=1200).val_dataloader():
+        with torch.no_grad():
+            scores = module(batch).double().log_softmax(-1)
+        real = batch.target[:, 1:]
+        nll -= scores.gather(-1, real.unsqueeze(-1)).squeeze(-1)[real != PAD].sum().item()
+        tokens += batch.target_tokens
+    return nll / tokens
+
+
+# ------------------------------------------------------------------ autocast's cache
+
+
+class Casts(TorchDispatchMode):
+    """Counts how often each tensor is cast to bfloat16."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[tuple[int, torch.Size]] = Counter()
+        self.kept: list[Tensor] = []  # so that no two of them lie at the same place
+
+    def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch
+        if call is torch.ops.aten._to_copy.default and (kwargs or {}).get("dtype") == torch.bfloat16:
+            self.counts[args[0].data_ptr(), args[0].shape] += 1
+            self.kept.append(args[0])
+        return call(*args, **(kwargs or {}))
+
+
+class Counted(dialog.DialogModule):
+    """Counts the casts of its longest training step, forward only."""
+
+    casts: Casts
+    length = 0
+
+    def training_step(self, batch: Batch, batch_index: int) -> Tensor:
+        assert torch.is_autocast_enabled("cpu")
+        assert torch.is_autocast_cache_enabled()
+        with Casts() as casts:
+            loss = super().training_step(batch, batch_index)
+        if batch.target.shape[1] > self.length:
+            self.length, self.casts = batch.target.shape[1], casts
+        return loss
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weights_are_cast_once_a_step(tiny: Callable[..., Any], prepared: Path, tmp_path: Path, family: str) -> None:
+    recipe = tiny(family, "trainer.precision=bf16-mixed", "trainer.max_steps=5").recipe
+    made = Counted(dialog.build_model(recipe.model, 400), padding=PAD)
+    data = dialog.DialogDataModule(prepared, batch_tokens=1200)
+    build_trainer(recipe, tmp_path, []).fit(made, data)
+    weights = [made.casts.counts[parameter.data_ptr(), parameter.shape] for parameter in made.model.parameters()]
+    assert max(weights) == 1
+    assert made.length > 9
+    assert max(made.casts.counts.values()) < 6, "something is cast at each step"
+
+
+@pytest.mark.parametrize("objectives", [[], [{"name": "denoising"}]], ids=["alone", "joint"])
+@pytest.mark.parametrize("sampled", [False, True], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("head", ["vocabulary", "pointer_generator"])
+@pytest.mark.parametrize("decoder", ["lstm", "lstm_luong", "transformer"])
+def test_looking_without_a_gradient_takes_none_away(
+    network: Callable[..., Seq2Seq],
+    batch: Callable[..., Batch],
+    decoder: str,
+    head: str,
+    sampled: bool,
+    objectives: list[dict[str, Any]],
+) -> None:
+    """The decoder's own words are looked up without a gradient, by weights that autocast may then keep without one."""
+    forcing = {"name": "constant", "ratio": 0.5, "sampled": sampled}
+    model = network(decoder, head={"name": head}, tie_embeddings="none").float()
+    made = dialog.DialogModule(model, padding=PAD, teacher_forcing=forcing, objectives=objectives)
+    made.log = lambda *_, **__: None
+    gradients = []
+    for autocast in (False, True):
+        torch.manual_seed(3)
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast), Casts() as casts:
+            loss = made.training_step(batch(), 0)
+        model.zero_grad()
+        loss.backward()
+        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
+    for name, exact in gradients[0].items():
+        assert exact is not None
+        assert gradients[1][name] is not None, name
+        assert bool(gradients[1][name].any()) is bool(exact.any()), name
+    whole = [casts.counts[each.data_ptr(), each.shape] for each in model.parameters()]
+    assert max(whole) <= 1 + len(objectives), "cast at each step, not once for each pass"
+
+
+# ------------------------------------------------------------------ the scaler
+
+
+class Overflow(lightning.Callback):
+    """Makes the gradients of some steps infinite, as a scale that is too high does."""
+
+    def __init__(self, steps: set[int]) -> None:
+        self.steps = steps
+        self.weights: list[Tensor] = []
+        self.scales: list[float] = []
+
+    def on_after_backward(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
+        if trainer.global_step in self.steps:
+            next(module.parameters()).grad.fill_(torch.inf)
+
+    def on_train_batch_end(self, trainer: lightning.Trainer, module: lightning.LightningModule, *_: object) -> None:
+        self.weights.append(next(module.parameters()).detach().clone())
+        self.scales.append(trainer.precision_plugin.scaler.get_scale())
+
+
+def test_a_skipped_step_is_a_step_that_changes_no_weight(
+    tiny: Callable[..., Any], prepared: Path, tmp_path: Path
+) -> None:
+    """It counts, as its batch was read and its learning rate passed; the scale falls, and goes on where it was."""
+    recipe = tiny("transformer", "trainer.precision=16-mixed", "trainer.max_steps=4").recipe
+    data = dialog.DialogDataModule(prepared, batch_tokens=1200)
+    first = Overflow({1, 2})
+    trainer = build_trainer(recipe, tmp_path, [], [first])
+    trainer.fit(build_module(recipe, 400), data)
+    assert trainer.global_step == 4
+    assert [torch.equal(*pair) for pair in zip(first.weights, first.weights[1:], strict=False)] == [True, True, False]
+    assert first.scales == [2.0**16, 2.0**15, 2.0**14, 2.0**14]
+    assert trainer.lr_scheduler_configs[0].scheduler.last_epoch == 4
+    kept = SafeCheckpointIO().load_checkpoint(tmp_path / "checkpoints" / "last.ckpt")
+    fresh = precision.precision_plugin("16-mixed", "cpu")
+    assert fresh is not None
+    fresh.load_state_dict(kept[type(fresh).__qualname__])  # as Lightning does
+    assert fresh.state_dict()["scale"] == 2.0**14

@@ -1,0 +1,243 @@
+"""A search: the same budget for each recipe, also where it was stopped; and the sweeps that ship."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dialog.build import check_recipe
+from dialog.cli import program
+from dialog.config.compose import Composed, compose, roots
+from dialog.config.schema import to_dict
+from dialog.data.store.store import Store
+from dialog.errors import UserError
+from dialog.training.callbacks.trial import PrunedError, TrialWatch
+from dialog.tuning import search as made
+from dialog.tuning.space import spaces
+from dialog.tuning.sweep import Settings, search
+
+SPACE = {"optimizer.lr": {"low": 1e-4, "high": 1e-1, "log": True}, "model.dropout": [0.0, 0.1, 0.2, 0.3]}
+NAMES = ["quickstart/lstm_bahdanau", "quickstart/transformer"]
+
+
+class Training:
+    """In place of a training: its values are a function of the recipe."""
+
+    def __init__(self, interrupted_at: int | None = None, fails_at: int = 0) -> None:
+        self.count = 0
+        self.fails_at = fails_at
+        self.interrupted_at = interrupted_at
+
+    def __call__(self, composed: Composed, output: Path, *, quiet: bool, callbacks: list[TrialWatch]) -> None:
+        (watch,) = callbacks
+        self.count += 1
+        (output / "checkpoints").mkdir(parents=True)
+        lr, dropout = composed.recipe.optimizer["lr"], composed.recipe.model.dropout
+        for validation in range(1, 4):
+            if self.count == self.interrupted_at and validation == 2:
+                raise KeyboardInterrupt
+            watch.steps, watch.target_tokens = 10 * validation, 100 * validation
+            watch.values.append(abs(math.log10(lr) + 2.5) + dropout + 1 / validation)
+            if self.count == self.fails_at:
+                raise UserError("diverged")
+            if watch.stop(validation, watch.values[-1]):
+                raise PrunedError
+
+
+def begun(folder: Path, trials: int, **settings: Any) -> Settings:  # noqa: ANN401 - a search's settings
+    asked = Settings(dict.fromkeys(NAMES, SPACE), trials, **settings)
+    made.begin([compose(name) for name in NAMES], asked, folder)
+    return asked
+
+
+def paths(found: dict[str, Any]) -> list[list[tuple[Any, ...]]]:
+    """What was chosen and found, but for clocks and numbers."""
+    keys = ("state", "value", "overrides", "reason", "steps", "target_tokens")
+    return [[tuple(map(str, (trial[key] for key in keys))) for trial in each["trials"]] for each in found["recipes"]]
+
+
+# ------------------------------------------------------------------ the budget
+
+
+def test_every_recipe_gets_as_many_trials_whatever_becomes_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = Training(fails_at=6)
+    monkeypatch.setattr("dialog.tuning.sweep.train_run", training)
+    found = search(tmp_path, begun(tmp_path, 10, sampler="random"))
+    assert training.count == 20
+    states = [trial["state"] for each in found["recipes"] for trial in each["trials"]]
+    assert {"complete", "pruned", "fail"} == set(states)
+    for each in found["recipes"]:
+        spent, trials = each["spent"], each["trials"]
+        assert spent["trials"] == len(trials) == 10
+        assert spent["target_tokens"] == sum(trial["target_tokens"] for trial in trials)
+        assert spent["pruned"] + spent["failed"] + sum(trial["state"] == "complete" for trial in trials) == 10
+        best = min((trial for trial in trials if trial["state"] == "complete"), key=lambda trial: trial["value"])
+        assert best["value"] == each["best"]["value"]
+        kept = [path.parent.name for path in (tmp_path / "runs" / each["name"]).glob("*/checkpoints")]
+        assert kept == [f"{best['trial']:03}"]  # weights of the others are gone
+    assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8")) == json.loads(json.dumps(found))
+    assert len((tmp_path / "search.md").read_text(encoding="utf-8").splitlines()) == 4
+
+
+def test_a_search_that_was_stopped_goes_on_as_it_would_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dialog.tuning.sweep.train_run", Training())
+    whole = search(tmp_path / "whole", begun(tmp_path / "whole", 6))
+    monkeypatch.setattr("dialog.tuning.sweep.train_run", Training(interrupted_at=6))
+    asked = begun(tmp_path / "stopped", 6)
+    with pytest.raises(KeyboardInterrupt):
+        search(tmp_path / "stopped", asked)
+    between = json.loads((tmp_path / "stopped" / "results.json").read_text(encoding="utf-8"))
+    assert [each["spent"]["trials"] for each in between["recipes"]] == [3, 2]
+    monkeypatch.setattr("dialog.tuning.sweep.train_run", Training())
+    resumed = search(tmp_path / "stopped", asked)
+    assert paths(resumed) == paths(whole)
+    assert [each["spent"]["interrupted"] for each in resumed["recipes"]] == [0, 1]
+
+
+def test_recipes_of_different_budgets_are_refused() -> None:
+    one, other = compose(NAMES[0]), compose(NAMES[1], ["trainer.max_steps=7"])
+    with pytest.raises(UserError, match=r"the budgets differ: trainer\.max_steps is 2300 in .* and 7 in .*transformer"):
+        made.check([one, other])
+    with pytest.raises(UserError, match=r"the budgets differ: data\.corpus is "):
+        made.check([one, compose(NAMES[1], ["data.corpus.size=100"])])
+
+
+# ------------------------------------------------------------------ the space
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("all: {trainer.max_steps: [1, 2]}", r"space.yaml:1: trainer.max_steps is part of the budget"),
+        ("all:\n  data.corpus.size: [1, 2]", r"space.yaml:2: data.corpus.size is part of the budget"),
+        ("all: {data: [{}]}", "data is part of the budget"),
+        ("quickstart/transfomer: {seed: [1]}", "is no recipe of this search; did you mean 'quickstart/transformer'"),
+        ("all: {optimizer.lr: {low: 1, high: 1}}", "optimizer.lr: must be a list of values, or {low, high}"),
+        ("all: {optimizer.lr: {low: 0, high: 1, log: true}}", "optimizer.lr: must be"),
+        ("all: {optimizer.lr: {low: 0, high: 1, many: 3}}", "optimizer.lr: must be"),
+        ("all: {optimizer.lr: []}", "optimizer.lr: must be"),
+        ("all: 3", "all must be a mapping"),
+        ("quickstart/transformer: {seed: [1]}", "nothing to choose for quickstart/lstm_bahdanau"),
+    ],
+)
+def test_a_space_that_makes_no_sense_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "space.yaml"
+    path.write_text(text + "\n", encoding="utf-8")
+    with pytest.raises(UserError, match=message):
+        spaces(path, NAMES)
+
+
+def test_a_recipes_own_section_is_laid_over_what_all_have(tmp_path: Path) -> None:
+    path = tmp_path / "space.yaml"
+    path.write_text("all: {seed: [1, 2], model.dropout: [0]}\nquickstart/transformer: {seed: [3]}\n", encoding="utf-8")
+    assert spaces(path, NAMES) == {
+        NAMES[0]: {"seed": [1, 2], "model.dropout": [0]},
+        NAMES[1]: {"seed": [3], "model.dropout": [0]},
+    }
+
+
+# ------------------------------------------------------------------ the command line
+
+
+def test_a_search_of_both_families(
+    tiny: Callable[..., Composed],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    opened: list[str] = []
+    build = Store.__init__
+
+    def noted(self: Store, folder: Path, split: str) -> None:
+        opened.append(split)
+        build(self, folder, split)
+
+    monkeypatch.setattr(Store, "__init__", noted)
+    monkeypatch.chdir(tmp_path)
+    for family in ("lstm", "transformer"):
+        own = tiny(family, "trainer.max_steps=4", "trainer.val_check_interval=2").yaml()
+        Path(f"{family}.yaml").write_text(own, encoding="utf-8")
+    Path("space.yaml").write_text("all: {optimizer.lr: {low: 0.001, high: 0.1, log: true}}\n", encoding="utf-8")
+    command = ["sweep", "lstm.yaml", "transformer.yaml", "--space", "space.yaml", "--trials", "1", "--output", "s"]
+    program.main(command, standalone_mode=False)
+    assert capsys.readouterr().out.count("| 1 | 0 | 0 |") == 2
+    program.main(["sweep", "--resume", "s", "--trials", "2", "--json"], standalone_mode=False)
+    found = json.loads(capsys.readouterr().out)
+    assert set(opened) == {"train", "validation"}
+    tokens = {trial["target_tokens"] for each in found["recipes"] for trial in each["trials"]}
+    assert len(tokens) == 1
+    for each in found["recipes"]:
+        assert each["spent"]["steps"] == 8
+        best = compose(str(Path("s") / each["best"]["recipe"])).recipe
+        assert f"optimizer.lr={best.optimizer['lr']}" in each["best"]["overrides"]
+        assert (Path("s") / "runs" / each["name"] / f"{each['best']['trial']:03}" / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["quickstart/transformer", "--space", "nothing"], "no space 'nothing'"),
+        ([], "name recipes, or a folder to --resume"),
+        (["--resume", "nowhere"], "no search is there"),
+        (["quickstart/transformer", "--space", "space.yaml"], "no key 'model.dropuot'"),
+        (["quickstart/transformer", "--space", "other.yaml"], "adamw takes no 'momentum'"),
+    ],
+)
+def test_what_cannot_be_searched_leaves_no_folder(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("space.yaml").write_text("all: {model.dropuot: [0.1]}\n", encoding="utf-8")
+    Path("other.yaml").write_text("all: {optimizer.momentum: [0.1]}\n", encoding="utf-8")
+    with pytest.raises(UserError, match=message):
+        program.main(["sweep", *arguments], standalone_mode=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other.yaml", "space.yaml"]
+
+
+# ------------------------------------------------------------------ sweeps of Weights & Biases
+
+
+def sweeps() -> list[Path]:
+    return sorted(path for root in roots("sweeps") for path in root.glob("wandb/*.yaml"))
+
+
+@pytest.mark.parametrize("path", sweeps(), ids=lambda path: path.stem)
+def test_the_agents_command_is_a_recipe_with_overrides(path: Path) -> None:
+    from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
+
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for end in (0, -1):
+        drawn = {
+            key: {"value": given["values"][end] if "values" in given else given["min" if end == 0 else "max"]}
+            for key, given in config["parameters"].items()
+        }
+        flags = create_sweep_command_args({"args": drawn})["args_no_hyphens"]
+        command = create_sweep_command(list(config["command"]))
+        program_name, verb, recipe, *overrides = command
+        assert (program_name, verb, overrides.pop()) == ("dialog-seq2seq", "train", "${args_no_hyphens}")
+        made = to_dict(compose(recipe, [*overrides, *flags]).recipe)
+        for key, value in drawn.items():
+            found: Any = made
+            for part in key.split("."):
+                found = found[part]
+            assert found == value["value"]
+        assert made["logger"]["name"] == "wandb"
+        check_recipe(compose(recipe, [*overrides, *flags, "trainer.accelerator=cpu"]).recipe)
+    assert config["metric"] == {"name": "validation/bits_per_byte", "goal": "minimize"}
+
+
+def test_sweeps_of_both_families_have_the_same_space_and_budget() -> None:
+    one, *others = (yaml.safe_load(path.read_text(encoding="utf-8")) for path in sweeps())
+    assert others
+    for other in others:
+        assert {key: one[key] for key in ("method", "metric", "run_cap", "parameters")} == {
+            key: other[key] for key in ("method", "metric", "run_cap", "parameters")
+        }
