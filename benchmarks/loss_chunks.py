@@ -16,8 +16,7 @@ import torch
 
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.models.heads import Decoded, VocabularyHead
-from dialog.training import chunks
-from dialog.training.losses import CrossEntropy
+from dialog.training.losses import CrossEntropy, chunks
 from dialog.training.losses.projection import Positions, loss_sums
 
 SIZE = 512

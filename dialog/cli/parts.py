@@ -4,31 +4,11 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 
-from dialog.config.components import lookup
-
-RUNTIME = {
-    "corpora": {"member", "path"},
-    "tokenizers": {"texts"},
-    "encoders": {"input_size", "dropout"},
-    "decoders": {"input_size", "memory_size", "dropout"},
-    "attentions": {"query_size", "key_size"},
-    "bridges": {"memory_size", "size", "layers"},
-    "heads": {"vocabulary", "size", "tied"},
-    "positions": {"size", "heads"},
-    "losses": {"padding"},
-    "objectives": {"tokenizer"},
-    "optimizers": {"params"},
-    "schedules": {"optimizer", "training_steps"},
-    "searches": {"end", "banned", "min_length", "max_length"},
-    "metrics": {"responses", "references"},
-    "loggers": {"folder"},
-}
-"""What other parts of a recipe set, by family."""
+from dialog.config.components import Family, lookup
 
 
 @click.command()
@@ -42,7 +22,13 @@ def parts(family: str | None, as_json: bool) -> None:
     families = tables()
     chosen = {family: lookup(families, family)} if family else families
     found = {
-        name: {part: arguments(factory, RUNTIME.get(name, set())) for part, factory in table.items()}
+        name: {
+            part: {
+                key: "required" if each.default is each.empty else each.default
+                for key, each in table.arguments(part).items()
+            }
+            for part in table
+        }
         for name, table in chosen.items()
     }
     if as_json:
@@ -57,7 +43,7 @@ def parts(family: str | None, as_json: bool) -> None:
             click.echo(f"      {(inspect.getdoc(getattr(factory, 'func', factory)) or '').partition(chr(10))[0]}")
 
 
-def tables() -> dict[str, Mapping[str, Callable[..., Any]]]:
+def tables() -> dict[str, Family[Any]]:
     """Every table by the name of its family."""
     from dialog.data.corpora import CORPORA
     from dialog.data.filters import FILTERS
@@ -96,14 +82,4 @@ def tables() -> dict[str, Mapping[str, Callable[..., Any]]]:
         "searches": SEARCHES,
         "metrics": METRICS,
         "loggers": LOGGERS,
-    }
-
-
-def arguments(factory: Callable[..., Any], runtime: set[str]) -> dict[str, Any]:
-    """The arguments that a recipe may set, with their defaults."""
-    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return {
-        key: "required" if parameter.default is parameter.empty else parameter.default
-        for key, parameter in inspect.signature(factory).parameters.items()
-        if key not in runtime and parameter.kind in named
     }

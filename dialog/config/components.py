@@ -1,23 +1,46 @@
-"""The one road from a component of a recipe, ``{name, arguments}``, to an object."""
+"""Build objects from components, ``{name: ..., arguments}``: the only way from a recipe to an object."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dialog.errors import UserError
 
 T = TypeVar("T")
 
 Component = dict[str, Any]
-"""A place in a recipe where one of several things fits: its ``name``, and that thing's own arguments."""
+"""A choice in a recipe: the ``name`` of a part, and that part's own arguments."""
 
-Table = Mapping[str, Callable[..., T]]
-"""A literal dict from the names that a recipe may use to the classes or functions that they mean."""
+
+class Family(Mapping[str, Callable[..., T]], Generic[T]):
+    """The parts that fit one place of a recipe, by name, and the runtime values that this place offers them.
+
+    Runtime values, such as the sizes that one part imposes on another, are never set by the recipe. Each part's
+    constructor takes those that it names.
+    """
+
+    def __init__(self, parts: Mapping[str, Callable[..., T]], *, runtime: Iterable[str] = ()) -> None:
+        self._parts = dict(parts)
+        self.runtime = frozenset(runtime)
+
+    def __getitem__(self, name: str) -> Callable[..., T]:
+        return self._parts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def arguments(self, name: str) -> dict[str, inspect.Parameter]:
+        """Return the arguments of a part that a recipe may set."""
+        factory = locate(name) if "." in name else lookup(self, name)
+        return {key: each for key, each in parameters(factory, name).items() if key not in self.runtime}
 
 
 KINDS: Mapping[str, tuple[type, ...]] = {
@@ -31,43 +54,44 @@ KINDS: Mapping[str, tuple[type, ...]] = {
 """What an argument may be whose annotation is a plain one."""
 
 
-def build(table: Table[T], component: Mapping[str, Any], **runtime: object) -> T:
-    """Call ``table[name]`` with the component's arguments and those runtime values that it takes.
+def build(family: Family[T], component: Mapping[str, Any], **runtime: object) -> T:
+    """Call the part that a component names, with the component's arguments and the runtime values it takes.
 
-    The signature is the schema: each argument must be one of its parameters, and what it needs must be there. Runtime
-    values (sizes that one part imposes on another) are offered: a part takes those that it names. A name with a dot
-    is imported, so a part of your own needs no line here.
+    The constructor's signature is the schema of the arguments. A name with a dot is imported, so a user's own part
+    needs no line here.
 
     Raises:
-        UserError: unknown name, unknown or missing argument, or an argument that the part refuses.
+        UserError: unknown name, unknown or missing argument, or an argument that the part rejects.
     """
-    make = resolve(table, component, **runtime)
+    make = resolve(family, component, **runtime)
     try:
         return make()
     except (ImportError, TypeError, ValueError) as error:
         raise UserError(f"{component['name']}: {error}") from error
 
 
-def resolve(table: Table[T], component: Mapping[str, Any], **runtime: object) -> Callable[[], T]:
-    """The call that :func:`build` makes, checked against the signature and not yet made.
+def resolve(family: Family[T], component: Mapping[str, Any], **runtime: object) -> Callable[[], T]:
+    """Return the call that `build` makes, checked against the part's signature but not yet made.
 
     Raises:
-        UserError: unknown name, unknown or missing argument, or one of another type than the signature says.
+        UserError: unknown name, unknown or missing argument, or an argument of the wrong type.
+        TypeError: a runtime value that the family does not declare.
     """
+    if undeclared := set(runtime) - family.runtime:
+        raise TypeError(f"runtime values that the family does not declare: {sorted(undeclared)}")
     name, arguments = named(component)
-    factory = locate(name) if "." in name else lookup(table, name)
-    takes = parameters(factory, name)
-    offered = {key: value for key, value in runtime.items() if key in takes}
+    factory = locate(name) if "." in name else lookup(family, name)
+    accepted = parameters(factory, name)
+    offered = {key: value for key, value in runtime.items() if key in accepted}
     for key in arguments:
-        if key in offered:
+        if key in family.runtime:
             raise UserError(f"{name}: {key!r} is set by the recipe's other parts; leave it out")
-        if key not in takes:
-            open_to = [parameter for parameter in takes if parameter not in runtime]
-            raise UserError(f"{name} takes no {key!r}{hint(key, open_to)}")
-        check_kind(name, takes[key], arguments[key])
+        if key not in accepted:
+            raise UserError(f"{name} takes no {key!r}{hint(key, family.arguments(name))}")
+        check_kind(name, accepted[key], arguments[key])
     missing = [
         key
-        for key, parameter in takes.items()
+        for key, parameter in accepted.items()
         if parameter.default is parameter.empty and key not in offered and key not in arguments
     ]
     if missing:
@@ -75,10 +99,10 @@ def resolve(table: Table[T], component: Mapping[str, Any], **runtime: object) ->
     return partial(factory, **offered, **arguments)
 
 
-def takes(table: Table[T], component: Mapping[str, Any], key: str) -> bool:
-    """Whether a component can be given a value of that name."""
+def takes(family: Family[Any], component: Mapping[str, Any], key: str) -> bool:
+    """Return whether the constructor of a component's part has an argument of that name."""
     name, _ = named(component)
-    return key in parameters(locate(name) if "." in name else lookup(table, name), name)
+    return key in parameters(locate(name) if "." in name else lookup(family, name), name)
 
 
 def check_kind(name: str, parameter: inspect.Parameter, value: object) -> None:

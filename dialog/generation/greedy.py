@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dialog.config.components import Table
+from dialog.config.components import Family
 from dialog.generation.contract import Replies, Search, Step
 from dialog.models.contracts import Memory, State
 
@@ -70,4 +70,4 @@ class Greedy(Search):
         return log_probabilities.index_fill(-1, torch.tensor(forbidden, device=log_probabilities.device), -torch.inf)
 
 
-SEARCHES: Table[Search] = {"greedy": Greedy}
+SEARCHES: Family[Search] = Family({"greedy": Greedy}, runtime=("end", "banned"))

@@ -73,9 +73,8 @@ class Responder:
 
 def build_search(component: Component, *, min_length: int, max_length: int) -> Search:
     """A search that says no special token, within the limits unless it has its own."""
-    limits = {"min_length": min_length, "max_length": max_length}
-    limits = {key: value for key, value in limits.items() if key not in component}
-    return build(SEARCHES, component, end=EOS, banned=NEVER_SAID, **limits)
+    limited = {"min_length": min_length, "max_length": max_length, **component}
+    return build(SEARCHES, limited, end=EOS, banned=NEVER_SAID)
 
 
 def as_example(context: Sequence[str], response: str = "", name: str = "", *, turns: int | None = None) -> Example:

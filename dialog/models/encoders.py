@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from dialog.config.components import Table
+from dialog.config.components import Family
 from dialog.models.contracts import Encoder
 from dialog.models.recurrent import GRU, LSTM, RecurrentEncoder
 from dialog.models.transformer import TransformerEncoder
 
-FLAT: Table[Encoder] = {
-    "lstm": partial(RecurrentEncoder, LSTM()),
-    "gru": partial(RecurrentEncoder, GRU()),
-    "transformer": TransformerEncoder,
-}
+FLAT: Family[Encoder] = Family(
+    {
+        "lstm": partial(RecurrentEncoder, LSTM()),
+        "gru": partial(RecurrentEncoder, GRU()),
+        "transformer": TransformerEncoder,
+    },
+    runtime=("input_size", "dropout", "activation_checkpointing"),
+)

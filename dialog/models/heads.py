@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dialog.config.components import Table
+from dialog.config.components import Family
 from dialog.models.state import Rows
 
 NEVER = 1e-30
@@ -121,11 +121,14 @@ class PointerGeneratorHead(Head):
         return at_least_float(self.gate(torch.cat([decoded.outputs, decoded.inputs.to(decoded.outputs.dtype)], -1)))
 
 
-HEADS: Table[Head] = {
-    "vocabulary": VocabularyHead,
-    "pointer": PointerHead,
-    "pointer_generator": PointerGeneratorHead,
-}
+HEADS: Family[Head] = Family(
+    {
+        "vocabulary": VocabularyHead,
+        "pointer": PointerHead,
+        "pointer_generator": PointerGeneratorHead,
+    },
+    runtime=("vocabulary", "size", "tied"),
+)
 
 
 def scores_of(vocabulary: int, size: int) -> nn.Parameter:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from dialog.config.components import Table
+from dialog.config.components import Family
 from dialog.errors import UserError
 
 
@@ -112,8 +112,11 @@ def _angles(offset: int, length: int, size: int, device: torch.device) -> Tensor
     return torch.outer(steps, frequencies)  # [T, ceil(size / 2)]
 
 
-POSITIONS: Table[Positions] = {
-    "sinusoidal": SinusoidalPositions,
-    "learned": LearnedPositions,
-    "rotary": RotaryPositions,
-}
+POSITIONS: Family[Positions] = Family(
+    {
+        "sinusoidal": SinusoidalPositions,
+        "learned": LearnedPositions,
+        "rotary": RotaryPositions,
+    },
+    runtime=("size", "heads"),
+)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dialog.config.components import Component, Table, build, lookup, takes
+from dialog.config.components import Component, Family, build, lookup, takes
 from dialog.models.contracts import AttentionHook, Decoder, Encoder, Only, State
 from dialog.models.dropout import Dropout
 from dialog.models.embedding import TokenEmbedding
@@ -24,14 +24,19 @@ from dialog.models.recurrent import GRU, LSTM, BahdanauDecoder, LuongDecoder
 from dialog.models.state import Rows
 from dialog.models.transformer import TransformerDecoder
 
-ENCODERS: Table[Encoder] = {**FLAT, "hierarchical": HierarchicalEncoder}
-DECODERS: Table[Decoder] = {
-    "lstm": partial(BahdanauDecoder, LSTM()),
-    "gru": partial(BahdanauDecoder, GRU()),
-    "lstm_luong": partial(LuongDecoder, LSTM()),
-    "gru_luong": partial(LuongDecoder, GRU()),
-    "transformer": TransformerDecoder,
-}
+ENCODERS: Family[Encoder] = Family(
+    {**FLAT, "hierarchical": HierarchicalEncoder}, runtime=("input_size", "dropout", "activation_checkpointing")
+)
+DECODERS: Family[Decoder] = Family(
+    {
+        "lstm": partial(BahdanauDecoder, LSTM()),
+        "gru": partial(BahdanauDecoder, GRU()),
+        "lstm_luong": partial(LuongDecoder, LSTM()),
+        "gru_luong": partial(LuongDecoder, GRU()),
+        "transformer": TransformerDecoder,
+    },
+    runtime=("input_size", "memory_size", "dropout", "activation_checkpointing"),
+)
 TIES = {"all": (True, True), "output": (False, True), "source": (True, False), "none": (False, False)}
 """Whether the target's embeddings are the source's, and whether the output layer's weights are the target's."""
 WORDS: dict[bool | str, str] = {True: "all", False: "none"}

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.utilities import rank_zero_only
 
-from dialog.config.components import Component, Table, build
+from dialog.config.components import Component, Family, build
 from dialog.escaping import to_json
 
 MODES = ("auto", "online", "offline", "disabled")
@@ -132,7 +132,9 @@ def nothing() -> None:
     """No other logger than the record."""
 
 
-LOGGERS: Table[Logger | None] = {"wandb": RunWandbLogger, "tensorboard": tensorboard, "none": nothing}
+LOGGERS: Family[Logger | None] = Family(
+    {"wandb": RunWandbLogger, "tensorboard": tensorboard, "none": nothing}, runtime=("folder",)
+)
 
 
 def build_loggers(component: Component, folder: Path) -> list[Logger]:

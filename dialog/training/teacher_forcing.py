@@ -13,7 +13,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from dialog.config.components import Table
+from dialog.config.components import Family
 from dialog.models.contracts import State
 from dialog.models.heads import Decoded
 from dialog.models.seq2seq import Seq2Seq, Source
@@ -73,12 +73,14 @@ def _inverse_sigmoid(scale: float, end: float, step: int) -> float:
     return max(end, scale / (scale + math.exp(min(step / scale, 700.0))))
 
 
-TEACHER_FORCINGS: Table[Schedule] = {
-    "constant": constant,
-    "linear": linear,
-    "exponential": exponential,
-    "inverse_sigmoid": inverse_sigmoid,
-}
+TEACHER_FORCINGS: Family[Schedule] = Family(
+    {
+        "constant": constant,
+        "linear": linear,
+        "exponential": exponential,
+        "inverse_sigmoid": inverse_sigmoid,
+    }
+)
 
 
 def share(name: str, value: float) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dialog.config.components import build, hint, named, resolve
+from dialog.config.components import Family, build, hint, named, resolve
 from dialog.errors import UserError
 
 
@@ -45,14 +45,17 @@ def typed_by_objects(count: object, share: object = 0.0) -> list[object]:
 
 typed_by_objects.__annotations__ = {"count": int, "share": float}  # as without the __future__ import
 
-TABLE = {
-    "typed": typed,
-    "objects": typed_by_objects,
-    "part": Part,
-    "plain": Plain,
-    "options": with_options,
-    "extra": needs_a_package,
-}
+TABLE = Family(
+    {
+        "typed": typed,
+        "objects": typed_by_objects,
+        "part": Part,
+        "plain": Plain,
+        "options": with_options,
+        "extra": needs_a_package,
+    },
+    runtime=("input_size", "other"),
+)
 
 
 def refused(component: dict[str, Any], **runtime: object) -> str:

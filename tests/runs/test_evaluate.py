@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from dialog.evaluation import evaluate as room
 from torch import nn
 
 import dialog
@@ -26,6 +25,7 @@ from dialog.data.store.layout import encode_example
 from dialog.data.tokenizers.tokenizer import EOS, PAD
 from dialog.errors import UserError
 from dialog.generation.responder import Candidate, Responder
+from dialog.runs import evaluator as room
 from dialog.runs.evaluator import Answered, Evaluation, Evaluator, Scored
 
 MAX_SOURCE = 96

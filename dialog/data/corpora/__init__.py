@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from dialog.config.components import Family
 from dialog.data.corpora.builtin.builtin import Builtin
 from dialog.data.corpora.builtin.synthetic import Synthetic
 from dialog.data.corpora.contract import Corpus
@@ -34,32 +33,35 @@ from dialog.data.corpora.ubuntu import Ubuntu
 
 __all__ = ["CORPORA", "Corpus"]
 
-CORPORA: dict[str, Callable[..., Corpus]] = {
-    "builtin": Builtin,
-    "convokit": ConvoKit,
-    "cornell": Cornell,
-    "crosswoz": CrossWOZ,
-    "csv": Csv,
-    "dailydialog": DailyDialog,
-    "empathetic": Empathetic,
-    "huggingface": HuggingFace,
-    "jsonl": JsonLines,
-    "kdconv": KdConv,
-    "messages": Messages,
-    "mixture": Mixture,
-    "multi30k": multi30k,
-    "multiwoz": MultiWOZ,
-    "opensubtitles": OpenSubtitles,
-    "parallel": Parallel,
-    "parlai": ParlAI,
-    "personachat": PersonaChat,
-    "selfdialogue": SelfDialogue,
-    "sgd": SGD,
-    "switchboard": Switchboard,
-    "switchboard_ms98": SwitchboardMS98,
-    "synthetic": Synthetic,
-    "taskmaster": Taskmaster,
-    "text": PlainText,
-    "topical_chat": TopicalChat,
-    "ubuntu": Ubuntu,
-}
+CORPORA: Family[Corpus] = Family(
+    {
+        "builtin": Builtin,
+        "convokit": ConvoKit,
+        "cornell": Cornell,
+        "crosswoz": CrossWOZ,
+        "csv": Csv,
+        "dailydialog": DailyDialog,
+        "empathetic": Empathetic,
+        "huggingface": HuggingFace,
+        "jsonl": JsonLines,
+        "kdconv": KdConv,
+        "messages": Messages,
+        "mixture": Mixture,
+        "multi30k": multi30k,
+        "multiwoz": MultiWOZ,
+        "opensubtitles": OpenSubtitles,
+        "parallel": Parallel,
+        "parlai": ParlAI,
+        "personachat": PersonaChat,
+        "selfdialogue": SelfDialogue,
+        "sgd": SGD,
+        "switchboard": Switchboard,
+        "switchboard_ms98": SwitchboardMS98,
+        "synthetic": Synthetic,
+        "taskmaster": Taskmaster,
+        "text": PlainText,
+        "topical_chat": TopicalChat,
+        "ubuntu": Ubuntu,
+    },
+    runtime=("member", "path"),
+)

@@ -5,7 +5,7 @@ Validation and test are never changed.
 
 from __future__ import annotations
 
-from dialog.config.components import Table
+from dialog.config.components import Family
 from dialog.data.filters.contract import Filter, Splits
 from dialog.data.filters.duplicates import DropDuplicates
 from dialog.data.filters.entropy import DropOpenPairs
@@ -14,9 +14,11 @@ from dialog.data.filters.length import DropByLength
 
 __all__ = ["FILTERS", "DropByLength", "DropDuplicates", "DropLeakingDialogues", "DropOpenPairs", "Filter", "Splits"]
 
-FILTERS: Table[Filter] = {
-    "drop_duplicates": DropDuplicates,
-    "drop_leaking_dialogues": DropLeakingDialogues,
-    "entropy": DropOpenPairs,
-    "length": DropByLength,
-}
+FILTERS: Family[Filter] = Family(
+    {
+        "drop_duplicates": DropDuplicates,
+        "drop_leaking_dialogues": DropLeakingDialogues,
+        "entropy": DropOpenPairs,
+        "length": DropByLength,
+    }
+)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
+from dialog.config.components import Family
 from dialog.data.reading.files import require_file, sha256
 from dialog.data.tokenizers.given import WANTED, file
 from dialog.data.tokenizers.subwords import byte_bpe, unigram
@@ -13,13 +14,16 @@ from dialog.data.tokenizers.tokenizer import Tokenizer
 
 __all__ = ["TOKENIZERS", "byte_bpe", "characters", "file", "identity", "unigram", "word"]
 
-TOKENIZERS: dict[str, Callable[..., Tokenizer]] = {
-    "byte_bpe": byte_bpe,
-    "unigram": unigram,
-    "word": word,
-    "characters": characters,
-    "file": file,
-}
+TOKENIZERS: Family[Tokenizer] = Family(
+    {
+        "byte_bpe": byte_bpe,
+        "unigram": unigram,
+        "word": word,
+        "characters": characters,
+        "file": file,
+    },
+    runtime=("texts",),
+)
 
 
 def identity(component: Mapping[str, object]) -> dict[str, object]:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from dialog.config.components import Component, Table, build
+from dialog.config.components import Component, Family, build
 from dialog.models.attention.content import CONTENT, AdditiveScorer
 from dialog.models.attention.interactive import InteractiveScorer
 from dialog.models.attention.multi_head_scorer import MultiHeadScorer
@@ -40,13 +40,16 @@ class AttentionScorer(Protocol):
         """Queries [B, T, Q] and keys [B, S, K] -> scores [B, T, S]."""
 
 
-SCORERS: Table[AttentionScorer] = {
-    **CONTENT,
-    "multi_head": MultiHeadScorer,
-    "location": LocationScorer,
-    "local": LocalScorer,
-    "interactive": InteractiveScorer,
-}
+SCORERS: Family[AttentionScorer] = Family(
+    {
+        **CONTENT,
+        "multi_head": MultiHeadScorer,
+        "location": LocationScorer,
+        "local": LocalScorer,
+        "interactive": InteractiveScorer,
+    },
+    runtime=("query_size", "key_size"),
+)
 
 
 @dataclass(frozen=True)
@@ -179,12 +182,12 @@ class NoAttention(SourceReader):
         return memory.vector.unsqueeze(1).expand(-1, query.shape[1], -1), state
 
 
-ATTENTIONS = {"none": NoAttention, **SCORERS}
+ATTENTIONS: Family[Any] = Family({"none": NoAttention, **SCORERS}, runtime=("query_size", "key_size"))
 """All that a recipe may name as a recurrent decoder's attention."""
 
 
 def build_attention(component: Component, *, query_size: int, key_size: int) -> SourceReader:
     """The attention of a scorer, or none."""
     if component.get("name") == "none":
-        return build({"none": NoAttention}, component)
+        return build(Family[SourceReader]({"none": NoAttention}), component)
     return Attention(component, query_size=query_size, key_size=key_size)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dialog.config.components import Component, Table, build
+from dialog.config.components import Component, Family, build
 
 
 class AdditiveScorer(nn.Module):
@@ -95,12 +95,15 @@ def same_size(query_size: int, key_size: int) -> None:
         raise ValueError(f"the query has size {query_size}, the source {key_size}; make them equal or take bilinear")
 
 
-CONTENT: Table[Any] = {
-    "additive": AdditiveScorer,
-    "dot": DotScorer,
-    "scaled_dot": ScaledDotScorer,
-    "bilinear": BilinearScorer,
-}
+CONTENT: Family[Any] = Family(
+    {
+        "additive": AdditiveScorer,
+        "dot": DotScorer,
+        "scaled_dot": ScaledDotScorer,
+        "bilinear": BilinearScorer,
+    },
+    runtime=("query_size", "key_size"),
+)
 
 
 def build_content(component: Component, *, query_size: int, key_size: int) -> Any:  # noqa: ANN401 - a user's may be any

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dialog.config.components import Component, Table
+from dialog.config.components import Component, Family
 
 
 class DenseBridge(nn.Module):
@@ -50,6 +50,8 @@ class ZeroBridge(nn.Module):
         return summary.new_zeros(len(summary), self.layers, self.size)
 
 
-BRIDGES: Table[nn.Module] = {"dense": DenseBridge, "copy": CopyBridge, "zero": ZeroBridge}
+BRIDGES: Family[nn.Module] = Family(
+    {"dense": DenseBridge, "copy": CopyBridge, "zero": ZeroBridge}, runtime=("memory_size", "size", "layers")
+)
 DENSE: Component = {"name": "dense"}
 """The bridge of a recipe that names none."""

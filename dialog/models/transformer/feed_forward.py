@@ -10,7 +10,7 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dialog.config.components import Table
+from dialog.config.components import Family
 from dialog.models.dropout import Dropout
 
 
@@ -48,9 +48,11 @@ class SwiGLU(nn.Module):
         return output
 
 
-FEED_FORWARDS: Table[nn.Module] = {
-    "relu": partial(FeedForward, activation=nn.ReLU),
-    "gelu": partial(FeedForward, activation=nn.GELU),
-    "swiglu": SwiGLU,
-}
+FEED_FORWARDS: Family[nn.Module] = Family(
+    {
+        "relu": partial(FeedForward, activation=nn.ReLU),
+        "gelu": partial(FeedForward, activation=nn.GELU),
+        "swiglu": SwiGLU,
+    }
+)
 """By the name of the activation."""

@@ -12,7 +12,7 @@ from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy, ModelP
 from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from dialog.config.components import Component, Table, build
+from dialog.config.components import Component, Family, build
 from dialog.errors import UserError
 
 Weights = Mapping[str, Tensor]
@@ -109,7 +109,7 @@ class Last:
         return {"window": self.window}
 
 
-AVERAGES: Table[Average] = {"ema": Exponential, "last": Last}
+AVERAGES: Family[Average] = Family({"ema": Exponential, "last": Last})
 
 
 class Averaging(Callback):

@@ -7,7 +7,7 @@ from pathlib import Path
 from lightning.pytorch.profilers import AdvancedProfiler, Profiler, PyTorchProfiler, SimpleProfiler
 from torch.profiler import schedule
 
-from dialog.config.components import Table, build
+from dialog.config.components import Family, build
 
 
 class OperatorProfiler(PyTorchProfiler):
@@ -22,7 +22,9 @@ def operators(dirpath: Path, filename: str) -> Profiler:
     return OperatorProfiler(dirpath=dirpath, filename=filename, row_limit=40, schedule=steps, acc_events=True)
 
 
-PROFILERS: Table[Profiler] = {"simple": SimpleProfiler, "advanced": AdvancedProfiler, "pytorch": operators}
+PROFILERS: Family[Profiler] = Family(
+    {"simple": SimpleProfiler, "advanced": AdvancedProfiler, "pytorch": operators}, runtime=("dirpath", "filename")
+)
 """Time of each hook; of each Python function; of each operator."""
 
 

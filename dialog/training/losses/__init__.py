@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dialog.config.components import Table
+from dialog.config.components import Family
 from dialog.training.losses.contract import Loss, LossSums, asks, build_loss, given
 from dialog.training.losses.r_drop import RDrop
 from dialog.training.losses.single import SINGLE, CrossEntropy, Focal, Unlikelihood
@@ -20,4 +20,4 @@ __all__ = [
     "given",
 ]
 
-LOSSES: Table[Loss] = {**SINGLE, "r_drop": RDrop}
+LOSSES: Family[Loss] = Family({**SINGLE, "r_drop": RDrop}, runtime=("padding",))

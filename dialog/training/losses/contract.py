@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from dialog.config.components import Component, Table, build, locate, named, parameters, resolve
+from dialog.config.components import Component, Family, build, locate, named, parameters, resolve
 
 
 class LossSums(NamedTuple):
@@ -31,11 +31,15 @@ chunks, so what it gives for many must be the sum of what it gives for each.
 """
 
 
-def build_loss(table: Table[Loss], component: Component, *, padding: int) -> Loss:
+CALL: Family[LossSums] = Family({}, runtime=("logits", "targets", "previous", "again"))
+"""What a loss function is called with."""
+
+
+def build_loss(table: Family[Loss], component: Component, *, padding: int) -> Loss:
     """A loss of the table, or of a dotted name: of a class that makes one, or of a function that is one."""
     name, arguments = named(component)
     if "." in name and "logits" in parameters(found := locate(name), name):
-        resolve(table, component, logits=None, targets=None, previous=None, again=None)  # are the arguments its own?
+        resolve(CALL, component, logits=None, targets=None, previous=None, again=None)  # checks the arguments
         return partial(found, **arguments)
     return build(table, component, padding=padding)
 

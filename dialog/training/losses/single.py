@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dialog.config.components import Table
+from dialog.config.components import Family
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.training.losses.contract import Loss, LossSums, at_least_float
 
@@ -77,7 +77,9 @@ class Focal:
         return LossSums((rest**self.gamma * nll).sum(), nll.sum())
 
 
-SINGLE: Table[Loss] = {"cross_entropy": CrossEntropy, "unlikelihood": Unlikelihood, "focal": Focal}
+SINGLE: Family[Loss] = Family(
+    {"cross_entropy": CrossEntropy, "unlikelihood": Unlikelihood, "focal": Focal}, runtime=("padding",)
+)
 """What R-drop may be laid over."""
 
 

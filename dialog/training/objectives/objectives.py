@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dialog.config.components import Component, Table, build, named
+from dialog.config.components import Component, Family, build, named
 from dialog.data.batching import Batch
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF, Tokenizer
 from dialog.errors import UserError
@@ -88,7 +88,7 @@ class Reverse:
         return task(SELF, batch.target[:, 1:], last_turns(batch.source, batch.last_starts, batch.last_turn))
 
 
-OBJECTIVES: Table[Objective] = {"denoising": Denoising, "reverse": Reverse}
+OBJECTIVES: Family[Objective] = Family({"denoising": Denoising, "reverse": Reverse}, runtime=("tokenizer",))
 
 
 class Auxiliary(NamedTuple):

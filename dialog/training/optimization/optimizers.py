@@ -9,7 +9,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.optim import SGD, Adafactor, Adam, AdamW, Optimizer
 
-from dialog.config.components import Table
+from dialog.config.components import Family
 
 Groups = Sequence[dict[str, Any]]
 """Parameter groups as torch's optimizers take them."""
@@ -86,7 +86,9 @@ def adafactor(
     return Adafactor(params, lr=lr, beta2_decay=beta2_decay, d=clip, weight_decay=weight_decay)
 
 
-OPTIMIZERS: Table[Optimizer] = {"adamw": adamw, "adam": adam, "sgd": sgd, "adafactor": adafactor}
+OPTIMIZERS: Family[Optimizer] = Family(
+    {"adamw": adamw, "adam": adam, "sgd": sgd, "adafactor": adafactor}, runtime=("params",)
+)
 
 
 def fused(groups: Groups) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
 
-from dialog.config.components import Table
+from dialog.config.components import Family
 
 Scheduler = LRScheduler | ReduceLROnPlateau
 
@@ -88,14 +88,17 @@ def plateau(optimizer: Optimizer, *, factor: float = 0.5, patience: int = 1) -> 
     return ReduceLROnPlateau(optimizer, factor=factor, patience=patience)
 
 
-SCHEDULES: Table[Scheduler] = {
-    "constant": constant,
-    "inverse_sqrt": inverse_sqrt,
-    "linear": linear,
-    "cosine": cosine,
-    "one_cycle": one_cycle,
-    "plateau": plateau,
-}
+SCHEDULES: Family[Scheduler] = Family(
+    {
+        "constant": constant,
+        "inverse_sqrt": inverse_sqrt,
+        "linear": linear,
+        "cosine": cosine,
+        "one_cycle": one_cycle,
+        "plateau": plateau,
+    },
+    runtime=("optimizer", "training_steps"),
+)
 
 
 def warm(step: int, warmup_steps: int) -> float:

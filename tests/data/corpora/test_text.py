@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialog.data.corpora import records
+from dialog.data.corpora.parsing import records
 from dialog.data.corpora.text import PlainText
 from dialog.data.dialogue import SPLITS, Malformed, Turn
 from dialog.errors import UserError

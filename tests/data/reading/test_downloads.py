@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from dialog.data import downloads, sources, unpacking
+from dialog.data.reading import downloads, sources, unpacking
 from dialog.data.reading.downloads import corpus_folder, provide
 from dialog.data.reading.sources import CHECKSUMS, DOWNLOADS, File, Source, all_files
 from dialog.errors import UserError

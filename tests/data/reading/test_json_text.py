@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dialog.data import files, json_text
+from dialog.data.reading import files, json_text
 from dialog.data.reading.json_text import json_members
 from dialog.errors import UserError
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialog.data import lengths
+from dialog.data.store import length_classes as lengths
 from dialog.data.store.length_classes import LengthClasses, by_length, read_classes, write_classes
 
 length = st.one_of(st.integers(1, 40), st.integers(1, 3000))

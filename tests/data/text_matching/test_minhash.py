@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dialog.data.text_matching import minhash
 from dialog.data.text_matching.minhash import Probe, Repeats
-from dialog.inspection import minhash
 
 
 def probe(id: str, word: str, end: str = "") -> Probe:

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dialog.models.attention import additive_steps
 from dialog.models.contracts import Encoded
+from dialog.models.kernels import additive_steps
 from dialog.models.recurrent import GRU, LSTM, BahdanauDecoder
 from dialog.models.recurrent.cells import Cell
 

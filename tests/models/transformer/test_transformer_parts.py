@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dialog.config.components import Table, build
+from dialog.config.components import Family, build
 from dialog.errors import UserError
 from dialog.models.contracts import AttentionHook, Encoded
 from dialog.models.seq2seq import DECODERS, ENCODERS
@@ -270,7 +270,7 @@ def test_names_of_a_recipe_are_those_of_the_tables() -> None:
     ],
 )
 @pytest.mark.parametrize("table", [ENCODERS, DECODERS], ids=["encoder", "decoder"])
-def test_what_cannot_be_is_refused_in_one_line(table: Table[nn.Module], arguments: dict[str, Any], line: str) -> None:
+def test_what_cannot_be_is_refused_in_one_line(table: Family[nn.Module], arguments: dict[str, Any], line: str) -> None:
     component = {"name": "transformer", "heads": 4, "feed_forward_size": 12, "layers": 2, **arguments}
     with pytest.raises(UserError) as caught:
         build(table, component, input_size=8, memory_size=8)

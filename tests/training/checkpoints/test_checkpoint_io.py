@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from dialog.errors import RunError, UserError
-from dialog.training import checkpoint_io
+from dialog.training.checkpoints import checkpoint_io
 from dialog.training.checkpoints.checkpoint_io import BEST, FORMAT, LAST, MANIFEST, PREVIOUS, SafeCheckpointIO, sweep
 from dialog.version import __version__
 

@@ -12,8 +12,7 @@ from dialog.data.batching import Batch
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.models.heads import HEADS, Decoded
 from dialog.models.seq2seq import Seq2Seq
-from dialog.training import chunks, projection
-from dialog.training.losses import LOSSES, CrossEntropy, LossSums
+from dialog.training.losses import LOSSES, CrossEntropy, LossSums, chunks, projection
 from dialog.training.losses.chunks import in_chunks
 
 Network = Callable[..., Seq2Seq]

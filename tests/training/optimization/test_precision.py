@@ -20,8 +20,8 @@ from dialog.data.batching import Batch
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.errors import UserError
 from dialog.models.seq2seq import Seq2Seq
-from dialog.training import precision
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
+from dialog.training.optimization import precision
 
 FAMILIES = ["lstm", "transformer"]
 
