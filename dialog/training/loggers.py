@@ -133,7 +133,7 @@ def nothing() -> None:
 
 
 LOGGERS: Family[Logger | None] = Family(
-    {"wandb": RunWandbLogger, "tensorboard": tensorboard, "none": nothing}, runtime=("folder",)
+    "logger", {"wandb": RunWandbLogger, "tensorboard": tensorboard, "none": nothing}, runtime=("folder",)
 )
 
 
