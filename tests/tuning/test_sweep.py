@@ -119,7 +119,7 @@ def test_recipes_of_different_budgets_are_refused() -> None:
         ("all: {trainer.max_steps: [1, 2]}", r"space.yaml:1: trainer.max_steps is part of the budget"),
         ("all:\n  data.corpus.size: [1, 2]", r"space.yaml:2: data.corpus.size is part of the budget"),
         ("all: {data: [{}]}", "data is part of the budget"),
-        ("quickstart/transfomer: {seed: [1]}", "is no recipe of this search; did you mean 'quickstart/transformer'"),
+        ("quickstart/transfomer: {seed: [1]}", "is not a recipe of this sweep; did you mean 'quickstart/transformer'"),
         ("all: {optimizer.lr: {low: 1, high: 1}}", "optimizer.lr: must be a list of values, or {low, high}"),
         ("all: {optimizer.lr: {low: 0, high: 1, log: true}}", "optimizer.lr: must be"),
         ("all: {optimizer.lr: {low: 0, high: 1, many: 3}}", "optimizer.lr: must be"),
