@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from dialog.errors import UserError
 
 HOLDER = """
 import sys
+from contextlib import suppress
 from pathlib import Path
 from dialog.atomic import folder_lock, lock
 path = Path(sys.argv[1])
@@ -67,12 +69,12 @@ def test_a_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_an_error_while_writing_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="half"), atomic.replacing(tmp_path / "a") as new:
+    with suppress(ValueError), atomic.replacing(tmp_path / "a") as new:
         new.write_text("hal")
-        raise ValueError("half")
-    with pytest.raises(ValueError, match="half"), atomic.new_folder(tmp_path / "b") as folder:
+        raise ValueError
+    with suppress(ValueError), atomic.new_folder(tmp_path / "b") as folder:
         (folder / "file").write_text("hal")
-        raise ValueError("half")
+        raise ValueError
     assert list(tmp_path.iterdir()) == []
 
 
@@ -96,7 +98,7 @@ def test_the_first_of_two_folders_stays(tmp_path: Path) -> None:
 
 def test_a_file_in_the_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("mine")
-    with pytest.raises(OSError), atomic.new_folder(tmp_path / "a"):
+    with pytest.raises(NotADirectoryError), atomic.new_folder(tmp_path / "a"):
         pass
     assert (tmp_path / "a").read_text() == "mine"
 

@@ -24,7 +24,5 @@ def test_json_reads_back_without_control_characters(value: object) -> None:
 
 
 def test_numbers_that_are_not_finite_are_null() -> None:
-    assert (
-        to_json({"a": [float("nan"), float("inf"), 1.5], "b": (-float("inf"),)})
-        == '{"a": [null, null, 1.5], "b": [null]}'
-    )
+    numbers = [float("nan"), float("inf"), -float("inf"), 1.5]
+    assert json.loads(to_json({"a": numbers, "b": tuple(numbers)})) == dict.fromkeys("ab", [None, None, None, 1.5])
