@@ -25,4 +25,4 @@ def test_json_reads_back_without_control_characters(value: object) -> None:
 
 def test_numbers_that_are_not_finite_are_null() -> None:
     numbers = [float("nan"), float("inf"), -float("inf"), 1.5]
-    assert json.loads(to_json({"a": numbers, "b": tuple(numbers)})) == dict.fromkeys("ab", [None, None, None, 1.5])
+    assert json.loads(to_json({"a": numbers, "b": tuple(numbers)})) == {key: [None, None, None, 1.5] for key in "ab"}
