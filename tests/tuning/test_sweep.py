@@ -18,7 +18,7 @@ from dialog.config.schema import to_dict
 from dialog.data.store.store import Store
 from dialog.errors import UserError
 from dialog.training.callbacks.trial import PrunedError, TrialWatch
-from dialog.tuning import search as made
+from dialog.tuning import sweep as made
 from dialog.tuning.space import spaces
 from dialog.tuning.sweep import Settings, search
 
