@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dialog.atomic import write_json
+from dialog.atomic import rename, sync, write_json
 from dialog.build import build_corpus, build_rules
 from dialog.ranks import rank, world_size
 from dialog.runs.run import Run
@@ -43,6 +43,7 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
             raise SystemExit(0)
         partial = evaluation.write(answers, folder)
     metrics = {**evaluation.metrics(split), **AlignmentCounts.total(gathered(aligned)).metrics()}
-    partial.replace(folder / "responses.jsonl")
+    sync(partial)
+    rename(partial, folder / "responses.jsonl")
     write_json(folder / "metrics.json", metrics)
     return metrics
