@@ -8,7 +8,9 @@ import sys
 import tokenize
 from collections.abc import Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -33,6 +35,7 @@ VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 INSIDE = [file for file in FILES if file not in DOORS]
 LIGHTNING = {"lightning", "pytorch_lightning"}
+INTERNALS = "training/lightning_internals.py"
 HEAVY = {"torch", "numpy", "tokenizers", "wandb", "safetensors", "jinja2", "PIL", *LIGHTNING}
 LAZY = {"runs/environment.py", "runs/evaluator.py"}
 """Imported inside functions, never at start-up."""
@@ -174,6 +177,108 @@ def unsafe_calls(module: ast.Module) -> Iterator[int]:
             given = {each.arg: ast.unparse(each.value) for each in node.keywords}
             if called in UNSAFE_CALLS or (called == "torch.load" and given.get("weights_only") != "True"):
                 yield node.lineno
+
+
+# ------------------------------------------------------------------ Lightning's private names
+
+
+class Privates(NamedTuple):
+    """Private names in Lightning's own sources: those of each class, its bases' included, and all together."""
+
+    classes: dict[str, set[str]]
+    everywhere: set[str]
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.endswith("__") and name.strip("_") != ""
+
+
+def private_names(node: ast.AST) -> set[str]:
+    """The private names that a module or class defines: functions, classes, variables and attributes of ``self``."""
+    names = set()
+    for inside in ast.walk(node):
+        if isinstance(inside, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(inside.name)
+        elif isinstance(inside, ast.Attribute) and isinstance(inside.ctx, ast.Store):
+            names.add(inside.attr)
+    return set(filter(is_private, names))
+
+
+def base_names(node: ast.ClassDef) -> list[str]:
+    return [ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases]
+
+
+@cache
+def lightning_privates() -> Privates:
+    spec = find_spec("lightning")
+    assert spec is not None
+    assert spec.origin is not None
+    root = Path(spec.origin).parent
+    paths = [path for part in ("pytorch", "fabric") for path in (root / part).rglob("*.py")]
+    modules = [ast.parse(path.read_text(encoding="utf-8")) for path in paths]
+    nodes = {node.name: node for module in modules for node in ast.walk(module) if isinstance(node, ast.ClassDef)}
+
+    def inherited(name: str, below: frozenset[str] = frozenset()) -> set[str]:
+        if name not in nodes or name in below:
+            return set()
+        bases = (inherited(base, below | {name}) for base in base_names(nodes[name]))
+        return private_names(nodes[name]).union(*bases)
+
+    return Privates({name: inherited(name) for name in nodes}, set().union(*map(private_names, modules)))
+
+
+def lightning_internals(module: ast.Module, lightning_classes: dict[str, set[str]]) -> Iterator[str]:
+    """Uses of private Lightning names in a file: imports, attributes of other objects, and names of a base class."""
+    for name in imported(module):
+        if package(name) in LIGHTNING and any(map(is_private, name.split("."))):
+            yield name
+    own = private_names(module)
+    for node in ast.walk(module):
+        if isinstance(node, ast.Attribute) and is_private(node.attr) and ast.unparse(node.value) not in ("self", "cls"):
+            if node.attr in lightning_privates().everywhere and node.attr not in own:
+                yield ast.unparse(node)
+        elif isinstance(node, ast.ClassDef):
+            inherited = set().union(*(lightning_classes.get(base, set()) for base in base_names(node)))
+            used = (each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute) and is_private(each.attr))
+            yield from (f"{node.name}.{name}" for name in sorted({*used, *private_names(node)} & inherited))
+
+
+@cache
+def lightning_classes() -> dict[str, set[str]]:
+    """The private names that Lightning gives each class, ours that derive from Lightning's included."""
+    classes = dict(lightning_privates().classes)
+    ours = [node for file in FILES for node in ast.walk(tree(file)) if isinstance(node, ast.ClassDef)]
+    for _ in range(3):  # bases before the classes that derive from them
+        for node in ours:
+            bases = [classes[base] for base in base_names(node) if base in classes]
+            if bases:
+                classes[node.name] = set().union(*bases)
+    return classes
+
+
+def test_private_lightning_names_are_in_one_file() -> None:
+    uses = {file: list(lightning_internals(tree(file), lightning_classes())) for file in FILES}
+    assert len(uses.pop(INTERNALS)) > 10
+    assert {file: names for file, names in uses.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from lightning.pytorch.loops.fit_loop import _FitLoop\n",
+        "def f(trainer):\n    return trainer._logger_connector.should_update_logs\n",
+        "class M(LightningModule):\n    def f(self):\n        return self._trainer\n",
+        "class L(EpochLoop):\n    def _should_check_val_fx(self, fetcher):\n        return True\n",
+        "class S(Strategy):\n    def f(self):\n        self._launcher = None\n",
+    ],
+)
+def test_the_reader_finds_private_lightning_names(text: str) -> None:
+    assert list(lightning_internals(ast.parse(text), lightning_classes()))
+
+
+def test_the_reader_lets_our_private_names_be() -> None:
+    text = "class C(Callback):\n    def _run(self):\n        self._run()\n        torch._foreach_mul_()\n"
+    assert not list(lightning_internals(ast.parse(text), lightning_classes()))
 
 
 # ------------------------------------------------------------------ floors
