@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from lightning_privates import private_uses
 from source_code import (
     FILES,
     ROOT,
@@ -41,6 +42,7 @@ EXTENSIBLE = {".", "cli", "data/corpora", "inspection/sections"}
 """Folders of families that users extend, and the package itself, may have more entries."""
 VAGUE_FILES = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 LIGHTNING = {"lightning", "pytorch_lightning"}
+LIGHTNING_INTERNALS = "training/lightning_internals.py"
 HEAVY = {"torch", "numpy", "tokenizers", "wandb", "safetensors", "jinja2", "PIL", *LIGHTNING}
 LAZY = {"runs/environment.py", "runs/evaluator.py"}
 """Imported inside functions, never at start-up."""
@@ -90,6 +92,12 @@ def test_importing_dialog_imports_no_module_of_it() -> None:
 def test_lightning_only_in_training_and_the_data_module() -> None:
     users = {file for file in INSIDE for name in imported(tree(file)) if package(name) in LIGHTNING}
     assert {file for file in users if part(file) != "training"} == {"data/datamodule.py"}
+
+
+def test_private_lightning_names_are_in_one_file() -> None:
+    uses = {file: list(private_uses(tree(file))) for file in FILES}
+    assert len(uses.pop(LIGHTNING_INTERNALS)) > 10
+    assert {file: names for file, names in uses.items() if names} == {}
 
 
 def test_models_import_torch_and_components_only() -> None:
@@ -214,6 +222,25 @@ class K:
             import i as j
 """
     assert set(imported(ast.parse(text))) == {"a.b", "typing.TYPE_CHECKING", "c.d", "g.h", "i"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from lightning.pytorch.loops.fit_loop import _FitLoop\n",
+        "def f(trainer):\n    return trainer._logger_connector.should_update_logs\n",
+        "class M(LightningModule):\n    def f(self):\n        return self._trainer\n",
+        "class L(EpochLoop):\n    def _should_check_val_fx(self, fetcher):\n        return True\n",
+        "class S(Strategy):\n    def f(self):\n        self._launcher = None\n",
+    ],
+)
+def test_private_lightning_names_are_detected(text: str) -> None:
+    assert list(private_uses(ast.parse(text)))
+
+
+def test_other_private_names_are_allowed() -> None:
+    text = "class C(Callback):\n    def _run(self):\n        self._run()\n        torch._foreach_mul_()\n"
+    assert not list(private_uses(ast.parse(text)))
 
 
 def test_imported_names_are_resolved_to_files() -> None:
