@@ -15,7 +15,7 @@ import click
 import pytest
 
 from dialog.cli import VERBS, program
-from dialog.config.compose import compose, shipped
+from dialog.config.compose import compose, shipped_recipes
 from dialog.data.reading.sources import DOWNLOADS
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +58,7 @@ def test_commands_parse_and_recipes_compose(page: str, line: str) -> None:
         value for value in context.params.values() if isinstance(value, str)
     ]
     overrides = [word for word in positional if "=" in word]
-    for name in set(positional) & set(shipped()):
+    for name in set(positional) & set(shipped_recipes()):
         compose(name, overrides)
 
 
