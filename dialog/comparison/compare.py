@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dialog.atomic import write_json
+from dialog.atomic import write_json, write_text
 from dialog.build import check_recipe
 from dialog.comparison.parity import EvaluatedSystem, parity
 from dialog.comparison.results import attention_map, draw_samples, learning_curve, select_sample, summarize
@@ -113,7 +113,7 @@ def compare(
         "attention": [attention for attention in maps if attention is not None],
     }
     write_json(folder / "results.json", results)
-    (folder / "report.md").write_text(to_markdown(results), encoding="utf-8")
+    write_text(folder / "report.md", to_markdown(results))
     write_html(results, folder / "report.html")
     return folder, results
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dialog.config.components import named
+from dialog.config.components import name_and_arguments
 from dialog.config.schema import Recipe
 from dialog.report.measures import hardware
 
@@ -62,7 +62,7 @@ def row(setting: str, values: list[Any], *, must: bool = False) -> dict[str, Any
 
 def component_text(component: dict[str, Any]) -> str:
     """Return a component as ``name (argument value, ...)``."""
-    name, arguments = named(component)
+    name, arguments = name_and_arguments(component)
     values = {key: component_text(value) if isinstance(value, dict) else value for key, value in arguments.items()}
     return f"{name} ({', '.join(f'{key} {value}' for key, value in values.items())})" if values else name
 

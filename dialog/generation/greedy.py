@@ -73,4 +73,4 @@ class Greedy(Search):
         return unfinished
 
 
-SEARCHES: Family[Search] = Family({"greedy": Greedy}, runtime=("end", "banned"))
+SEARCHES: Family[Search] = Family("search", {"greedy": Greedy}, runtime=("end", "banned"))

@@ -16,6 +16,7 @@ Metric = Callable[[Sequence[str], Sequence[str]], float | dict[str, float | str]
 """Maps all responses of a split and their references, raw text in the same order, to one number or several by name."""
 
 METRICS: Family[float | dict[str, float | str]] = Family(
+    "metric",
     {
         "f1": f1,
         "sacrebleu": sacrebleu,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from dialog.atomic import write_text
 from dialog.report.drawing.scale import highest_weight
 from dialog.report.drawing.svg import SERIES, Curve, curves_svg, heatmap_svg
 from dialog.report.measures import METRIC_DISPLAYS, duration, hardware
@@ -17,8 +18,7 @@ from dialog.report.tables import Results, metric_names, parity, runs, summary
 
 def write_html(results: Results, path: Path) -> None:
     """Write a report of results.json; its texts are escaped and cannot add elements or addresses."""
-    html = render_page("dialog.report", "report.html.j2", template_values(printable_json(results)))
-    path.write_text(html, encoding="utf-8")
+    write_text(path, render_page("dialog.report", "report.html.j2", template_values(printable_json(results))))
 
 
 def template_values(results: Results) -> dict[str, Any]:
