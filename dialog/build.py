@@ -121,13 +121,13 @@ def check_search(recipe: Recipe) -> None:
 def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks: Sequence[Callback] = ()) -> Trainer:
     """The ``lightning.Trainer`` of a recipe, for a run folder."""
     from dialog.training import trainer
-    from dialog.training.callbacks.averaging import averaging
-    from dialog.training.checkpoints.monitors import monitor
+    from dialog.training.callbacks.averaging import build_averaging
+    from dialog.training.checkpoints.best_and_last import monitor_named
 
     with section("checkpoint.monitor"):
-        watched = monitor(recipe.checkpoint.monitor)
+        watched = monitor_named(recipe.checkpoint.monitor)
     with section("checkpoint.averaging"):
-        averages = averaging(recipe.checkpoint.averaging)
+        averages = build_averaging(recipe.checkpoint.averaging)
     with section("trainer"):
         return trainer.build_trainer(
             asdict(recipe.trainer),

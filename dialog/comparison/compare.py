@@ -25,7 +25,7 @@ from dialog.runs.load import load as load_run
 from dialog.runs.prepare import prepare_data
 from dialog.runs.run import Run
 from dialog.runs.train import train
-from dialog.training.distributed.cluster import starter
+from dialog.training.distributed.cluster import external_launcher
 
 SPLIT = "test"
 
@@ -122,7 +122,7 @@ def compare(
 
 def alone() -> None:
     """Refuse to compare in several processes, which would all do the same."""
-    found = starter()
+    found = external_launcher()
     if found is not None and found[1] > 1:
         raise UserError(
             f"compare runs in one process, {found[0]} started {found[1]}: train with them, then start compare alone "

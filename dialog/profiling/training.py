@@ -23,7 +23,7 @@ from dialog.profiling.bound import gemm_peak
 from dialog.profiling.flops import training_flops
 from dialog.runs.prepare import prepare_data
 from dialog.training import loggers, trainer
-from dialog.training.callbacks.stopwatch import Step, Stopwatch
+from dialog.training.callbacks.stopwatch import Stopwatch, TimedStep
 from dialog.training.module import DialogModule
 from dialog.training.optimization.precision import device_of
 
@@ -106,7 +106,7 @@ def short(recipe: Recipe, steps: int) -> Recipe:
     return replace(whole, trainer=alone, checkpoint=checkpoint, logger={"name": "none"})
 
 
-def rates(steps: Sequence[Step], model: Seq2Seq) -> dict[str, Any]:
+def rates(steps: Sequence[TimedStep], model: Seq2Seq) -> dict[str, Any]:
     """Tokens, seconds and FLOPs: medians over the steps, whose lengths differ, shares of the whole, and each step."""
     flops = cache(lambda source, target: training_flops(model, source, target))
     each = [described(step, flops) for step in steps]
@@ -129,7 +129,7 @@ def rates(steps: Sequence[Step], model: Seq2Seq) -> dict[str, Any]:
     }
 
 
-def described(step: Step, flops: Callable[[int, int], int]) -> dict[str, float]:
+def described(step: TimedStep, flops: Callable[[int, int], int]) -> dict[str, float]:
     """A step in figures; the examples of a batch, of like lengths, cost what one of their mean lengths does."""
     works = [
         each.rows * flops(round(each.source_tokens / each.rows), round(each.target_tokens / each.rows))

@@ -13,7 +13,7 @@ from dialog.runs.run import Run
 def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
     """Score and answer a split of the run's corpus into ``evaluation/<split>/``; the metrics.
 
-    Where several processes are `joined` they share the examples; the first one writes and the others end here.
+    Processes of a `process_group` share the examples; the first one writes and the others end here.
 
     Raises:
         SystemExit: at the end of every process but the first.
@@ -25,13 +25,15 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
     from dialog.analysis.alignment import AlignmentCounts
     from dialog.data.examples import examples
     from dialog.runs.evaluator import Evaluation, Evaluator
-    from dialog.training.distributed.collectives import gathered
+    from dialog.training.distributed.collectives import gather_to_first
 
     data = run.recipe.data
     dialogues = build_corpus(run.recipe).dialogues(split)
     stream = examples(dialogues, build_rules(run.recipe), Counter())
     search = run.recipe.generation.search
-    evaluator = Evaluator(run.responder, search, data.batch_tokens, rank=rank(), world=world_size(), gather=gathered)
+    evaluator = Evaluator(
+        run.responder, search, data.batch_tokens, rank=rank(), world=world_size(), gather=gather_to_first
+    )
     aligned, evaluation = AlignmentCounts(), Evaluation()
     folder = run.folder / "evaluation" / split
     bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet or rank() else None, leave=False)
@@ -39,10 +41,10 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
         answers = evaluator.answers(stream, aligned, bar.update)
         if rank():
             assert not list(answers)
-            gathered(aligned)
+            gather_to_first(aligned)
             raise SystemExit(0)
         partial = evaluation.write(answers, folder)
-    metrics = {**evaluation.metrics(split), **AlignmentCounts.total(gathered(aligned)).metrics()}
+    metrics = {**evaluation.metrics(split), **AlignmentCounts.total(gather_to_first(aligned)).metrics()}
     sync(partial)
     rename(partial, folder / "responses.jsonl")
     write_json(folder / "metrics.json", metrics)

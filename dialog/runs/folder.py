@@ -35,7 +35,7 @@ class Trained:
 def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: bool) -> Iterator[None]:
     """A run folder for the time of a training; the first process makes it, or tidies up what a kill has left."""
     from dialog.runs.environment import environment
-    from dialog.training.checkpoints.checkpoint_io import newest, sweep
+    from dialog.training.checkpoints.checkpoint_io import clean_up, newest
 
     if not first:
         yield
@@ -50,7 +50,7 @@ def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: 
             store.tokenizer.save(folder / "tokenizer.json")
             write_json(folder / "environment.json", {**environment(), "seed": recipe.seed, **marks})
         (folder / "summary.json").unlink(missing_ok=True)  # of a run that is now to be longer
-        sweep(folder / "checkpoints")
+        clean_up(folder / "checkpoints")
         if newest(folder / "checkpoints") is None:
             (folder / "metrics.jsonl").unlink(missing_ok=True)
         write_text(folder / "recipe.yaml", to_yaml(recipe))

@@ -32,13 +32,13 @@ def train(
         UserError: before the folder is made, when the recipe, its corpus or a component cannot be served.
         SystemExit: at the end of every process but the first.
     """
-    from dialog.training.checkpoints.initial_weights import check_initial
+    from dialog.training.checkpoints.initial_weights import check_initial_weights
     from dialog.training.optimization.precision import warn_emulated
 
     recipe = with_precision(composed.recipe)
     warn_emulated(recipe.trainer.precision, recipe.trainer.accelerator)
     check_recipe(recipe)
-    check_initial(recipe.model)
+    check_initial_weights(recipe.model)
     data = prepare_data(recipe, quiet=quiet)
     return run_training(recipe, data, output or fresh_folder("runs", composed.name), callbacks)
 
@@ -50,15 +50,15 @@ def run_training(
     from dialog.data.store.store import Store
     from dialog.training import loggers, trainer
     from dialog.training.callbacks.attention import AttentionRecorder
-    from dialog.training.callbacks.guard import named
+    from dialog.training.callbacks.guard import with_example_ids
     from dialog.training.callbacks.memory import Memory
     from dialog.training.checkpoints.checkpoint_io import newest
-    from dialog.training.checkpoints.initial_weights import initialise
+    from dialog.training.checkpoints.initial_weights import load_initial_weights
 
     store = Store(data, "validation")
     module = build_module(recipe, len(store.tokenizer), store.tokenizer)
     start = newest(folder / "checkpoints") if resumed else None
-    found = {} if start else initialise(recipe.model, module.model, build_model, store.tokenizer)
+    found = {} if start else load_initial_weights(recipe.model, module.model, build_model, store.tokenizer)
     batches = build_data(recipe, data, store.tokenizer)
     own = loggers.build_loggers(recipe.logger, folder)
     memory, names = Memory(preflight=recipe.preflight), partial(example_ids, recipe)
@@ -68,9 +68,9 @@ def run_training(
             write_json(folder / "initial.json", found)
         loggers.describe(own, asdict(recipe))
         with (
-            trainer.nothing_left(folder, lightning) if not resumed else nullcontext(),
-            memory.explained(names, mend=less_memory(recipe)),
-            named(names),
+            trainer.removed_on_error(folder, lightning) if not resumed else nullcontext(),
+            memory.explained(names, remedy=less_memory(recipe)),
+            with_example_ids(names),
         ):
             try:
                 trainer.fit(lightning, module, batches, start)
