@@ -140,7 +140,7 @@ def described(step: TimedStep, flops: Callable[[int, int], int]) -> dict[str, fl
         "rows": sum(each.rows for each in step.batches),
         "source_tokens": step.source_tokens,
         "target_tokens": step.target_tokens,
-        "places": sum(each.places for each in step.batches),
+        "places": sum(each.positions for each in step.batches),
         "flops": sum(works),
     }
 

@@ -22,7 +22,7 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
 
     from tqdm import tqdm
 
-    from dialog.analysis.alignment import AlignmentCounts
+    from dialog.analysis.alignment import AlignmentAccuracy
     from dialog.data.examples import examples
     from dialog.runs.evaluator import Evaluation, Evaluator
     from dialog.training.distributed.collectives import gather_to_first
@@ -34,7 +34,7 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
     evaluator = Evaluator(
         run.responder, search, data.batch_tokens, rank=rank(), world=world_size(), gather=gather_to_first
     )
-    aligned, evaluation = AlignmentCounts(), Evaluation()
+    aligned, evaluation = AlignmentAccuracy(), Evaluation()
     folder = run.folder / "evaluation" / split
     bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet or rank() else None, leave=False)
     with bar:
@@ -44,7 +44,7 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
             gather_to_first(aligned)
             raise SystemExit(0)
         partial = evaluation.write(answers, folder)
-    metrics = {**evaluation.metrics(split), **AlignmentCounts.total(gather_to_first(aligned)).metrics()}
+    metrics = {**evaluation.metrics(split), **AlignmentAccuracy.total(gather_to_first(aligned)).metrics()}
     sync(partial)
     rename(partial, folder / "responses.jsonl")
     write_json(folder / "metrics.json", metrics)

@@ -150,7 +150,7 @@ def no_logger() -> None:
 
 
 LOGGERS: Family[Logger | None] = Family(
-    {"wandb": RunWandbLogger, "tensorboard": tensorboard, "none": no_logger}, runtime=("folder",)
+    "logger", {"wandb": RunWandbLogger, "tensorboard": tensorboard, "none": no_logger}, runtime=("folder",)
 )
 
 

@@ -104,7 +104,7 @@ def study(storage: BaseStorage, name: str, settings: Settings) -> optuna.Study:
 def one_trial(made: optuna.Study, name: str, settings: Settings, folder: Path) -> None:
     """Train a recipe with values that the sampler chooses, and note what came of it."""
     number = len(spent(made))
-    made.sampler = lookup(SAMPLERS, settings.sampler)(seed=settings.seed * 10_000 + number)
+    made.sampler = lookup(SAMPLERS, settings.sampler, "sampler")(seed=settings.seed * 10_000 + number)
     trial = made.ask()
     overrides = suggest(trial, settings.spaces[name])
     composed = compose(str(recipe_file(folder, name)), overrides)

@@ -289,7 +289,7 @@ MUTANTS = (
         "training-5",
         "the best weights are those of the highest loss",
         "training/test_module.py::test_best_is_the_lowest_validation_loss_and_last_the_last",
-        ("training/checkpoints/monitors.py", '"validation/loss": "min"', '"validation/loss": "max"'),
+        ("training/checkpoints/best_and_last.py", '"validation/loss": "min"', '"validation/loss": "max"'),
     ),
     mutant(
         "training-7",

@@ -12,7 +12,8 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import WandbLogger
 
-from dialog.analysis.maps import as_json, attention_maps, turns_of
+from dialog.analysis.maps import attention_maps, maps_to_json, turn_indices
+from dialog.atomic import write_text
 from dialog.data.store.store import Store
 from dialog.data.tokenizers.tokenizer import BOS, PAD, SPECIAL_TOKENS
 from dialog.report.drawing.image import heatmap_grid
@@ -46,7 +47,7 @@ class AttentionRecorder(Callback):
         for row, maps in zip(self.rows, maps_of_rows, strict=True):
             path = self.folder / f"step-{step}" / f"{row}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(maps, ensure_ascii=False), encoding="utf-8")
+            write_text(path, json.dumps(maps, ensure_ascii=False))
             for logger in trainer.loggers:
                 if isinstance(logger, WandbLogger):
                     log_images(logger, maps, row, step)
@@ -62,7 +63,7 @@ class AttentionRecorder(Callback):
         module.train(training)
         labels = [(self._labels(row), self._labels(gold[1:])) for row, gold in zip(source, target, strict=True)]
         return [
-            as_json(maps, place, context, response, turns_of(module.model, source[place], len(context)))
+            maps_to_json(maps, place, context, response, turn_indices(module.model, source[place], len(context)))
             for place, (context, response) in enumerate(labels)
         ]
 

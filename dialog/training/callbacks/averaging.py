@@ -109,7 +109,7 @@ class Last:
         return {"window": self.window}
 
 
-AVERAGES: Family[Average] = Family({"ema": Exponential, "last": Last})
+AVERAGES: Family[Average] = Family("average", {"ema": Exponential, "last": Last})
 
 
 class Averaging(Callback):
@@ -192,9 +192,7 @@ def check_not_sharded(strategy: Strategy) -> None:
         UserError: it does.
     """
     if isinstance(strategy, FSDPStrategy | ModelParallelStrategy | DeepSpeedStrategy):
-        raise UserError(
-            "checkpoint.averaging needs all weights in each process; remove it, or set trainer.strategy=ddp"
-        )
+        raise UserError("checkpoint.averaging needs all weights in each process; remove it or set trainer.strategy=ddp")
 
 
 def trained(module: LightningModule) -> dict[str, Tensor]:

@@ -55,9 +55,8 @@ class Memory(Callback):
         most_tokens, most_target_tokens, relative_cost = loader.heaviest()
         with untouched(module):
             self._run(trainer, module, most_tokens)
-            if trainer.world_size > 1 or not torch.equal(
-                most_tokens.rows, most_target_tokens.rows
-            ):  # alike on all ranks
+            same = torch.equal(most_tokens.rows, most_target_tokens.rows)
+            if trainer.world_size > 1 or not same:  # ranks run equally many
                 self._run(trainer, module, most_target_tokens)
             started = time.monotonic()
             self._run(trainer, module, most_tokens)

@@ -49,7 +49,7 @@ def monitor_named(name: str) -> Monitor:
         UserError: no validation logs it.
     """
     if name not in MONITORS:
-        raise UserError(f"no validation logs {name!r}; use one of {', '.join(MONITORS)}")
+        raise UserError(f"no validation logs {name!r}; choose from {', '.join(MONITORS)}")
     return Monitor(name, MONITORS[name])
 
 

@@ -1,8 +1,8 @@
 """Training loops that resume exactly at the step of a checkpoint.
 
 Lightning 2.6 writes checkpoints at many points of a step and guesses the point when it loads; from several it repeats a
-batch, skips a validation or loses a line of the record. Here there are two points: after a step and its validation, and,
-on a signal, before the step's validation, which is then pending.
+batch, skips a validation or loses a line of the record. Here there are two points: after a step and its validation, and
+on a signal before the step's validation, which is then pending.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from dialog.config.schema import Model
+from dialog.config.schema import ModelConfig
 from dialog.data.reading.files import require_file, sha256
 from dialog.data.reading.word_vectors import check_vectors, find_vectors
 from dialog.data.tokenizers.tokenizer import SPECIAL_TOKENS, Tokenizer
@@ -29,7 +29,7 @@ SHOWN = 3
 WANTED = "model.init_from should name a run folder whose training has ended"
 
 
-def check_initial_weights(settings: Model) -> None:
+def check_initial_weights(settings: ModelConfig) -> None:
     """Check the sources of initial weights without reading the weights.
 
     Raises:
@@ -46,7 +46,7 @@ def check_initial_weights(settings: Model) -> None:
 
 
 def load_initial_weights(
-    settings: Model, model: Seq2Seq, build: Callable[[Model, int], nn.Module], tokenizer: Tokenizer
+    settings: ModelConfig, model: Seq2Seq, build: Callable[[ModelConfig, int], nn.Module], tokenizer: Tokenizer
 ) -> Mapping[str, Any]:
     """Load the weights that a recipe names into a network; return what was loaded, for initial.json.
 
@@ -115,7 +115,8 @@ def load_from_run(model: Seq2Seq, larger: nn.Module, tokenizer: Tokenizer, folde
             unlike[name] = {"here": list(parameter.shape), "there": list(source[key].shape)}
     if not taken:
         raise UserError(
-            f"{path}: no parameter matches this network by name and shape; was it trained with a different architecture?"
+            f"{path}: no parameter matches this network by name and shape; "
+            "was it trained with a different architecture?"
         )
     unused = sorted(source.keys() - dict(model.named_parameters(remove_duplicate=False)).keys())
     left = [*missing, *unlike]

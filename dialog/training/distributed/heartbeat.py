@@ -107,7 +107,7 @@ class Heartbeat(threading.Thread):
         self.before_exit = before_exit
         self.peers: list[Peer] = []
         self.cause = ""
-        """Why training ended."""
+        """Reason for the end of training."""
         self.failed = threading.Event()
         self.closed = threading.Event()
 

@@ -84,10 +84,10 @@ def test_the_plan_knows_its_heaviest_batches(pairs: list[tuple[int, int]], budge
         batches = [[exact[row] for row in rows.tolist()] for rows in plan.batches()]
         costs = [len(rows) * (max(s for s, _ in rows) + max(t for _, t in rows)) for rows in batches]
         said = [sum(target for _, target in rows) for rows in batches]
-        costly, talkative, share = plan.heaviest()
-        assert said[talkative] == max(said)
-        assert share >= 1
-        assert costs[costly] == max(costs)
+        most_tokens, most_target_tokens, relative_cost = plan.heaviest()
+        assert said[most_target_tokens] == max(said)
+        assert relative_cost >= 1
+        assert costs[most_tokens] == max(costs)
 
 
 # ------------------------------------------------------------------ nothing is other
@@ -195,7 +195,7 @@ def test_names_are_those_of_the_rows(tiny: Callable[..., Composed]) -> None:
 @pytest.mark.parametrize("error", [RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ValueError("no")])
 def test_other_errors_are_left_alone(error: Exception) -> None:
     memory = Memory()
-    with pytest.raises(type(error)) as caught, memory.explained(lambda split, rows: {}, mend=""):
+    with pytest.raises(type(error)) as caught, memory.explained(lambda split, rows: {}, remedy=""):
         raise error
     assert caught.value is error
     assert not (isinstance(error, RuntimeError) and out_of_memory(error))
