@@ -100,7 +100,7 @@ def test_two_processes_evaluate_as_one(server: Server, trained: Callable[[str], 
     )
     assert first.wait() + second.wait() == [0, 0], first.output + second.output
     assert {path.name: path.read_bytes() for path in (run / "evaluation" / "test").iterdir()} == expected
-    assert json.loads(first.output.splitlines()[-1]) == json.loads(expected["metrics.json"])
+    assert json.loads(first.output[first.output.index("{") :]) == json.loads(expected["metrics.json"])
     assert "{" not in second.output
 
 

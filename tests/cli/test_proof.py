@@ -20,7 +20,9 @@ SIZES = [f"model.{side}.{size}" for side in ("encoder", "decoder") for size in (
 
 def test_killed_recipe_is_the_same_run(capfd: pytest.CaptureFixture[str]) -> None:
     command = ["train", "quickstart/transformer", *SMALL, *SIZES, "--prove-resume", "--kills", "1"]
-    program.main(command, standalone_mode=False)
+    with pytest.raises(SystemExit) as ended:
+        program.main(command, standalone_mode=False)
+    assert ended.value.code == 0
     numbers, weights, last = capfd.readouterr().out.splitlines()[2:]
     assert re.fullmatch(r"\| logged numbers \| [1-9]\d+ \| 0 \|", numbers)
     assert re.fullmatch(r"\| weights, newest and best \| [1-9]\d+ \| 0 \|", weights)

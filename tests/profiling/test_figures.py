@@ -71,8 +71,8 @@ def test_the_stopwatch_sees_every_batch_of_every_step(
     assert [step.loading for step in steps] == [float(batches)] * 3  # each look at the clock is a second
     assert all(step.seconds > step.loading for step in steps)
     assert sum(step.seconds for step in steps) < next(ticks)
-    places = sum(shape.places for step in steps for shape in step.batches)
-    assert places >= sum(step.source_tokens + step.target_tokens for step in steps)
+    positions = sum(shape.positions for step in steps for shape in step.batches)
+    assert positions >= sum(step.source_tokens + step.target_tokens for step in steps)
 
 
 def test_only_waiting_for_batches_is_loading(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """The command line in real processes, forked from a server that has imported everything, so that they start at once.
 
-``python processes.py`` is the server: it reads lines of JSON. A line with ``arguments`` starts a process and is answered
-by its pid; ``{"wait": pid}`` is answered by the exit code.
+``python processes.py`` is the server, which reads lines of JSON: it answers a line with ``arguments`` by the pid of a
+process that it has started, and ``{"wait": pid}`` by the exit code.
 """
 
 from __future__ import annotations
