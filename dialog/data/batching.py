@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dialog.data.tokenizers.tokenizer import OTHER, PAD, SELF
+from dialog.data.tokenizers.tokenizer import PAD
 
 Integers = NDArray[np.int64]
 
@@ -24,8 +24,7 @@ class Batch(NamedTuple):
     source_tokens: int
     target_tokens: int  # ids and </s>: what is predicted
     target_bytes: int  # of the responses' text in UTF-8
-    last_starts: Tensor  # [B], where in its source the ids of the last turn of the context begin
-    last_turn: int  # tokens of the longest last turn of a context
+    facts: Tensor  # [B], number of leading source tokens that are facts
 
 
 def collate(
@@ -44,28 +43,15 @@ def collate(
 
 def pack(source: Integers, target: Integers, facts: Integers, rows: Integers, *, target_bytes: int) -> Batch:
     """A batch of padded sources [B, S], which begin with so many ids of facts [B], and targets [B, T + 1]."""
-    read = (source != PAD).sum(1)
-    starts = _last_starts(source, facts)
     return Batch(
         source=torch.from_numpy(source),
         target=torch.from_numpy(target),
         rows=torch.from_numpy(rows),
-        source_tokens=int(read.sum()),
+        source_tokens=int(np.count_nonzero(source != PAD)),
         target_tokens=int(np.count_nonzero(target != PAD)) - len(target),
         target_bytes=target_bytes,
-        last_starts=torch.from_numpy(starts),
-        last_turn=int((read - 1 - starts).max()),
+        facts=torch.from_numpy(facts),
     )
-
-
-def _last_starts(source: Integers, facts: Integers) -> Integers:
-    """Where the ids of the last turn of each `<self> ids <other> ids ... </s>` [B, S] begin [B].
-
-    That is behind the facts where the turn was cut, or there is none.
-    """
-    places = np.where((source == SELF) | (source == OTHER), np.arange(1, source.shape[1] + 1), 0)
-    starts: Integers = np.maximum(places.max(1), facts)
-    return starts
 
 
 def _padded(sequences: Sequence[Sequence[int]]) -> Integers:

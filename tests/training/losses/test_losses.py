@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from dialog.training.losses.projection import tokens_before
 from torch import Tensor
 
 from dialog.config.components import build
@@ -13,7 +14,6 @@ from dialog.data.tokenizers.tokenizer import EOS, PAD
 from dialog.errors import UserError
 from dialog.training.losses import LOSSES, CrossEntropy, Focal, LossSums, RDrop, Unlikelihood, asks, build_loss
 from dialog.training.losses.coverage import coverage_loss
-from dialog.training.losses.projection import tokens_before
 
 SMOOTHINGS = [0.0, 0.1, 0.5, 0.99]
 

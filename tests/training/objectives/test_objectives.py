@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from dialog.training.objectives.objectives import Denoising, Reverse, build_objectives
 from torch import Tensor
 
 import dialog
@@ -19,7 +20,6 @@ from dialog.models.seq2seq import Seq2Seq
 from dialog.runs.train import train
 from dialog.training.losses.coverage import coverage_loss
 from dialog.training.objectives.noise import noised
-from dialog.training.objectives.objectives import Denoising, Reverse, build_objectives
 from dialog.training.objectives.unpaired_text import Utterances
 
 Network = Callable[..., Seq2Seq]
