@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from dialog.escaping import to_json
-from dialog.paths import refuse_existing
+from dialog.paths import check_new
 
 
 @click.command()
@@ -25,7 +25,7 @@ def compare(recipes: tuple[str, ...], seeds: int, output: Path | None, trust: bo
     Example: dialog-seq2seq compare quickstart/lstm_bahdanau quickstart/transformer --seeds 3
     """
     if output is not None:
-        refuse_existing(output)
+        check_new(output)
     names = [each for each in recipes if "=" not in each and not each.startswith("~")]
     overrides = [each for each in recipes if each not in names]
     from dialog.comparison.compare import compare as run

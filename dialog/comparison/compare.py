@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dialog.atomic import write_json
+from dialog.atomic import write_json, write_text
 from dialog.build import check_recipe
 from dialog.comparison import results as found
 from dialog.comparison.parity import Contender, parity
@@ -115,7 +115,7 @@ def compare(
         "attention": [each for each in maps if each is not None],
     }
     write_json(folder / "results.json", results)
-    (folder / "report.md").write_text(to_markdown(results), encoding="utf-8")
+    write_text(folder / "report.md", to_markdown(results))
     write_html(results, folder / "report.html")
     return folder, results
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dialog.config.components import named
+from dialog.config.components import name_and_arguments
 from dialog.config.schema import Recipe
 from dialog.report.measures import hardware
 
@@ -61,7 +61,7 @@ def row(what: str, values: list[Any], *, must: bool = False) -> dict[str, Any]:
 
 def show(component: dict[str, Any]) -> str:
     """A component in one line."""
-    name, arguments = named(component)
+    name, arguments = name_and_arguments(component)
     inner = ", ".join(f"{key} {show(value) if isinstance(value, dict) else value}" for key, value in arguments.items())
     return f"{name} ({inner})" if inner else name
 

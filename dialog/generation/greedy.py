@@ -70,4 +70,4 @@ class Greedy(Search):
         return log_probabilities.index_fill(-1, torch.tensor(forbidden, device=log_probabilities.device), -torch.inf)
 
 
-SEARCHES: Family[Search] = Family({"greedy": Greedy}, runtime=("end", "banned"))
+SEARCHES: Family[Search] = Family("search", {"greedy": Greedy}, runtime=("end", "banned"))

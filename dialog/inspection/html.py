@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from dialog.atomic import write_text
 from dialog.inspection.findings import Bars, Finding, Quoted, Table
 from dialog.inspection.inspect import Inspection
 from dialog.report.measures import count
@@ -28,7 +29,7 @@ def write_html(inspection: Inspection, path: Path, *, title: str, command: str) 
     ]
     findings = [_finding(name, found) for name, found in inspection.findings.items()]
     values = {"title": title, "command": command, "sizes": sizes, "states": STATES, "findings": findings}
-    path.write_text(render("dialog.inspection", "inspection.html.j2", harmless(values)), encoding="utf-8")
+    write_text(path, render("dialog.inspection", "inspection.html.j2", harmless(values)))
 
 
 def _finding(name: str, finding: Finding) -> dict[str, Any]:

@@ -13,6 +13,7 @@ Metric = Callable[[Sequence[str], Sequence[str]], float | dict[str, float | str]
 """All responses of a split and their references, both raw text in the same order, to a number or a few named ones."""
 
 METRICS: Family[float | dict[str, float | str]] = Family(
+    "metric",
     {
         "f1": f1,
         "sacrebleu": sacrebleu,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from dialog.atomic import write_text
 from dialog.report.drawing.scale import top
 from dialog.report.drawing.svg import SERIES, Curve, curves_svg, heatmap_svg
 from dialog.report.measures import MEASURES, duration, hardware
@@ -17,7 +18,7 @@ from dialog.report.tables import Results, parity, runs, summary
 
 def write_html(results: Results, path: Path) -> None:
     """Write results.json, as read, as a report; texts in it are data, none can add an element or an address."""
-    path.write_text(render("dialog.report", "report.html.j2", page(harmless(results))), encoding="utf-8")
+    write_text(path, render("dialog.report", "report.html.j2", page(harmless(results))))
 
 
 def page(results: Results) -> dict[str, Any]:

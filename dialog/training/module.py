@@ -20,6 +20,7 @@ from dialog.errors import RunError
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.callbacks.guard import Guard
 from dialog.training.distributed.fsdp import multiply, shard, whole
+from dialog.training.lightning_internals import has_trainer, is_logging_step
 from dialog.training.optimization.optimizers import OPTIMIZERS, decay_groups
 from dialog.training.optimization.schedules import SCHEDULES
 from dialog.training.step import build_step
@@ -90,7 +91,7 @@ class DialogModule(LightningModule):
         arguments = dict(self.optimizer_component)
         schedule = arguments.pop("schedule", {"name": "constant"})
         optimizer = build(OPTIMIZERS, arguments, params=decay_groups(self.model.named_parameters()))
-        steps = (lambda: self.trainer.estimated_stepping_batches) if self._trainer else None
+        steps = (lambda: self.trainer.estimated_stepping_batches) if has_trainer(self) else None
         scheduler: Any = build(SCHEDULES, schedule, optimizer=optimizer, training_steps=steps)
         if isinstance(scheduler, ReduceLROnPlateau):  # stepped by `_step_plateau`: Lightning would do so once an epoch
             plateau: Any = {"scheduler": scheduler, "monitor": "validation/loss", "frequency": sys.maxsize}
@@ -132,7 +133,7 @@ class DialogModule(LightningModule):
             multiply(self.model.parameters(), factor)
         norm = whole(nn.utils.clip_grad_norm_(self.model.parameters(), gradient_clip_val or math.inf))
         self.guard.look(self, optimizer, means, norm, scaled=scaler is not None)
-        if self.trainer._logger_connector.should_update_logs:  # at every step it would take a tenth of a small one
+        if is_logging_step(self.trainer):  # at every step it would take a tenth of a small one
             self._log_step({**means, "gradient_norm": norm}, optimizer.param_groups[0]["lr"])
 
     def on_train_end(self) -> None:

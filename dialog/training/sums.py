@@ -8,7 +8,8 @@ import torch
 from lightning.pytorch.strategies import Strategy
 from torch import Tensor
 
-from dialog.training.distributed.collectives import mean_over_ranks, ranks, sum_over_ranks
+from dialog.ranks import world_size
+from dialog.training.distributed.collectives import mean_over_ranks, sum_over_ranks
 
 
 class StepSums:
@@ -51,7 +52,7 @@ class StepSums:
         dtype = self.sums["objective"].dtype
         summed = sum_over_ranks(torch.stack([term.to(dtype) for term in self.sums.values()]))  # [N, 2]
         totals = dict(zip(self.sums, summed, strict=True))
-        factor = self.unit * micro_batches * ranks() / totals["objective"][1]
+        factor = self.unit * micro_batches * world_size() / totals["objective"][1]
         return {name: total / count.clamp(min=1) for name, (total, count) in totals.items()}, factor
 
 

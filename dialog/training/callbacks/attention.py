@@ -13,6 +13,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import WandbLogger
 
 from dialog.analysis.maps import as_json, attention_maps, turns_of
+from dialog.atomic import write_text
 from dialog.data.store.store import Store
 from dialog.data.tokenizers.tokenizer import BOS, PAD, SPECIAL_TOKENS
 from dialog.report.drawing.image import heatmap_grid
@@ -47,7 +48,7 @@ class AttentionRecorder(Callback):
         for row, maps in zip(self.rows, found, strict=True):
             path = self.folder / f"step-{step}" / f"{row}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(maps, ensure_ascii=False), encoding="utf-8")
+            write_text(path, json.dumps(maps, ensure_ascii=False))
             for logger in trainer.loggers:
                 if isinstance(logger, WandbLogger):
                     log_images(logger, maps, row, step)

@@ -22,4 +22,4 @@ __all__ = [
     "needs_of",
 ]
 
-LOSSES: Family[Loss] = Family({**SINGLE, "r_drop": RDrop}, runtime=("padding",))
+LOSSES: Family[Loss] = Family("loss", {**SINGLE, "r_drop": RDrop}, runtime=("padding",))

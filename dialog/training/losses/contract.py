@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from dialog.config.components import Component, Family, build, locate, named, resolve
+from dialog.config.components import Component, Family, build, import_part, name_and_arguments, resolve
 from dialog.errors import UserError
 
 
@@ -30,7 +30,7 @@ the target tokens before each in its response, then padding; ``second_pass`` [N,
 other dropout. Tokens come in chunks, so the sums of many tokens must be the total of the sums of each.
 """
 
-CALL: Family[LossSums] = Family({}, runtime=("logits", "targets", "previous", "second_pass"))
+CALL: Family[LossSums] = Family("loss", {}, runtime=("logits", "targets", "previous", "second_pass"))
 """The inputs of a loss; the other arguments of a loss function are the recipe's."""
 
 
@@ -46,8 +46,8 @@ def build_loss(family: Family[Loss], component: Component, *, padding: int) -> L
     Raises:
         UserError: unknown name, invalid arguments, or an unknown input in ``needs``.
     """
-    name, arguments = named(component)
-    if "." in name and not isinstance(function := locate(name), type):
+    name, arguments = name_and_arguments(component)
+    if "." in name and not isinstance(function := import_part(name), type):
         loss: Loss = partial(function, **arguments)
         resolve(CALL, component, logits=None, targets=None, **dict.fromkeys(_checked_needs(loss, name)))
         return loss

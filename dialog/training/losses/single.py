@@ -80,7 +80,7 @@ class Focal:
 
 
 SINGLE: Family[Loss] = Family(
-    {"cross_entropy": CrossEntropy, "unlikelihood": Unlikelihood, "focal": Focal}, runtime=("padding",)
+    "loss", {"cross_entropy": CrossEntropy, "unlikelihood": Unlikelihood, "focal": Focal}, runtime=("padding",)
 )
 """The losses that R-drop can use as its inner loss."""
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dialog.config.components import Component, Family, build, named
+from dialog.config.components import Component, Family, build, name_and_arguments
 from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import UserError
 from dialog.training.objectives.contract import Objective
@@ -18,7 +18,9 @@ from dialog.training.objectives.denoising import Denoising
 from dialog.training.objectives.reverse import Reverse
 from dialog.training.teacher_forcing import TEACHER_FORCINGS, Schedule
 
-OBJECTIVES: Family[Objective] = Family({"denoising": Denoising, "reverse": Reverse}, runtime=("tokenizer",))
+OBJECTIVES: Family[Objective] = Family(
+    "objective", {"denoising": Denoising, "reverse": Reverse}, runtime=("tokenizer",)
+)
 
 
 class Auxiliary(NamedTuple):
@@ -45,7 +47,7 @@ def build_objectives(components: Sequence[Component], *, tokenizer: Tokenizer | 
             raise UserError(f"objectives: weight must be a number of at least 0, not {weight!r}")
         schedule = build(TEACHER_FORCINGS, arguments.pop("schedule", {"name": "constant"}))
         objective = build(OBJECTIVES, arguments, tokenizer=tokenizer)
-        name = named(arguments)[0].rpartition(".")[2]
+        name = name_and_arguments(arguments)[0].rpartition(".")[2]
         counts[name] += 1
         label = name if counts[name] == 1 else f"{name}_{counts[name]}"
         auxiliaries.append(Auxiliary(label, objective, weight, schedule))

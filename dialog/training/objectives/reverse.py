@@ -17,8 +17,8 @@ from dialog.training.objectives.contract import Task, task
 class Reverse:
     """Predict the last turn of the context from the response: ``<s> <self> response </s>`` to ``<s> turn </s>``.
 
-    A turn whose beginning was truncated is predicted as far as the source has it. An example without a context turn
-    has no loss. On a GPU each step waits once for the device, for the length of the longest turn.
+    Of a truncated turn, the part in the source is predicted. An example without a context turn has no loss. On a GPU,
+    each step waits once for the device, to read the length of the longest turn.
     """
 
     def __call__(self, batch: Batch) -> Task:

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
 from dialog.data.reading.files import require_file
 from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import UserError
+from dialog.ranks import rank, world_size
 from dialog.training.objectives.contract import end_rows
 
 Integers = NDArray[np.integer[Any]]
@@ -60,9 +60,7 @@ class Utterances:
 
     def _first_of_rank(self) -> int:
         """Return an offset of this rank: ranks with the same seed draw the same random numbers."""
-        if not (dist.is_available() and dist.is_initialized()):
-            return 0
-        return dist.get_rank() * len(self) // dist.get_world_size()
+        return rank() * len(self) // world_size()
 
 
 def _encoded(lines: Iterable[str], tokenizer: Tokenizer, most: int) -> tuple[list[Integers], list[Integers]]:
