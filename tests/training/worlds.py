@@ -1,8 +1,8 @@
 """Train on the same global batches with different world sizes and micro-batches: ``worlds.py FOLDER [--all]``.
 
-The processes are forks, so torch is imported once; they rendezvous through a file. ``--all`` trains with world sizes 1, 2
-and 4 and with 1, 2 and 4 micro-batches, in float32 and float64, and prints each one's difference from one process with
-one micro-batch.
+The processes are forks, so torch is imported once; they rendezvous through a file. ``--all`` trains with world sizes 1,
+2 and 4 and with 1, 2 and 4 micro-batches, in float32 and float64, and prints how much each differs from one process
+with one micro-batch.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 
 OPTIMIZERS = {"lstm": {"name": "adamw", "lr": 0.01}, "transformer": {"name": "sgd", "lr": 0.1}}
-"""SGD for the Transformer: the gradient of its key biases is 0 up to rounding, which Adam would scale to whole steps."""
+"""SGD for the Transformer: the gradient of its key biases is only rounding, which Adam would scale to whole steps."""
 
 
 def examples() -> list[tuple[list[int], list[int]]]:
@@ -145,7 +145,12 @@ def fit(
     weights = torch.cat([whole(each).detach().flatten() for each in model.parameters()])
     states = [each for state in trainer.optimizers[0].state.values() for each in state.values() if each.dim()]
     return {
-        **{"lines": record.lines, "weights": weights, "equal gradients": reductions.equal, "tokens": module.target_tokens},
+        **{
+            "lines": record.lines,
+            "weights": weights,
+            "equal gradients": reductions.equal,
+            "tokens": module.target_tokens,
+        },
         "weights here": sum(own(each).numel() for each in model.parameters()),
         "states here": sum(own(each).numel() for each in states),
     }
