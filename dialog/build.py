@@ -16,13 +16,13 @@ from dialog.config.schema import Model, Recipe
 from dialog.data.corpora import CORPORA, Corpus
 from dialog.data.corpora.readable import ReadableCorpus, read_errors_as_user_errors
 from dialog.data.filters import FILTERS
-from dialog.data.reading.downloads import corpus_folder, provide
+from dialog.data.reading.downloads import corpus_folder, ensure_downloaded
 from dialog.errors import UserError, section
 from dialog.paths import cache
 
 if TYPE_CHECKING:
     from dialog.data.datamodule import DialogDataModule
-    from dialog.data.examples import Rules
+    from dialog.data.examples import ExampleRules
     from dialog.data.preparation.shards import Job
     from dialog.data.tokenizers.tokenizer import Tokenizer
     from dialog.models.seq2seq import Seq2Seq
@@ -144,7 +144,7 @@ def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks
 def build_data(recipe: Recipe, data: Path, tokenizer: Tokenizer) -> DialogDataModule:
     """The LightningDataModule of a recipe, over its prepared data."""
     from dialog.data.datamodule import DialogDataModule
-    from dialog.data.tokenizers.dropout import BpeDropout
+    from dialog.data.tokenizers.bpe_dropout import BpeDropout
 
     with section("data.bpe_dropout"):
         retokenise = BpeDropout(tokenizer, recipe.data.bpe_dropout) if recipe.data.bpe_dropout else None
@@ -179,7 +179,7 @@ def _member(component: Mapping[str, Any], path: str | None = None, *, read: bool
     member = partial(_member, read=read)
     corpus = build(CORPORA, {"name": name, **arguments}, path=folder, member=member)
     if read:
-        provide(name, folder, downloads)
+        ensure_downloaded(name, folder, downloads)
     return corpus
 
 
@@ -197,11 +197,11 @@ def check_data(recipe: Recipe) -> None:
             resolve(FILTERS, component)
 
 
-def build_rules(recipe: Recipe) -> Rules:
+def build_rules(recipe: Recipe) -> ExampleRules:
     """How the dialogues of a recipe's corpus become examples."""
-    from dialog.data.examples import Rules
+    from dialog.data.examples import ExampleRules
 
-    return Rules(**{each.name: getattr(recipe.data, each.name) for each in fields(Rules)})
+    return ExampleRules(**{each.name: getattr(recipe.data, each.name) for each in fields(ExampleRules)})
 
 
 def build_job(recipe: Recipe) -> Job:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dialog.cli import program
-from dialog.data.reading.sources import DOWNLOADS
+from dialog.data.reading.download_sources import DOWNLOADS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

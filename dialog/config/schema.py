@@ -24,7 +24,7 @@ class About:
 class Data:
     """Which dialogues, and how they become examples and batches.
 
-    The keys of ``dialog.data.examples.Rules`` are explained there. ``filters`` are for the training split.
+    The keys of ``dialog.data.examples.ExampleRules`` are explained there. ``filters`` are for the training split.
     ``max_source`` and ``max_target`` count tokens: a longer context loses its beginning, a longer training response its
     end. ``max_dropped`` is the share of a split that may be malformed or empty. ``batch_tokens`` bounds the padded
     tokens of a batch, source and target together; ``bpe_dropout`` is the chance that a merge of byte_bpe is left out

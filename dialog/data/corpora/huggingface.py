@@ -8,9 +8,9 @@ from pathlib import Path
 
 from dialog.data.corpora.parsing.records import digests, records, refuse_calls, require_path, share, tells
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
-from dialog.data.reading.downloads import offline
+from dialog.data.reading.downloads import is_offline
 from dialog.data.reading.files import find_names, require_file
-from dialog.data.reading.parquet import INSTALL, Read, Row, rows
+from dialog.data.reading.parquet import INSTALL, Row, RowOrError, read_rows
 from dialog.errors import UserError
 
 SPEAKERS = ("role", "speaker", "from")
@@ -89,11 +89,11 @@ class HuggingFace:
         files = {file for split in SPLITS for file in self._files(split)}
         return digests(self.path.parent if self.path.is_file() else self.path, files)
 
-    def _rows(self, split: str) -> Iterator[tuple[str, Read]]:
+    def _rows(self, split: str) -> Iterator[tuple[str, RowOrError]]:
         if self.dataset:
             return _from_hub(self.dataset, self.config, self.revision, self.names[split])
         columns = [*self.said, *([self.id] if self.id else [])]
-        return (row for file in self._files(split) for row in rows(file, columns))
+        return (row for file in self._files(split) for row in read_rows(file, columns))
 
     def _files(self, split: str) -> list[Path]:
         folder, name, hint = self.path, self.names[split], "it should hold dialogues as Parquet; set data.path"
@@ -109,7 +109,7 @@ class HuggingFace:
             require_file(file, hint)
         return there[0]
 
-    def _dialogue(self, id: str, row: Read, place: str) -> Dialogue:
+    def _dialogue(self, id: str, row: RowOrError, place: str) -> Dialogue:
         if isinstance(row, UnicodeDecodeError):
             raise UserError(f"{place}: a text is not UTF-8 ({row.reason}); mend or remove the row") from row
         for column in (*self.said, self.id or self.said[0]):
@@ -156,7 +156,7 @@ def _message(message: Row, where: str) -> tuple[str, str]:
 
 def _from_hub(dataset: str, config: str | None, revision: str | None, name: str) -> Iterator[tuple[str, Row]]:
     """(data set:split:number of the row, row), as a stream, which no cache keeps."""
-    if offline():
+    if is_offline():
         raise UserError(
             f"{dataset} is on the Hub and DIALOG_OFFLINE forbids to read it; get its files, set data.path=DIR"
         )

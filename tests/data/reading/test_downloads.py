@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from dialog.data.reading import downloads, sources, unpacking
-from dialog.data.reading.downloads import corpus_folder, provide
-from dialog.data.reading.sources import CHECKSUMS, DOWNLOADS, File, Source, all_files
+from dialog.data.reading.download_sources import CHECKSUMS, DOWNLOADS, File, Source, all_files
+from dialog.data.reading.downloads import corpus_folder, ensure_downloaded
 from dialog.errors import UserError
 
 TEXT = b"Where is the tea ?\nBehind the bread .\n" * 4000
@@ -106,7 +106,7 @@ def get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Get:
     def run(*files: File) -> Path:
         monkeypatch.setattr(downloads, "DOWNLOADS", {"tea": source(*files)})
         root = tmp_path / "downloads"
-        provide("tea", root / "tea", root)
+        ensure_downloaded("tea", root / "tea", root)
         return root / "tea"
 
     return run
@@ -221,7 +221,7 @@ def test_a_list_gives_paths_below_the_root(server: Server, tmp_path: Path, monke
     server.bodies["/root/a%20b/lines.txt"] = TEXT
     (tmp_path / "tea.txt").write_text(f"{hashlib.sha256(TEXT).hexdigest()}  a b/lines.txt\n")
     monkeypatch.setattr(downloads, "DOWNLOADS", {"tea": Source("", "", "", root=f"{server.root}/root/")})
-    provide("tea", tmp_path / "d" / "tea", tmp_path / "d")
+    ensure_downloaded("tea", tmp_path / "d" / "tea", tmp_path / "d")
     assert kept(tmp_path / "d" / "tea") == {"a b/lines.txt": TEXT}
 
 
@@ -339,11 +339,11 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from dialog.data import downloads
-from dialog.data.reading.sources import File, Source
+from dialog.data.reading.download_sources import File, Source
 files = tuple(File((address,), checksum, name) for address, checksum, name in zip(*[iter(sys.argv[2:])] * 3))
 downloads.DOWNLOADS = {"tea": Source("CC BY 4.0", "https://example.org/tea", "lines.txt", files=files)}
 root = Path(sys.argv[1])
-downloads.provide("tea", root / "tea", root)
+downloads.ensure_downloaded("tea", root / "tea", root)
 assert len(list((root / "tea").iterdir())) == len(files)
 """
 
@@ -413,9 +413,9 @@ def test_a_given_folder_comes_first_and_then_that_of_the_user(tmp_path: Path, mo
 
 def test_a_folder_of_the_users_is_never_filled(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloads, "DOWNLOADS", {"tea": source(file(server.serve("/lines", TEXT), TEXT))})
-    provide("tea", tmp_path / "mine", tmp_path / "downloads")
-    provide("tea", None, tmp_path / "downloads")
-    provide("coffee", tmp_path / "downloads" / "coffee", tmp_path / "downloads")
+    ensure_downloaded("tea", tmp_path / "mine", tmp_path / "downloads")
+    ensure_downloaded("tea", None, tmp_path / "downloads")
+    ensure_downloaded("coffee", tmp_path / "downloads" / "coffee", tmp_path / "downloads")
     assert not server.asked
     assert not list(tmp_path.iterdir())
 

@@ -43,7 +43,7 @@ ERRORS = [
     (b"[1,\n 2\n 3]", "not JSON at line 3, character 2: Expecting ',' delimiter"),
     (b'{"a": [1],\n "b" 2}', "not JSON at line 2, character 6: Expecting ':' delimiter"),
     (b'{"a": 1, b: 2}', "not JSON at character 10: Expecting property name enclosed in double quotes"),
-    (b'{"a": 1,\n\n "a": 2}', "a.json:3: not JSON that can be read: the key 'a' stands there twice"),
+    (b'{"a": 1,\n\n "a": 2}', "a.json:3: not JSON that can be read: the key 'a' is repeated"),
     (b"[1, 2", "not JSON at character 6: Expecting ',' delimiter"),
     (b"[1]\n[2]", "not JSON at line 2, character 1: Extra data"),
     (b"[1,\n" + b"[" * 100_000, "a.json:2: not JSON that can be read: "),
@@ -71,7 +71,7 @@ def test_errors_have_the_place_in_the_file(
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (b'{"b": 1, "b": 2}', "the key 'b' stands there twice"),
+        (b'{"b": 1, "b": 2}', "the key 'b' is repeated"),
         (b"NaN", "NaN is not a JSON number"),
         (b'{"a": [-Infinity]}', "-Infinity is not a JSON number"),
         (b"1e999", "1e999 is too large"),

@@ -19,7 +19,7 @@ from dialog.data.reading.files import (
     require_file,
     sha256,
 )
-from dialog.data.reading.json_text import Json, json_members, no_members
+from dialog.data.reading.json_text import Json, json_members, no_members_error
 from dialog.errors import UserError
 
 T = TypeVar("T")
@@ -141,7 +141,7 @@ def json_records(path: Path, parse: Callable[[str, Json, str], Dialogue | None])
     members = json_members(path)
     first = next(members, None)
     if first is None:
-        raise no_members(path)
+        raise no_members_error(path)
 
     def parse_member(member: tuple[str, Json | UserError], place: str) -> Dialogue | None:
         key, value = member

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dialog.data.tokenizers.lattice import Lattice, Words
-from dialog.data.tokenizers.pieces import learn_pieces
+from dialog.data.tokenizers.unigram_training import learn_pieces
 
 LONGEST = 4
 words = st.lists(st.text("abc", min_size=1, max_size=7).map(str.encode), min_size=1, max_size=4)

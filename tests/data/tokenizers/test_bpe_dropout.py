@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from dialog.data.tokenizers import byte_bpe, file, unigram, word
-from dialog.data.tokenizers.dropout import BpeDropout, merged, merges_of
+from dialog.data.tokenizers.bpe_dropout import BpeDropout, merged, merges_of
 from dialog.data.tokenizers.tokenizer import SELF, UNK, Tokenizer
 from dialog.errors import UserError
 
