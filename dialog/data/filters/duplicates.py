@@ -25,7 +25,7 @@ class DropDuplicates:
     """
 
     def __init__(self, normalisation: str = "verbatim") -> None:
-        self.normalise = lookup(NORMALISATIONS, normalisation)
+        self.normalise = lookup(NORMALISATIONS, normalisation, "normalisation")
 
     def survey(self, splits: Splits) -> Integers:
         """Return the sorted record numbers of the dialogues to drop; dialogues without turns are never dropped."""

@@ -46,8 +46,8 @@ class DropOpenPairs:
         if not (math.isfinite(threshold) and threshold >= 0):
             raise UserError(f"threshold is {threshold}; give a number of bits, 0 or more")
         self.threshold = threshold
-        self.sides = lookup(SIDES, side)
-        self.normalise = lookup(NORMALISATIONS, normalisation)
+        self.sides = lookup(SIDES, side, "side")
+        self.normalise = lookup(NORMALISATIONS, normalisation, "normalisation")
 
     def survey(self, splits: Splits) -> Hashes:
         """Return the sorted hashes of (utterance, side) for all utterances above the threshold on a tested side."""

@@ -20,6 +20,7 @@ from dialog.data.tokenizers.word_level import characters, word
 __all__ = ["TOKENIZERS", "byte_bpe", "characters", "file", "tokenizer_identity", "unigram", "word"]
 
 TOKENIZERS: Family[Tokenizer] = Family(
+    "tokenizer",
     {
         "byte_bpe": byte_bpe,
         "unigram": unigram,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import tokenizers
 
+from dialog.atomic import write_text
 from dialog.errors import UserError
 
 PAD, BOS, EOS, UNK, OTHER, SELF = range(6)
@@ -66,7 +67,7 @@ class Tokenizer:
 
         They give the same ids with `encode_special_tokens = True` and `split_special_tokens=True`, respectively.
         """
-        path.write_text(self.json, encoding="utf-8", newline="")
+        write_text(path, self.json)
 
     @property
     def fingerprint(self) -> str:
