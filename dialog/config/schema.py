@@ -31,13 +31,6 @@ class AboutConfig:
 class DataConfig:
     """The dialogues, and how they become examples and batches.
 
-<<<<<<< HEAD
-    The keys of ``dialog.data.examples.ExampleRules`` are explained there. ``filters`` are for the training split.
-    ``max_source`` and ``max_target`` count tokens: a longer context loses its beginning, a longer training response its
-    end. ``max_dropped`` is the share of a split that may be malformed or empty. ``batch_tokens`` bounds the padded
-    tokens of a batch, source and target together; ``bpe_dropout`` is the chance that a merge of byte_bpe is left out
-    in training (Provilkov et al. 2020), where batches then grow.
-=======
     Attributes:
         corpus: Component of the family ``corpora``.
         path: Folder or file of the corpus; null means $DIALOG_DATA/<corpus>, else the corpus is downloaded.
@@ -56,7 +49,6 @@ class DataConfig:
         batch_tokens: Limit of the padded tokens of a batch, source and target together.
         bpe_dropout: Probability of skipping a merge of byte_bpe in training (Provilkov et al. 2020); larger values
             give more tokens a batch.
->>>>>>> main
     """
 
     corpus: Component = MISSING

@@ -31,9 +31,7 @@ class DropByLength:
     ) -> None:
         for unit, least, most in (("words", min_words, max_words), ("characters", min_characters, max_characters)):
             if most is not None and most < max(least, 1):
-                raise UserError(
-                    f"max_{unit} is {most}, which drops every response; give at least {max(least, 1)}"
-                )
+                raise UserError(f"max_{unit} is {most}, which drops every response; give at least {max(least, 1)}")
         self.words = (min_words, max_words)
         self.characters = (min_characters, max_characters)
 

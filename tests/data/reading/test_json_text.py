@@ -1,4 +1,4 @@
-"""A file that is one JSON object or array: member after member as `json` reads it whole, with the same errors."""
+"""Incremental parsing of JSON files gives the members, and the errors, of parsing them whole."""
 
 from __future__ import annotations
 
@@ -15,25 +15,28 @@ from dialog.errors import UserError
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
 )
 
 
 @pytest.fixture
 def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file comes byte by byte, so that it is cut everywhere."""
-    whole = files.pieces
-    monkeypatch.setattr(json_text, "pieces", lambda path: (bytes([each]) for piece in whole(path) for each in piece))
+    whole = files.read_chunks
+    monkeypatch.setattr(
+        json_text, "read_chunks", lambda path: (bytes([each]) for piece in whole(path) for each in piece)
+    )
 
 
-@pytest.mark.usefixtures("pieces")
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.usefixtures("single_bytes")
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(values) | st.dictionaries(st.text(), values), st.sampled_from([None, 1]), st.booleans())
-def test_members_are_those_of_the_whole(tmp_path: Path, whole: object, indent: int | None, raw: bool) -> None:
+def test_members_equal_those_of_json(tmp_path: Path, whole: object, indent: int | None, raw: bool) -> None:
     file = tmp_path / "a.json"
     file.write_bytes(json.dumps(whole, indent=indent, ensure_ascii=raw).encode("utf-8", "replace"))
     read = json.loads(file.read_bytes())
-    expected = read.items() if isinstance(read, dict) else ((str(n), each) for n, each in enumerate(read, start=1))
+    expected = read.items() if isinstance(read, dict) else ((str(n), value) for n, value in enumerate(read, start=1))
     assert list(json_members(file)) == list(expected)
 
 
@@ -54,20 +57,20 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("by_bytes", [False, True])
 @pytest.mark.parametrize(("raw", "message"), ERRORS)
-def test_errors_have_the_place_in_the_file(
-    tmp_path: Path, raw: bytes, message: str, cut: bool, request: pytest.FixtureRequest
+def test_errors_name_the_place_in_the_file(
+    tmp_path: Path, raw: bytes, message: str, by_bytes: bool, request: pytest.FixtureRequest
 ) -> None:
-    if cut:
-        request.getfixturevalue("pieces")
+    if by_bytes:
+        request.getfixturevalue("single_bytes")
     (tmp_path / "a.json").write_bytes(raw)
     with pytest.raises(UserError) as error:
         list(json_members(tmp_path / "a.json"))
     assert message in str(error.value)
 
 
-@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("by_bytes", [False, True])
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
@@ -77,13 +80,13 @@ def test_errors_have_the_place_in_the_file(
         (b"1e999", "1e999 is too large"),
     ],
 )
-def test_a_member_that_is_not_strict_is_named_and_the_rest_is_read(
-    tmp_path: Path, bad: bytes, message: str, cut: bool, request: pytest.FixtureRequest
+def test_a_member_that_is_not_strict_yields_its_error(
+    tmp_path: Path, bad: bytes, message: str, by_bytes: bool, request: pytest.FixtureRequest
 ) -> None:
-    if cut:
-        request.getfixturevalue("pieces")
+    if by_bytes:
+        request.getfixturevalue("single_bytes")
     (tmp_path / "a.json").write_bytes(b"[1,\n" + bad + b",\n 3]")
-    one, (_, wrong), three = json_members(tmp_path / "a.json")
+    one, (_, error), three = json_members(tmp_path / "a.json")
     assert (one, three) == (("1", 1), ("3", 3))
-    assert isinstance(wrong, UserError)
-    assert str(wrong).startswith(f"{tmp_path / 'a.json'}:2: not JSON that can be read: {message}")
+    assert isinstance(error, UserError)
+    assert str(error).startswith(f"{tmp_path / 'a.json'}:2: not JSON that can be read: {message}")
