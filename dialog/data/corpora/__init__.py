@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dialog.config.components import Family
-from dialog.data.corpora.builtin.builtin import Builtin
-from dialog.data.corpora.builtin.synthetic import Synthetic
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
+from dialog.data.corpora.builtin.synthetic_tasks import SyntheticTasks
 from dialog.data.corpora.contract import Corpus
 from dialog.data.corpora.convokit import ConvoKit
 from dialog.data.corpora.cornell import Cornell
@@ -35,7 +35,7 @@ __all__ = ["CORPORA", "Corpus"]
 
 CORPORA: Family[Corpus] = Family(
     {
-        "builtin": Builtin,
+        "builtin": BuiltinDialogues,
         "convokit": ConvoKit,
         "cornell": Cornell,
         "crosswoz": CrossWOZ,
@@ -57,7 +57,7 @@ CORPORA: Family[Corpus] = Family(
         "sgd": SGD,
         "switchboard": Switchboard,
         "switchboard_ms98": SwitchboardMS98,
-        "synthetic": Synthetic,
+        "synthetic": SyntheticTasks,
         "taskmaster": Taskmaster,
         "text": PlainText,
         "topical_chat": TopicalChat,

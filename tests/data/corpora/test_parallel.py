@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialog.cli.parts import arguments
 from dialog.config.components import build
 from dialog.data.corpora import CORPORA
 from dialog.data.corpora.parallel import Parallel, multi30k
@@ -128,7 +127,7 @@ def test_multi30k_is_a_row_of_the_table(tmp_path: Path) -> None:
     assert dialogue.turns == (Turn("de", "test_2016_flickr de"), Turn("en", "test_2016_flickr en"))
     (reverse,) = build(CORPORA, {"name": "multi30k", "source": "en", "target": "de"}, path=tmp_path).dialogues("train")
     assert [turn.speaker for turn in reverse.turns] == ["en", "de"]
-    assert arguments(CORPORA["multi30k"], {"path"}) == {
+    assert {key: each.default for key, each in CORPORA.arguments("multi30k").items()} == {
         "source": "de",
         "target": "en",
         "train": "train",

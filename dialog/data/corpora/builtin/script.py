@@ -8,7 +8,7 @@ from functools import cache
 from random import Random
 from typing import NamedTuple, TypeVar
 
-from dialog.data.corpora.builtin.lines import (
+from dialog.data.corpora.builtin.scenarios import (
     CHECKS,
     CONSENT,
     REACTIONS,

@@ -9,7 +9,7 @@ from itertools import cycle
 from random import Random
 
 from dialog.config.components import lookup
-from dialog.data.corpora.builtin.lines import SCENARIOS
+from dialog.data.corpora.builtin.scenarios import SCENARIOS
 from dialog.data.corpora.builtin.script import QUESTIONS, Interlude, Line, draw, slots, write
 from dialog.data.dialogue import SPLITS, Copy, Dialogue, Turn
 from dialog.errors import UserError
@@ -21,7 +21,7 @@ _BUCKETS = ("train",) * 8 + ("validation", "test")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-class Builtin:
+class BuiltinDialogues:
     """Short English task and small-talk dialogues in which the later turns ask for what earlier ones said.
 
     Two speakers take turns: an opening of 2 or 3 turns states facts (a name, a time, a dish, a count, ...), then come

@@ -28,7 +28,7 @@ _BUCKETS = ("train",) * 8 + ("validation", "test")
 _STRIDE = 1009  # neighbours in number are no neighbours in the alphabet
 
 
-class Synthetic:
+class SyntheticTasks:
     """One turn of words, and one that repeats some of them: `> bela tumo` is answered, reversed, by `> tumo bela`.
 
     The task decides which, and with it which mechanism can learn them; `copies` tell where each word comes from.
