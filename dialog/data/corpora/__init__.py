@@ -1,4 +1,7 @@
-"""A file per corpus format, and the table that names them."""
+"""Corpus readers, one file per format, and the table that names them.
+
+Read first: `contract.py`, then `jsonl.py`.
+"""
 
 from __future__ import annotations
 
