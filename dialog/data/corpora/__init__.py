@@ -37,6 +37,7 @@ from dialog.data.corpora.ubuntu import Ubuntu
 __all__ = ["CORPORA", "Corpus"]
 
 CORPORA: Family[Corpus] = Family(
+    "corpus",
     {
         "builtin": BuiltinDialogues,
         "convokit": ConvoKit,

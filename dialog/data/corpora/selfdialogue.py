@@ -62,7 +62,7 @@ class SelfDialogue:
                 files.setdefault(file.parent.name, []).append(file)
         else:
             files = {stem(file): [file] for file in find_files(self.path, "*.csv", HINT)}
-        return {topic: lookup(files, topic) for topic in (files if self.topics is None else self.topics)}
+        return {topic: lookup(files, topic, "topic") for topic in (files if self.topics is None else self.topics)}
 
 
 def _dialogue(topic: str, blocked: set[str], row: Row, place: str) -> Dialogue | None:

@@ -55,7 +55,7 @@ class Taskmaster:
         folder = data if data.is_dir() else self.path
         files = find_files(folder, "*.json", "give the folder of a release as data.path=DIR")
         dialogues = {stem(file): file for file in files if stem(file) not in NOT_DIALOGUES}
-        return [lookup(dialogues, name) for name in (dialogues if self.files is None else self.files)]
+        return [lookup(dialogues, name, "file") for name in (dialogues if self.files is None else self.files)]
 
     def _lists(self) -> dict[str, Path]:
         """Map the splits to their lists, if present; a line of a list is an id and a comma."""
