@@ -20,13 +20,14 @@ values = st.recursive(
 )
 
 
+def single_bytes_of(path: Path) -> Iterator[bytes]:
+    return (bytes([byte]) for chunk in files.read_chunks(path) for byte in chunk)
+
+
 @pytest.fixture
-def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file comes byte by byte, so that it is cut everywhere."""
-    whole = files.read_chunks
-    monkeypatch.setattr(
-        json_text, "read_chunks", lambda path: (bytes([each]) for piece in whole(path) for each in piece)
-    )
+def single_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are read byte by byte, so that every position is a chunk boundary."""
+    monkeypatch.setattr(json_text, "read_chunks", single_bytes_of)
 
 
 @pytest.mark.usefixtures("single_bytes")
