@@ -14,11 +14,12 @@ import pytest
 import torch
 
 import dialog
-from dialog.build import build_corpus, check_recipe
+from dialog.build import build_corpus
 from dialog.cli import main
 from dialog.data.dialogue import Dialogue, Turn
 from dialog.data.tokenizers.tokenizer import EOS, OTHER, SELF
 from dialog.errors import UserError
+from dialog.runs.check import check_recipe
 from dialog.runs.evaluate import evaluate
 from dialog.runs.prepare import prepare_data
 
