@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dialog.atomic import write_json
+from dialog.atomic import rename, sync, write_json
 from dialog.build import build_corpus, build_rules
+from dialog.ranks import rank, world_size
 from dialog.runs.run import Run
 
 
@@ -24,13 +25,13 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
     from dialog.analysis.alignment import AlignmentCounts
     from dialog.data.examples import examples
     from dialog.runs.evaluator import Evaluation, Evaluator
-    from dialog.training.distributed.collectives import gathered, rank, ranks
+    from dialog.training.distributed.collectives import gathered
 
     data = run.recipe.data
     dialogues = build_corpus(run.recipe).dialogues(split)
     stream = examples(dialogues, build_rules(run.recipe), Counter())
     search = run.recipe.generation.search
-    evaluator = Evaluator(run.responder, search, data.batch_tokens, rank=rank(), world=ranks(), gather=gathered)
+    evaluator = Evaluator(run.responder, search, data.batch_tokens, rank=rank(), world=world_size(), gather=gathered)
     aligned, evaluation = AlignmentCounts(), Evaluation()
     folder = run.folder / "evaluation" / split
     bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet or rank() else None, leave=False)
@@ -43,6 +44,7 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
             raise SystemExit(0)
         partial = evaluation.write(answers, folder)
     metrics = {**evaluation.metrics(split), **AlignmentCounts.total(gathered(aligned)).metrics()}
-    partial.replace(folder / "responses.jsonl")
+    sync(partial)
+    rename(partial, folder / "responses.jsonl")
     write_json(folder / "metrics.json", metrics)
     return metrics

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialog.atomic import beside, claimed, replace_text, write_json
+from dialog.atomic import replacing, run_lock, write_json, write_text
 from dialog.config.compose import compose
 from dialog.config.schema import Recipe, to_yaml
 from dialog.errors import UserError
-from dialog.escaping import to_json
 from dialog.paths import make_folder
 
 if TYPE_CHECKING:
@@ -67,7 +65,7 @@ def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: 
         check_same_data(folder, fingerprints)
     else:
         make_folder(folder)
-    with claimed(folder):
+    with run_lock(folder):
         if not resumed:
             store.tokenizer.save(folder / TOKENIZER)
             write_json(folder / ENVIRONMENT, {**environment(), "seed": recipe.seed, **fingerprints})
@@ -75,7 +73,7 @@ def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: 
         sweep(folder / CHECKPOINTS)
         if newest(folder / CHECKPOINTS) is None:
             (folder / METRICS).unlink(missing_ok=True)
-        replace_text(folder / RECIPE, to_yaml(recipe))
+        write_text(folder / RECIPE, to_yaml(recipe))
         yield
 
 
@@ -94,12 +92,11 @@ def finish(folder: Path, lightning: Trainer, model: Seq2Seq, *, seconds: float, 
     state = SafeCheckpointIO().load_checkpoint(best, map_location="cpu")["state_dict"]
     weights = {name.removeprefix("model."): value for name, value in state.items() if name.startswith("model.")}
     model.to(next(value.dtype for value in weights.values() if value.is_floating_point())).load_state_dict(weights)
-    with beside(folder / WEIGHTS) as new:
+    with replacing(folder / WEIGHTS) as new:
         save_model(model, str(new))
-        os.replace(new, folder / WEIGHTS)
     trained = Trained(folder, seconds, lightning.global_step, target_tokens)
     summary = {key: value for key, value in asdict(trained).items() if key != "folder"}
-    replace_text(folder / SUMMARY, to_json(summary, indent=1) + "\n")
+    write_json(folder / SUMMARY, summary)
     return trained
 
 
