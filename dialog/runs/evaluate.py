@@ -22,7 +22,7 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
 
     from tqdm import tqdm
 
-    from dialog.analysis.alignment import AlignmentCounts
+    from dialog.analysis.alignment import AlignmentAccuracy
     from dialog.data.examples import examples
     from dialog.runs.evaluator import Evaluation, Evaluator
     from dialog.training.distributed.collectives import gathered
@@ -32,7 +32,7 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
     stream = examples(dialogues, build_rules(run.recipe), Counter())
     search = run.recipe.generation.search
     evaluator = Evaluator(run.responder, search, data.batch_tokens, rank=rank(), world=world_size(), gather=gathered)
-    aligned, evaluation = AlignmentCounts(), Evaluation()
+    aligned, evaluation = AlignmentAccuracy(), Evaluation()
     folder = run.folder / "evaluation" / split
     bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet or rank() else None, leave=False)
     with bar:
@@ -43,7 +43,7 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
             gathered(aligned)
             raise SystemExit(0)
         partial = evaluation.write(answers, folder)
-    metrics = {**evaluation.metrics(split), **AlignmentCounts.total(gathered(aligned)).metrics()}
+    metrics = {**evaluation.metrics(split), **AlignmentAccuracy.total(gathered(aligned)).metrics()}
     sync(partial)
     rename(partial, folder / "responses.jsonl")
     write_json(folder / "metrics.json", metrics)

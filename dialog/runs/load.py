@@ -40,7 +40,7 @@ def load(
     recipe = read_recipe(folder, overrides)
     for name in (TOKENIZER, WEIGHTS):
         if not (folder / name).is_file():
-            raise UserError(f"{folder}: {name} is missing; training has not finished (resume it with train --resume RUN)")
+            raise UserError(f"{folder}: {name} is missing; training has not finished (train --resume RUN)")
     if not trust:
         check_no_imports(recipe, folder)
 

@@ -20,10 +20,10 @@ def prepare_data(
 ) -> Path:
     """Return the folder of the prepared data; it is built if it is missing, or merged from shards with ``merges``."""
     from dialog.data.preparation.prepare import merge_shards, prepare
-    from dialog.report.progress import Bars
+    from dialog.report.progress import ProgressBars
 
     job = _checked_job(recipe)
-    with Bars(quiet=quiet) as bars:
+    with ProgressBars(quiet=quiet) as bars:
         if merges:
             return merge_shards(job, cache(), bars.show)
         return prepare(job, cache(), engine=engine, workers=workers, progress=bars.show)
@@ -32,9 +32,9 @@ def prepare_data(
 def prepare_part(recipe: Recipe, index: int, count: int) -> Path:
     """Prepare shard ``index`` of ``count``; return the folder that collects the shards."""
     from dialog.data.preparation.prepare import prepare_shard
-    from dialog.report.progress import Bars
+    from dialog.report.progress import ProgressBars
 
-    with Bars() as bars:
+    with ProgressBars() as bars:
         return prepare_shard(_checked_job(recipe), cache(), index, count, progress=bars.show)
 
 

@@ -225,8 +225,8 @@ REAL = [
     (["prepare", TRANSFORMER, "--shard", "0/2", "--workers", "2"], "--shard and --merge are done by one process"),
     (["evaluate", "folder"], "folder is not a run folder: it has no recipe.yaml"),
     (["respond", "nowhere"], "nowhere is not a run folder: it has no recipe.yaml"),
-    (["compare", TRANSFORMER], "a comparison needs two recipes or runs, or more"),
-    (["compare", TRANSFORMER, TRANSFORMER], f"{TRANSFORMER} is there twice; give each recipe once"),
+    (["compare", TRANSFORMER], "compare needs at least two recipes or run folders"),
+    (["compare", TRANSFORMER, TRANSFORMER], f"{TRANSFORMER}: listed twice; list each recipe once"),
 ]
 
 
@@ -352,7 +352,7 @@ def test_compare_is_started_once(here: Path, call: Callable[..., Done], monkeypa
     monkeypatch.setenv("WORLD_SIZE", "2")
     done = call("compare", "quickstart/lstm_bahdanau", TRANSFORMER, "--output", "out")
     assert done.code == 2
-    assert done.err.startswith("dialog: compare runs in one process, torchrun started 2: train with them, then")
+    assert done.err.startswith("dialog: compare runs in one process, but torchrun started 2; train with torchrun, then")
     assert not (here / "out").exists()
 
 
