@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from dialog.data.batching import Batch
-from dialog.data.corpora.builtin.builtin import Builtin
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.datamodule import DialogDataModule, Loader
 from dialog.data.examples import Rules
 from dialog.data.preparation.prepare import prepare
@@ -33,7 +33,7 @@ BATCHES = 19
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     job = Job(
-        Builtin(size=60),
+        BuiltinDialogues(size=60),
         {"name": "builtin", "size": 60},
         {"name": "byte_bpe", "vocabulary": 500},
         Rules(3, first_turns=True),

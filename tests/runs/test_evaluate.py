@@ -16,7 +16,7 @@ import dialog
 from dialog.analysis.alignment import AlignmentAccuracy
 from dialog.analysis.maps import attention_maps
 from dialog.build import build_corpus
-from dialog.data.corpora.builtin.builtin import Builtin
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.dialogue import Copy, Example, Turn
 from dialog.data.examples import Rules, examples
 from dialog.data.gold_alignment import alignment
@@ -41,7 +41,7 @@ def responder(request: pytest.FixtureRequest, trained: Callable[[str], Path]) ->
 @pytest.fixture(scope="module")
 def split() -> list[Example]:
     """Examples of a split, with first turns: some have an empty context."""
-    stream = Builtin(size=60).dialogues("validation")
+    stream = BuiltinDialogues(size=60).dialogues("validation")
     return list(examples(stream, Rules(7, first_turns=True), Counter()))
 
 

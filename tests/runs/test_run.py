@@ -49,9 +49,9 @@ def test_batch_and_single_responses_agree(run: dialog.Run) -> None:
 
 
 def test_a_string_is_not_a_context(run: dialog.Run) -> None:
-    with pytest.raises(TypeError, match=r"list of turns: give \[text\]"):
+    with pytest.raises(TypeError, match=r"expected a list of turns"):
         run.respond("How are you ?")
-    with pytest.raises(TypeError, match="list of turns"):
+    with pytest.raises(TypeError, match="expected a list of turns"):
         run.score("How are you ?", "Fine .")
 
 

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from dialog.data.batching import collate
 from dialog.data.corpora import Corpus
-from dialog.data.corpora.builtin.builtin import Builtin
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.corpora.dailydialog import DailyDialog
 from dialog.data.corpora.jsonl import JsonLines
 from dialog.data.dialogue import SPLITS, Dialogue, Example, Turn
@@ -73,7 +73,7 @@ def built(root: Path, corpus: Corpus, **changed: object) -> Path:
 
 
 CORPORA = {
-    "builtin": Builtin(size=40),
+    "builtin": BuiltinDialogues(size=40),
     "dailydialog": DailyDialog(SAMPLES / "dailydialog"),
     "jsonl": JsonLines(SAMPLES / "jsonl"),
     "toy": Toy(train=[["a", " ", "b", "c c", "d"], ["alone"], [], ["long " * 40, "word " * 30, "x"]]),

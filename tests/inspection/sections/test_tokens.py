@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dialog.config.components import name_and_arguments
-from dialog.data.corpora.builtin.builtin import Builtin
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.dialogue import Entry, Malformed, Turn
 from dialog.data.examples import Rules
 from dialog.data.preparation.prepare import prepare
@@ -25,7 +25,7 @@ from dialog.inspection.sections.tokens import Tokens
 LIMITS = Limits(12, 8)
 
 
-class Knowing(Builtin):
+class Knowing(BuiltinDialogues):
     """Its speakers know something, each or all; some say two turns in a row, or nothing, or it ends early."""
 
     def dialogues(self, split: str) -> Iterator[Entry]:
