@@ -43,10 +43,11 @@ def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: 
     composed = compose(recipe, overrides)
     if html is not None:
         check_new_file(html, "--html")
-    from dialog.build import build_corpus, build_rules, check_data
+    from dialog.build import build_corpus, build_rules
     from dialog.inspection.html import write_html
     from dialog.inspection.inspect import inspect as look
     from dialog.inspection.text import to_text
+    from dialog.runs.check import check_data
 
     check_data(composed.recipe)
     rules, corpus = build_rules(composed.recipe), build_corpus(composed.recipe)

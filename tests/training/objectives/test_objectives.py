@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 import dialog
-from dialog.build import check_recipe
 from dialog.data.batching import Batch, collate
 from dialog.data.tokenizers import byte_bpe
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF, UNK, Tokenizer
 from dialog.errors import UserError
 from dialog.models.seq2seq import Seq2Seq
+from dialog.runs.check import check_recipe
 from dialog.runs.train import train
 from dialog.training.losses.coverage import coverage_loss
 from dialog.training.objectives.noise import noised
