@@ -218,15 +218,15 @@ REAL = [
     (["prepare", TRANSFORMER, "data=bultin"], "command line: unknown data 'bultin'; did you mean 'builtin'?"),
     (
         ["prepare", "dailydialog/transformer"],
-        "data.corpus: dailydialog is not here and DIALOG_OFFLINE forbids to download it; get it from http",
+        "data.corpus: dailydialog is missing and DIALOG_OFFLINE forbids downloading it; get it from http",
     ),
     (["prepare", TRANSFORMER, "--shard", "2/2"], "Invalid value for '--shard': 2/2 is not of the form I/N"),
     (["prepare", TRANSFORMER, "--shard", "0/2", "--merge"], "--shard makes a part, --merge joins the parts; give one"),
     (["prepare", TRANSFORMER, "--shard", "0/2", "--workers", "2"], "--shard and --merge are done by one process"),
     (["evaluate", "folder"], "folder is not a run folder: it has no recipe.yaml"),
     (["respond", "nowhere"], "nowhere is not a run folder: it has no recipe.yaml"),
-    (["compare", TRANSFORMER], "a comparison needs two recipes or runs, or more"),
-    (["compare", TRANSFORMER, TRANSFORMER], f"{TRANSFORMER} is there twice; give each recipe once"),
+    (["compare", TRANSFORMER], "compare needs at least two recipes or run folders"),
+    (["compare", TRANSFORMER, TRANSFORMER], f"{TRANSFORMER}: listed twice; list each recipe once"),
 ]
 
 
@@ -299,7 +299,7 @@ INSIDE = [
     (["train", TRANSFORMER, "seed=-1"], "seed: "),
     (
         ["train", "dailydialog/transformer"],
-        "data.corpus: dailydialog is not here and DIALOG_OFFLINE forbids to download it; get it from http",
+        "data.corpus: dailydialog is missing and DIALOG_OFFLINE forbids downloading it; get it from http",
     ),
 ]
 
@@ -352,7 +352,7 @@ def test_compare_is_started_once(here: Path, call: Callable[..., Done], monkeypa
     monkeypatch.setenv("WORLD_SIZE", "2")
     done = call("compare", "quickstart/lstm_bahdanau", TRANSFORMER, "--output", "out")
     assert done.code == 2
-    assert done.err.startswith("dialog: compare runs in one process, torchrun started 2: train with them, then")
+    assert done.err.startswith("dialog: compare runs in one process, but torchrun started 2; train with torchrun, then")
     assert not (here / "out").exists()
 
 

@@ -21,9 +21,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialog.data.corpora.builtin.builtin import Builtin
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.dialogue import WARNING, Dialogue, Entry, Malformed, Turn
-from dialog.data.examples import Rules
+from dialog.data.examples import ExampleRules
 from dialog.data.preparation.blocks import BLOCK, Sieve, choose
 from dialog.data.preparation.checks import ambiguous
 from dialog.data.preparation.prepare import merge_shards, prepare, prepare_shard
@@ -35,9 +35,9 @@ from dialog.errors import UserError
 SIZE = 3 * BLOCK + 7
 SLOW = """
 import time
-from dialog.data.corpora.builtin.builtin import Builtin
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 
-class Slow(Builtin):
+class Slow(BuiltinDialogues):
     def __init__(self):
         super().__init__(size=2100)
 
@@ -51,9 +51,9 @@ HELD = """
 import time
 from multiprocessing import parent_process
 from pathlib import Path
-from dialog.data.corpora.builtin.builtin import Builtin
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 
-class Held(Builtin):
+class Held(BuiltinDialogues):
     def __init__(self, until):
         super().__init__(size=2100)
         self.until = Path(until)
@@ -70,10 +70,10 @@ RECIPE = ("quickstart/transformer", "data.corpus={name: slow.Slow}", "data.token
 def job(corpus: object = None, **changed: object) -> Job:
     settings = {"max_dropped": 1.0} | changed
     return Job(
-        corpus or Builtin(size=SIZE),
+        corpus or BuiltinDialogues(size=SIZE),
         {"name": "builtin", "size": SIZE},
         {"name": "byte_bpe", "vocabulary": 400},
-        Rules(3, first_turns=False, malformed="drop"),
+        ExampleRules(3, first_turns=False, malformed="drop"),
         Limits(60, 20),
         **settings,
     )
@@ -124,7 +124,7 @@ def test_shards_of_what_is_prepared_meanwhile_go(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [folder]
 
 
-class Interrupted(Builtin):
+class Interrupted(BuiltinDialogues):
     """Something else happens while a shard is written."""
 
     def __init__(self, does: Callable[[], object]) -> None:
@@ -160,7 +160,7 @@ def test_what_a_killed_shard_leaves_is_swept_and_what_another_writes_is_not(tmp_
 
 
 def test_of_two_merges_the_later_finds_what_the_other_has_made(tmp_path: Path) -> None:
-    class Overtaken(Builtin):
+    class Overtaken(BuiltinDialogues):
         passes = 0
 
         def fingerprint(self) -> dict[str, str]:
@@ -181,7 +181,7 @@ def test_shards_of_two_counts_are_no_whole(tmp_path: Path) -> None:
         merge_shards(job(), tmp_path)
 
 
-class Growing(Builtin):
+class Growing(BuiltinDialogues):
     """A split has another dialogue at each pass, whatever the fingerprint says."""
 
     def __init__(self, split: str) -> None:
@@ -405,7 +405,7 @@ def test_what_goes_wrong_in_a_ray_task_is_one_line(
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     here = os.getpid()
 
-    class Wrong(Builtin):
+    class Wrong(BuiltinDialogues):
         def dialogues(self, split: str) -> Iterator[Entry]:
             if os.getpid() != here:
                 if dies:
@@ -515,7 +515,7 @@ def test_too_much_that_is_malformed_or_empty_is_refused_with_the_first_place(tmp
 def test_a_responder_whom_nobody_is_called_is_refused_with_the_speakers(tmp_path: Path) -> None:
     corpus = Given(Malformed("f:1: broken"), said("x", "a", "b"))
     with pytest.raises(UserError, match=r"train gives no example .* data\.responder to one who answers, of 'A', 'B'$"):
-        prepare(replace(job(corpus), rules=Rules(3, False, responder="Bot", malformed="drop")), tmp_path)
+        prepare(replace(job(corpus), rules=ExampleRules(3, False, responder="Bot", malformed="drop")), tmp_path)
 
 
 def test_remarks_are_kept_with_their_places(tmp_path: Path) -> None:
@@ -547,7 +547,7 @@ def test_filters_are_for_training_and_counted_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    corpus = Builtin(size=2 * BLOCK + 5)
+    corpus = BuiltinDialogues(size=2 * BLOCK + 5)
     filtered = job(corpus, filters=({"name": "test_shards.Even"},))
     plain = Store(prepare(job(corpus), tmp_path), "train").counts
     folder = prepare(filtered, tmp_path, workers=workers)
@@ -577,7 +577,7 @@ class Short:
 
 def test_examples_of_a_dialogue_that_a_later_filter_drops_are_not_dropped_examples() -> None:
     sieves = [Sieve(name, each, np.empty(0)) for name, each in (("first", First()), ("short", Short()))]
-    block = choose(0, [said("stays", *"abcd"), said("goes", *"abc")], Rules(3, first_turns=False), sieves)
+    block = choose(0, [said("stays", *"abcd"), said("goes", *"abc")], ExampleRules(3, first_turns=False), sieves)
     assert sum(len(each.windows) for each in block.chosen) == 2
     assert block.counts["dropped examples: first"] == 1
     assert (block.counts["dropped dialogues: first"], block.counts["dropped dialogues: short"]) == (0, 1)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import dialog
-from dialog.build import check_recipe
 from dialog.errors import UserError
+from dialog.runs.check import check_recipe
 from dialog.runs.train import train
 from dialog.training.objectives.joint import build_objectives
 

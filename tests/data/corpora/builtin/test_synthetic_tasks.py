@@ -9,7 +9,7 @@ from itertools import chain, islice
 import pytest
 
 from dialog.config.compose import compose, shipped_recipes
-from dialog.data.corpora.builtin.synthetic import TASKS, Synthetic
+from dialog.data.corpora.builtin.synthetic_tasks import TASKS, SyntheticTasks
 from dialog.data.dialogue import SPLITS, Dialogue, Example
 from dialog.data.gold_alignment import alignment
 from dialog.data.store.layout import encode_example
@@ -23,8 +23,8 @@ SETTINGS: dict[str, dict[str, object]] = {
 VOCABULARY = 2000
 
 
-def corpus(task: str, size: int = 1000, **settings: object) -> Synthetic:
-    return Synthetic(**{"task": task, "size": size, **SETTINGS.get(task, {}), **settings})
+def corpus(task: str, size: int = 1000, **settings: object) -> SyntheticTasks:
+    return SyntheticTasks(**{"task": task, "size": size, **SETTINGS.get(task, {}), **settings})
 
 
 def said(dialogue: Dialogue) -> tuple[list[str], list[str]]:
@@ -36,8 +36,8 @@ def said(dialogue: Dialogue) -> tuple[list[str], list[str]]:
 
 def test_the_same_settings_give_the_same_dialogues_whatever_the_hash_seed() -> None:
     script = (
-        "from dialog.data.corpora.builtin.synthetic import TASKS, Synthetic\n"
-        "corpora = [Synthetic(task=task, size=20, seed=3) for task in TASKS]\n"
+        "from dialog.data.corpora.builtin.synthetic_tasks import TASKS, SyntheticTasks\n"
+        "corpora = [SyntheticTasks(task=task, size=20, seed=3) for task in TASKS]\n"
         "print([list(each.dialogues(split)) for each in corpora for split in ('train', 'validation', 'test')])"
     )
     outputs = {
@@ -46,7 +46,7 @@ def test_the_same_settings_give_the_same_dialogues_whatever_the_hash_seed() -> N
         ).stdout
         for seed in ("1", "2")
     }
-    corpora = [Synthetic(task=task, size=20, seed=3) for task in TASKS]
+    corpora = [SyntheticTasks(task=task, size=20, seed=3) for task in TASKS]
     here = [list(each.dialogues(split)) for each in corpora for split in SPLITS]
     assert outputs == {f"{here}{os.linesep}".encode()}
 
@@ -140,7 +140,7 @@ def test_each_word_is_one_token_and_the_right_alignment_is_known(task: str) -> N
 def test_the_tokenizer_of_a_shipped_recipe_has_room_for_each_word(name: str) -> None:
     data = compose(name).recipe.data
     settings = {key: value for key, value in data.corpus.items() if key != "name"}
-    training = list(Synthetic(**{**settings, "size": 500}).dialogues("train"))
+    training = list(SyntheticTasks(**{**settings, "size": 500}).dialogues("train"))
     tokenizer = byte_bpe(
         (turn.text for each in training for turn in each.turns), vocabulary=data.tokenizer["vocabulary"]
     )
@@ -160,18 +160,18 @@ def test_the_fingerprint_tells_settings_apart() -> None:
         {"lengths": [3, 4]},
         {"test_lengths": [3, 4]},
     ]
-    prints = [Synthetic(**each).fingerprint() for each in settings]
+    prints = [SyntheticTasks(**each).fingerprint() for each in settings]
     assert all(one != other for place, one in enumerate(prints) for other in prints[:place])
-    assert prints[0] == Synthetic().fingerprint()
+    assert prints[0] == SyntheticTasks().fingerprint()
     assert all(isinstance(value, str) for value in prints[0].values())
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"task": "revers"}, "no task 'revers'; did you mean 'reverse'"),
+        ({"task": "revers"}, "unknown task 'revers'; did you mean 'reverse'"),
         ({"size": 0}, "size is 0"),
-        ({"symbols": 2000, "values": 1000}, "2500 in all or fewer"),
+        ({"symbols": 2000, "values": 1000}, "at most 2500"),
         ({"lengths": [5, 4]}, "lengths are"),
         ({"lengths": [0, 4]}, "from 1"),
         ({"lengths": [4]}, "the fewest and the most"),
@@ -182,10 +182,10 @@ def test_the_fingerprint_tells_settings_apart() -> None:
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        Synthetic(**settings)
+        SyntheticTasks(**settings)
 
 
 def test_a_split_without_dialogues_is_refused_not_sought_for_ever() -> None:
-    one = Synthetic(symbols=1, lengths=[1, 1], size=1)  # its only dialogue falls to one split
-    with pytest.raises(UserError, match="finds no dialogue"):
+    one = SyntheticTasks(symbols=1, lengths=[1, 1], size=1)  # its only dialogue falls to one split
+    with pytest.raises(UserError, match=r"no \w+ dialogue in 10,000 draws"):
         list(chain.from_iterable(map(one.dialogues, SPLITS)))

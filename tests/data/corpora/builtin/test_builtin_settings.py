@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialog.data.corpora.builtin.builtin import Builtin
-from dialog.data.corpora.builtin.lines import CHECKS, CONSENT, SCENARIOS, SMALL_TALK, SORRY, VALUES, Scenario
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
+from dialog.data.corpora.builtin.scenarios import CHECKS, CONSENT, SCENARIOS, SMALL_TALK, SORRY, VALUES, Scenario
 from dialog.data.dialogue import SPLITS, Copy, Dialogue
 from dialog.errors import UserError
 
 HARD: dict[str, Any] = {"memory": 2, "distractors": 2, "corrections": 0.3}
-DIALOGUES = list(Builtin(size=2000, **HARD).dialogues("train"))
+DIALOGUES = list(BuiltinDialogues(size=2000, **HARD).dialogues("train"))
 LAST = 4
 """Turns of the two questions and their answers, which come last."""
 
@@ -104,7 +104,7 @@ def count(pattern: re.Pattern[str], dialogue: Dialogue) -> int:
 def test_a_reader_finds_every_answer_and_its_source_in_the_turns_before(
     chosen: dict[str, Any], split: str, scenario: str
 ) -> None:
-    for dialogue in islice(Builtin(scenarios=[scenario], **chosen).dialogues(split), 8):
+    for dialogue in islice(BuiltinDialogues(scenarios=[scenario], **chosen).dialogues(split), 8):
         last = len(dialogue.turns) - 1
         assert [index for index, turn in enumerate(dialogue.turns) if turn.copies] == [last - 2, last]
         for index in (last - 2, last):
@@ -112,7 +112,7 @@ def test_a_reader_finds_every_answer_and_its_source_in_the_turns_before(
 
 
 def test_a_reader_finds_every_answer_of_the_default() -> None:
-    for dialogue in Builtin(size=2000).dialogues("train"):
+    for dialogue in BuiltinDialogues(size=2000).dialogues("train"):
         for index in (-3, -1):
             number = index % len(dialogue.turns)
             assert (dialogue.turns[index].text, dialogue.turns[index].copies) == read(dialogue, number)
@@ -126,7 +126,7 @@ def test_the_reader_knows_every_question() -> None:
 def test_between_opening_and_questions_stand_as_many_exchanges_as_the_settings_say(
     chosen: dict[str, Any], split: str
 ) -> None:
-    for dialogue in islice(Builtin(**chosen).dialogues(split), 8):
+    for dialogue in islice(BuiltinDialogues(**chosen).dialogues(split), 8):
         scenario = SCENARIOS[str(dialogue.meta["scenario"])]
         facts = sum(map(len, scenario.corrections))
         corrections = count(CORRECTED, dialogue)
@@ -140,7 +140,7 @@ def test_between_opening_and_questions_stand_as_many_exchanges_as_the_settings_s
 
 @given(settings())
 def test_a_harder_dialogue_is_plain_text_of_two_speakers_in_turn(chosen: dict[str, Any]) -> None:
-    for dialogue in islice(Builtin(**chosen).dialogues("train"), 8):
+    for dialogue in islice(BuiltinDialogues(**chosen).dialogues("train"), 8):
         assert all(one.speaker != other.speaker for one, other in pairwise(dialogue.turns))
         assert {turn.speaker for turn in dialogue.turns} == set(SCENARIOS[str(dialogue.meta["scenario"])].speakers)
         for turn in dialogue.turns:
@@ -173,7 +173,7 @@ def test_a_distractor_says_a_fact_of_a_kind_that_is_asked_for() -> None:
 
 def test_facts_are_corrected_as_often_as_the_chance_says_and_corrections_too() -> None:
     corrected: Counter[int] = Counter()
-    dialogues = list(Builtin(size=4000, scenarios=["pets"], corrections=0.3).dialogues("train"))
+    dialogues = list(BuiltinDialogues(size=4000, scenarios=["pets"], corrections=0.3).dialogues("train"))
     for dialogue in dialogues:
         corrected[len([text for text in told(dialogue) if "my cat is called" in text])] += 1
     assert 0.67 < corrected[0] / len(dialogues) < 0.73
@@ -181,7 +181,7 @@ def test_facts_are_corrected_as_often_as_the_chance_says_and_corrections_too() -
 
 
 def test_no_small_talk_and_no_person_comes_again_while_there_is_another() -> None:
-    corpus = Builtin(memory=len(SMALL_TALK) + 1, distractors=len(VALUES["person"]) + 1)
+    corpus = BuiltinDialogues(memory=len(SMALL_TALK) + 1, distractors=len(VALUES["person"]) + 1)
     for dialogue in islice(corpus.dialogues("train"), 50):
         talk = Counter(text for text in told(dialogue) if text in dict(SMALL_TALK))
         assert sorted(talk.values()) == [1] * (len(SMALL_TALK) - 1) + [2]
@@ -190,30 +190,30 @@ def test_no_small_talk_and_no_person_comes_again_while_there_is_another() -> Non
 
 
 def test_exchanges_come_in_any_order() -> None:
-    dialogues = list(Builtin(size=2000, memory=1, distractors=1).dialogues("train"))
+    dialogues = list(BuiltinDialogues(size=2000, memory=1, distractors=1).dialogues("train"))
     first = [bool(OTHERS.search(" ".join(told(dialogue)[-4:-2]))) for dialogue in dialogues]
     assert 0.45 < sum(first) / len(dialogues) < 0.55
 
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_a_smaller_harder_corpus_is_the_beginning_of_a_larger(split: str) -> None:
-    small = list(Builtin(size=10, **HARD).dialogues(split))
+    small = list(BuiltinDialogues(size=10, **HARD).dialogues(split))
     assert len(small) == (10 if split == "train" else 1)
-    assert small == list(islice(Builtin(size=10_000_000, **HARD).dialogues(split), len(small)))
+    assert small == list(islice(BuiltinDialogues(size=10_000_000, **HARD).dialogues(split), len(small)))
 
 
 def test_the_fingerprint_names_what_is_not_left_at_its_default() -> None:
-    easy = Builtin(size=10).fingerprint()
-    assert easy == Builtin(size=10, memory=0, distractors=0, corrections=0.0).fingerprint()
+    easy = BuiltinDialogues(size=10).fingerprint()
+    assert easy == BuiltinDialogues(size=10, memory=0, distractors=0, corrections=0.0).fingerprint()
     for name, value in HARD.items():
-        assert Builtin(size=10, **{name: value}).fingerprint() == {**easy, name: str(value)}
+        assert BuiltinDialogues(size=10, **{name: value}).fingerprint() == {**easy, name: str(value)}
 
 
 @pytest.mark.parametrize("wrong", [{"memory": -1}, {"distractors": -2}, {"corrections": 1.5}, {"corrections": -0.1}])
 def test_a_setting_out_of_range_is_refused(wrong: dict[str, Any]) -> None:
     ((name, value),) = wrong.items()
     with pytest.raises(UserError, match=rf"corpus builtin: .*{name} (is )?{value}.*0 or more"):
-        Builtin(**wrong)
+        BuiltinDialogues(**wrong)
 
 
 def slots(*lines: str) -> list[str]:

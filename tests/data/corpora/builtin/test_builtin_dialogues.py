@@ -9,14 +9,14 @@ from itertools import islice, pairwise
 
 import pytest
 
-from dialog.data.corpora import builtin
-from dialog.data.corpora.builtin.builtin import Builtin
-from dialog.data.corpora.builtin.lines import SCENARIOS, VALUES, Scenario
+from dialog.data.corpora.builtin import builtin_dialogues
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
+from dialog.data.corpora.builtin.scenarios import SCENARIOS, VALUES, Scenario
 from dialog.data.dialogue import SPLITS, Dialogue, Turn
 from dialog.errors import UserError
 
 WINDOW = 6
-DIALOGUES = list(Builtin(size=5000).dialogues("train"))
+DIALOGUES = list(BuiltinDialogues(size=5000).dialogues("train"))
 
 
 def words(turns: tuple[Turn, ...]) -> str:
@@ -37,8 +37,8 @@ def answers(dialogue: Dialogue) -> list[int]:
 
 def test_the_same_seed_gives_the_same_dialogues_whatever_the_hash_seed() -> None:
     script = (
-        "from dialog.data.corpora.builtin.builtin import Builtin\n"
-        "print([list(Builtin(size=60, seed=3).dialogues(split)) for split in ('train', 'validation', 'test')])"
+        "from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues\n"
+        "print([list(BuiltinDialogues(size=60, seed=3).dialogues(split)) for split in ('train', 'validation', 'test')])"
     )
     outputs = {
         subprocess.run(
@@ -46,29 +46,29 @@ def test_the_same_seed_gives_the_same_dialogues_whatever_the_hash_seed() -> None
         ).stdout
         for seed in ("1", "2")
     }
-    here = [list(Builtin(size=60, seed=3).dialogues(split)) for split in SPLITS]
+    here = [list(BuiltinDialogues(size=60, seed=3).dialogues(split)) for split in SPLITS]
     assert outputs == {f"{here}{os.linesep}".encode()}
 
 
 def test_another_seed_gives_other_dialogues() -> None:
-    one, other = ({words(d.turns) for d in Builtin(size=200, seed=seed).dialogues("train")} for seed in (0, 1))
+    one, other = ({words(d.turns) for d in BuiltinDialogues(size=200, seed=seed).dialogues("train")} for seed in (0, 1))
     assert len(one & other) < 5
 
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_a_smaller_corpus_is_the_beginning_of_a_larger(split: str) -> None:
-    small = list(Builtin(size=50).dialogues(split))
-    assert small == list(islice(Builtin(size=500).dialogues(split), len(small)))
+    small = list(BuiltinDialogues(size=50).dialogues(split))
+    assert small == list(islice(BuiltinDialogues(size=500).dialogues(split), len(small)))
 
 
 @pytest.mark.parametrize(("size", "held_out"), [(1, 1), (9, 1), (30, 3), (257, 25)])
 def test_validation_and_test_hold_a_tenth_each(size: int, held_out: int) -> None:
-    corpus = Builtin(size=size)
+    corpus = BuiltinDialogues(size=size)
     assert [sum(1 for _ in corpus.dialogues(split)) for split in SPLITS] == [size, held_out, held_out]
 
 
 def test_ids_are_unique_and_two_passes_equal() -> None:
-    corpus = Builtin(size=300)
+    corpus = BuiltinDialogues(size=300)
     assert len({dialogue.id for dialogue in corpus.dialogues("train")}) == 300
     assert list(corpus.dialogues("test")) == list(corpus.dialogues("test"))
 
@@ -76,7 +76,7 @@ def test_ids_are_unique_and_two_passes_equal() -> None:
 @pytest.mark.parametrize("size", [0, -3])
 def test_a_corpus_without_dialogues_is_refused(size: int) -> None:
     with pytest.raises(UserError, match=rf"size is {size}.*1 or more"):
-        Builtin(size=size)
+        BuiltinDialogues(size=size)
 
 
 @pytest.mark.parametrize("distractors", [0, 1])
@@ -86,12 +86,12 @@ def test_splits_share_no_dialogue_even_across_seeds(distractors: int, monkeypatc
     asides = (("My {person} was there.", "I see."),)
     # 420 dialogues, 12 times as many with a distractor: without a rule, splits have many in common
     few = Scenario(("visitor", "clerk"), opening, questions, asides, ((), ()), "Now back to you.")
-    monkeypatch.setattr(builtin, "SCENARIOS", {"few": few})
+    monkeypatch.setattr(builtin_dialogues, "SCENARIOS", {"few": few})
     texts = {
         split: {
             words(d.turns)
             for seed in (0, 1)
-            for d in Builtin(size=3000, seed=seed, distractors=distractors).dialogues(split)
+            for d in BuiltinDialogues(size=3000, seed=seed, distractors=distractors).dialogues(split)
         }
         for split in SPLITS
     }
@@ -106,7 +106,7 @@ def test_dialogues_within_a_split_rarely_repeat() -> None:
 
 
 def test_ten_million_dialogues_stream() -> None:
-    corpus = Builtin(size=10_000_000)
+    corpus = BuiltinDialogues(size=10_000_000)
     for split in SPLITS:
         assert next(corpus.dialogues(split)).id == f"{split}-0"
 
@@ -155,7 +155,7 @@ def test_a_copied_fact_is_said_once_before_its_answer() -> None:
 def test_an_answer_is_a_function_of_its_context() -> None:
     replies: dict[tuple[str, ...], set[str]] = defaultdict(set)
     wordings: dict[tuple[object, str], set[str]] = defaultdict(set)
-    for dialogue in Builtin(size=20_000).dialogues("train"):
+    for dialogue in BuiltinDialogues(size=20_000).dialogues("train"):
         for index in answers(dialogue):
             replies[tuple(turn.text for turn in dialogue.turns[max(index - WINDOW, 0) : index])].add(
                 dialogue.turns[index].text
@@ -205,20 +205,20 @@ def rivals_of(dialogue: Dialogue, turn: int, source: int, length: int) -> list[t
 
 
 def test_the_fingerprint_tells_settings_apart() -> None:
-    prints = [Builtin(size=size, seed=seed).fingerprint() for size, seed in ((10, 0), (10, 1), (11, 0))]
+    prints = [BuiltinDialogues(size=size, seed=seed).fingerprint() for size, seed in ((10, 0), (10, 1), (11, 0))]
     assert all(one != other for one, other in pairwise(prints))
-    assert prints[0] == Builtin(size=10).fingerprint()
+    assert prints[0] == BuiltinDialogues(size=10).fingerprint()
     assert all(isinstance(value, str) for value in prints[0].values())
-    assert Builtin(size=10, scenarios=["pets"]).fingerprint() != prints[0]
+    assert BuiltinDialogues(size=10, scenarios=["pets"]).fingerprint() != prints[0]
 
 
 def test_only_the_chosen_scenarios_are_told() -> None:
-    chosen = Builtin(size=60, scenarios=["table", "pets"])
+    chosen = BuiltinDialogues(size=60, scenarios=["table", "pets"])
     assert {dialogue.meta["scenario"] for dialogue in chosen.dialogues("train")} == {"table", "pets"}
     with pytest.raises(UserError, match="did you mean 'pets'"):
-        Builtin(scenarios=["pet"])
+        BuiltinDialogues(scenarios=["pet"])
     with pytest.raises(UserError):
-        Builtin(scenarios=[])
+        BuiltinDialogues(scenarios=[])
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)

@@ -1,8 +1,8 @@
-"""What the built-in corpus says: the values of its slots and the lines of its scenarios.
+"""Texts of the built-in corpus: the scenarios' lines and the values of their slots.
 
-A slot in braces holds a value of its kind, which is its name without a closing digit: 2 is a second fact of a kind,
-3 a fact about somebody else. A value stands inside a sentence, never at its beginning, so that its tokens are the same
-wherever it is said. No line that a harder setting adds has a word that its scenario could be asked for.
+A slot in braces takes a value of the kind that it is named after. A final digit 2 marks the second fact of a kind, 3 a
+fact about another person. A value never begins a sentence, so it has the same tokens in every line. Lines that harder
+settings add contain no word that could answer a question of the scenario.
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 Exchange = tuple[str, str]
-"""What the one who asks says, and what the other replies."""
+"""A line of the asking speaker, and the other speaker's reply."""
 
 
 class Scenario(NamedTuple):
-    """Two speakers who take turns, the lines with which they state facts, and what is asked about these facts.
+    """Two alternating speakers, the lines that state facts, and the questions about these facts.
 
-    `opening` holds the phrasings of each of the first turns, all with the same slots. The next to speak asks.
-    A question and its answer stand together, so that the question's wording settles the answer's.
+    `opening` lists the phrasings of each of the first turns; all phrasings of a turn have the same slots. The speaker
+    of the next turn asks the questions. Each question is paired with its answer, so its wording determines the
+    answer's.
 
-    In harder settings more is said between opening and questions: `asides` are exchanges about somebody else, and
-    `corrections` state a fact anew, those of the one who asks and those of the other, each of facts that they stated
-    themselves. `back` then leads to the questions.
+    Harder settings add exchanges between opening and questions: `asides` about other people, and `corrections`, which
+    restate a fact. The first corrections are the asking speaker's, the second the other's, each of facts that the same
+    speaker stated. After added exchanges, `back` introduces the first question.
     """
 
     speakers: tuple[str, str]
@@ -33,20 +34,20 @@ class Scenario(NamedTuple):
 
 
 REACTIONS = ("Thank you.", "Good.", "I see.")
-"""With one of these begins every question that follows an answer."""
+"""Openings of every question that follows an answer."""
 
 SORRY = ("Sorry,", "Actually,", "Wait,")
-"""With one of these begins every correction."""
+"""Openings of every correction."""
 
 CHECKS = (
     "Is there anything to correct?",
     "Was everything you told me right?",
     "Before I forget, did I get it all right?",
 )
-"""What makes the other correct a fact."""
+"""Questions that the other speaker answers with a correction."""
 
 CONSENT = ("Of course.", "No problem.", "All right.")
-"""What the other says to a correction."""
+"""Replies to a correction."""
 
 SMALL_TALK: tuple[Exchange, ...] = (
     ("What lovely weather.", "Yes, the sun feels good."),
@@ -74,7 +75,7 @@ SMALL_TALK: tuple[Exchange, ...] = (
     ("I would love to travel more.", "Me too, to the mountains above all."),
     ("Do you play chess?", "Only with my children."),
 )
-"""Exchanges that state nothing that is ever asked for, whoever speaks."""
+"""Exchanges, for either speaker, that state no fact of any question."""
 
 _WORDS = {
     "name": "Adam Alice Anna Boris Clara David Elena Emma Felix Grace Hugo Ida Ivan Julia Laura Leo Maria Martin Nina "
