@@ -81,7 +81,7 @@ class Share:
 
 
 class Record(DummyLogger):
-    """What is logged."""
+    """Keeps the logged metrics."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Which steps become checkpoints, when early stopping ends training, and that the last step is validated."""
+"""The best and the last checkpoint, early stopping, and the validation of the last step."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_no_tensor_of_all_logits_exists(chunk_size: Callable[[int], None]) -> No
 
 
 def test_the_incoming_gradient_is_a_factor(chunk_size: Callable[[int], None]) -> None:
-    """As a GradScaler and a mean need it; only the first sum has a gradient."""
+    """A GradScaler and a mean need it. Only the first sum has a gradient."""
     chunk_size(3)
     weight, rows = torch.randn(4, dtype=torch.float64, requires_grad=True), torch.randn(10, 4, dtype=torch.float64)
 
