@@ -23,7 +23,7 @@ from dialog.paths import cache
 if TYPE_CHECKING:
     from dialog.data.datamodule import DialogDataModule
     from dialog.data.examples import Rules
-    from dialog.data.preparation.shards import Job
+    from dialog.data.preparation.job import Job
     from dialog.data.tokenizers.tokenizer import Tokenizer
     from dialog.models.seq2seq import Seq2Seq
     from dialog.training.module import DialogModule
@@ -206,8 +206,7 @@ def build_rules(recipe: Recipe) -> Rules:
 
 def build_job(recipe: Recipe) -> Job:
     """What is prepared for a recipe."""
-    from dialog.data.preparation.shards import Job
-    from dialog.data.preparation.writer import Limits
+    from dialog.data.preparation.job import Job, Limits
 
     data = recipe.data
     check_data(recipe)

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from dialog.data.batching import Batch
 from dialog.data.corpora.builtin.builtin import Builtin
-from dialog.data.datamodule import DialogDataModule, Loader
+from dialog.data.datamodule import DialogDataModule, BatchLoader
 from dialog.data.examples import Rules
 from dialog.data.preparation.prepare import prepare
-from dialog.data.preparation.shards import Job
-from dialog.data.preparation.writer import Limits
+from dialog.data.preparation.job import Job
+from dialog.data.preparation.job import Limits
 from dialog.data.store.store import Store
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.errors import UserError
@@ -190,7 +190,7 @@ def test_processes_share_the_examples(folder: Path, monkeypatch: pytest.MonkeyPa
     rows: list[int] = []
     batches = set()
     for rank in range(3):
-        monkeypatch.setattr("dialog.data.datamodule._place", lambda rank=rank: (rank, 3))
+        monkeypatch.setattr("dialog.data.datamodule._rank_and_world", lambda rank=rank: (rank, 3))
         assert len(list(loader)) == len(loader)
         batches.add(len(loader))
         rows += [row for batch in loader for row in batch.rows.tolist()]
@@ -209,7 +209,7 @@ def test_training_turns_get_other_ids_in_every_epoch(folder: Path) -> None:
         for seed, retokenise in ((0, None), (0, bytewise), (1, bytewise))
     )
 
-    def sources(loader: Loader, epoch: int) -> dict[int, list[int]]:
+    def sources(loader: BatchLoader, epoch: int) -> dict[int, list[int]]:
         loader.sampler.set_epoch(epoch)
         pairs = [pair for batch in loader for pair in zip(batch.rows.tolist(), batch.source.tolist(), strict=True)]
         return {row: [token for token in source if token != PAD] for row, source in pairs}

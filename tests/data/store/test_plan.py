@@ -181,11 +181,11 @@ def test_ranks_get_batches_of_like_cost_at_a_step() -> None:
 
 def test_too_few_examples_for_the_processes_are_refused() -> None:
     ones = np.ones(3, dtype=np.int64)
-    with pytest.raises(UserError, match=r"3 examples .* 4 processes"):
+    with pytest.raises(UserError, match=r"3 examples are too few for 4 processes"):
         Plan(by_length(ones, ones), budget=10, world=4)
-    with pytest.raises(UserError, match=r"3 examples .* 2 x 2 batches .* trainer\.accumulate_grad_batches"):
+    with pytest.raises(UserError, match=r"3 examples .* 2 x 2 batches per step; .* trainer\.accumulate_grad_batches"):
         Plan(by_length(ones, ones), budget=10, world=2, accumulate=2)
-    with pytest.raises(UserError, match=r"data\.batch_tokens: 3 examples in 3 batches .* 2 batches of a step"):
+    with pytest.raises(UserError, match=r"data\.batch_tokens: 3 examples in 3 batches .* steps of 2 batches each"):
         Plan(by_length(ones, ones), budget=2, world=2)
 
 

@@ -30,8 +30,8 @@ from dialog.data.corpora.jsonl import JsonLines
 from dialog.data.dialogue import SPLITS, Dialogue, Example, Turn
 from dialog.data.examples import Chosen, Rules, examples
 from dialog.data.preparation.prepare import prepare
-from dialog.data.preparation.shards import Job
-from dialog.data.preparation.writer import Limits, encode
+from dialog.data.preparation.job import Job
+from dialog.data.preparation.job import Limits, encode
 from dialog.data.store.layout import encode_example
 from dialog.data.store.manifest import ids_dtype
 from dialog.data.store.store import Store
@@ -316,8 +316,8 @@ from pathlib import Path
 from dialog.data.examples import Rules
 from dialog.data.dialogue import Dialogue, Turn
 from dialog.data.preparation.prepare import prepare
-from dialog.data.preparation.shards import Job
-from dialog.data.preparation.writer import Limits
+from dialog.data.preparation.job import Job
+from dialog.data.preparation.job import Limits
 
 class Deadly:
     def dialogues(self, split):

@@ -13,9 +13,8 @@ from dialog.config.components import named
 from dialog.data.corpora.builtin.builtin import Builtin
 from dialog.data.dialogue import Entry, Malformed, Turn
 from dialog.data.examples import Rules
+from dialog.data.preparation.job import Job, Limits
 from dialog.data.preparation.prepare import prepare
-from dialog.data.preparation.shards import Job
-from dialog.data.preparation.writer import Limits
 from dialog.data.store.store import Store
 from dialog.data.tokenizers import byte_bpe
 from dialog.data.tokenizers.symbols import word
