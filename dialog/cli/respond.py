@@ -35,7 +35,7 @@ def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, tru
     from dialog.runs.load import load
 
     loaded = load(run, overrides=overrides, trust=trust)
-    from dialog.generation.responder import as_row
+    from dialog.generation.responder import response_row
 
     search = loaded.recipe.generation.search
     try:
@@ -44,7 +44,7 @@ def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, tru
             while block := list(islice(questions, BATCH)):
                 found = loaded.responder.respond([context for _, context in block], search)
                 for (name, context), candidate in zip(block, found, strict=True):
-                    out.write(to_json(as_row(name, context, candidate)) + "\n")
+                    out.write(to_json(response_row(name, context, candidate)) + "\n")
                 out.flush()
     except BrokenPipeError:
         raise  # whoever reads has enough

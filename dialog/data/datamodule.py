@@ -8,12 +8,12 @@ from pathlib import Path
 import lightning
 import numpy as np
 from numpy.typing import NDArray
-from torch import distributed
 
 from dialog.data.batching import Batch
 from dialog.data.store.plan import Plan
 from dialog.data.store.store import Retokenise, Store
 from dialog.errors import UserError
+from dialog.ranks import rank, world_size
 
 
 class EpochCounter:
@@ -62,7 +62,7 @@ class BatchLoader:
         self._batches: dict[int, int] = {}
 
     def __len__(self) -> int:
-        _, world = _rank_and_world()
+        world = world_size()
         if world not in self._batches:
             self._batches[world] = len(self._plan())
         return self._batches[world]
@@ -103,21 +103,23 @@ class BatchLoader:
         self._start = int(state["epoch"]), int(state["position"])
 
     def _identity(self) -> dict[str, int | str]:
-        _, world = _rank_and_world()
         data = f"{self.store.manifest['fingerprint']}/{self.store.split}"
-        plan = {"batch_tokens": self.batch_tokens, "accumulate_grad_batches": self.accumulate, "processes": world}
+        plan = {
+            "batch_tokens": self.batch_tokens,
+            "accumulate_grad_batches": self.accumulate,
+            "processes": world_size(),
+        }
         return {"data": data, "seed": self.seed, **plan}
 
     def _plan(self) -> Plan:
-        rank, world = _rank_and_world()
         return Plan(
             self.store.classes,
             budget=self.batch_tokens,
             seed=self.seed,
             epoch=0 if self.repeat else self.sampler.number,
             shuffle=self.shuffle,
-            rank=rank,
-            world=world,
+            rank=rank(),
+            world=world_size(),
             accumulate=self.accumulate,
         )
 
@@ -185,10 +187,3 @@ class DialogDataModule(lightning.LightningDataModule):
             retokenise=retokenise,
             accumulate=accumulate,
         )
-
-
-def _rank_and_world() -> tuple[int, int]:
-    """Return the rank of this process and the world size."""
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank(), distributed.get_world_size()
-    return 0, 1

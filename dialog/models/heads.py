@@ -122,6 +122,7 @@ class PointerGeneratorHead(Head):
 
 
 HEADS: Family[Head] = Family(
+    "head",
     {
         "vocabulary": VocabularyHead,
         "pointer": PointerHead,

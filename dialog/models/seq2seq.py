@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dialog.config.components import Component, Family, build, lookup, takes
+from dialog.config.components import Component, Family, accepts, build, lookup
 from dialog.models.contracts import AttentionHook, Decoder, Encoder, Only, State
 from dialog.models.dropout import Dropout
 from dialog.models.embedding import TokenEmbedding
@@ -25,9 +25,12 @@ from dialog.models.state import Rows
 from dialog.models.transformer import TransformerDecoder
 
 ENCODERS: Family[Encoder] = Family(
-    {**FLAT, "hierarchical": HierarchicalEncoder}, runtime=("input_size", "dropout", "activation_checkpointing")
+    "encoder",
+    {**FLAT, "hierarchical": HierarchicalEncoder},
+    runtime=("input_size", "dropout", "activation_checkpointing"),
 )
 DECODERS: Family[Decoder] = Family(
+    "decoder",
     {
         "lstm": partial(BahdanauDecoder, LSTM()),
         "gru": partial(BahdanauDecoder, GRU()),
@@ -75,11 +78,12 @@ class Seq2Seq(nn.Module):
     ) -> None:
         super().__init__()
         if activation_checkpointing and not any(
-            takes(table, part, "activation_checkpointing") for table, part in ((ENCODERS, encoder), (DECODERS, decoder))
+            accepts(table, part, "activation_checkpointing")
+            for table, part in ((ENCODERS, encoder), (DECODERS, decoder))
         ):
             raise ValueError("activation_checkpointing is for Transformers, and there is none; leave it out")
         both = {"dropout": dropout, "activation_checkpointing": activation_checkpointing}
-        one_table, tied = lookup(TIES, WORDS.get(tie_embeddings, str(tie_embeddings)))
+        one_table, tied = lookup(TIES, WORDS.get(tie_embeddings, str(tie_embeddings)), "tie_embeddings")
         self.source_embedding = TokenEmbedding(vocabulary, embedding_size, padding=padding, dropout=dropout)
         self.target_embedding = (
             self.source_embedding

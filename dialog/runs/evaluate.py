@@ -6,42 +6,44 @@ from typing import Any
 
 from dialog.atomic import rename, sync, write_json
 from dialog.build import build_corpus, build_rules
+from dialog.ranks import rank, world_size
 from dialog.runs.run import Run
 
 
 def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
-    """Score and answer a split of the run's corpus into ``evaluation/<split>/``; the metrics.
+    """Score and answer a split of the run's corpus into ``evaluation/<split>/``; return the metrics.
 
-    Where several processes are `joined` they share the examples; the first one writes and the others end here.
+    Distributed ranks share the examples; only rank 0 writes and returns.
 
     Raises:
-        SystemExit: at the end of every process but the first.
+        SystemExit: at the end of every rank but 0.
     """
     from collections import Counter
 
     from tqdm import tqdm
 
-    from dialog.analysis.alignment import AlignmentCounts
+    from dialog.analysis.alignment import AlignmentAccuracy
     from dialog.data.examples import examples
     from dialog.runs.evaluator import Evaluation, Evaluator
-    from dialog.training.distributed.collectives import gathered, rank, ranks
+    from dialog.training.distributed.collectives import gathered
 
     data = run.recipe.data
     dialogues = build_corpus(run.recipe).dialogues(split)
     stream = examples(dialogues, build_rules(run.recipe), Counter())
     search = run.recipe.generation.search
-    evaluator = Evaluator(run.responder, search, data.batch_tokens, rank=rank(), world=ranks(), gather=gathered)
-    aligned, evaluation = AlignmentCounts(), Evaluation()
+    evaluator = Evaluator(run.responder, search, data.batch_tokens, rank=rank(), world=world_size(), gather=gathered)
+    aligned, evaluation = AlignmentAccuracy(), Evaluation()
     folder = run.folder / "evaluation" / split
     bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet or rank() else None, leave=False)
     with bar:
         answers = evaluator.answers(stream, aligned, bar.update)
         if rank():
-            assert not list(answers)
+            for _ in answers:  # yields nothing on these ranks, but must run: every block is gathered
+                pass
             gathered(aligned)
             raise SystemExit(0)
         partial = evaluation.write(answers, folder)
-    metrics = {**evaluation.metrics(split), **AlignmentCounts.total(gathered(aligned)).metrics()}
+    metrics = {**evaluation.metrics(split), **AlignmentAccuracy.total(gathered(aligned)).metrics()}
     sync(partial)
     rename(partial, folder / "responses.jsonl")
     write_json(folder / "metrics.json", metrics)

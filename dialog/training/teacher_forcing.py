@@ -74,12 +74,13 @@ def _inverse_sigmoid(scale: float, end: float, step: int) -> float:
 
 
 TEACHER_FORCINGS: Family[Schedule] = Family(
+    "teacher forcing",
     {
         "constant": constant,
         "linear": linear,
         "exponential": exponential,
         "inverse_sigmoid": inverse_sigmoid,
-    }
+    },
 )
 
 

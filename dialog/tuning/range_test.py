@@ -10,9 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dialog.build import build_data, build_model, build_module, build_trainer, check_recipe, with_precision
+from dialog.build import build_data, build_model, build_module, build_trainer, with_precision
 from dialog.config.schema import Recipe
 from dialog.errors import UserError
+from dialog.runs.check import check_recipe
 from dialog.runs.prepare import prepare_data
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from dialog.atomic import write_json, write_text
-from dialog.build import check_recipe
 from dialog.config.components import lookup
 from dialog.config.compose import Composed, compose
 from dialog.config.schema import to_dict
 from dialog.errors import UserError
+from dialog.runs.check import check_recipe
 from dialog.runs.train import train as train_run
 from dialog.training.callbacks.trial import PrunedError, TrialWatch
 from dialog.tuning.results import best_file, best_of, results, spent, to_markdown
@@ -104,7 +104,7 @@ def study(storage: BaseStorage, name: str, settings: Settings) -> optuna.Study:
 def one_trial(made: optuna.Study, name: str, settings: Settings, folder: Path) -> None:
     """Train a recipe with values that the sampler chooses, and note what came of it."""
     number = len(spent(made))
-    made.sampler = lookup(SAMPLERS, settings.sampler)(seed=settings.seed * 10_000 + number)
+    made.sampler = lookup(SAMPLERS, settings.sampler, "sampler")(seed=settings.seed * 10_000 + number)
     trial = made.ask()
     overrides = suggest(trial, settings.spaces[name])
     composed = compose(str(recipe_file(folder, name)), overrides)

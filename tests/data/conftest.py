@@ -11,7 +11,7 @@ import pytest
 
 from dialog.data.corpora import Corpus
 from dialog.data.dialogue import SPLITS, Dialogue, Turn
-from dialog.data.examples import Rules
+from dialog.data.examples import ExampleRules
 from dialog.data.preparation.job import Job, Limits
 from dialog.data.preparation.prepare import prepare
 
@@ -60,6 +60,6 @@ def built() -> Callable[..., Path]:
             {key: changed.get(key, value) for key, value in defaults.items()} for defaults in (RULES, LIMITS, SETTINGS)
         )
         runtime = {key: changed[key] for key in changed.keys() & {"progress", "workers", "engine"}}
-        return prepare(Job(corpus, rules=Rules(**rules), limits=Limits(**limits), **settings), root, **runtime)
+        return prepare(Job(corpus, rules=ExampleRules(**rules), limits=Limits(**limits), **settings), root, **runtime)
 
     return build

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from dialog.data.batching import Batch
-from dialog.data.corpora.builtin.builtin import Builtin
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.datamodule import BatchLoader, DialogDataModule
-from dialog.data.examples import Rules
+from dialog.data.examples import ExampleRules
 from dialog.data.preparation.job import Job, Limits
 from dialog.data.preparation.prepare import prepare
 from dialog.data.store.store import Store
@@ -32,10 +32,10 @@ BATCHES = 19
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     job = Job(
-        Builtin(size=60),
+        BuiltinDialogues(size=60),
         {"name": "builtin", "size": 60},
         {"name": "byte_bpe", "vocabulary": 500},
-        Rules(3, first_turns=True),
+        ExampleRules(3, first_turns=True),
         Limits(128, 64),
     )
     return prepare(job, tmp_path_factory.mktemp("prepared"))
@@ -189,7 +189,8 @@ def test_ranks_shard_the_examples(folder: Path, monkeypatch: pytest.MonkeyPatch)
     rows: list[int] = []
     batches = set()
     for rank in range(3):
-        monkeypatch.setattr("dialog.data.datamodule._rank_and_world", lambda rank=rank: (rank, 3))
+        monkeypatch.setattr("dialog.data.datamodule.rank", lambda rank=rank: rank)
+        monkeypatch.setattr("dialog.data.datamodule.world_size", lambda: 3)
         assert len(list(loader)) == len(loader)
         batches.add(len(loader))
         rows += [row for batch in loader for row in batch.rows.tolist()]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dialog.build import check_recipe
 from dialog.config.compose import Composed, compose
 from dialog.errors import UserError
+from dialog.runs.check import check_recipe
 from dialog.runs.train import train
 
 
@@ -56,5 +56,5 @@ def test_fast_goes_through_each_stage(tiny: Callable[..., Composed], tmp_path: P
 
 
 def test_an_unknown_profiler_is_refused(tiny: Callable[..., Composed], tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="trainer: there is no 'torch'; did you mean 'pytorch'"):
+    with pytest.raises(UserError, match="trainer: unknown profiler 'torch'; did you mean 'pytorch'"):
         check_recipe(tiny("lstm", "trainer.profiler=torch").recipe)

@@ -1,6 +1,6 @@
-"""What of the training split is not trained on, a rule a file: `data.filters: [{name: ...}, ...]` of a recipe.
+"""Filters drop responses and dialogues from the training split: `data.filters: [{name: ...}, ...]` of a recipe.
 
-Validation and test are never changed.
+Validation and test are never filtered. Read first: `contract.py`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from dialog.data.filters.length import DropByLength
 __all__ = ["FILTERS", "DropByLength", "DropDuplicates", "DropLeakingDialogues", "DropOpenPairs", "Filter", "Splits"]
 
 FILTERS: Family[Filter] = Family(
+    "filter",
     {
         "drop_duplicates": DropDuplicates,
         "drop_leaking_dialogues": DropLeakingDialogues,
         "entropy": DropOpenPairs,
         "length": DropByLength,
-    }
+    },
 )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dialog.data.corpora import Corpus
 from dialog.data.dialogue import Dialogue
-from dialog.data.examples import OTHERS_ONLY
+from dialog.data.examples import NO_RESPONSES
 from dialog.data.preparation.encoding import mark
 from dialog.data.preparation.filtering import Remarks
 from dialog.errors import UserError
@@ -36,7 +36,7 @@ def check_examples(corpus: Corpus, split: str, counts: Mapping[str, int], remark
     """Check that a split has examples."""
     if counts["examples"]:
         return
-    if counts[f"dropped dialogues: {OTHERS_ONLY}"]:
+    if counts[f"dropped dialogues: {NO_RESPONSES}"]:
         entries = islice(corpus.dialogues(split), DIALOGUES)
         dialogues = (entry for entry in entries if isinstance(entry, Dialogue))
         speakers = sorted({turn.speaker for dialogue in dialogues for turn in dialogue.turns})

@@ -78,7 +78,7 @@ def _read(corpus: Corpus, records: dict[str, int], progress: Progress, task: str
 def _texts(job: Job, train: Iterable[Entry], filters: Sequence[SurveyedFilter]) -> Iterator[str]:
     """Yield the facts and turns of the training dialogues that the rules and filters keep."""
     for start, entries in blocks(train):
-        for dialogue, _ in filter_block(start, entries, job.rules, filters).chosen:
+        for dialogue, _ in filter_block(start, entries, job.rules, filters).dialogues:
             yield from (line.text for line in (*dialogue.facts, *dialogue.turns))
 
 

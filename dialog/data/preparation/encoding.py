@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialog.data.dialogue import Dialogue, Turn
-from dialog.data.examples import Chosen, known
+from dialog.data.examples import DialogueWindows, facts_known_to
 from dialog.data.preparation.job import Limits
 from dialog.data.store.layout import Spans, truncate
 from dialog.data.store.manifest import ARRAYS, array_file, ids_dtype
@@ -37,9 +37,11 @@ class DialogueLines(NamedTuple):
     examples: list[tuple[int, int, int, int]]
 
 
-def encode(chosen: Sequence[Chosen], tokenizer: Tokenizer, limits: Limits, *, train: bool) -> tuple[Arrays, Counts]:
+def encode(
+    kept: Sequence[DialogueWindows], tokenizer: Tokenizer, limits: Limits, *, train: bool
+) -> tuple[Arrays, Counts]:
     """Return the flat arrays of a block, with offsets and lines counted from its start, and their counts."""
-    dialogues = [dialogue_lines(dialogue) for dialogue in chosen]
+    dialogues = [dialogue_lines(dialogue) for dialogue in kept]
     texts = [line.text for dialogue in dialogues for line in dialogue.lines]
     ids = tokenizer.encode_batch(texts)
     ends = np.cumsum(np.fromiter((1 + len(tokens) for tokens in ids), np.int64, len(ids)))
@@ -51,7 +53,7 @@ def encode(chosen: Sequence[Chosen], tokenizer: Tokenizer, limits: Limits, *, tr
     is_turn = np.array([line >= d.facts for d in dialogues for line in range(len(d.lines))], dtype=bool)
     counts = Counter(
         {
-            "facts": sum(len(dialogue.facts) for dialogue, _ in chosen),
+            "facts": sum(len(dialogue.facts) for dialogue, _ in kept),
             "examples": len(examples),
             "tokens": int((np.diff(offsets) - 1)[is_turn].sum()),
             "bytes": int(sizes[is_turn].sum()),
@@ -67,22 +69,22 @@ def encode(chosen: Sequence[Chosen], tokenizer: Tokenizer, limits: Limits, *, tr
         "bytes": sizes,
         "examples": examples.ravel(),
         "lengths": np.column_stack([spans.source_lengths, spans.target_lengths]).ravel(),
-        MARKS: np.array([_marks(dialogue) for dialogue, _ in chosen], np.uint64).ravel(),
+        MARKS: np.array([_marks(dialogue) for dialogue, _ in kept], np.uint64).ravel(),
     }
     return arrays, counts
 
 
-def dialogue_lines(chosen: Chosen) -> DialogueLines:
+def dialogue_lines(kept: DialogueWindows) -> DialogueLines:
     """Return the lines and examples of a dialogue; facts are looked up once per speaker."""
-    dialogue = chosen.dialogue
+    dialogue = kept.dialogue
     facts: list[Turn] = []
     runs: dict[tuple[Turn, ...], tuple[int, int]] = {}
     run_of: dict[str, tuple[int, int]] = {}
     windows = []
-    for first, response in chosen.windows:
+    for first, response in kept.windows:
         speaker = dialogue.turns[response].speaker
         if speaker not in run_of:
-            own = known(dialogue.facts, speaker)
+            own = facts_known_to(dialogue.facts, speaker)
             if own not in runs:
                 runs[own] = len(facts), len(facts) + len(own)
                 facts += own

@@ -27,7 +27,7 @@ def example_ids(job: Job, split: str, rows: Collection[int]) -> dict[int, str]:
 def _ids(job: Job, split: str) -> Iterator[str]:
     filters = _survey(job) if split == "train" else []
     for start, entries in blocks(job.corpus.dialogues(split)):
-        for dialogue, pairs in filter_block(start, entries, job.rules, filters).chosen:
+        for dialogue, pairs in filter_block(start, entries, job.rules, filters).dialogues:
             yield from (f"{dialogue.id}#{response}" for _, response in pairs)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dialog.data.dialogue import WARNING, Dialogue, Entry, Malformed
-from dialog.data.examples import Chosen, Rules, usable, windows
+from dialog.data.examples import DialogueWindows, ExampleRules, example_windows, usable_dialogue
 from dialog.data.filters import Filter
 
 MAX_REMARKS = 5
@@ -33,7 +33,7 @@ class SurveyedFilter:
 class FilteredBlock:
     """The dialogues of a block that give examples, counts of kept and dropped ones, and the first remarks."""
 
-    chosen: list[Chosen] = field(default_factory=list)
+    dialogues: list[DialogueWindows] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     remarks: Remarks = field(default_factory=dict)
 
@@ -43,18 +43,18 @@ class UsableDialogues:
     """The usable dialogues of a split with their record numbers; each iteration reads the corpus again."""
 
     read: Callable[[str], Iterable[Entry]]
-    rules: Rules
+    rules: ExampleRules
     split: str
 
     def __iter__(self) -> Iterator[tuple[int, Dialogue]]:
         for number, entry in enumerate(self.read(self.split)):
-            dialogue = usable(entry, self.rules, Counter())
+            dialogue = usable_dialogue(entry, self.rules, Counter())
             if dialogue is not None:
                 yield number, dialogue
 
 
 def filter_block(
-    start: int, records: Sequence[Entry], rules: Rules, filters: Sequence[SurveyedFilter]
+    start: int, records: Sequence[Entry], rules: ExampleRules, filters: Sequence[SurveyedFilter]
 ) -> FilteredBlock:
     """Apply the rules, then the filters (of the training split only), to records numbered from `start`.
 
@@ -67,16 +67,16 @@ def filter_block(
     block = FilteredBlock()
     for number, entry in enumerate(records, start):
         add_remarks(block.remarks, _remarks(entry, rules.max_turn_characters))
-        dialogue = usable(entry, rules, block.counts)
+        dialogue = usable_dialogue(entry, rules, block.counts)
         if dialogue is None:
             continue
-        pairs = list(windows(dialogue, rules))
+        pairs = list(example_windows(dialogue, rules))
         dropped: Counter[str] = Counter()
         for filter in filters:
             pairs = _filter_dialogue(number, dialogue, pairs, filter, block.counts, dropped)
         if pairs:
             block.counts.update(dropped)
-            block.chosen.append(Chosen(dialogue, pairs))
+            block.dialogues.append(DialogueWindows(dialogue, pairs))
     return block
 
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from dialog.config.components import build
 from dialog.data.corpora import Corpus
-from dialog.data.examples import Rules
+from dialog.data.examples import ExampleRules
 from dialog.data.filters import FILTERS, Filter
 from dialog.data.store.manifest import fingerprint
-from dialog.data.tokenizers import identity
+from dialog.data.tokenizers import tokenizer_identity
 from dialog.errors import UserError
 
 Progress = Callable[[str, int, int | None], None]
@@ -50,7 +50,7 @@ class Job:
     corpus: Corpus
     component: Mapping[str, object]
     tokenizer: Mapping[str, object]
-    rules: Rules
+    rules: ExampleRules
     limits: Limits
     max_dropped: float = 0.01
     filters: Sequence[Mapping[str, object]] = field(default_factory=tuple)
@@ -81,7 +81,7 @@ def target_of(job: Job, root: Path) -> Target:
     settings = {
         "corpus": without_paths(job.component),
         "sources": dict(job.corpus.fingerprint()),
-        "tokenizer": identity(job.tokenizer),
+        "tokenizer": tokenizer_identity(job.tokenizer),
         "filters": [dict(component) for component in job.filters],
         **asdict(job.rules),
         **job.limits._asdict(),

@@ -41,6 +41,7 @@ class AttentionScorer(Protocol):
 
 
 SCORERS: Family[AttentionScorer] = Family(
+    "scorer",
     {
         **CONTENT,
         "multi_head": MultiHeadScorer,
@@ -182,12 +183,12 @@ class NoAttention(SourceReader):
         return memory.vector.unsqueeze(1).expand(-1, query.shape[1], -1), state
 
 
-ATTENTIONS: Family[Any] = Family({"none": NoAttention, **SCORERS}, runtime=("query_size", "key_size"))
+ATTENTIONS: Family[Any] = Family("attention", {"none": NoAttention, **SCORERS}, runtime=("query_size", "key_size"))
 """All that a recipe may name as a recurrent decoder's attention."""
 
 
 def build_attention(component: Component, *, query_size: int, key_size: int) -> SourceReader:
     """The attention of a scorer, or none."""
     if component.get("name") == "none":
-        return build(Family[SourceReader]({"none": NoAttention}), component)
+        return build(Family[SourceReader]("attention", {"none": NoAttention}), component)
     return Attention(component, query_size=query_size, key_size=key_size)

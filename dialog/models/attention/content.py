@@ -96,6 +96,7 @@ def same_size(query_size: int, key_size: int) -> None:
 
 
 CONTENT: Family[Any] = Family(
+    "scorer",
     {
         "additive": AdditiveScorer,
         "dot": DotScorer,

@@ -12,7 +12,7 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import WandbLogger
 
-from dialog.analysis.maps import as_json, attention_maps, turns_of
+from dialog.analysis.maps import attention_maps, maps_to_json, turn_indices
 from dialog.atomic import write_text
 from dialog.data.store.store import Store
 from dialog.data.tokenizers.tokenizer import BOS, PAD, SPECIAL_TOKENS
@@ -64,7 +64,7 @@ class AttentionRecorder(Callback):
         module.train(training)
         shown = [(self._labels(one), self._labels(other[1:])) for one, other in zip(source, target, strict=True)]
         return [
-            as_json(found, place, read, said, turns_of(module.model, source[place], len(read)))
+            maps_to_json(found, place, read, said, turn_indices(module.model, source[place], len(read)))
             for place, (read, said) in enumerate(shown)
         ]
 

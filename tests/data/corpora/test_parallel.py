@@ -88,7 +88,7 @@ def test_what_is_missing_is_named_with_how_to_set_it(tmp_path: Path) -> None:
         Parallel(None, source="de", target="en")
     with pytest.raises(UserError, match="both 'de'"):
         Parallel(tmp_path, source="de", target="de")
-    with pytest.raises(UserError, match="parallel needs source, target"):
+    with pytest.raises(UserError, match="parallel: missing required argument: source, target"):
         build(CORPORA, {"name": "parallel"}, path=tmp_path)
     corpus = write(tmp_path)
     (tmp_path / "test.en").unlink()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dialog.data.corpora.builtin.builtin import Builtin
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.dialogue import Dialogue, Entry, Turn
-from dialog.data.examples import Rules
+from dialog.data.examples import ExampleRules
 from dialog.data.preparation.job import Job, Limits
 
 BLOCK = 64
@@ -45,10 +45,10 @@ def job() -> Callable[..., Job]:
     def make(corpus: object = None, **settings: object) -> Job:
         settings = {"max_dropped": 1.0} | settings
         return Job(
-            corpus or Builtin(size=SIZE),
+            corpus or BuiltinDialogues(size=SIZE),
             {"name": "builtin", "size": SIZE},
             {"name": "byte_bpe", "vocabulary": 400},
-            Rules(3, first_turns=False, malformed="drop"),
+            ExampleRules(3, first_turns=False, malformed="drop"),
             Limits(60, 20),
             **settings,
         )

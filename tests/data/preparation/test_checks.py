@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dialog.data.dialogue import WARNING, Dialogue, Malformed, Turn
-from dialog.data.examples import Rules
+from dialog.data.examples import ExampleRules
 from dialog.data.preparation.checks import ambiguous
 from dialog.data.preparation.job import Job
 from dialog.data.preparation.prepare import prepare
@@ -65,7 +65,7 @@ def test_an_unknown_responder_is_an_error_with_the_speakers(
     tmp_path: Path, job: Jobs, in_memory: Corpora, dialogue: Dialogues
 ) -> None:
     unknown = job(in_memory(Malformed("f:1: broken"), dialogue("x", "a", "b")))
-    unknown = replace(unknown, rules=Rules(3, False, responder="Bot", malformed="drop"))
+    unknown = replace(unknown, rules=ExampleRules(3, False, responder="Bot", malformed="drop"))
     with pytest.raises(UserError, match=r"train gives no example .* data\.responder to .* speakers: 'A', 'B'$"):
         prepare(unknown, tmp_path)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dialog.data.corpora.builtin.builtin import Builtin
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.dialogue import Dialogue
-from dialog.data.examples import Rules
+from dialog.data.examples import ExampleRules
 from dialog.data.preparation.filtering import SurveyedFilter, filter_block
 from dialog.data.preparation.job import Job
 from dialog.data.preparation.prepare import prepare
@@ -34,7 +34,7 @@ def test_filters_of_workers_are_counted_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: Callable[..., Job]
 ) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    corpus = Builtin(size=1030)  # two blocks
+    corpus = BuiltinDialogues(size=1030)  # two blocks
     plain = Store(prepare(job(corpus), tmp_path), "train").counts
     filtered = job(corpus, filters=({"name": NAME},))
     folder = prepare(filtered, tmp_path, workers=2)
@@ -66,8 +66,8 @@ class Short:
 def test_examples_of_dropped_dialogues_count_once(dialogue: Callable[..., Dialogue]) -> None:
     filters = [SurveyedFilter(name, filter, np.empty(0)) for name, filter in (("first", First()), ("short", Short()))]
     block = filter_block(
-        0, [dialogue("stays", *"abcd"), dialogue("goes", *"abc")], Rules(3, first_turns=False), filters
+        0, [dialogue("stays", *"abcd"), dialogue("goes", *"abc")], ExampleRules(3, first_turns=False), filters
     )
-    assert sum(len(chosen.windows) for chosen in block.chosen) == 2
+    assert sum(len(kept.windows) for kept in block.dialogues) == 2
     assert block.counts["dropped examples: first"] == 1
     assert (block.counts["dropped dialogues: first"], block.counts["dropped dialogues: short"]) == (0, 1)

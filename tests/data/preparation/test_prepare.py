@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dialog.data.corpora import Corpus
-from dialog.data.corpora.builtin.builtin import Builtin
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.corpora.jsonl import JsonLines
 from dialog.data.dialogue import Dialogue
 from dialog.data.store.store import Store
@@ -58,7 +58,7 @@ def test_the_same_data_are_built_once(tmp_path: Path, built: Built, toy: Toys) -
 def test_two_builds_and_any_blocks_give_the_same_bytes(
     tmp_path: Path, built: Built, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    corpus = Builtin(size=40)
+    corpus = BuiltinDialogues(size=40)
     folders = [built(tmp_path / name, corpus) for name in ("one", "two")]
     monkeypatch.setattr("dialog.data.preparation.blocks.BLOCK", 5)
     folders.append(built(tmp_path / "blocks", corpus))
@@ -116,7 +116,7 @@ def test_a_corpus_counts_by_content(tmp_path: Path, built: Built) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from dialog.data.examples import Rules
+from dialog.data.examples import ExampleRules
 from dialog.data.dialogue import Dialogue, Turn
 from dialog.data.preparation.job import Job, Limits
 from dialog.data.preparation.prepare import prepare
@@ -134,7 +134,7 @@ class Deadly:
         return {"same": "always"}
 
 tokenizer = {"name": "byte_bpe", "vocabulary": 400}
-job = Job(Deadly(), {"name": "toy"}, tokenizer, rules=Rules(2, False), limits=Limits(24, 9), max_dropped=1.0)
+job = Job(Deadly(), {"name": "toy"}, tokenizer, rules=ExampleRules(2, False), limits=Limits(24, 9), max_dropped=1.0)
 folder = prepare(job, Path(sys.argv[1]))
 print(folder, "torch" in sys.modules)
 """

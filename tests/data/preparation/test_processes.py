@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from dialog.data.corpora.builtin.builtin import Builtin
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.dialogue import Entry
 from dialog.data.preparation import engines
 from dialog.data.preparation.job import Job
@@ -28,9 +28,9 @@ ROOT = Path(__file__).parents[3]
 HELD = """
 import os, time
 from pathlib import Path
-from dialog.data.corpora.builtin.builtin import Builtin
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 
-class Held(Builtin):
+class Held(BuiltinDialogues):
     '''Two blocks; workers wait in the second until a file exists.'''
 
     def __init__(self, until):
@@ -230,7 +230,7 @@ def test_an_error_in_a_ray_task_is_one_line(
     monkeypatch.setattr(engines, "RETRIES", 1)
     here = os.getpid()
 
-    class Wrong(Builtin):
+    class Wrong(BuiltinDialogues):
         def dialogues(self, split: str) -> Iterator[Entry]:
             if os.getpid() != here:
                 if dies:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dialog.data.corpora.builtin.builtin import Builtin
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.dialogue import Dialogue, Entry
 from dialog.data.preparation.job import Job
 from dialog.data.preparation.prepare import merge_shards, prepare, prepare_shard
@@ -51,7 +51,7 @@ def test_shards_are_removed_once_the_data_are_prepared(tmp_path: Path, job: Jobs
     assert list(tmp_path.iterdir()) == [folder]
 
 
-class Interrupted(Builtin):
+class Interrupted(BuiltinDialogues):
     """Calls a function while a shard is written."""
 
     def __init__(self, call: Callable[[], object]) -> None:
@@ -87,7 +87,7 @@ def test_leftovers_of_a_killed_shard_are_removed(tmp_path: Path, job: Jobs) -> N
 
 
 def test_the_later_of_two_merges_finds_the_result(tmp_path: Path, job: Jobs) -> None:
-    class Overtaken(Builtin):
+    class Overtaken(BuiltinDialogues):
         passes = 0
 
         def fingerprint(self) -> dict[str, str]:
@@ -108,7 +108,7 @@ def test_shards_of_two_counts_do_not_merge(tmp_path: Path, job: Jobs) -> None:
         merge_shards(job(), tmp_path)
 
 
-class Growing(Builtin):
+class Growing(BuiltinDialogues):
     """A corpus with one more dialogue of a split at each pass, and the same fingerprint."""
 
     def __init__(self, split: str, dialogue: Dialogues) -> None:

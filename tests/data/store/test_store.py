@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from dialog.data.batching import collate
 from dialog.data.corpora import Corpus
-from dialog.data.corpora.builtin.builtin import Builtin
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.corpora.dailydialog import DailyDialog
 from dialog.data.corpora.jsonl import JsonLines
 from dialog.data.dialogue import SPLITS, Dialogue, Example, Turn
-from dialog.data.examples import Chosen, Rules, examples
+from dialog.data.examples import DialogueWindows, ExampleRules, examples
 from dialog.data.preparation.encoding import encode
 from dialog.data.preparation.job import Limits
 from dialog.data.store.layout import encode_example
@@ -33,7 +33,7 @@ from dialog.errors import UserError
 
 SAMPLES = Path(__file__).parents[1] / "corpora" / "samples"
 CORPORA = {
-    "builtin": Builtin(size=40),
+    "builtin": BuiltinDialogues(size=40),
     "dailydialog": DailyDialog(SAMPLES / "dailydialog"),
     "jsonl": JsonLines(SAMPLES / "jsonl"),
     "toy": None,
@@ -54,7 +54,7 @@ def test_rows_are_the_examples_of_the_text(
     for split in SPLITS:
         store = Store(folder, split)
         counts: Counter[str] = Counter()
-        expected = list(examples(corpus.dialogues(split), Rules(2, first_turns=first_turns), counts))
+        expected = list(examples(corpus.dialogues(split), ExampleRules(2, first_turns=first_turns), counts))
         assert len(store) == len(expected) > 0
         max_target = 9 if split == "train" else None
         for row, example in enumerate(expected):
@@ -152,7 +152,7 @@ def test_batches_are_the_encoded_texts(
         folder = built(Path(root), Same(dialogues), tokenizer=tokenizer, first_turns=True, **limits)
         for split in ("train", "test"):
             store = Store(folder, split)
-            expected = list(examples(dialogues, Rules(context_turns, first_turns=True), Counter()))
+            expected = list(examples(dialogues, ExampleRules(context_turns, first_turns=True), Counter()))
             most = max_target if split == "train" else None
             pairs = [encode_example(store.tokenizer, one, max_source=max_source, max_target=most) for one in expected]
             whole = [encode_example(store.tokenizer, one, max_source=10**6, max_target=None) for one in expected]
@@ -195,7 +195,7 @@ def test_facts_are_read_once_for_each_speaker() -> None:
         Counted.reads = 0
         turns = tuple(Turn("AB"[place % 2], "Hi .") for place in range(number))
         dialogue = Dialogue("d", turns, facts=Counted([Turn("", "Be kind ."), Turn("A", "I knit .")]))
-        chosen = Chosen(dialogue, [(0, response) for response in range(1, number)])
+        chosen = DialogueWindows(dialogue, [(0, response) for response in range(1, number)])
         encode([chosen], byte_bpe(["Hi ."], vocabulary=300), Limits(24, 9), train=True)
         return Counted.reads
 

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 import dialog
-from dialog.build import check_recipe
 from dialog.data.batching import Batch, collate
 from dialog.data.tokenizers import byte_bpe
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF, UNK, Tokenizer
 from dialog.errors import UserError
 from dialog.models.seq2seq import Seq2Seq
+from dialog.runs.check import check_recipe
 from dialog.runs.train import train
 from dialog.training.losses.coverage import coverage_loss
 from dialog.training.objectives.noise import noised
@@ -232,7 +232,7 @@ def test_a_text_that_is_none(content: bytes | None, tmp_path: Path, tokenizer: T
         ({"name": "denoising", "weight": "much"}, "weight must be a number of at least 0"),
         ({"name": "denoising", "deletion": 1.5}, r"deletion must be in \[0, 1\]"),
         ({"name": "denoising", "distance": -1}, "distance must be at least 0"),
-        ({"name": "reverse", "schedule": {"name": "linear"}}, "linear needs steps"),
+        ({"name": "reverse", "schedule": {"name": "linear"}}, "linear: missing required argument: steps"),
         ({"name": "denoising", "tokenizer": 1}, "is set by the recipe's other parts"),
     ],
 )
@@ -366,8 +366,8 @@ def test_a_run_of_all_of_it(tiny: Callable[..., Any], tmp_path: Path, family: st
     ("override", "message"),
     [
         ("model.objectives=[{name: denoising, path: gone.txt}]", r"model: denoising: there is no text gone\.txt"),
-        ("model.objectives=[{name: translation}]", "model: there is no 'translation'"),
-        ("model.teacher_forcing={name: linear}", "model: linear needs steps"),
+        ("model.objectives=[{name: translation}]", "model: unknown objective 'translation'"),
+        ("model.teacher_forcing={name: linear}", "model: linear: missing required argument: steps"),
         ("model.teacher_forcing={name: constant, sampled: often}", "sampled must be bool"),
     ],
 )
