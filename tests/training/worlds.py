@@ -62,7 +62,7 @@ def examples() -> list[tuple[list[int], list[int]]]:
 
 
 class Share:
-    """The batches of a process, so many a step; the last step of an epoch has half as many, if it can."""
+    """The micro-batches of one rank; the last step of an epoch has half as many, if they can be halved."""
 
     def __init__(self, rank: int, world: int, accumulated: int) -> None:
         rows, self.batches = examples(), list[Batch]()

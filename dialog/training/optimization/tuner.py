@@ -15,7 +15,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.tuner.tuning import Tuner
 
 from dialog.data.batching import Batch
-from dialog.data.datamodule import DialogDataModule, Loader
+from dialog.data.datamodule import BatchLoader, DialogDataModule
 from dialog.data.store.store import Store
 from dialog.training.callbacks.memory import out_of_memory, peak_memory
 from dialog.training.module import DialogModule
@@ -81,7 +81,7 @@ class HeaviestBatches(DialogDataModule):
 class HeaviestLoader:
     """The batch with the most target tokens, then three times the one with the most tokens; the second is timed."""
 
-    def __init__(self, loader: Loader, trials: list[BatchTrial]) -> None:
+    def __init__(self, loader: BatchLoader, trials: list[BatchTrial]) -> None:
         self.loader = loader
         self.trials = trials
 
