@@ -17,7 +17,7 @@ from dialog.errors import UserError
 from dialog.escaping import to_json
 
 if TYPE_CHECKING:
-    from dialog.data.examples import Rules
+    from dialog.data.examples import ExampleRules
     from dialog.inspection.findings import Section
 
 WIDEST = 110
@@ -43,10 +43,11 @@ def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: 
     composed = compose(recipe, overrides)
     if html is not None:
         check_new_file(html, "--html")
-    from dialog.build import build_corpus, build_rules, check_data
+    from dialog.build import build_corpus, build_rules
     from dialog.inspection.html import write_html
     from dialog.inspection.inspect import inspect as look
     from dialog.inspection.text import to_text
+    from dialog.runs.check import check_data
 
     check_data(composed.recipe)
     rules, corpus = build_rules(composed.recipe), build_corpus(composed.recipe)
@@ -66,7 +67,7 @@ def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: 
             click.echo(f"page: {html}", err=True)
 
 
-def _tokens(recipe: Recipe, rules: Rules) -> Section:
+def _tokens(recipe: Recipe, rules: ExampleRules) -> Section:
     """The section of the tokenizer, or why there is none; what is malformed the doctor counts and goes on."""
     from dialog.data.examples import DROP
     from dialog.data.store.manifest import TOKENIZER

@@ -74,8 +74,8 @@ def modules(recipe: Recipe) -> Iterator[str]:
 
 def tokens_of(recipe: Recipe) -> tuple[int, str]:
     """How many tokens the vocabulary has, and who says so: the corpus, or without it the recipe."""
-    from dialog.build import check_data
     from dialog.data.store.store import Store
+    from dialog.runs.check import check_data
     from dialog.runs.prepare import prepare_data
 
     check_data(recipe)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dialog.build import check_recipe
 from dialog.config.compose import Composed
 from dialog.profiling.generation import measure_generation
 from dialog.profiling.training import measure_training
 from dialog.report.measures import count, decimals, duration, hardware, percent
+from dialog.runs.check import check_recipe
 from dialog.runs.environment import environment
 
 Results = Mapping[str, Any]

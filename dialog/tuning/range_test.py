@@ -10,15 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dialog.build import build_data, build_model, build_module, build_trainer, check_recipe, with_precision
+from dialog.build import build_data, build_model, build_module, build_trainer, with_precision
 from dialog.config.schema import Recipe
 from dialog.errors import UserError
+from dialog.runs.check import check_recipe
 from dialog.runs.prepare import prepare_data
 
 if TYPE_CHECKING:
     from dialog.data.datamodule import DialogDataModule
     from dialog.training.module import DialogModule
-    from dialog.training.optimization.tuner import RangeTest, Tried
+    from dialog.training.optimization.tuner import BatchTrial, RangeTest
     from dialog.training.trainer import Trainer
 
 
@@ -80,7 +81,7 @@ def steepest(test: RangeTest) -> float | None:
     return test.rates[1 + falls.index(min(falls))]
 
 
-def sizes_test(recipe: Recipe, *, first: int, most: int) -> Sequence[Tried]:
+def sizes_test(recipe: Recipe, *, first: int, most: int) -> Sequence[BatchTrial]:
     """Sizes of batches that a recipe's training has memory for, and how fast it is with each."""
     from dialog.training.optimization.tuner import try_batch_tokens
 

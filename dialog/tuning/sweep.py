@@ -16,11 +16,11 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from dialog.atomic import write_json, write_text
-from dialog.build import check_recipe
 from dialog.config.components import lookup
 from dialog.config.compose import Composed, compose
 from dialog.config.schema import to_dict
 from dialog.errors import UserError
+from dialog.runs.check import check_recipe
 from dialog.runs.train import train as train_run
 from dialog.training.callbacks.trial import PrunedError, TrialWatch
 from dialog.tuning.results import best_file, best_of, results, spent, to_markdown

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dialog.build import check_recipe
 from dialog.config.compose import Composed, compose
 from dialog.errors import UserError
+from dialog.runs.check import check_recipe
 from dialog.runs.train import train
 
 

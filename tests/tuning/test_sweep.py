@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from dialog.build import check_recipe
 from dialog.cli import program
 from dialog.config.compose import Composed, asset_folders, compose
 from dialog.config.schema import to_dict
 from dialog.data.store.store import Store
 from dialog.errors import UserError
+from dialog.runs.check import check_recipe
 from dialog.training.callbacks.trial import PrunedError, TrialWatch
 from dialog.tuning import sweep as made
 from dialog.tuning.space import spaces

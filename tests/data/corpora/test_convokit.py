@@ -67,7 +67,7 @@ def test_orphans_and_replies_to_oneself_open_a_chain_and_are_counted(tmp_path: P
     found = one(tmp_path, utterance("a", "a"), utterance("b", "a"), utterance("c", "gone"), utterance("d", "b"))
     assert ids(found) == "abd"
     assert "1 of 4 utterances" in str(found.meta[WARNING])
-    assert "2 reply to themselves, or to what is not in the conversation" in str(found.meta[WARNING])
+    assert "2 reply to themselves or outside the conversation" in str(found.meta[WARNING])
 
 
 @given(replies=st.lists(st.integers(-2, 30), min_size=1, max_size=30))
@@ -108,13 +108,13 @@ def test_conversations_may_be_mixed_in_the_file(tmp_path: Path) -> None:
     [
         (
             [utterance("a", "c", "x"), utterance("b", "a", "x"), utterance("c", "b", "x")],
-            "jsonl:1: replies of this conversation go round",
+            "jsonl:1: the replies of this conversation form a circle",
         ),
         ([utterance("a", None, "x"), utterance("a", None, "x")], "jsonl:1: two utterances"),
         ([utterance("a", None, "x", text=None)], "jsonl:1: its text is None"),
         ([utterance("a", None, "x", speaker=7)], "jsonl:1: its speaker is 7"),
         ([{"id": "a", "text": "x", "speaker": "y"}], "jsonl:1: its conversation_id is None"),
-        (["[]"], "jsonl:1: not as this corpus has it"),
+        (["[]"], "jsonl:1: not in this corpus's format"),
         (["{"], "jsonl:1: not JSON"),
     ],
 )
@@ -141,7 +141,7 @@ def test_what_is_said_of_a_record_is_short_however_long_it_is(tmp_path: Path, ba
     (malformed,) = entries(tmp_path, bad)
     assert isinstance(malformed, Malformed)
     assert malformed.message.startswith(f"{tmp_path / 'utterances.jsonl'}:1: its text is ")
-    assert malformed.message.endswith("no text; write it in quotes")
+    assert malformed.message.endswith("not text; write it in quotes")
     assert len(malformed.message) < 1000
 
 

@@ -40,9 +40,9 @@ def test_a_conversation_is_the_lines_that_it_lists(tmp_path: Path) -> None:
     [
         (f"{MOVIE}['L1', 'L9']", "movie_conversations.txt:1: ", "no line L9"),
         (f"{MOVIE}['L5', 'L6']", "movie_lines.txt:5: ", "6 fields"),
-        (f"{MOVIE}['L1', 'L2'", "movie_conversations.txt:1: ", "no list of lines"),
-        (f"{MOVIE}[]", "movie_conversations.txt:1: ", "no list of lines"),
-        (f"{MOVIE}__import__('os')", "movie_conversations.txt:1: ", "no list of lines"),
+        (f"{MOVIE}['L1', 'L2'", "movie_conversations.txt:1: ", "is not a list of lines"),
+        (f"{MOVIE}[]", "movie_conversations.txt:1: ", "is not a list of lines"),
+        (f"{MOVIE}__import__('os')", "movie_conversations.txt:1: ", "is not a list of lines"),
         ("u0 +++$+++ u1 +++$+++ ['L1', 'L2']", "movie_conversations.txt:1: ", "3 fields"),
         ("", "movie_conversations.txt:1: ", "1 fields"),
     ],

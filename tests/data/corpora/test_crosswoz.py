@@ -68,8 +68,8 @@ def test_a_record_that_is_none_is_named_and_the_rest_read(lay: Callable[..., Pat
     }
     found = [*CrossWOZ(lay({**FILES, "train.json": json.dumps(broken)})).dialogues("train")]
     assert [type(entry) for entry in found] == [Dialogue, Malformed, Malformed, Dialogue]
-    assert "train.json: record b: not as this corpus has it (KeyError: 'messages')" in str(found[1])
-    assert "train.json: record c: None is no text" in str(found[2])
+    assert "train.json: record b: not in this corpus's format (KeyError: 'messages')" in str(found[1])
+    assert "train.json: record c: None is not text" in str(found[2])
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", "3", "{"])
@@ -80,6 +80,6 @@ def test_a_file_that_is_no_object_of_dialogues_is_refused(lay: Callable[..., Pat
 
 def test_a_missing_file_is_named_with_the_way_round(lay: Callable[..., Path]) -> None:
     folder = lay({name: content for name, content in FILES.items() if name != "train.json"})
-    with pytest.raises(UserError, match=r"train\.json does not exist; unpack train\.json\.zip, or name the file"):
+    with pytest.raises(UserError, match=r"train\.json does not exist; unpack .*zip, or set data\.corpus\.train"):
         CrossWOZ(folder).fingerprint()
     assert list(CrossWOZ(folder, train="val").dialogues("train"))

@@ -42,7 +42,7 @@ def test_an_id_that_comes_again_is_malformed(tmp_path: Path) -> None:
     assert isinstance(first, Dialogue)
     assert isinstance(second, Dialogue)
     assert isinstance(again, Malformed)
-    assert "train.csv:4: the dialogue 'a' was there before" in again.message
+    assert "train.csv:4: dialogue 'a' has earlier rows" in again.message
 
 
 def test_columns_are_named_and_speakers_may_alternate(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_row_may_be_a_pair(tmp_path: Path) -> None:
     assert (first.id, first.turns) == ("test-2", (Turn("A", '5" tall'), Turn("B", "no")))
     assert second.id == "test-3"
     (tmp_path / "test.csv").write_text("asks,says\n")
-    with pytest.raises(UserError, match=r"test\.csv and test\.tsv; keep the one that counts"):
+    with pytest.raises(UserError, match=r"test\.csv and test\.tsv; remove one of them"):
         list(corpus.dialogues("test"))
 
 
@@ -175,7 +175,7 @@ def test_a_row_that_says_no_dialogue_costs_the_one_before(tmp_path: Path) -> Non
 
 def test_quotes_that_are_wrong_all_over_are_refused_before_long(tmp_path: Path) -> None:
     rest = "".join(f'7{n}","b\n' for n in range(100_000))
-    with pytest.raises(UserError, match=r"train\.csv:\d+: quotes are wrong all over this table; mend them"):
+    with pytest.raises(UserError, match=r"train\.csv:\d+: too many rows of this table have wrong quotes; correct them"):
         rows(tmp_path, f"dialogue,text\n{rest}", context="dialogue", response="text")
 
 
@@ -219,7 +219,7 @@ def test_columns_that_are_not_there_are_named(tmp_path: Path, head: str, message
 
 
 def test_arguments_that_make_no_sense_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="give both columns"):
+    with pytest.raises(UserError, match="set both or neither"):
         Csv(tmp_path, context="asks")
     with pytest.raises(UserError, match="give one character"):
         Csv(tmp_path, delimiter="||")

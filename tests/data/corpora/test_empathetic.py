@@ -49,7 +49,7 @@ def test_the_situation_is_known_to_the_one_who_tells(lay: Callable[..., Path]) -
     [
         ("hit:5,1,sad,No,1,one, two, three,5|5,,\n", "train.csv:6: 11 fields, not 8 or 9"),
         ("hit:5,1\n", "train.csv:6: 2 fields, not 8 or 9"),
-        ("hit:5,2,sad,No,1,two,5|5,\n", "train.csv:6: utterance 2 of its conversation where 1 should follow"),
+        ("hit:5,2,sad,No,1,two,5|5,\n", "train.csv:6: utterance 2 of its conversation, not 1"),
         ("hit:5,1,sad,No,1,one,5|5,\nhit:5,3,sad,No,1,three,5|5,\n", "train.csv:7: utterance 3"),
         ("\n", "train.csv:6: 1 fields"),
     ],

@@ -90,10 +90,10 @@ def test_a_shard_that_is_missing_is_named_and_two_counts_are_refused(tmp_path: P
         write(tmp_path / name, [{"messages": ["Hi !", "Hello ."]}])
     assert len(list(HuggingFace(tmp_path).dialogues("train"))) == 3
     (tmp_path / names[missing]).unlink()
-    with pytest.raises(UserError, match=rf"{names[missing]} is missing, one of 3 shards; get it again$"):
+    with pytest.raises(UserError, match=rf"{names[missing]} is missing, one of 3 shards; download it again$"):
         list(HuggingFace(tmp_path).dialogues("train"))
     write(tmp_path / "train-00000-of-00001.parquet", [{"messages": ["Hi !", "Hello ."]}])
-    with pytest.raises(UserError, match=r"train-\*: shards of 1 and of 3; keep those that count$"):
+    with pytest.raises(UserError, match=r"train-\*: shards of 1 and of 3; keep one set of files$"):
         list(HuggingFace(tmp_path).dialogues("train"))
 
 
@@ -121,14 +121,14 @@ def test_one_file_or_one_name_for_all_is_split_and_two_alike_are_refused(tmp_pat
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ([{"role": "user", "content": None}], "message 1 is without content or text or value"),
-        ([{"role": None, "content": "Hi !"}], "message 1 is without role or speaker or from"),
+        ([{"role": "user", "content": None}], "message 1 has no content or text or value"),
+        ([{"role": None, "content": "Hi !"}], "message 1 has no role or speaker or from"),
         (
             [{"role": "user", "content": "Hi !"}, {"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}],
             'message 2 has "tool_calls"',
         ),
         ([{"role": "assistant", "content": "x", "function_call": {"name": "f"}}], 'message 1 has "function_call"'),
-        (None, "'messages' is NoneType, no list"),
+        (None, "'messages' is NoneType, not a list"),
     ],
 )
 def test_what_is_malformed_is_named_and_the_rest_is_read(tmp_path: Path, bad: object, message: str) -> None:
@@ -175,7 +175,7 @@ def test_a_row_without_its_id_is_malformed(tmp_path: Path) -> None:
 def test_a_text_alone_is_no_list_of_turns(tmp_path: Path) -> None:
     (bad,) = HuggingFace(folder(tmp_path, [{"messages": "Hi !"}])).dialogues("train")
     assert isinstance(bad, Malformed)
-    assert "'messages' is str, no list" in bad.message
+    assert "'messages' is str, not a list" in bad.message
 
 
 def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -214,9 +214,9 @@ def test_a_data_set_needs_a_commit_and_a_name_that_is_no_folder(
             HuggingFace(None, dataset="owner/name", revision=revision)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "owner").mkdir()
-    with pytest.raises(UserError, match=r"give it as data\.path"):
+    with pytest.raises(UserError, match=r"set it as data\.path"):
         HuggingFace(None, dataset="owner", revision=COMMIT)
-    with pytest.raises(UserError, match="give both columns"):
+    with pytest.raises(UserError, match="set both or neither"):
         HuggingFace(tmp_path, context="asks")
     with pytest.raises(UserError, match=r"^huggingface needs .*data\.path"):
         build(CORPORA, {"name": "huggingface"}, path=None)

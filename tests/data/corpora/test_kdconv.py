@@ -65,4 +65,4 @@ def test_a_record_that_is_none_is_named_and_the_rest_read(lay: Callable[..., Pat
     broken = [talk(0), {"messages": [{"text": "?"}]}, {"messages": [{"message": "a", "attrs": [{}]}]}, talk(1)]
     found = [*KdConv(lay({**FILES, "data/film/train.json": json.dumps(broken)}), domains=["film"]).dialogues("train")]
     assert [type(entry) for entry in found] == [Dialogue, Malformed, Malformed, Dialogue]
-    assert "film/train.json: record 2: not as this corpus has it (KeyError: 'message')" in str(found[1])
+    assert "film/train.json: record 2: not in this corpus's format (KeyError: 'message')" in str(found[1])

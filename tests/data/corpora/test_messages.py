@@ -52,7 +52,7 @@ def test_reads_roles_parts_and_what_the_assistant_was_told(tmp_path: Path) -> No
         ([{"content": "x"}], "KeyError: 'role'"),
         ([{"role": "user", "content": [{"type": "text"}]}], "KeyError: 'text'"),
         ([{"role": "user", "content": [{"type": "text", "text": 7}]}], "TypeError"),
-        (["Hi !"], "not as this corpus has it"),
+        (["Hi !"], "not in this corpus's format"),
         ("Hi !", 'no "messages"'),
         (None, 'no "messages"'),
     ],

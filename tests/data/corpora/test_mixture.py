@@ -11,16 +11,16 @@ import pytest
 
 from dialog.build import build_corpus
 from dialog.config.compose import compose
-from dialog.data.corpora.builtin.builtin import Builtin
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.corpora.mixture import Mixture
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Malformed
 from dialog.errors import UserError
 
 
 def mixed(*components: dict[str, object]) -> Mixture:
-    def member(component: dict[str, object]) -> Builtin:
+    def member(component: dict[str, object]) -> BuiltinDialogues:
         assert component.pop("name") == "builtin"
-        return Builtin(**component)
+        return BuiltinDialogues(**component)
 
     return Mixture(corpora=components, member=member)
 
@@ -46,7 +46,9 @@ def test_what_is_evaluated_comes_once(split: str) -> None:
     corpus = mixed(part(100, weight=7), part(50, weight=0.1, seed=5))
     told = [each.turns for each in corpus.dialogues(split)]
     assert told == [
-        each.turns for size, seed in ((100, 0), (50, 5)) for each in Builtin(size=size, seed=seed).dialogues(split)
+        each.turns
+        for size, seed in ((100, 0), (50, 5))
+        for each in BuiltinDialogues(size=size, seed=seed).dialogues(split)
     ]
 
 

@@ -75,7 +75,7 @@ def test_a_log_that_is_none_is_named_and_the_rest_read(lay: Callable[..., Path])
     broken = json.dumps({"PMUL0.json": logged("a", "b"), "PMUL1.json": {"log": None}, "PMUL2.json": logged("c", "d")})
     found = [*MultiWOZ(lay({**LOGS, "data.json": broken})).dialogues("train")]
     assert [type(entry) for entry in found] == [Dialogue, Malformed, Dialogue]
-    assert "data.json: record PMUL1.json: not as this corpus has it" in str(found[1])
+    assert "data.json: record PMUL1.json: not in this corpus's format" in str(found[1])
 
 
 def test_reads_folders_of_schema_guided_dialogues(laws: Callable[..., dict[str, list[Dialogue]]]) -> None:

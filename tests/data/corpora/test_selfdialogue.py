@@ -81,7 +81,7 @@ def test_topics_can_be_chosen(lay: Callable[..., Path]) -> None:
     ("line", "message"),
     [
         ('"a9","w1"\n', "2 columns, but"),
-        ('"a9" oh,"w1"\n', "mend the row, or its quotes"),
+        ('"a9" oh,"w1"\n', "correct the row or its quotes"),
     ],
 )
 def test_a_row_that_is_none_is_named_and_the_rest_read(lay: Callable[..., Path], line: str, message: str) -> None:

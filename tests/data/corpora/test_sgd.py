@@ -44,7 +44,7 @@ def test_a_record_that_is_none_is_named_and_the_rest_read(lay: Callable[..., Pat
     broken = json.dumps([talk("1_0"), {"dialogue_id": "1_1", "services": []}, talk("1_2")])
     found = [*SGD(lay({**FILES, "dev/dialogues_001.json": broken})).dialogues("validation")]
     assert [type(entry) for entry in found[:3]] == [Dialogue, Malformed, Dialogue]
-    assert "dialogues_001.json: record 2: not as this corpus has it (KeyError: 'turns')" in str(found[1])
+    assert "dialogues_001.json: record 2: not in this corpus's format (KeyError: 'turns')" in str(found[1])
 
 
 def test_a_split_without_files_is_named(lay: Callable[..., Path]) -> None:

@@ -61,7 +61,7 @@ def test_marks_become_words(lay: Callable[..., Path], raw: str, clean: str) -> N
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("sw2001B-ms98-a-0001 soon 1.0 hi\n", "B-ms98-a-trans.text:1: 'soon' is no time in seconds"),
+        ("sw2001B-ms98-a-0001 soon 1.0 hi\n", "B-ms98-a-trans.text:1: 'soon' is not a time in seconds"),
         ("sw2001B-ms98-a-0001\n", "ValueError"),
         ("", "is empty"),
     ],

@@ -85,7 +85,7 @@ def test_a_record_that_is_none_is_named_and_the_rest_read(lay: Callable[..., Pat
     files = {**FIRST, "self-dialogs.json": json.dumps([talk(0), broken, "no", talk(2)])}
     found = [*Taskmaster(lay(files), files=["self-dialogs"]).dialogues("train")]
     assert [type(entry) for entry in found] == [Dialogue, Malformed, Malformed, Dialogue]
-    assert "self-dialogs.json: record 2: not as this corpus has it (KeyError: 'speaker')" in str(found[1])
+    assert "self-dialogs.json: record 2: not in this corpus's format (KeyError: 'speaker')" in str(found[1])
 
 
 def test_a_list_that_is_missing_beside_others_is_refused(lay: Callable[..., Path]) -> None:

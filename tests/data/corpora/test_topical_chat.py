@@ -63,4 +63,4 @@ def test_a_record_that_is_none_is_named_and_the_rest_read(lay: Callable[..., Pat
     broken = json.dumps({"a": talk("x"), "b": {"content": [{"message": "no one"}]}, "c": talk("y")})
     found = [*TopicalChat(lay({**FILES, "conversations/train.json": broken})).dialogues("train")]
     assert [type(entry) for entry in found] == [Dialogue, Malformed, Dialogue]
-    assert "train.json: record b: not as this corpus has it (KeyError: 'agent')" in str(found[1])
+    assert "train.json: record b: not in this corpus's format (KeyError: 'agent')" in str(found[1])

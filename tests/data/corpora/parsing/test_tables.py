@@ -49,13 +49,13 @@ def test_a_quote_in_a_cell_without_quotes_is_text_and_takes_no_row_with_it(tmp_p
 def test_a_bad_row_is_raised_where_it_is_read_and_a_bad_first_row_at_once(tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_text('a,b\n1,"2"3\n\n4\n5,6\n')
     bad, short, good = (row for _, row in table(tmp_path / "table.csv"))
-    with pytest.raises(UserError, match=r"table\.csv:2: .*mend the row, or its quotes"):
+    with pytest.raises(UserError, match=r"table\.csv:2: .*correct the row or its quotes"):
         cells(bad)
     with pytest.raises(UserError, match=r"table\.csv:4: 1 columns, but 2 names"):
         cells(short)
     assert cells(good) == {"a": "5", "b": "6"}
     (tmp_path / "table.csv").write_text('"a"b,c\n1,2\n')
-    with pytest.raises(UserError, match=r"table\.csv:1: .*mend the row, or its quotes"):
+    with pytest.raises(UserError, match=r"table\.csv:1: .*correct the row or its quotes"):
         next(table(tmp_path / "table.csv"))
 
 
