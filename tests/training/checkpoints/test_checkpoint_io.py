@@ -112,21 +112,26 @@ def test_a_kill_at_any_call_leaves_the_old_or_the_new(
     assert number > 8
 
 
+def inode(path: Path) -> int:
+    return path.stat().st_ino if path.exists() else 0
+
+
 def test_kills_at_random_moments_of_saves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a folder for temporary files on another file system, where the library's own saves are torn."""
     elsewhere = Path("/dev/shm") if Path("/dev/shm").is_dir() else tmp_path
     monkeypatch.setenv("TMPDIR", str(elsewhere))
     before, chance, torn = set(elsewhere.iterdir()), random.Random(1), 0
-    for _ in range(20):
+    for _ in range(10):
         clean_up(tmp_path)
         first = load(tmp_path) if (tmp_path / LAST).exists() else 0
+        before_fork = inode(tmp_path / LAST)
         child = os.fork()
         if not child:
             for number in count(first + 1):
                 save(tmp_path, number, size=1_000_000)
-        while not (tmp_path / LAST).exists():
+        while inode(tmp_path / LAST) == before_fork:
             time.sleep(0.001)
-        time.sleep(chance.uniform(0.02, 0.06))
+        time.sleep(chance.uniform(0, 0.04))
         os.kill(child, signal.SIGKILL)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
         torn += bool(temporaries(tmp_path))
