@@ -1,62 +1,164 @@
-"""Write files atomically: temporary file, fsync, rename; lock folders."""
+"""Atomic writes: temporary file or folder beside the target, fsync, rename. Locks between processes."""
 
 from __future__ import annotations
 
 import os
-import random
+import secrets
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from dialog.errors import UserError
 from dialog.escaping import to_json
 
+PARTIAL, LOCK = "partial", "lock"
+"""Suffix of an unfinished folder, and its lock file."""
 
-@contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """Keep other processes from training in a folder; however this one ends, the claim ends with it.
 
-    Raises:
-        UserError: another process has it.
-    """
-    import fcntl
-
-    with (folder / ".lock").open("a") as file:
+def sync(*paths: Path) -> None:
+    """Wait until files, and the entries of folders, are on disk; a rename after it survives a power failure."""
+    for path in paths:
+        handle = os.open(path, os.O_RDONLY)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UserError(f"{folder}: another process trains in it; wait until it ends, or stop it") from error
-        yield
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+# ------------------------------------------------------------------ files
 
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """The path of a new file in the folder of another, which is gone at the end unless it was renamed."""
-    new = path.with_name(f".{path.name}.{random.SystemRandom().randrange(16**8):08x}")
+    """Yield a new hidden path in the folder of `path`; a file left there at the end is deleted."""
+    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         yield new
     finally:
         new.unlink(missing_ok=True)
 
 
-def sync(path: Path) -> None:
-    """Have a file, or the names in a folder, on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def rename(new: Path, path: Path) -> None:
+    """Give a synced file its final name, and sync the folder."""
+    os.replace(new, path)
+    sync(path.parent)
 
 
-def replace_text(path: Path, text: str) -> None:
-    """Put a text in the place of a file's: at any moment the one or the other is there, whole."""
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path` that replaces it at the end; on an error `path` stays as it was."""
     with beside(path) as new:
-        new.write_text(text, encoding="utf-8")
+        yield new
         sync(new)
-        os.replace(new, path)
-        sync(path.parent)
+        rename(new, path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 file; at any moment the old or the new content is there, complete."""
+    with replacing(path) as new:
+        new.write_text(text, encoding="utf-8", newline="\n")
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write a JSON file that people read."""
-    path.write_text(to_json(content, indent=1) + "\n", encoding="utf-8")
+    """Write an indented JSON file."""
+    write_text(path, to_json(content, indent=1) + "\n")
+
+
+# ------------------------------------------------------------------ locks
+
+
+@contextmanager
+def lock(path: Path, *, shared: bool = False, wait: bool = False) -> Iterator[bool]:
+    """Lock a file, created if missing, and yield True, or False if another process holds it and `wait` is not set.
+
+    The system releases the lock when the process ends, however it ends. The file is opened to read and write because
+    machines that share a file system see each other's locks only then.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    import fcntl  # missing on Windows
+
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+            held = True
+        except OSError:
+            held = False
+        yield held
+
+
+@contextmanager
+def run_lock(folder: Path) -> Iterator[None]:
+    """Lock a run folder, so that one process trains in it.
+
+    Raises:
+        UserError: another process holds the lock.
+    """
+    with lock(folder / ".lock") as held:
+        if not held:
+            raise UserError(f"{folder}: another process trains in it; wait until it ends, or stop it")
+        yield
+
+
+# ------------------------------------------------------------------ folders
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Yield a `partial_folder` to write files into and `publish` it at the end."""
+    with partial_folder(folder) as partial:
+        yield partial
+        publish(partial, folder)
+
+
+@contextmanager
+def partial_folder(folder: Path) -> Iterator[Path]:
+    """Yield a hidden folder beside `folder`, locked by this process and removed at the end.
+
+    Partial folders of killed processes are removed first. The suffix that marks them is given only after locking, so
+    that no process removes a folder in use.
+    """
+    for leftover in folder.parent.glob(f".{folder.name}.*.{PARTIAL}"):
+        remove_unlocked(leftover)
+    new = folder.parent / f".{folder.name}.{secrets.token_hex(4)}"
+    partial = new.with_name(f"{new.name}.{PARTIAL}")
+    new.mkdir(parents=True)
+    try:
+        with folder_lock(new):
+            new.rename(partial)
+            yield partial
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def publish(complete: Path, folder: Path) -> None:
+    """Sync a folder of files and rename it to `folder`, unless another process was faster."""
+    sync(*complete.iterdir(), complete)
+    try:
+        complete.replace(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+    sync(folder.parent)
+
+
+def remove_unlocked(folder: Path) -> None:
+    """Remove a folder unless it is missing or a process holds its lock."""
+    with folder_lock(folder) as held:
+        if held:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def folder_lock(folder: Path, *, shared: bool = False) -> Iterator[bool]:
+    """Lock a folder and yield whether this process holds it alone; False if the folder is missing.
+
+    A shared lock waits; many processes may hold it, and none removes the folder meanwhile.
+    """
+    with ExitStack() as stack:
+        held = False
+        with suppress(OSError):
+            held = stack.enter_context(lock(folder / LOCK, shared=shared, wait=shared))
+        yield held and not shared

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dialog.config.components import build, named, resolve, takes
-from dialog.config.schema import Model, Recipe
+from dialog.config.components import accepts, build, name_and_arguments, resolve
+from dialog.config.schema import ModelConfig, Recipe
 from dialog.data.corpora import CORPORA, Corpus
 from dialog.data.corpora.readable import ReadableCorpus, read_errors_as_user_errors
 from dialog.data.filters import FILTERS
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # ------------------------------------------------------------------ network
 
 
-def build_model(model: Model, vocabulary: int) -> Seq2Seq:
+def build_model(model: ModelConfig, vocabulary: int) -> Seq2Seq:
     """The network of a recipe's ``model`` section, for a vocabulary of so many tokens."""
     from dialog.data.tokenizers.tokenizer import OTHER, PAD, SELF
     from dialog.models.seq2seq import Seq2Seq
@@ -168,10 +168,10 @@ def build_corpus(recipe: Recipe, *, read: bool = True) -> Corpus:
 
 def _member(component: Mapping[str, Any], path: str | None = None, *, read: bool) -> Corpus:
     """A corpus, or one of a mixture's, which has its own ``path``."""
-    name, arguments = named(component)
+    name, arguments = name_and_arguments(component)
     downloads = cache() / "downloads"
     given = arguments.pop("path", path)
-    if given and not takes(CORPORA, component, "path"):
+    if given and not accepts(CORPORA, component, "path"):
         raise UserError(f"{name} reads no folder: leave the path {given} out, or give it to a corpus that does")
     if given and "\0" in str(given):
         raise UserError(f"the path {str(given)!r} holds a NUL, which no file's name does")

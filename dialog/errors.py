@@ -1,4 +1,4 @@
-"""What goes wrong in a way that the user can mend."""
+"""Expected errors: printed as one line, without a traceback."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from contextlib import contextmanager
 
 
 class UserError(Exception):
-    """Something the user can mend: one line that says what, where (file:line or key) and how.
+    """Invalid input: one line that states what is wrong, where (file:line or key) and how to fix it.
 
-    The command line prints it without a traceback and exits with 2.
+    The command line exits with 2.
     """
 
 
 class RunError(Exception):
-    """A run that cannot go on, though it was begun rightly: one line that says what, where and what may help.
+    """A valid run that cannot continue: one line that states what failed, where, and what may help.
 
-    The command line prints it without a traceback and exits with 1.
+    The command line exits with 1.
     """
 
 
 @contextmanager
 def section(key: str) -> Iterator[None]:
-    """What a recipe's section cannot be built with is the user's to mend, under its key."""
+    """Re-raise build errors as UserError, prefixed with the recipe section."""
     try:
         yield
     except (UserError, ArithmeticError, RuntimeError, TypeError, ValueError) as error:

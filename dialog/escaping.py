@@ -1,4 +1,4 @@
-"""Make text of unknown origin harmless: JSON without control characters."""
+"""JSON without control characters, for text of unknown origin."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from collections.abc import Mapping
 COMMANDS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidirectional controls
-    "\u2028\u2029\ud800-\udfff\ufffe\uffff]"  # line separators; what neither UTF-8 nor XML can hold
+    "\u2028\u2029\ud800-\udfff\ufffe\uffff]"  # line separators; surrogates and noncharacters, invalid in UTF-8 or XML
 )
-"""What could command a terminal or reorder a line."""
+"""Characters that control a terminal or reorder a line."""
 
 
 def to_json(content: object, indent: int | None = None) -> str:
-    """JSON, in which a number that is not finite is null, and nothing commands a terminal that it is shown on."""
+    """Return JSON with null for numbers that are not finite and with terminal control characters escaped."""
     text = json.dumps(finite(content), ensure_ascii=False, allow_nan=False, indent=indent)
-    return COMMANDS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)  # they stand in strings only
+    return COMMANDS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)  # all inside strings
 
 
 def finite(content: object) -> object:
-    """The same, with None for every number that is not finite: JSON has neither NaN nor infinity."""
+    """Return a copy with None for NaN and infinities, which JSON lacks."""
     if isinstance(content, Mapping):
         return {key: finite(value) for key, value in content.items()}
     if isinstance(content, list | tuple):

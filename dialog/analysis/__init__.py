@@ -1,1 +1,4 @@
-"""Attention maps, and what they say."""
+"""Measure where a model attends.
+
+Read first: `maps.py`.
+"""

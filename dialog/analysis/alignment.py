@@ -1,4 +1,4 @@
-"""Whether attention looks where a copied token comes from.
+"""Alignment accuracy of attention, against gold alignments of copied tokens.
 
 Shapes: B rows, H heads, T target tokens, S source tokens.
 """
@@ -16,20 +16,20 @@ from dialog.models.contracts import AttentionHook
 
 
 @dataclass
-class AlignmentCounts:
-    """Alignment accuracy of each cross-attention head.
+class AlignmentAccuracy:
+    """Counts of correctly aligned target tokens, for each cross-attention head.
 
-    Of the response tokens that are known to repeat a source token, the share for which the largest weight of the head,
-    at the step that predicts the token under teacher forcing, lies on that source token (chance is about 1 / S).
+    Accuracy = hits / tokens over the target tokens that are copies of a known source token. A hit: under teacher
+    forcing, argmax_s of the weights at the step that predicts the token is that source token (chance: about 1 / S).
     """
 
     tokens: int = 0
     hits: Counter[str] = field(default_factory=Counter)
 
-    def watch(self, model: nn.Module, gold: Sequence[dict[int, int]]) -> AttentionHook:
-        """A hook for one forward pass; ``gold[row]`` maps target positions to source positions."""
+    def hook(self, model: nn.Module, gold: Sequence[dict[int, int]]) -> AttentionHook:
+        """Return a hook that counts one forward pass; ``gold[row]`` maps target to source positions."""
         names = {module: name for name, module in model.named_modules()}
-        pairs = [(row, target, source) for row, each in enumerate(gold) for target, source in each.items()]
+        pairs = [(row, target, source) for row, links in enumerate(gold) for target, source in links.items()]
         self.tokens += len(pairs)
 
         def count(module: nn.Module, weights: Tensor) -> None:
@@ -37,23 +37,23 @@ class AlignmentCounts:
             if name.startswith("encoder.") or name.endswith("self_attention"):
                 return
             for row, target, source in pairs:
-                at = weights[row, :, target]  # [H, S]
-                for head, place in enumerate(at.argmax(-1).tolist()):
-                    self.hits[f"{name}.{head}"] += place == source
+                predicted = weights[row, :, target].argmax(-1)  # [H]
+                for head, position in enumerate(predicted.tolist()):
+                    self.hits[f"{name}.{head}"] += position == source
 
         return count
 
     @classmethod
-    def total(cls, counts: Iterable[AlignmentCounts]) -> AlignmentCounts:
-        """What several have counted, each for itself."""
-        whole = cls()
-        for each in counts:
-            whole.tokens += each.tokens
-            whole.hits.update(each.hits)
-        return whole
+    def total(cls, counts: Iterable[AlignmentAccuracy]) -> AlignmentAccuracy:
+        """Add the counts of all ranks."""
+        total = cls()
+        for count in counts:
+            total.tokens += count.tokens
+            total.hits.update(count.hits)
+        return total
 
     def metrics(self) -> dict[str, Any]:
-        """The best head's accuracy, its name, and every head's; nothing without copied tokens or without heads."""
+        """Return the accuracy of every head, and the best one; empty without copied tokens or cross-attention."""
         if not self.hits:
             return {}
         accuracy = {name: hits / self.tokens for name, hits in sorted(self.hits.items())}

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from dialog.escaping import to_json
-from dialog.paths import refuse_existing
+from dialog.paths import check_new
 
 
 @click.command()
@@ -25,16 +25,16 @@ def compare(recipes: tuple[str, ...], seeds: int, output: Path | None, trust: bo
     Example: dialog-seq2seq compare quickstart/lstm_bahdanau quickstart/transformer --seeds 3
     """
     if output is not None:
-        refuse_existing(output)
+        check_new(output)
     names = [each for each in recipes if "=" not in each and not each.startswith("~")]
     overrides = [each for each in recipes if each not in names]
     from dialog.comparison.compare import compare as run
-    from dialog.comparison.compare import entries
-    from dialog.report.markdown import table
+    from dialog.comparison.compare import load_systems
+    from dialog.report.markdown import terminal_table
 
-    listed = entries(names, overrides, trust=trust)
-    base = listed[0].composed.recipe.seed
+    systems = load_systems(names, overrides, trust=trust)
+    base = systems[0].composed.recipe.seed
     command = shlex.join(["python", "-m", "dialog", "compare", *recipes, "--seeds", str(seeds)])
-    folder, results = run(listed, seeds=range(base, base + seeds), output=output, command=command)
-    click.echo(to_json(results) if as_json else table(results))
+    folder, results = run(systems, seeds=range(base, base + seeds), output=output, command=command)
+    click.echo(to_json(results) if as_json else terminal_table(results))
     click.echo(f"report: {folder / 'report.html'}", err=as_json)

@@ -23,7 +23,7 @@ def evaluate(run: Path, overrides: tuple[str, ...], split: str, trust: bool, as_
 
     Example: dialog-seq2seq evaluate runs/quickstart/transformer/20260101-120000-abcd --split validation
     """
-    from dialog.report.measures import in_order, measure
+    from dialog.report.measures import metric_display, sort_metrics
     from dialog.runs.evaluate import evaluate as evaluate_run
     from dialog.runs.load import load
     from dialog.training.distributed.cluster import joined
@@ -38,5 +38,6 @@ def evaluate(run: Path, overrides: tuple[str, ...], split: str, trust: bool, as_
         for name, value in metrics.items()
         if isinstance(value, int | float) or (isinstance(value, dict) and "score" in value)
     }
-    for name in in_order(set(numbers)):
-        click.echo(f"{measure(name).label:<28}{measure(name).write(numbers[name]):>14}")
+    for name in sort_metrics(set(numbers)):
+        display = metric_display(name)
+        click.echo(f"{display.label:<28}{display.format(numbers[name]):>14}")

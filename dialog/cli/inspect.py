@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dialog.cli.output_file import check_new_file, writable
 from dialog.config.compose import compose
 from dialog.config.schema import Recipe
 from dialog.errors import UserError
 from dialog.escaping import to_json
-from dialog.paths import check_new_file, writable
 
 if TYPE_CHECKING:
     from dialog.data.examples import Rules

@@ -20,7 +20,7 @@ def parts(family: str | None, as_json: bool) -> None:
     Example: dialog-seq2seq parts attentions
     """
     families = tables()
-    chosen = {family: lookup(families, family)} if family else families
+    chosen = {family: lookup(families, family, "family")} if family else families
     found = {
         name: {
             part: {

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from dialog.config.components import named
-from dialog.config.compose import Composed, compose, shipped
+from dialog.config.components import name_and_arguments
+from dialog.config.compose import Composed, compose, shipped_recipes
 
 
 @click.command()
@@ -18,7 +18,7 @@ def recipes(as_json: bool) -> None:
 
     Example: dialog-seq2seq recipes
     """
-    rows = [describe(compose(name)) for name in shipped()]
+    rows = [describe(compose(name)) for name in shipped_recipes()]
     if as_json:
         click.echo(json.dumps(rows, indent=1))
         return
@@ -37,9 +37,9 @@ def describe(composed: Composed) -> dict[str, Any]:
     return {
         "name": composed.name,
         "summary": recipe.about.summary,
-        "corpus": named(recipe.data.corpus)[0],
-        "encoder": named(recipe.model.encoder)[0],
-        "decoder": named(recipe.model.decoder)[0],
+        "corpus": name_and_arguments(recipe.data.corpus)[0],
+        "encoder": name_and_arguments(recipe.model.encoder)[0],
+        "decoder": name_and_arguments(recipe.model.decoder)[0],
         "parameters": recipe.about.parameters,
         "cost": recipe.about.cost,
         "expect": recipe.expect,

@@ -11,9 +11,10 @@ from typing import IO, Any
 
 import click
 
+from dialog.atomic import replacing
 from dialog.errors import UserError
 from dialog.escaping import to_json
-from dialog.paths import refuse_existing
+from dialog.paths import check_new
 
 BATCH = 64
 
@@ -30,11 +31,11 @@ def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, tru
     Example: echo '{"context": ["How are you ?"]}' | dialog-seq2seq respond runs/quickstart/transformer/...
     """
     if target != "-":
-        refuse_existing(Path(target))
+        check_new(Path(target))
     from dialog.runs.load import load
 
     loaded = load(run, overrides=overrides, trust=trust)
-    from dialog.generation.responder import as_row
+    from dialog.generation.responder import response_row
 
     search = loaded.recipe.generation.search
     try:
@@ -43,7 +44,7 @@ def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, tru
             while block := list(islice(questions, BATCH)):
                 found = loaded.responder.respond([context for _, context in block], search)
                 for (name, context), candidate in zip(block, found, strict=True):
-                    out.write(to_json(as_row(name, context, candidate)) + "\n")
+                    out.write(to_json(response_row(name, context, candidate)) + "\n")
                 out.flush()
     except BrokenPipeError:
         raise  # whoever reads has enough
@@ -58,13 +59,8 @@ def whole(target: str) -> Iterator[IO[str]]:
         with click.open_file("-", "w", encoding="utf-8") as out:
             yield out
         return
-    partial = Path(target).with_name(f".{Path(target).name}.partial")
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            yield file
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(Path(target)) as new, new.open("w", encoding="utf-8") as file:
+        yield file
 
 
 def contexts(lines: IO[bytes], file: str) -> Iterator[tuple[Any, list[str]]]:

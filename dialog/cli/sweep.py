@@ -12,7 +12,7 @@ import click
 from dialog.config.compose import compose
 from dialog.errors import UserError
 from dialog.escaping import to_json
-from dialog.paths import fresh_folder, make_folder, refuse_existing
+from dialog.paths import check_new, fresh_folder, make_folder
 
 
 @click.command()
@@ -64,7 +64,7 @@ def sweep(
         asked = found.Settings(**settings)
     else:
         if output is not None:
-            refuse_existing(output)
+            check_new(output)
         names = [each for each in recipes if "=" not in each and not each.startswith("~")]
         overrides = [each for each in recipes if each not in names]
         composed = [compose(name, overrides) for name in names]

@@ -10,7 +10,7 @@ import click
 
 from dialog.config.compose import compose
 from dialog.errors import UserError
-from dialog.paths import refuse_existing
+from dialog.paths import check_new
 from dialog.ranks import is_first_process
 
 
@@ -52,7 +52,7 @@ def train(
         sys.exit(0 if prove(recipe, overrides, kills) else 1)
     composed = compose(recipe, overrides)
     if output is not None and is_first_process():
-        refuse_existing(output)
+        check_new(output)
     from dialog.runs.resume import resume as resume_run
     from dialog.runs.train import train as train_run
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dialog.atomic import write_text
 from dialog.config.compose import compose
 from dialog.errors import UserError
 from dialog.escaping import to_json
-from dialog.paths import refuse_existing
+from dialog.paths import check_new
 
 if TYPE_CHECKING:
     from dialog.config.schema import Recipe
@@ -54,7 +55,7 @@ def tune(
     if output is not None:
         if not lr or output.suffix != ".svg":
             raise UserError(f"--output {output}: the picture is an .svg of the loss over --lr")
-        refuse_existing(output)
+        check_new(output)
     found: dict[str, Any] = {"recipe": composed.name}
     if lr:
         found["lr"] = _rates(composed.recipe, lowest, highest, steps, output)
@@ -69,7 +70,7 @@ def _rates(recipe: Recipe, lowest: float, highest: float, steps: int, output: Pa
     test = range_test(recipe, lowest=lowest, highest=highest, steps=steps)
     suggestion = steepest(test)
     if output is not None:
-        output.write_text(_picture(test, suggestion), encoding="utf-8")
+        write_text(output, _picture(test, suggestion))
     return {"suggestion": suggestion, "rates": test.rates, "losses": test.losses}
 
 

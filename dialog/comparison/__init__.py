@@ -1,1 +1,4 @@
-"""Several recipes, several seeds, the same data: what is equal, what differs, and one report."""
+"""Compare recipes on the same data, over several seeds: parity, results, report.
+
+Read first: `compare.py`.
+"""

@@ -1,4 +1,4 @@
-"""Train what is not trained yet, evaluate, and write the report."""
+"""Train the recipes of a comparison, evaluate all runs and write the report."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dialog.atomic import write_json
+from dialog.atomic import write_json, write_text
 from dialog.build import check_recipe
-from dialog.comparison import results as found
-from dialog.comparison.parity import Contender, parity
+from dialog.comparison.parity import EvaluatedSystem, parity
+from dialog.comparison.results import attention_map, draw_samples, learning_curve, select_sample, summarize
 from dialog.config.compose import Composed, compose, with_seed
 from dialog.errors import UserError
 from dialog.paths import fresh_folder, make_folder, name_of
@@ -31,136 +31,137 @@ SPLIT = "test"
 
 
 @dataclass(frozen=True)
-class Entry:
-    """What is compared under one name: a recipe to train with several seeds, or a run that is there."""
+class System:
+    """One side of a comparison: a recipe to train with several seeds, or a trained run."""
 
     name: str
     composed: Composed
     run: Path | None = None
-    trust: bool = True  # a recipe of the user's own may import code
+    trust: bool = True  # recipes on the command line may import code
 
     def load(self, folder: Path) -> Run:
-        """One of its runs."""
+        """Load one of its runs."""
         return load_run(folder, trust=self.trust)
 
 
-def entries(names: Sequence[str], overrides: Sequence[str], *, trust: bool = False) -> list[Entry]:
-    """The recipes and run folders of a command line; each name once."""
-    made = apart([entry(name, overrides, trust=trust) for name in names])
-    if len(made) < 2:
-        raise UserError("a comparison needs two recipes or runs, or more")
-    if overrides and all(each.run is not None for each in made):
-        raise UserError(f"{overrides[0]}: runs are compared as they were trained; overrides are for recipes")
-    for place, each in enumerate(made):
-        if each.name in {other.name for other in made[:place]}:
-            raise UserError(f"{each.name} is there twice; give each recipe once, and files names of their own")
-    return made
+def load_systems(names: Sequence[str], overrides: Sequence[str], *, trust: bool = False) -> list[System]:
+    """Read recipes and run folders from a command line.
+
+    Raises:
+        UserError: fewer than two, a name listed twice, or overrides without a recipe.
+    """
+    systems = use_distinct_names([load_system(name, overrides, trust=trust) for name in names])
+    if len(systems) < 2:
+        raise UserError("compare needs at least two recipes or run folders")
+    if overrides and all(system.run is not None for system in systems):
+        raise UserError(f"{overrides[0]}: overrides apply to recipes, not to trained runs; remove it")
+    for name, count in Counter(system.name for system in systems).items():
+        if count > 1:
+            raise UserError(f"{name}: listed twice; list each recipe once, and rename files of the same name")
+    return systems
 
 
-def apart(made: list[Entry]) -> list[Entry]:
-    """Runs of the same name are called by their whole paths."""
-    names = Counter(each.name for each in made)
+def use_distinct_names(systems: list[System]) -> list[System]:
+    """Replace the names of runs that share a name by their paths."""
+    counts = Counter(system.name for system in systems)
     return [
-        replace(each, name=each.run.as_posix()) if each.run is not None and names[each.name] > 1 else each
-        for each in made
+        replace(system, name=system.run.as_posix()) if system.run is not None and counts[system.name] > 1 else system
+        for system in systems
     ]
 
 
-def entry(name: str, overrides: Sequence[str], *, trust: bool) -> Entry:
-    """A recipe, or a run folder, which imports code only if it is trusted."""
+def load_system(name: str, overrides: Sequence[str], *, trust: bool) -> System:
+    """Read a recipe, or a run folder, which may import code only if `trust` is set."""
     folder = Path(name)
     if folder.is_dir():
         load_run(folder, trust=trust)
-        return Entry(name_of(folder), compose(str(folder / "recipe.yaml")), folder, trust)
+        return System(name_of(folder), compose(str(folder / "recipe.yaml")), folder, trust)
     composed = compose(name, overrides)
-    return Entry(composed.name, composed)
+    return System(composed.name, composed)
 
 
 def compare(
-    listed: Sequence[Entry], *, seeds: Sequence[int], output: Path | None, command: str
+    systems: Sequence[System], *, seeds: Sequence[int], output: Path | None, command: str
 ) -> tuple[Path, dict[str, Any]]:
-    """Train every recipe with every seed, score all on the test split; the folder and what results.json holds.
+    """Train every recipe with every seed and evaluate on the test split; return the folder and results.json.
 
     Raises:
-        UserError: where the recipes do not share data, tokenizer and test set: that is no comparison.
+        UserError: the recipes differ in data or tokenizer, or need several processes.
     """
-    alone()
-    for each in listed:
-        if each.run is None and check_recipe(each.composed.recipe) > 1:
-            raise UserError(
-                f"{each.name}: compare trains in one process; train with more, then compare the run folders"
-            )
-    prepared = {each.name: prepare_data(each.composed.recipe, quiet=False) for each in listed}
-    check_same_data(prepared)
+    check_single_process(systems)
+    check_same_data({system.name: prepare_data(system.composed.recipe, quiet=False) for system in systems})
     folder = make_folder(output or fresh_folder("comparisons"))
     began = time.monotonic()
-    contenders = [contender(each, seeds, folder) for each in listed]
-    models = [each.model for each in contenders]
-    first = [folder / model["runs"][0]["folder"] for model in models]
-    shown = found.samples(first, SPLIT)
-    sample = found.telling(shown)
+    evaluated = [train_and_evaluate(system, seeds, folder) for system in systems]
+    models = [system.model for system in evaluated]
+    first_runs = [folder / model["runs"][0]["folder"] for model in models]
+    samples = draw_samples(first_runs, SPLIT)
+    sample = select_sample(samples)
     maps = [
-        found.attention(each.load(path), model["name"], model["runs"][0]["metrics"], sample, place)
-        for place, (each, model, path) in enumerate(zip(listed, models, first, strict=True))
+        attention_map(system.load(path), model["name"], model["runs"][0]["metrics"], sample["context"], response)
+        for system, path, model, response in zip(systems, first_runs, models, sample["responses"], strict=True)
     ]
     results = {
         "format": 1,
         "command": command,
-        "environment": contenders[0].environment,
+        "environment": evaluated[0].environment,
         "split": SPLIT,
         "seconds": time.monotonic() - began,
         "models": models,
-        "parity": parity(contenders),
-        "samples": shown,
-        "attention": [each for each in maps if each is not None],
+        "parity": parity(evaluated),
+        "samples": samples,
+        "attention": [attention for attention in maps if attention is not None],
     }
     write_json(folder / "results.json", results)
-    (folder / "report.md").write_text(to_markdown(results), encoding="utf-8")
+    write_text(folder / "report.md", to_markdown(results))
     write_html(results, folder / "report.html")
     return folder, results
 
 
-def alone() -> None:
-    """Refuse to compare in several processes, which would all do the same."""
-    found = starter()
-    if found is not None and found[1] > 1:
+def check_single_process(systems: Sequence[System]) -> None:
+    """Raise UserError if a launcher started several processes, or if a recipe trains in several."""
+    launched = starter()
+    if launched is not None and launched[1] > 1:
+        launcher, processes = launched
         raise UserError(
-            f"compare runs in one process, {found[0]} started {found[1]}: train with them, then start compare alone "
-            "with the run folders"
+            f"compare runs in one process, but {launcher} started {processes}; "
+            f"train with {launcher}, then compare the run folders in one process"
         )
+    for system in systems:
+        if system.run is None and (processes := check_recipe(system.composed.recipe)) > 1:
+            raise UserError(
+                f"{system.name}: compare trains in one process, but this recipe uses {processes}; "
+                "train it first, then compare the run folders"
+            )
 
 
 def check_same_data(prepared: dict[str, Path]) -> None:
-    """Models that do not read the same prepared data are not compared."""
+    """Raise UserError unless all systems read the same prepared data."""
     if len(set(prepared.values())) > 1:
-        differ = "; ".join(f"{name}: {path.name}" for name, path in prepared.items())
-        raise UserError(f"the recipes do not share data and tokenizer ({differ}); give them the same data section")
+        folders = "; ".join(f"{name}: {path.name}" for name, path in prepared.items())
+        raise UserError(f"the recipes do not share data and tokenizer ({folders}); give them the same `data` section")
 
 
-def contender(each: Entry, seeds: Sequence[int], folder: Path) -> Contender:
-    """Train and evaluate one recipe with every seed."""
+def train_and_evaluate(system: System, seeds: Sequence[int], folder: Path) -> EvaluatedSystem:
+    """Train a recipe with every seed, or take its trained run, and evaluate each run."""
     from dialog.models.seq2seq import count_parameters
 
     runs: list[dict[str, Any]] = []
     environment: dict[str, Any] = {}
     parameters: dict[str, int] = {}
-    for seed in seeds if each.run is None else [each.composed.recipe.seed]:
-        say(f"== {each.name}, seed {seed}")
-        path = each.run or folder / "runs" / each.name / f"seed-{seed}"
-        if each.run is None:
-            train(with_seed(each.composed, seed), path)
-        composed = compose(str(path / "recipe.yaml"))  # as it was run, with its precision
-        trained = json.loads((path / "summary.json").read_text(encoding="utf-8"))
-        run = each.load(path)
+    for seed in seeds if system.run is None else [system.composed.recipe.seed]:
+        print(f"== {system.name}, seed {seed}", file=sys.stderr, flush=True)  # noqa: T201 - progress
+        path = system.run or folder / "runs" / system.name / f"seed-{seed}"
+        if system.run is None:
+            train(with_seed(system.composed, seed), path)
+        composed = compose(str(path / "recipe.yaml"))  # as trained: with the precision of the machine
+        training = json.loads((path / "summary.json").read_text(encoding="utf-8"))
+        run = system.load(path)
         metrics = evaluate(run, SPLIT)
         parameters = count_parameters(run.model)
         environment = environment or json.loads((path / "environment.json").read_text(encoding="utf-8"))
-        shown = path.relative_to(folder) if path.is_relative_to(folder) else path.resolve()
-        runs.append({"seed": seed, "folder": str(shown), **trained, "metrics": metrics, "curve": found.curve(path)})
-    model = {"name": each.name, "parameters": parameters, "runs": runs, "summary": found.summary(runs)}
-    return Contender(composed.recipe, environment, model)
-
-
-def say(line: str) -> None:
-    """Progress, on standard error."""
-    print(line, file=sys.stderr, flush=True)  # noqa: T201 - progress
+        location = path.relative_to(folder) if path.is_relative_to(folder) else path.resolve()
+        row = {"seed": seed, "folder": str(location), **training, "metrics": metrics, "curve": learning_curve(path)}
+        runs.append(row)
+    model = {"name": system.name, "parameters": parameters, "runs": runs, "summary": summarize(runs)}
+    return EvaluatedSystem(composed.recipe, environment, model)

@@ -1,4 +1,4 @@
-"""What a comparison found, as plain data: results.json."""
+"""Results of a comparison as plain data, for results.json."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from dialog.report.measures import metric_value
 from dialog.runs.run import Run
 
 COUNTS = {"examples", "dialogues", "nll_nats", "tokens", "words", "bytes", "questions", "copied_tokens"}
-"""Metrics that count the test set rather than judge a model."""
+"""Metrics that describe the test set, not the model."""
 
 
-def curve(folder: Path) -> list[dict[str, Any]]:
-    """The learning curve of a run, from its metrics.jsonl."""
+def learning_curve(folder: Path) -> list[dict[str, Any]]:
+    """Read the learning curve of a run from its metrics.jsonl."""
     points, tokens = [], 0
     for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").split("\n"):
         if not line:
@@ -38,85 +39,79 @@ def curve(folder: Path) -> list[dict[str, Any]]:
     return points
 
 
-def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Mean, sample standard deviation and count over seeds of every metric that judges a model in one number."""
-    found = {}
-    for name, value in runs[0]["metrics"].items():
-        values = [number(run["metrics"].get(name)) for run in runs]
-        if number(value) is None or name in COUNTS:
+def summarize(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return mean, sample standard deviation and count over seeds of every scalar metric except `COUNTS`."""
+    summary = {}
+    for name, first_value in runs[0]["metrics"].items():
+        if metric_value(first_value) is None or name in COUNTS:
             continue
-        known = [each for each in values if each is not None]
-        std = statistics.stdev(known) if len(known) > 1 else None
-        found[name] = {"mean": statistics.fmean(known), "std": std, "n": len(known)}
-    return found
+        candidates = [metric_value(run["metrics"].get(name)) for run in runs]
+        values = [value for value in candidates if value is not None]
+        std = statistics.stdev(values) if len(values) > 1 else None
+        summary[name] = {"mean": statistics.fmean(values), "std": std, "n": len(values)}
+    return summary
 
 
-def number(value: object) -> float | None:
-    """A metric as one number: itself, or the score that it holds."""
-    if isinstance(value, dict):
-        value = value.get("score")
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def samples(folders: Sequence[Path], split: str, *, count: int = 12) -> list[dict[str, Any]]:
-    """The same examples of a split for every model, drawn from those with a context where there are any."""
+def draw_samples(folders: Sequence[Path], split: str, *, count: int = 12) -> list[dict[str, Any]]:
+    """Draw the same examples of a split for every run, from those with a context if any has one."""
     files = [folder / "evaluation" / split / "responses.jsonl" for folder in folders]
     with files[0].open(encoding="utf-8") as lines:
-        contexts = [bool(json.loads(line)["context"]) for line in lines]
-    places = [place for place, context in enumerate(contexts) if context] or list(range(len(contexts)))
-    chosen = set(random.Random(0).sample(places, min(count, len(places))))
-    rows = [picked(file, chosen) for file in files]
+        has_context = [bool(json.loads(line)["context"]) for line in lines]
+    eligible = [index for index, context in enumerate(has_context) if context] or list(range(len(has_context)))
+    chosen = set(random.Random(0).sample(eligible, min(count, len(eligible))))
+    rows = [read_lines(file, chosen) for file in files]
     return [
         {
-            **{key: same[0][key] for key in ("id", "context", "reference")},
-            "responses": [each["response"] for each in same],
+            **{key: example[0][key] for key in ("id", "context", "reference")},
+            "responses": [row["response"] for row in example],
         }
-        for same in zip(*rows, strict=True)
+        for example in zip(*rows, strict=True)
     ]
 
 
-def telling(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The sample to show attention on: one that all models got right where there is one, short, of a long context."""
+def select_sample(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Choose the sample whose attention is shown: all responses correct, then all short, then the longest context."""
 
-    def merits(sample: dict[str, Any]) -> tuple[bool, bool, int]:
-        said = sample["responses"]
-        right = all(each == sample["reference"] for each in said)
-        return right, max(len(each.split()) for each in said) <= 20, len(sample["context"])
+    def preference(sample: dict[str, Any]) -> tuple[bool, bool, int]:
+        responses = sample["responses"]
+        correct = all(response == sample["reference"] for response in responses)
+        return correct, max(len(response.split()) for response in responses) <= 20, len(sample["context"])
 
-    return max(samples, key=merits)
+    return max(samples, key=preference)
 
 
-def picked(file: Path, places: set[int]) -> list[dict[str, Any]]:
-    """The lines at the given places."""
+def read_lines(file: Path, indices: set[int]) -> list[dict[str, Any]]:
+    """Read the JSON lines with these indices."""
     with file.open(encoding="utf-8") as lines:
-        return [json.loads(line) for place, line in enumerate(islice(lines, max(places) + 1)) if place in places]
+        return [json.loads(line) for index, line in enumerate(islice(lines, max(indices) + 1)) if index in indices]
 
 
-def attention(
-    run: Run, name: str, metrics: dict[str, Any], sample: dict[str, Any], place: int
+def attention_map(
+    run: Run, name: str, metrics: dict[str, Any], context: Sequence[str], response: str
 ) -> dict[str, Any] | None:
-    """One map of a model saying its own response: the head that aligns best where that is known, else a mean.
+    """Return one cross-attention map over a model's own response; None without cross-attention.
 
-    The mean is over the heads of the last cross-attention; a model without one has no map.
+    The map is the head with the best alignment accuracy if that was measured, else the mean over heads of the last
+    cross-attention.
     """
-    found = run.attention(sample["context"], sample["responses"][place])
-    cross = [each for each in found["maps"] if (each["kind"], each["columns"]) == ("cross", "source")]
+    attention = run.attention(context, response)
+    cross = [entry for entry in attention["maps"] if (entry["kind"], entry["columns"]) == ("cross", "source")]
     if not cross:
         return None
     best = metrics.get("alignment_head")
     if best is not None:
-        module, _, digit = str(best).rpartition(".")
-        head: int | None = int(digit)
-        weights = next(each["weights"] for each in cross if each["name"] == module)[int(digit)]
+        module, _, number = str(best).rpartition(".")
+        head: int | None = int(number)
+        weights = next(entry["weights"] for entry in cross if entry["name"] == module)[int(number)]
     else:
         module, heads = cross[-1]["name"], cross[-1]["weights"]
         head = 0 if len(heads) == 1 else None
-        weights = [[statistics.fmean(cell) for cell in zip(*lines, strict=True)] for lines in zip(*heads, strict=True)]
+        weights = [[statistics.fmean(cell) for cell in zip(*rows, strict=True)] for rows in zip(*heads, strict=True)]
     return {
         "model": name,
         "name": module,
         "head": head,
-        "context_tokens": found["context_tokens"],
-        "response_tokens": found["response_tokens"],
+        "context_tokens": attention["context_tokens"],
+        "response_tokens": attention["response_tokens"],
         "weights": weights,
     }

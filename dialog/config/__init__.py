@@ -1,4 +1,4 @@
-"""Recipes: their typed sections, their composition from groups and overrides, and components by name.
+"""Recipes: their schema, their composition from groups and overrides, and components by name.
 
 Read first: `compose.py`.
 """

@@ -6,6 +6,7 @@ import difflib
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -18,13 +19,20 @@ Component = dict[str, Any]
 
 
 class Family(Mapping[str, Callable[..., T]], Generic[T]):
-    """The parts that fit one place of a recipe, by name, and the runtime values that this place offers them.
+    """The parts that fit one place of a recipe, by name.
 
-    Runtime values, such as the sizes that one part imposes on another, are never set by the recipe. Each part's
-    constructor takes those that it names.
+    Args:
+        kind: The noun for one part in messages, such as "encoder".
+        parts: The constructor of each part, by name.
+        runtime: Names of the values that the program passes to a part, such as the sizes that one part imposes on
+            another. A constructor receives those that it names; a recipe cannot set them.
+
+    A constructor with a parameter ``settings`` names the dataclass of that parameter in its class attribute
+    ``Settings``; the fields of the dataclass are then arguments of the part, next to the constructor's others.
     """
 
-    def __init__(self, parts: Mapping[str, Callable[..., T]], *, runtime: Iterable[str] = ()) -> None:
+    def __init__(self, kind: str, parts: Mapping[str, Callable[..., T]], *, runtime: Iterable[str] = ()) -> None:
+        self.kind = kind
         self._parts = dict(parts)
         self.runtime = frozenset(runtime)
 
@@ -37,13 +45,21 @@ class Family(Mapping[str, Callable[..., T]], Generic[T]):
     def __len__(self) -> int:
         return len(self._parts)
 
+    def constructor(self, name: str) -> Callable[..., T]:
+        """Return the constructor of a part; a name with a dot is imported.
+
+        Raises:
+            UserError: unknown name, or one that cannot be imported.
+        """
+        return import_part(name) if "." in name else lookup(self, name, self.kind)
+
     def arguments(self, name: str) -> dict[str, inspect.Parameter]:
         """Return the arguments of a part that a recipe may set."""
-        factory = locate(name) if "." in name else lookup(self, name)
-        return {key: each for key, each in parameters(factory, name).items() if key not in self.runtime}
+        accepted = parameters(self.constructor(name), name)
+        return {key: parameter for key, parameter in accepted.items() if key not in self.runtime}
 
 
-KINDS: Mapping[str, tuple[type, ...]] = {
+CHECKED_TYPES: Mapping[str, tuple[type, ...]] = {
     "int": (int,),
     "float": (int, float),
     "bool": (bool,),
@@ -51,11 +67,11 @@ KINDS: Mapping[str, tuple[type, ...]] = {
     "int | None": (int, type(None)),
     "float | None": (int, float, type(None)),
 }
-"""What an argument may be whose annotation is a plain one."""
+"""Annotations that are checked before a part is built, with the types that they admit."""
 
 
 def build(family: Family[T], component: Mapping[str, Any], **runtime: object) -> T:
-    """Call the part that a component names, with the component's arguments and the runtime values it takes.
+    """Call the part that a component names, with the component's arguments and the runtime values that it takes.
 
     The constructor's signature is the schema of the arguments. A name with a dot is imported, so a user's own part
     needs no line here.
@@ -63,15 +79,15 @@ def build(family: Family[T], component: Mapping[str, Any], **runtime: object) ->
     Raises:
         UserError: unknown name, unknown or missing argument, or an argument that the part rejects.
     """
-    make = resolve(family, component, **runtime)
+    construct = resolve(family, component, **runtime)
     try:
-        return make()
+        return construct()
     except (ImportError, TypeError, ValueError) as error:
         raise UserError(f"{component['name']}: {error}") from error
 
 
 def resolve(family: Family[T], component: Mapping[str, Any], **runtime: object) -> Callable[[], T]:
-    """Return the call that `build` makes, checked against the part's signature but not yet made.
+    """Check a component against the signature of its part, and return the call that builds the part.
 
     Raises:
         UserError: unknown name, unknown or missing argument, or an argument of the wrong type.
@@ -79,53 +95,77 @@ def resolve(family: Family[T], component: Mapping[str, Any], **runtime: object) 
     """
     if undeclared := set(runtime) - family.runtime:
         raise TypeError(f"runtime values that the family does not declare: {sorted(undeclared)}")
-    name, arguments = named(component)
-    factory = locate(name) if "." in name else lookup(family, name)
-    accepted = parameters(factory, name)
-    offered = {key: value for key, value in runtime.items() if key in accepted}
+    name, arguments = name_and_arguments(component)
+    constructor = family.constructor(name)
+    accepted = parameters(constructor, name)
+    passed = {key: value for key, value in runtime.items() if key in accepted}
     for key in arguments:
         if key in family.runtime:
-            raise UserError(f"{name}: {key!r} is set by the recipe's other parts; leave it out")
+            raise UserError(f"{name}: {key!r} is set by the recipe's other parts; remove it")
         if key not in accepted:
-            raise UserError(f"{name} takes no {key!r}{hint(key, family.arguments(name))}")
-        check_kind(name, accepted[key], arguments[key])
+            advice = hint(key, family.arguments(name)) or "; it takes no arguments"
+            raise UserError(f"{name}: unknown argument {key!r}{advice}")
+        check_type(name, accepted[key], arguments[key])
     missing = [
         key
         for key, parameter in accepted.items()
-        if parameter.default is parameter.empty and key not in offered and key not in arguments
+        if parameter.default is parameter.empty and key not in passed and key not in arguments
     ]
     if missing:
-        raise UserError(f"{name} needs {', '.join(missing)}")
-    return partial(factory, **offered, **arguments)
+        raise UserError(f"{name}: missing required argument: {', '.join(missing)}")
+    return partial(construct, constructor, **passed, **arguments)
 
 
-def takes(family: Family[Any], component: Mapping[str, Any], key: str) -> bool:
-    """Return whether the constructor of a component's part has an argument of that name."""
-    name, _ = named(component)
-    return key in parameters(locate(name) if "." in name else lookup(family, name), name)
+def construct(constructor: Callable[..., T], /, **arguments: object) -> T:
+    """Call a constructor; the fields of its ``Settings`` are passed as one object."""
+    settings = settings_class(constructor)
+    if settings is None:
+        return constructor(**arguments)
+    names = inspect.signature(settings).parameters
+    values = {key: arguments.pop(key) for key in names if key in arguments}
+    return constructor(settings=settings(**values), **arguments)
 
 
-def check_kind(name: str, parameter: inspect.Parameter, value: object) -> None:
-    """Refuse an argument of another type than its annotation, where that is a plain one."""
+def settings_class(constructor: Callable[..., Any]) -> type | None:
+    """Return the dataclass ``Settings`` of a class, or of the class of a partial constructor, if it has one."""
+    settings: type | None = getattr(getattr(constructor, "func", constructor), "Settings", None)
+    return settings if settings is not None and is_dataclass(settings) else None
+
+
+def accepts(family: Family[Any], component: Mapping[str, Any], key: str) -> bool:
+    """Return whether the constructor of a component's part has an argument ``key``."""
+    name, _ = name_and_arguments(component)
+    return key in parameters(family.constructor(name), name)
+
+
+def check_type(name: str, parameter: inspect.Parameter, value: object) -> None:
+    """Check an argument against its annotation, where that is one of `CHECKED_TYPES`."""
     annotation = parameter.annotation
-    word = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    kinds = KINDS.get(word, (object,))
-    if not isinstance(value, kinds) or (isinstance(value, bool) and int in kinds):
-        raise UserError(f"{name}: {parameter.name} must be {word}, not {value!r}")
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    types = CHECKED_TYPES.get(text, (object,))
+    if not isinstance(value, types) or (isinstance(value, bool) and int in types):
+        raise UserError(f"{name}: {parameter.name} must be {text}, not {value!r}")
 
 
-def parameters(factory: Callable[..., Any], name: str) -> dict[str, inspect.Parameter]:
-    """What a part can be given by name."""
+def parameters(constructor: Callable[..., Any], name: str) -> dict[str, inspect.Parameter]:
+    """Return the parameters of a constructor that can be passed by keyword; fields of its ``Settings`` come first."""
     try:
-        signature = inspect.signature(factory)
+        signature = inspect.signature(constructor)
     except (TypeError, ValueError) as error:
         raise UserError(f"{name} cannot be built: {error}") from error
-    named_kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return {key: each for key, each in signature.parameters.items() if each.kind in named_kinds}
+    keyword_kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    accepted = {key: parameter for key, parameter in signature.parameters.items() if parameter.kind in keyword_kinds}
+    settings = settings_class(constructor)
+    if settings is None:
+        return accepted
+    del accepted["settings"]
+    factories = {item.name: item.default_factory() for item in fields(settings) if item.default_factory is not MISSING}
+    declared = inspect.signature(settings).parameters
+    return {key: field.replace(default=factories.get(key, field.default)) for key, field in declared.items()} | accepted
 
 
-def named(component: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The name of a component and its arguments."""
+def name_and_arguments(component: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Split a component into its name and its arguments."""
     arguments = dict(component)
     name = arguments.pop("name", None)
     if not isinstance(name, str):
@@ -133,25 +173,27 @@ def named(component: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     return name, arguments
 
 
-def lookup(table: Mapping[str, T], name: str) -> T:
-    """``table[name]``, or an error that names the nearest."""
+def lookup(table: Mapping[str, T], name: str, kind: str) -> T:
+    """Return ``table[name]``, or raise UserError with the nearest name; ``kind`` is the noun in the message."""
     if name not in table:
-        raise UserError(f"there is no {name!r}{hint(name, table)}")
+        raise UserError(f"unknown {kind} {name!r}{hint(name, table)}")
     return table[name]
 
 
-def locate(dotted: str) -> Callable[..., Any]:
+def import_part(dotted: str) -> Callable[..., Any]:
     """Import ``package.module.Name``."""
     module, _, name = dotted.rpartition(".")
     try:
-        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    except Exception as error:  # a module of the user's may raise anything
-        raise UserError(f"cannot import {dotted!r}: {error}; PYTHONPATH says where modules are") from error
-    return found
+        constructor: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    except Exception as error:  # a user's module may raise anything
+        raise UserError(f"cannot import {dotted!r}: {error}; check the name and PYTHONPATH") from error
+    return constructor
 
 
-def hint(word: str, known: Iterable[str]) -> str:
-    """What may have been meant: the nearest of the known words, or all of them."""
-    known = list(known)
-    near = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else f"; there is: {', '.join(known) or 'nothing'}"
+def hint(word: str, choices: Iterable[str]) -> str:
+    """Return the end of an error message: the nearest choice, or all choices, or nothing if there are none."""
+    choices = list(choices)
+    near = difflib.get_close_matches(word, choices, n=1)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; choose from {', '.join(choices)}" if choices else ""

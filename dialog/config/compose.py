@@ -1,4 +1,4 @@
-"""The frame that every recipe fills, and how one is composed: defaults < groups < the recipe < the command line."""
+"""Compose a recipe: schema defaults < groups < the recipe's own lines < the command line."""
 
 from __future__ import annotations
 
@@ -12,126 +12,141 @@ from omegaconf import OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from dialog.config.components import hint
-from dialog.config.schema import LEAST, NOT_ZERO, SECTIONS, Recipe, to_dict, to_yaml
+from dialog.config.schema import MINIMUM, NONZERO, SECTIONS, Recipe, to_dict, to_yaml
 from dialog.config.yaml_layers import (
     COMMAND_LINE,
     Layer,
+    display_path,
     first_line,
-    lay,
     leaves,
-    nearest,
+    merge_layer,
     nest,
-    read,
-    remove,
-    scalar,
-    shown,
+    parse_value,
+    place_of,
+    read_yaml,
+    remove_key,
 )
 from dialog.errors import UserError
-
-# ------------------------------------------------------------------ frame
 
 
 @dataclass(frozen=True)
 class Composed:
-    """A recipe with its name and the place that each value came from."""
+    """A recipe with its name, and the place that each value came from by dotted key."""
 
     name: str
     recipe: Recipe
     origin: Mapping[str, str]
 
     def yaml(self) -> str:
-        """The whole recipe, which runs again as it is."""
+        """Return the whole recipe as YAML that can be run unchanged."""
         return to_yaml(self.recipe)
 
 
-# ------------------------------------------------------------------ where files are
+# ------------------------------------------------------------------ files
 
 
-def roots(kind: str, beside: Path | None = None) -> list[Path]:
-    """The folders that hold ``configs`` or ``recipes``: above the given file, then the package's own."""
-    above = [folder / kind for folder in beside.resolve().parents] if beside else []
+def asset_folders(kind: str, recipe: Path | None = None) -> list[Path]:
+    """Return the folders named ``kind`` ("configs", "recipes", "sweeps"): those above a recipe, then the package's."""
+    above = [folder / kind for folder in recipe.resolve().parents] if recipe else []
     package = Path(str(files("dialog")))
     installed = package / "_assets" / kind
-    own = installed if installed.is_dir() else package.parent / kind
-    return [folder for folder in [*above, own] if folder.is_dir()]
+    shipped = installed if installed.is_dir() else package.parent / kind
+    return [folder for folder in [*above, shipped] if folder.is_dir()]
 
 
-def shipped() -> dict[str, Path]:
-    """The recipes that come with the package, by name."""
-    root = roots("recipes")[-1]
+def shipped_recipes() -> dict[str, Path]:
+    """Map the names of the recipes that ship with the package to their files."""
+    root = asset_folders("recipes")[-1]
     return {path.relative_to(root).with_suffix("").as_posix(): path for path in sorted(root.rglob("*.yaml"))}
 
 
-def find(name: str) -> Path:
-    """The file of a recipe: a path to YAML, or a name as ``dialog recipes`` prints it."""
-    if name.endswith((".yaml", ".yml")):
+def find_recipe(name: str) -> Path:
+    """Return the file of a recipe: a path to YAML, or a name as ``dialog recipes`` prints it."""
+    if is_path(name):
         path = Path(name)
         if not path.is_file():
-            raise UserError(f"no recipe file {name}")
+            raise UserError(f"recipe file {name} does not exist")
         return path
-    known = shipped()
-    if name not in known:
-        raise UserError(f"no recipe {name!r}{hint(name, known)}")
-    return known[name]
+    shipped = shipped_recipes()
+    if name not in shipped:
+        raise UserError(f"unknown recipe {name!r}{hint(name, shipped)}")
+    return shipped[name]
+
+
+def is_path(name: str) -> bool:
+    """Return whether the name of a recipe is a path to a YAML file."""
+    return name.endswith((".yaml", ".yml"))
+
+
+def group_files(recipe: Path) -> dict[str, dict[str, Path]]:
+    """Map each group and each of its choices to a file; the configs folder nearest to the recipe takes precedence."""
+    groups: dict[str, dict[str, Path]] = {}
+    for root in reversed(asset_folders("configs", recipe)):
+        for path in sorted(root.glob("*/*.yaml")):
+            groups.setdefault(path.parent.name, {})[path.stem] = path
+    return groups
 
 
 # ------------------------------------------------------------------ composing
 
 
 def compose(name: str, overrides: Sequence[str] = ()) -> Composed:
-    """Compose a recipe: frame defaults < the groups in its ``defaults`` < its own lines < the command line.
+    """Compose a recipe: schema defaults < the groups in its ``defaults`` < its own lines < the command line.
 
-    ``group=choice`` swaps a group, and with it all that the recipe says of that section; ``key=value`` sets a value
-    (split at the first ``=``); ``~key`` takes one out. A group that is no section (``debug``) holds lines of any, and
-    is laid over the recipe's own. A component that is given another name starts afresh: the old one's arguments mean
-    nothing to the new.
+    ``group=choice`` swaps a group and drops the recipe's own lines for that section; ``key=value`` sets a value (split
+    at the first ``=``); ``~key`` removes a key. A group that is not a section (``debug``) may set keys of any section
+    and overrides the recipe's own lines. A component whose name changes is configured from scratch: the arguments of
+    the old part are dropped.
 
     Raises:
         UserError: with the file and line, or the key, and the nearest name.
     """
-    path = find(name)
-    body = read(path)
+    path = find_recipe(name)
+    body = read_yaml(path)
     defaults = body.values.pop("defaults", {})
     if not isinstance(defaults, dict):
         raise UserError(f"{body.origin['defaults']}: defaults must be a mapping of group: choice")
-    known = groups(path)
-    swaps, settings = parse(overrides, known)
-    places = {group: nearest(body.origin, f"defaults.{group}", shown(path)) for group in defaults}
+    groups = group_files(path)
+    swaps, settings = parse_overrides(overrides, groups)
+    places = {group: place_of(body.origin, f"defaults.{group}", display_path(path)) for group in defaults}
     places |= dict.fromkeys(swaps, COMMAND_LINE)
+    sections, overlays = read_groups({**defaults, **swaps}, groups, places)
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
-    over: list[Layer] = []
-    for group, choice in {**defaults, **swaps}.items():
-        if group not in known:
-            raise UserError(f"{places[group]}: no group {group!r}{hint(group, known)}")
-        if str(choice) not in known[group]:
-            raise UserError(f"{places[group]}: no {group}={choice}{hint(str(choice), known[group])}")
-        layer = read(known[group][str(choice)])
-        if group not in SECTIONS:
-            over.append(layer)
-            continue
-        inside = {f"{group}.{key}": place for key, place in layer.origin.items()}
-        lay(values, origin, Layer({group: layer.values}, inside))
-    own = {key: value for key, value in body.values.items() if key not in swaps}
-    for layer in (Layer(own, body.origin), *over):
-        lay(values, origin, layer)
+    own = Layer({key: value for key, value in body.values.items() if key not in swaps}, body.origin)
+    for layer in (*sections, own, *overlays):
+        merge_layer(values, origin, layer)
     for key, value in settings:
         if key.startswith("~"):
-            remove(values, origin, key[1:])
+            remove_key(values, origin, key[1:])
         else:
-            lay(values, origin, Layer(nest(key, value), {key: COMMAND_LINE}))
-    recipe = typed(values, origin, shown(path))
+            merge_layer(values, origin, Layer(nest(key, value), {key: COMMAND_LINE}))
+    recipe = fill_schema(values, origin, display_path(path))
     check_numbers(recipe, origin)
-    return Composed(label(name, path), recipe, origin)
+    return Composed(path.stem if is_path(name) else name, recipe, origin)
 
 
-def label(name: str, path: Path) -> str:
-    """What a recipe is called in folders and tables: its name, or its file's."""
-    return path.stem if name.endswith((".yaml", ".yml")) else name
+def read_groups(
+    choices: Mapping[str, Any], groups: Mapping[str, Mapping[str, Path]], places: Mapping[str, str]
+) -> tuple[list[Layer], list[Layer]]:
+    """Return the layers of the chosen group files: those that fill one section, and those that span sections."""
+    sections, overlays = [], []
+    for group, choice in choices.items():
+        if group not in groups:
+            raise UserError(f"{places[group]}: unknown group {group!r}{hint(group, groups)}")
+        if str(choice) not in groups[group]:
+            raise UserError(f"{places[group]}: unknown {group} {str(choice)!r}{hint(str(choice), groups[group])}")
+        layer = read_yaml(groups[group][str(choice)])
+        if group in SECTIONS:
+            origin = {f"{group}.{key}": place for key, place in layer.origin.items()}
+            sections.append(Layer({group: layer.values}, origin))
+        else:
+            overlays.append(layer)
+    return sections, overlays
 
 
-def parse(overrides: Sequence[str], groups: Container[str]) -> tuple[dict[str, str], list[tuple[str, Any]]]:
-    """The command line's overrides: groups that are swapped, and values in their order."""
+def parse_overrides(overrides: Sequence[str], groups: Container[str]) -> tuple[dict[str, str], list[tuple[str, Any]]]:
+    """Split the overrides of the command line into swapped groups and, in their order, key and value (None: ~key)."""
     swaps: dict[str, str] = {}
     settings: list[tuple[str, Any]] = []
     for override in overrides:
@@ -139,66 +154,63 @@ def parse(overrides: Sequence[str], groups: Container[str]) -> tuple[dict[str, s
         if len(key) > 1 and key.startswith("~") and not equals:
             settings.append((key, None))
         elif not equals or not key or key.startswith("~"):
-            raise UserError(f"override {override!r} is not of the form key=value or ~key")
+            raise UserError(f"override {override!r} must be key=value or ~key")
         elif key in groups:
             swaps[key] = text
         else:
-            settings.append((key, scalar(override, text)))
+            settings.append((key, parse_value(override, text)))
     return swaps, settings
 
 
-def groups(recipe: Path) -> dict[str, dict[str, Path]]:
-    """The file of every choice of every group; the configs folder nearest to the recipe wins."""
-    found: dict[str, dict[str, Path]] = {}
-    for root in reversed(roots("configs", recipe)):
-        for path in sorted(root.glob("*/*.yaml")):
-            found.setdefault(path.parent.name, {})[path.stem] = path
-    return found
+def with_seed(composed: Composed, seed: int) -> Composed:
+    """Return the same recipe with another seed."""
+    return replace(composed, recipe=replace(composed.recipe, seed=seed))
 
 
-def typed(values: Mapping[str, Any], origin: Mapping[str, str], recipe: str) -> Recipe:
-    """The frame filled with values: unknown keys, wrong types and missing values are refused."""
-    frame = OmegaConf.structured(Recipe)
+# ------------------------------------------------------------------ checks
+
+
+def fill_schema(values: Mapping[str, Any], origin: Mapping[str, str], recipe: str) -> Recipe:
+    """Fill the schema with values.
+
+    Raises:
+        UserError: unknown key, wrong type, or a missing required key.
+    """
     try:
-        merged = OmegaConf.merge(frame, OmegaConf.create(dict(values)))
+        merged = OmegaConf.merge(OmegaConf.structured(Recipe), OmegaConf.create(dict(values)))
         missing = sorted(OmegaConf.missing_keys(merged))
         if missing:
             raise UserError(f"{recipe}: the recipe must set {', '.join(missing)}")
         filled = OmegaConf.to_object(merged)
-    except (OmegaConfBaseException, TypeError) as error:  # TypeError: a list where a mapping belongs, or vice versa
-        raise UserError(refusal(values, origin) or f"{recipe}: {first_line(error)}") from error
+    except (OmegaConfBaseException, TypeError) as error:  # TypeError: a list in place of a mapping, or vice versa
+        raise UserError(explain_invalid(values, origin) or f"{recipe}: {first_line(error)}") from error
     assert isinstance(filled, Recipe)
     return filled
 
 
-def check_numbers(recipe: Recipe, origin: Mapping[str, str]) -> None:
-    """Refuse numbers of the right type that mean nothing."""
-    values = dict(leaves(to_dict(recipe)))
-    for key, least in LEAST.items():
-        if values[key] is not None and values[key] < least:
-            raise UserError(f"{nearest(origin, key)}: {key} is {values[key]}; give at least {least}")
-    for key in NOT_ZERO:
-        if values[key] == 0:
-            raise UserError(f"{nearest(origin, key)}: {key} is 0, but a run needs training and validation; give more")
-
-
-def refusal(values: Mapping[str, Any], origin: Mapping[str, str]) -> str | None:
-    """Which value the frame does not take, where it stands and why."""
-    frame = OmegaConf.structured(Recipe)
+def explain_invalid(values: Mapping[str, Any], origin: Mapping[str, str]) -> str | None:
+    """Return place, key and reason of the first value that the schema rejects."""
+    schema = OmegaConf.structured(Recipe)
     for key, value in leaves(values):
-        place = nearest(origin, key)
+        place = place_of(origin, key)
         try:
-            OmegaConf.merge(frame, nest(key, value))
+            OmegaConf.merge(schema, nest(key, value))
         except ConfigKeyError as error:
             unknown = str(error.full_key)
             section, _, last = unknown.rpartition(".")
-            known = OmegaConf.select(frame, section) if section else frame
-            return f"{place}: there is no key {unknown!r}{hint(last, map(str, known))}"
+            siblings = OmegaConf.select(schema, section) if section else schema
+            return f"{place}: {unknown}: unknown key{hint(last, map(str, siblings))}"
         except (OmegaConfBaseException, TypeError) as error:
             return f"{place}: {key}: {first_line(error)}"
     return None
 
 
-def with_seed(composed: Composed, seed: int) -> Composed:
-    """The same recipe with another seed."""
-    return replace(composed, recipe=replace(composed.recipe, seed=seed))
+def check_numbers(recipe: Recipe, origin: Mapping[str, str]) -> None:
+    """Check the numbers that have the right type but may be out of range."""
+    values = dict(leaves(to_dict(recipe)))
+    for key, minimum in MINIMUM.items():
+        if values[key] is not None and values[key] < minimum:
+            raise UserError(f"{place_of(origin, key)}: {key}: must be at least {minimum}, not {values[key]}")
+    for key in NONZERO:
+        if values[key] == 0:
+            raise UserError(f"{place_of(origin, key)}: {key}: must not be 0; a run needs training and validation")

@@ -1,4 +1,4 @@
-"""The typed sections of a recipe."""
+"""Schema of a recipe: its sections, with the type, default and meaning of every key."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ from dialog.config.components import Component
 
 
 @dataclass
-class About:
-    """What a reader wants to know before running a recipe."""
+class AboutConfig:
+    """Description of a recipe; no key here changes a run.
+
+    Attributes:
+        summary: One line for the list of recipes.
+        cost: Time that the training takes, and on which hardware.
+        parameters: Number of parameters of the model.
+        measured: Measured result.
+    """
 
     summary: str = ""
     cost: str = ""
@@ -21,14 +28,27 @@ class About:
 
 
 @dataclass
-class Data:
-    """Which dialogues, and how they become examples and batches.
+class DataConfig:
+    """The dialogues, and how they become examples and batches.
 
-    The keys of ``dialog.data.examples.Rules`` are explained there. ``filters`` are for the training split.
-    ``max_source`` and ``max_target`` count tokens: a longer context loses its beginning, a longer training response its
-    end. ``max_dropped`` is the share of a split that may be malformed or empty. ``batch_tokens`` bounds the padded
-    tokens of a batch, source and target together; ``bpe_dropout`` is the chance that a merge of byte_bpe is left out
-    in training (Provilkov et al. 2020), where batches then grow.
+    Attributes:
+        corpus: Component of the family ``corpora``.
+        path: Folder or file of the corpus; null means $DIALOG_DATA/<corpus>, else the corpus is downloaded.
+        tokenizer: Component of the family ``tokenizers``; it is trained on the training split.
+        filters: Components of the family ``filters``; they drop dialogues from the training split only.
+        context_turns: Number of turns before the response that the model reads; null reads all of them.
+        first_turns: Whether the first turn of a dialogue is a response too, to an empty context.
+        responder: The speaker whose turns are responses; null makes every turn a response.
+        merge_turns: Whether consecutive turns of one speaker are joined into one turn.
+        reverse: Whether every dialogue is read backwards, last turn first.
+        max_turn_characters: Number of characters to which a turn is truncated.
+        malformed: ``refuse`` stops at the first malformed record, ``drop`` counts and skips malformed records.
+        max_dropped: Fraction of a split's dialogues, and of its turns, that may be malformed or empty.
+        max_source: Number of tokens to which a context is truncated, from its beginning.
+        max_target: Number of tokens to which a training response is truncated, from its end.
+        batch_tokens: Limit of the padded tokens of a batch, source and target together.
+        bpe_dropout: Probability of skipping a merge of byte_bpe in training (Provilkov et al. 2020); larger values
+            give more tokens a batch.
     """
 
     corpus: Component = MISSING
@@ -50,15 +70,26 @@ class Data:
 
 
 @dataclass
-class Model:
-    """The network, and how it is taught.
+class ModelConfig:
+    """The network and its training objective.
 
-    ``teacher_forcing`` is the share of gold tokens that the decoder reads in training, by the optimizer step; the rest
-    are its own words, drawn if ``sampled`` is set. ``objectives`` are learnt besides to respond, each with a ``weight``
-    and a ``schedule`` of it. Training begins with the weights of the run folder ``init_from``, as far as names, shapes
-    and tokens agree, or with embeddings from the text ``vectors`` (word2vec's or GloVe's); a run folder does not need
-    these again. What is inside the modules ``frozen``, such as encoder or decoder.layers.0, stays as it is.
-    ``activation_checkpointing`` lets a Transformer train in less memory and more time: each layer is computed twice.
+    Attributes:
+        embedding_size: Size of the token embeddings.
+        encoder: Component of the family ``encoders``.
+        decoder: Component of the family ``decoders``.
+        head: Component of the family ``heads``: from decoder outputs to logits.
+        tie_embeddings: Layers that share one table of embeddings: ``all`` (or true: source, target and output layer),
+            ``output`` (target and output layer), ``source`` (source and target), ``none`` (or false).
+        dropout: Dropout probability of embeddings and layers.
+        activation_checkpointing: Whether a Transformer recomputes each layer in the backward pass, to save memory.
+        loss: Component of the family ``losses``.
+        teacher_forcing: Component of the family ``teacher_forcings``: the fraction of gold tokens that are fed in
+            training, by optimizer step; the others are predictions, sampled if ``sampled`` is set.
+        objectives: Components of the family ``objectives``, trained besides responding; each has a ``weight`` and a
+            ``schedule`` of that weight.
+        init_from: Run folder whose weights initialise the model where names, shapes and tokens agree.
+        vectors: Text file of word vectors (word2vec, GloVe) that initialise the embeddings.
+        frozen: Names of modules that are not trained, such as encoder or decoder.layers.0.
     """
 
     embedding_size: int = MISSING
@@ -77,14 +108,18 @@ class Model:
 
 
 @dataclass
-class Trainer:
-    """Arguments of ``lightning.Trainer``, under its own names.
+class TrainerConfig:
+    """Arguments of ``lightning.Trainer`` under its own names; keys that are not listed below mean what Lightning says.
 
-    ``precision`` may also be auto: bf16-mixed where the hardware computes in bfloat16, else 32-true; the run's own
-    recipe says which it was. ``profiler`` (simple, advanced or pytorch) writes to the run's folder ``profile``.
-    ``max_time`` is DD:HH:MM:SS, or {hours: 8, minutes: 30}; a run that it ends is validated like any other. To validate
-    every n batches across epochs, ``val_check_interval`` is n and ``check_val_every_n_epoch`` null. ``deterministic``
-    may also be warn.
+    Attributes:
+        precision: A precision of Lightning, or auto: bf16-mixed where the hardware computes in bfloat16, else 32-true.
+            The run folder records the one that was used.
+        max_time: DD:HH:MM:SS, or a mapping such as {hours: 8, minutes: 30}; the run is then validated and ends.
+        val_check_interval: Batches (int) or fraction of an epoch (float) between validations; to count batches across
+            epochs, set check_val_every_n_epoch to null.
+        num_sanity_val_steps: Validation batches before training.
+        deterministic: true, false or warn.
+        profiler: simple, advanced or pytorch; writes to ``profile`` in the run folder.
     """
 
     accelerator: str = "auto"
@@ -111,13 +146,16 @@ class Trainer:
 
 
 @dataclass
-class Checkpoint:
-    """When weights are saved, and when training stops for want of progress.
+class CheckpointConfig:
+    """When weights are saved, and when training stops early.
 
-    The best weights are those of the validation at which ``monitor`` (validation/loss, perplexity, bits_per_byte or
-    token_accuracy) was best; ``patience`` counts validations in which it is not better, null never stops early. With
-    ``averaging``, what is validated, and so what best.ckpt and model.safetensors hold, is an average of the weights:
-    {name: ema} of all steps, {name: last} of the last validations.
+    Attributes:
+        every_n_steps: Optimizer steps between checkpoints; null saves at validations only.
+        monitor: Validation value that selects the best weights: validation/loss, validation/perplexity,
+            validation/bits_per_byte or validation/token_accuracy.
+        patience: Number of validations without improvement after which training stops; null never stops early.
+        averaging: {name: ema} averages the weights of all steps, {name: last} those of the last validations;
+            validation, best.ckpt and model.safetensors then use the averaged weights.
     """
 
     every_n_steps: int | None = None
@@ -127,8 +165,14 @@ class Checkpoint:
 
 
 @dataclass
-class Generation:
-    """How a response is searched for; lengths in tokens, without the end token."""
+class GenerationConfig:
+    """How responses are decoded.
+
+    Attributes:
+        search: Component of the family ``searches``.
+        min_length: Smallest length of a response in tokens, without the end token.
+        max_length: Largest length of a response in tokens, without the end token.
+    """
 
     search: Component = field(default_factory=lambda: {"name": "greedy"})
     min_length: int = 1
@@ -137,30 +181,42 @@ class Generation:
 
 @dataclass
 class Recipe:
-    """A run, whole: what is in it decides every number that comes out.
+    """Everything that determines the numbers of a run.
 
-    ``preflight`` runs the heaviest batches before the first epoch and says what they take.
+    Attributes:
+        about: Description.
+        seed: Seeds initialisation, data order and dropout.
+        data: Corpus, examples and batches.
+        model: Network and training objective.
+        optimizer: Component of the family ``optimizers``, with its learning rate ``lr`` and its ``schedule``.
+        trainer: Arguments of lightning.Trainer.
+        checkpoint: Checkpoints and early stopping.
+        preflight: Whether the largest batches are tried before the first epoch; their memory is reported.
+        generation: Decoding of responses.
+        logger: Component of the family ``loggers``.
+        expect: Expected results: a list of {metric, value, tolerance}.
+        smoke: Overrides that shorten the run to about a minute.
     """
 
-    about: About = field(default_factory=About)
+    about: AboutConfig = field(default_factory=AboutConfig)
     seed: int = 1
-    data: Data = field(default_factory=Data)
-    model: Model = field(default_factory=Model)
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
     optimizer: Component = MISSING
-    trainer: Trainer = field(default_factory=Trainer)
-    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     preflight: bool = True
-    generation: Generation = field(default_factory=Generation)
+    generation: GenerationConfig = field(default_factory=GenerationConfig)
     logger: Component = field(default_factory=lambda: {"name": "none"})
     expect: list[dict[str, Any]] = field(default_factory=list)
     smoke: list[str] = field(default_factory=list)
 
 
 SECTIONS = tuple(section.name for section in fields(Recipe))
-"""The groups whose choices fill one section each."""
+"""Keys at the top level of a recipe."""
 
 
-LEAST = {
+MINIMUM = {
     "data.batch_tokens": 1,
     "data.bpe_dropout": 0,
     "trainer.log_every_n_steps": 1,
@@ -169,20 +225,20 @@ LEAST = {
     "checkpoint.every_n_steps": 1,
     "checkpoint.patience": 0,
 }
-"""The smallest numbers that mean something."""
+"""Smallest valid value of a key."""
 
 
-NOT_ZERO = ("trainer.max_steps", "trainer.max_epochs", "trainer.limit_train_batches", "trainer.limit_val_batches")
-"""Without any, nothing would be trained, or no weights would be the best."""
+NONZERO = ("trainer.max_steps", "trainer.max_epochs", "trainer.limit_train_batches", "trainer.limit_val_batches")
+"""Keys with which 0 would mean no training, or no validation to select the best weights."""
 
 
 def to_yaml(recipe: Recipe) -> str:
-    """A recipe as YAML that composes to the same recipe."""
+    """Return YAML that composes to the same recipe."""
     return OmegaConf.to_yaml(OmegaConf.structured(recipe))
 
 
 def to_dict(recipe: Recipe) -> dict[str, Any]:
-    """A recipe as plain containers."""
-    plain = OmegaConf.to_container(OmegaConf.structured(recipe), resolve=True)
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
+    """Convert a recipe to plain containers."""
+    values = OmegaConf.to_container(OmegaConf.structured(recipe), resolve=True)
+    assert isinstance(values, dict)
+    return {str(key): value for key, value in values.items()}

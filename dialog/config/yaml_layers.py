@@ -1,4 +1,4 @@
-"""The layers that a recipe is composed of: values from a file or the command line, and the place of each."""
+"""Layers of a recipe: values read from YAML or the command line, each with its place (file:line)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from omegaconf.errors import OmegaConfBaseException
 from dialog.config.components import hint
 from dialog.errors import UserError
 
-DEPTH = 32
-"""The most levels of a YAML text: what reads and merges it calls itself once a level."""
+MAX_DEPTH = 32
+"""Limit of nesting in YAML, because parsing and merging are recursive."""
 
 COMMAND_LINE = "command line"
 
@@ -25,7 +25,7 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True)
 class Layer:
-    """Some values of a recipe, and where each one stands."""
+    """Some values of a recipe, and the place of each by dotted key."""
 
     values: dict[str, Any]
     origin: dict[str, str]
@@ -34,25 +34,25 @@ class Layer:
 # ------------------------------------------------------------------ reading
 
 
-def shown(path: Path) -> str:
-    """A path as messages name it: from the working folder where it lies there."""
+def display_path(path: Path) -> str:
+    """Return a path for messages: relative to the working folder if it lies below it."""
     return os.path.relpath(path) if path.resolve().is_relative_to(Path.cwd()) else str(path)
 
 
-def read(path: Path) -> Layer:
-    """One YAML file, with the line of each key.
+def read_yaml(path: Path) -> Layer:
+    """Read a YAML file with the line of each key.
 
     Raises:
-        UserError: with the file and mostly the line, whatever is not a plain YAML mapping in UTF-8.
+        UserError: with the file and usually the line: not readable, not UTF-8, or not a plain mapping.
     """
-    name = shown(path)
+    name = display_path(path)
     try:
         content = path.read_bytes()
         text = content.decode("utf-8-sig")
-        root = nodes(text)
+        root = parse_nodes(text)
         if root is not None and not isinstance(root, yaml.MappingNode):
             raise UserError(f"{name}:{root.start_mark.line + 1}: must be a mapping of keys to values")
-        values = plain(as_written(root, OmegaConf.to_container(OmegaConf.create(text))))
+        values = with_text_keys(undo_base_60(root, OmegaConf.to_container(OmegaConf.create(text))))
     except OSError as error:
         raise UserError(f"{name}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -65,23 +65,24 @@ def read(path: Path) -> Layer:
         raise UserError(f"{name}: {first_line(error)}") from error
     lines = {key: f"{name}:{line}" for key, line in key_lines(root)}
     for key, value in leaves(values):
-        refuse_interpolation(value, f"{nearest(lines, key, name)}: {key}")
+        check_no_interpolation(value, f"{place_of(lines, key, name)}: {key}")
     return Layer(values, lines)
 
 
-def nodes(text: str) -> yaml.Node | None:
-    """The nodes of a YAML text, which is not nested deeper than they can be walked."""
+def parse_nodes(text: str) -> yaml.Node | None:
+    """Parse YAML into nodes; text nested deeper than `MAX_DEPTH` raises yaml.MarkedYAMLError."""
     depth = 0
     for event in yaml.parse(text, LOADER):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEPTH:
-            raise yaml.MarkedYAMLError(problem=f"nested more than {DEPTH} levels deep", problem_mark=event.start_mark)  # type: ignore[arg-type]
+        if depth > MAX_DEPTH:
+            problem = f"nested more than {MAX_DEPTH} levels deep"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)  # type: ignore[arg-type]
     root: yaml.Node | None = yaml.compose(text, LOADER)
     return root
 
 
 def key_lines(node: yaml.Node | None, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Each key of a YAML mapping, dotted, with its line."""
+    """Yield each dotted key of a YAML mapping with its line, counted from 1."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             dotted = f"{prefix}{key.value}"
@@ -89,57 +90,57 @@ def key_lines(node: yaml.Node | None, prefix: str = "") -> Iterator[tuple[str, i
             yield from key_lines(value, f"{dotted}.")
 
 
-def scalar(override: str, text: str) -> Any:  # noqa: ANN401 - whatever YAML says
-    """The value of an override, read as YAML."""
+def parse_value(override: str, text: str) -> Any:  # noqa: ANN401 - any YAML value
+    """Parse the value of an override as YAML."""
     try:
         source = f"value: {text}" if text else "value: ''"
-        values = plain(as_written(nodes(source), OmegaConf.to_container(OmegaConf.create(source))))
+        values = with_text_keys(undo_base_60(parse_nodes(source), OmegaConf.to_container(OmegaConf.create(source))))
     except yaml.MarkedYAMLError as error:
-        raise UserError(f"override {override!r}: {error.problem}; quote what is meant as text") from error
+        raise UserError(f"override {override!r}: {error.problem}; put quotes around text") from error
     except UnicodeEncodeError as error:
-        raise UserError(f"override {override!r} is not UTF-8; give a path another name, or a link to it") from error
+        raise UserError(f"override {override!r} is not UTF-8; rename the path, or use a symbolic link") from error
     except (yaml.YAMLError, OmegaConfBaseException) as error:
         raise UserError(f"override {override!r}: {first_line(error)}") from error
     if set(values) != {"value"}:
-        raise UserError(f"override {override!r}: more than one value")
-    refuse_interpolation(values["value"], f"override {override!r}")
+        raise UserError(f"override {override!r}: more than one value; give one override for each key")
+    check_no_interpolation(values["value"], f"override {override!r}")
     return values["value"]
 
 
-def refuse_interpolation(value: object, place: str) -> None:
-    """A recipe says what it says: it reads neither the environment nor itself."""
+def check_no_interpolation(value: object, place: str) -> None:
+    """Reject ${...}: a recipe depends neither on the environment nor on its own values."""
     if "${" in str(value):
-        raise UserError(f"{place}: interpolations (${{...}}) are not used in recipes; write the value")
+        raise UserError(f"{place}: interpolations (${{...}}) are not supported; write the value")
 
 
-def as_written(node: yaml.Node | None, value: Any) -> Any:  # noqa: ANN401 - whatever YAML says
-    """YAML 1.1 takes 1:30:00 for a number to the base 60, which nobody means: as in YAML 1.2, it is text."""
+def undo_base_60(node: yaml.Node | None, value: Any) -> Any:  # noqa: ANN401 - any YAML value
+    """Restore scalars such as 1:30:00: text in YAML 1.2, a number to the base 60 in YAML 1.1."""
     if isinstance(node, yaml.MappingNode) and isinstance(value, dict):
-        inside = {key.value: each for key, each in node.value}
-        return {key: as_written(inside.get(key), each) for key, each in value.items()}
+        nodes = {key.value: child for key, child in node.value}
+        return {key: undo_base_60(nodes.get(key), item) for key, item in value.items()}
     if isinstance(node, yaml.SequenceNode) and isinstance(value, list):
-        return [as_written(*pair) for pair in zip(node.value, value, strict=True)]
+        return [undo_base_60(*pair) for pair in zip(node.value, value, strict=True)]
     if isinstance(node, yaml.ScalarNode) and isinstance(value, int | float) and ":" in node.value:
         return node.value
     return value
 
 
-def plain(values: object) -> dict[str, Any]:
-    """A mapping with text for keys."""
+def with_text_keys(values: object) -> dict[str, Any]:
+    """Convert the keys of a mapping to text."""
     assert isinstance(values, dict)
     return {str(key): value for key, value in values.items()}
 
 
 def first_line(error: Exception) -> str:
-    """The first line of a message."""
+    """Return the first line of an error's message, or its type."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-# ------------------------------------------------------------------ laying one over another
+# ------------------------------------------------------------------ merging
 
 
 def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Each value that is not a mapping, with its dotted key."""
+    """Yield each value that is not a mapping with its dotted key; an empty mapping is a value."""
     for key, value in values.items():
         if isinstance(value, dict) and value:
             yield from leaves(value, f"{prefix}{key}.")
@@ -148,49 +149,49 @@ def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def nest(dotted: str, value: object) -> dict[str, Any]:
-    """``a.b`` and 1 as {a: {b: 1}}."""
+    """Return {a: {b: value}} for the key ``a.b``."""
     for key in reversed(dotted.split(".")):
         value = {key: value}
     assert isinstance(value, dict)
     return value
 
 
-def lay(values: dict[str, Any], origin: dict[str, str], layer: Layer, prefix: str = "") -> None:
-    """Lay one layer over what is there; a component that is renamed starts afresh."""
+def merge_layer(values: dict[str, Any], origin: dict[str, str], layer: Layer, prefix: str = "") -> None:
+    """Merge a layer into values and origin in place; a component whose name changes is replaced, not merged."""
     for key, value in layer.values.items():
         dotted = f"{prefix}{key}"
         if not isinstance(value, dict):
-            forget(origin, dotted)
+            drop_places(origin, dotted)
             values[key] = value
-            origin[dotted] = nearest(layer.origin, dotted)
+            origin[dotted] = place_of(layer.origin, dotted)
             continue
         old = values.get(key)
         if not isinstance(old, dict) or ("name" in value and value["name"] != old.get("name")):
-            forget(origin, dotted)
+            drop_places(origin, dotted)
             values[key] = {}
-        lay(values[key], origin, Layer(value, layer.origin), f"{dotted}.")
+        merge_layer(values[key], origin, Layer(value, layer.origin), f"{dotted}.")
 
 
-def nearest(origin: Mapping[str, str], dotted: str, default: str = "?") -> str:
-    """The place of a key, or of the nearest key above it."""
+def place_of(origin: Mapping[str, str], dotted: str, default: str = "?") -> str:
+    """Return the place of a key, or of its nearest parent that has one."""
     while dotted not in origin and "." in dotted:
         dotted = dotted.rpartition(".")[0]
     return origin.get(dotted, default)
 
 
-def forget(origin: dict[str, str], dotted: str) -> None:
-    """Drop the places of all that stands under a key."""
+def drop_places(origin: dict[str, str], dotted: str) -> None:
+    """Delete the places of a key and of the keys below it."""
     for key in [key for key in origin if key == dotted or key.startswith(f"{dotted}.")]:
         del origin[key]
 
 
-def remove(values: dict[str, Any], origin: dict[str, str], dotted: str) -> None:
-    """Take a key out, so that the default of its part holds."""
+def remove_key(values: dict[str, Any], origin: dict[str, str], dotted: str) -> None:
+    """Remove a key, so that the default of the schema or of the part applies."""
     *path, last = dotted.split(".")
     for key in path:
         inner = values.get(key)
         values = inner if isinstance(inner, dict) else {}
     if last not in values:
-        raise UserError(f"~{dotted}: the recipe sets no {dotted!r}{hint(last, values)}")
+        raise UserError(f"~{dotted}: the recipe does not set {dotted!r}{hint(last, values)}")
     del values[last]
-    forget(origin, dotted)
+    drop_places(origin, dotted)

@@ -8,12 +8,12 @@ from pathlib import Path
 import lightning
 import numpy as np
 from numpy.typing import NDArray
-from torch import distributed
 
 from dialog.data.batching import Batch
 from dialog.data.store.plan import Plan
 from dialog.data.store.store import Retokenise, Store
 from dialog.errors import UserError
+from dialog.ranks import rank, world_size
 
 
 class Epoch:
@@ -63,7 +63,7 @@ class Loader:
         self._batches: dict[int, int] = {}
 
     def __len__(self) -> int:
-        _, world = _place()
+        world = world_size()
         if world not in self._batches:
             self._batches[world] = len(self._plan())
         return self._batches[world]
@@ -104,21 +104,23 @@ class Loader:
         self._start = int(state["epoch"]), int(state["position"])
 
     def _mark(self) -> dict[str, int | str]:
-        _, world = _place()
         data = f"{self.store.manifest['fingerprint']}/{self.store.split}"
-        plan = {"batch_tokens": self.batch_tokens, "accumulate_grad_batches": self.accumulate, "processes": world}
+        plan = {
+            "batch_tokens": self.batch_tokens,
+            "accumulate_grad_batches": self.accumulate,
+            "processes": world_size(),
+        }
         return {"data": data, "seed": self.seed, **plan}
 
     def _plan(self) -> Plan:
-        rank, world = _place()
         return Plan(
             self.store.classes,
             budget=self.batch_tokens,
             seed=self.seed,
             epoch=0 if self.repeat else self.sampler.number,
             shuffle=self.shuffle,
-            rank=rank,
-            world=world,
+            rank=rank(),
+            world=world_size(),
             accumulate=self.accumulate,
         )
 
@@ -186,10 +188,3 @@ class DialogDataModule(lightning.LightningDataModule):
             retokenise=retokenise,
             accumulate=accumulate,
         )
-
-
-def _place() -> tuple[int, int]:
-    """Rank of this process and how many there are."""
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank(), distributed.get_world_size()
-    return 0, 1

@@ -1,1 +1,4 @@
-"""Searching for a response. A search knows no model: only a step from tokens to scores."""
+"""Decode responses with searches that depend on no model, only on a step from tokens to logits.
+
+Read first: `contract.py`.
+"""

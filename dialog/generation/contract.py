@@ -1,6 +1,6 @@
-"""What a search is given and what it finds.
+"""Contract between a search and the model that it decodes.
 
-Shapes: N rows, T tokens, V vocabulary.
+Shapes: N rows, V vocabulary.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from dialog.models.contracts import Memory, State
 
 
 class Step(Protocol):
-    """Anything that goes on by one token: a network, an ensemble, a row of a Markov matrix."""
+    """Next-token scores: a network, an ensemble, or a row of a Markov matrix."""
 
     def __call__(self, tokens: Tensor, memory: Memory, state: State) -> tuple[Tensor, State]:
-        """Tokens [N, 1] -> logits [N, 1, V] and the state after them."""
+        """Read tokens [N, 1]; return logits [N, 1, V] and the new state."""
 
 
 class Replies(NamedTuple):
-    """What a search found, a row for each source."""
+    """Decoded responses, one per source."""
 
-    tokens: list[list[int]]  # without the token that begins and the one that ends a response
-    scores: list[float]  # log p(tokens and end | source) in nats, over the whole vocabulary
-    finished: list[bool]  # whether the end was said before max_length
+    tokens: list[list[int]]  # without begin and end tokens
+    scores: list[float]  # log p(tokens, end token | source) in nats, normalised over the whole vocabulary
+    finished: list[bool]  # True if the end token was decoded within max_length
 
 
 class Search(ABC):
-    """Finds a response for each row of a memory."""
+    """Decoding algorithm."""
 
     @abstractmethod
     def __call__(self, step: Step, first: Tensor, memory: Memory, state: State) -> Replies:
-        """First [N, 1] is the token that begins a response."""
+        """Decode one response for each row of `first` [N, 1], which holds the begin token."""

@@ -1,6 +1,6 @@
-"""The likeliest token at each step.
+"""Greedy search.
 
-Shapes: N rows still speaking, V vocabulary.
+Shapes: N rows of the batch, V vocabulary.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from dialog.models.contracts import Memory, State
 
 
 class Greedy(Search):
-    """Say the likeliest token until the end token: argmax_v p(v | what was said, source).
+    """Emit the most probable token at each step until the end token: argmax_v p(v | previous tokens, source).
 
-    ``min_length`` and ``max_length`` count tokens without the end; before ``min_length`` the end is not allowed, at
-    ``max_length`` the search stops. ``banned`` tokens are never said, but keep their share of the probability, so that
-    the score is the model's own log-probability. Rows that are done leave the batch when they are the half of it.
+    ``min_length`` and ``max_length`` count tokens without the end token: it is masked before ``min_length``, and
+    decoding stops at ``max_length``. ``banned`` tokens are never emitted. Masking does not renormalise: the score stays
+    the model's own log-probability. Finished rows are removed from the batch once they make up half of it.
     """
 
     def __init__(self, *, end: int, banned: Sequence[int] = (), min_length: int = 1, max_length: int = 60) -> None:
         if not 0 <= min_length <= max_length or max_length < 1:
-            raise ValueError(f"needs 0 <= min_length <= max_length, not {min_length} and {max_length}")
+            raise ValueError(f"needs 0 <= min_length <= max_length and max_length >= 1, not {min_length}, {max_length}")
         self.end = end
         self.banned = list(banned)
         self.min_length = min_length
@@ -33,41 +33,44 @@ class Greedy(Search):
 
     @torch.no_grad()
     def __call__(self, step: Step, first: Tensor, memory: Memory, state: State) -> Replies:
-        """One response a row."""
-        rows = len(first)
-        said: list[list[int]] = [[] for _ in range(rows)]
-        scores, finished = [0.0] * rows, [False] * rows
-        who, tokens = torch.arange(rows), first
+        """Decode one response for each row of `first` [N, 1]."""
+        replies = Replies([[] for _ in first], [0.0] * len(first), [False] * len(first))
+        rows, tokens = torch.arange(len(first)), first  # [N], the row of `first` behind each row of the batch
         for length in range(self.max_length + 1):
             logits, state = step(tokens, memory, state)
             log_probabilities = logits[:, -1].float().log_softmax(-1)  # [N, V]
-            scored, chosen = self._allowed(log_probabilities, length).max(-1)  # [N]
-            going = []
-            for place, (row, token, score) in enumerate(
-                zip(who.tolist(), chosen.tolist(), scored.tolist(), strict=True)
-            ):
-                if finished[row] or (length == self.max_length and token != self.end):
-                    continue
-                scores[row] += score
-                if token == self.end:
-                    finished[row] = True
-                else:
-                    said[row].append(token)
-                    going.append(place)
-            if not going:
+            scores, chosen = self._mask(log_probabilities, length).max(-1)  # [N]
+            unfinished = self._extend(replies, rows.tolist(), chosen.tolist(), scores.tolist(), length)
+            if not unfinished:
                 break
             tokens = chosen.unsqueeze(1)  # [N, 1]
-            if 2 * len(going) <= len(who):
-                keep = torch.tensor(going, device=first.device)
-                tokens, memory, state, who = tokens[keep], memory.select(keep), state.select(keep), who[keep.cpu()]
-        return Replies(said, scores, finished)
+            if 2 * len(unfinished) <= len(rows):
+                keep = torch.tensor(unfinished, device=first.device)
+                tokens, memory, state, rows = tokens[keep], memory.select(keep), state.select(keep), rows[keep.cpu()]
+        return replies
 
-    def _allowed(self, log_probabilities: Tensor, length: int) -> Tensor:
-        """Log-probabilities [N, V] with -inf where a token may not be said."""
+    def _mask(self, log_probabilities: Tensor, length: int) -> Tensor:
+        """Set forbidden tokens to -inf: [N, V] -> [N, V]."""
         forbidden = self.banned + ([self.end] if length < self.min_length else [])
         if not forbidden:
             return log_probabilities
         return log_probabilities.index_fill(-1, torch.tensor(forbidden, device=log_probabilities.device), -torch.inf)
 
+    def _extend(
+        self, replies: Replies, rows: list[int], tokens: list[int], scores: list[float], length: int
+    ) -> list[int]:
+        """Append one token to each unfinished reply; return the positions in the batch that continue."""
+        unfinished = []
+        for position, (row, token, score) in enumerate(zip(rows, tokens, scores, strict=True)):
+            if replies.finished[row] or (length == self.max_length and token != self.end):
+                continue
+            replies.scores[row] += score
+            if token == self.end:
+                replies.finished[row] = True
+            else:
+                replies.tokens[row].append(token)
+                unfinished.append(position)
+        return unfinished
 
-SEARCHES: Family[Search] = Family({"greedy": Greedy}, runtime=("end", "banned"))
+
+SEARCHES: Family[Search] = Family("search", {"greedy": Greedy}, runtime=("end", "banned"))

@@ -1,4 +1,4 @@
-"""Text in, text out: a network with its tokenizer and a search."""
+"""Generate text from text: a network with its tokenizer and a search."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from dialog.generation.contract import Search
 from dialog.generation.greedy import SEARCHES
 from dialog.models.seq2seq import Seq2Seq
 
-NEVER_SAID = (PAD, BOS, UNK, OTHER, SELF)
+BANNED_TOKENS = (PAD, BOS, UNK, OTHER, SELF)
 
 
 class Candidate(NamedTuple):
-    """One response that a search found."""
+    """Generated response."""
 
     text: str
     score: float  # log-probability in nats, end token included
-    tokens: int  # end token included where it was said
+    tokens: int  # number of tokens; counts the end token if it was generated
 
 
 @dataclass(frozen=True)
 class Responder:
-    """Answers contexts, several at a time."""
+    """Generates responses to batches of contexts."""
 
     model: Seq2Seq
     tokenizer: Tokenizer
@@ -41,30 +41,30 @@ class Responder:
     context_turns: int | None = None
 
     def respond(self, contexts: Sequence[Sequence[str]], search: Component) -> list[Candidate]:
-        """A response to each context, in which the speakers alternate and the last turn is the other's.
+        """Generate one response to each context, a list of turns of two alternating speakers.
 
-        Of a context its last `context_turns` are read, as in training.
+        As in training, the model reads the last `context_turns` turns only.
         """
-        return self.answer([as_example(context, turns=self.context_turns) for context in contexts], search)
-
-    def answer(self, examples: Sequence[Example], search: Component) -> list[Candidate]:
-        """A response to the context of each example."""
-        if not examples:
+        if not contexts:
             return []
         pairs = [
-            encode_example(self.tokenizer, example, max_source=self.max_source, max_target=None) for example in examples
+            encode_example(
+                self.tokenizer,
+                example_from_texts(context, turns=self.context_turns),
+                max_source=self.max_source,
+                max_target=None,
+            )
+            for context in contexts
         ]
-        batch = collate(pairs, range(len(pairs)))
-        return self.search(batch.source, search)
+        return self.generate(collate(pairs, range(len(pairs))).source, search)
 
     @torch.inference_mode()
-    def search(self, source: Tensor, search: Component) -> list[Candidate]:
-        """A response to each source [B, S]."""
-        device = next(self.model.parameters()).device
-        find = build_search(search, min_length=self.min_length, max_length=self.max_length)
-        source = source.to(device)
+    def generate(self, source: Tensor, search: Component) -> list[Candidate]:
+        """Generate one response to each source [B, S]."""
+        decode = build_search(search, min_length=self.min_length, max_length=self.max_length)
+        source = source.to(next(self.model.parameters()).device)
         memory, state = self.model.start(source, source != PAD)
-        replies = find(self.model.step, source.new_full((len(source), 1), BOS), memory, state)
+        replies = decode(self.model.step, source.new_full((len(source), 1), BOS), memory, state)
         return [
             Candidate(self.tokenizer.decode(tokens), score, len(tokens) + finished)
             for tokens, score, finished in zip(*replies, strict=True)
@@ -72,30 +72,32 @@ class Responder:
 
 
 def build_search(component: Component, *, min_length: int, max_length: int) -> Search:
-    """A search that says no special token, within the limits unless it has its own."""
-    limited = {"min_length": min_length, "max_length": max_length, **component}
-    return build(SEARCHES, limited, end=EOS, banned=NEVER_SAID)
+    """Build a search that bans special tokens; limits in the component override the arguments."""
+    return build(
+        SEARCHES, {"min_length": min_length, "max_length": max_length, **component}, end=EOS, banned=BANNED_TOKENS
+    )
 
 
-def as_example(context: Sequence[str], response: str = "", name: str = "", *, turns: int | None = None) -> Example:
-    """A context of bare texts, whose speakers alternate, and a response; of the context the last so many turns.
+def example_from_texts(
+    context: Sequence[str], response: str = "", name: str = "", *, turns: int | None = None
+) -> Example:
+    """Build an example from the last `turns` turns of two alternating speakers, and a response by the next speaker.
 
     Raises:
-        TypeError: the context is a text, not a list of turns.
+        TypeError: the context is a string.
     """
     if isinstance(context, str):
-        raise TypeError("a context is a list of turns: give [text]")
+        raise TypeError("context: expected a list of turns, not a string; pass [text]")
     context = context[max(0, len(context) - turns) :] if turns is not None else context
-    speakers = ["self" if (len(context) - place) % 2 == 0 else "other" for place in range(len(context))]
-    said = tuple(Turn(speaker, text) for speaker, text in zip(speakers, context, strict=True))
-    return Example(name, name, said, Turn("self", response), 0)
+    speakers = ["self" if (len(context) - index) % 2 == 0 else "other" for index in range(len(context))]
+    history = tuple(Turn(speaker, text) for speaker, text in zip(speakers, context, strict=True))
+    return Example(name, name, history, Turn("self", response), 0)
 
 
-def tokens_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """Readable tokens for the axes of a map."""
-    return [tokenizer.label(token) for token in ids]
-
-
-def as_row(name: Any, context: Sequence[str], candidate: Candidate) -> dict[str, Any]:  # noqa: ANN401 - the user's id
-    """A line of ``dialog respond``."""
-    return {"id": name, "context": list(context), "response": candidate.text, "candidates": [candidate._asdict()]}
+def response_row(
+    identifier: Any,  # noqa: ANN401 - any JSON value of the user
+    context: Sequence[str],
+    candidate: Candidate,
+) -> dict[str, Any]:
+    """Return one output line of ``dialog respond``."""
+    return {"id": identifier, "context": list(context), "response": candidate.text, "candidates": [candidate._asdict()]}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from dialog.atomic import write_text
 from dialog.inspection.findings import Bars, Finding, Quoted, Table
 from dialog.inspection.inspect import Inspection
 from dialog.report.measures import count
-from dialog.report.page import harmless, render
-from dialog.report.terminal import columns, shortened
+from dialog.report.page import printable_json, render_page
+from dialog.report.terminal import display_width, truncate
 
 WIDE = 64
 """Letters of a row from which on a table takes the whole width of the page."""
@@ -28,7 +29,7 @@ def write_html(inspection: Inspection, path: Path, *, title: str, command: str) 
     ]
     findings = [_finding(name, found) for name, found in inspection.findings.items()]
     values = {"title": title, "command": command, "sizes": sizes, "states": STATES, "findings": findings}
-    path.write_text(render("dialog.inspection", "inspection.html.j2", harmless(values)), encoding="utf-8")
+    write_text(path, render_page("dialog.inspection", "inspection.html.j2", printable_json(values)))
 
 
 def _finding(name: str, finding: Finding) -> dict[str, Any]:
@@ -49,7 +50,7 @@ def _finding(name: str, finding: Finding) -> dict[str, Any]:
 def _shown(shown: Table | Bars | Quoted) -> dict[str, Any]:
     match shown:
         case Table(caption, head, rows):
-            wide = sum(max(columns(row[place]) for row in (head, *rows)) + 2 for place in range(len(head))) > WIDE
+            wide = sum(max(display_width(row[place]) for row in (head, *rows)) + 2 for place in range(len(head))) > WIDE
             return {"kind": "table", "caption": caption, "head": head, "rows": rows, "wide": wide}
         case Bars(caption, bars):
             longest = max((size for _, size, _ in bars), default=0) or 1
@@ -61,5 +62,5 @@ def _shown(shown: Table | Bars | Quoted) -> dict[str, Any]:
             return {
                 "kind": "quoted",
                 "caption": caption,
-                "lines": [(who, shortened(text, QUOTED)) for who, text in lines],
+                "lines": [(who, truncate(text, QUOTED)) for who, text in lines],
             }

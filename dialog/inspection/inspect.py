@@ -22,7 +22,7 @@ from dialog.inspection.sections.near_duplicates import NearDuplicates
 from dialog.inspection.sections.records import Records
 from dialog.inspection.sections.reserved import Reserved
 from dialog.inspection.sections.speakers import Speakers
-from dialog.report.progress import Bars
+from dialog.report.progress import ProgressBars
 
 FORMAT = 1
 ORDER = ("validation", "test", "train")
@@ -92,7 +92,7 @@ def inspect(
     def quote(split: str, numbers: Collection[int]) -> dict[int, Dialogue]:
         return _again(corpus, rules, split, set(numbers))
 
-    with Bars(quiet=quiet) as bars:
+    with ProgressBars(quiet=quiet) as bars:
         for split in ORDER:
             bars.show(f"looking through {split}", 0, None)
             for number, dialogue in enumerate(_dialogues(corpus, rules, split, records), start=1):

@@ -1,4 +1,7 @@
-"""Numbers that say how well a model does: likelihood of the references, overlap with them, diversity."""
+"""Metrics of generated responses and of the likelihood of references.
+
+Read first: `likelihood.py`.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from dialog.metrics.likelihood import Likelihood
 from dialog.metrics.overlap import f1, sacrebleu
 
 Metric = Callable[[Sequence[str], Sequence[str]], float | dict[str, float | str]]
-"""All responses of a split and their references, both raw text in the same order, to a number or a few named ones."""
+"""Maps all responses of a split and their references, raw text in the same order, to one number or several by name."""
 
 METRICS: Family[float | dict[str, float | str]] = Family(
+    "metric",
     {
         "f1": f1,
         "sacrebleu": sacrebleu,

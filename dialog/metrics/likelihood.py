@@ -1,4 +1,4 @@
-"""How probable the references are to a model: exact sums, and the ratios that are read off them."""
+"""Likelihood of the references under a model: exact sums, and ratios of these sums."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from dialog.errors import UserError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Likelihood:
-    """Sums over scored references; two of them add up, and every ratio is taken from the sums, never a mean of ratios.
+    """Sums over scored references; sums can be added, and every ratio is a ratio of sums, never a mean of ratios.
 
-    The end token is part of the text's probability: its nats are in `nll` and it is one of `tokens`, but neither a word
-    nor a byte. Bits per byte and perplexity per word therefore compare models of different tokenizers.
+    The end token counts in `nll` and `tokens`, but is neither a word nor a byte. Bits per byte and perplexity per word
+    are therefore comparable across tokenizers.
 
     Attributes:
-        nll: -log p(reference | context) in nats, teacher forced, without label smoothing.
-        tokens: target tokens, one end token a response included.
-        words: white-space separated words of the raw references.
-        bytes: UTF-8 bytes of the raw references.
-        correct: target tokens to which the model gave the highest probability.
-        examples: references.
+        nll: sum of -log p(reference | context) in nats, with teacher forcing and without label smoothing.
+        tokens: number of target tokens, one end token per reference included.
+        words: number of white-space separated words of the raw references.
+        bytes: number of UTF-8 bytes of the raw references.
+        correct: number of target tokens with the highest probability of the vocabulary.
+        examples: number of references.
     """
 
     nll: float = 0.0
@@ -34,13 +34,13 @@ class Likelihood:
 
     @classmethod
     def of(cls, reference: str, nll: float, *, tokens: int, correct: int) -> Likelihood:
-        """One reference, raw as in the corpus, and what the model made of its `tokens` target tokens."""
+        """Count one raw reference with its `nll`, its number of target `tokens`, and how many of them are `correct`."""
         size, words = len(reference.encode()), len(reference.split())
         return cls(nll=nll, tokens=tokens, words=words, bytes=size, correct=correct, examples=1)
 
     @classmethod
     def total(cls, parts: Iterable[Likelihood]) -> Likelihood:
-        """The sum of all parts, rounded once: the same to the last bit in whatever order they come."""
+        """Return the sum, rounded once: bit-identical in any order."""
         parts = tuple(parts)
         return cls(
             nll=math.fsum(part.nll for part in parts),
@@ -56,29 +56,29 @@ class Likelihood:
 
     @property
     def bits_per_byte(self) -> float:
-        """Nll / (ln 2 * bytes)."""
-        return self.nll / (math.log(2) * _some(self.bytes, "byte"))
+        """Bits per byte = nll / (ln 2 * bytes). Gao et al. (2020), The Pile."""
+        return self.nll / (math.log(2) * _check_positive(self.bytes, "byte"))
 
     @property
     def perplexity_token(self) -> float:
-        """exp(nll / tokens); compares models of one tokenizer only."""
-        return _exp(self.nll / _some(self.tokens, "token"))
+        """Perplexity per token = exp(nll / tokens); comparable for one tokenizer only."""
+        return _exp(self.nll / _check_positive(self.tokens, "token"))
 
     @property
     def perplexity_word(self) -> float:
-        """exp(nll / words)."""
-        return _exp(self.nll / _some(self.words, "word"))
+        """Perplexity per word = exp(nll / words)."""
+        return _exp(self.nll / _check_positive(self.words, "word"))
 
     @property
     def token_accuracy(self) -> float:
-        """Correct / tokens, in [0, 1]."""
-        return self.correct / _some(self.tokens, "token")
+        """Token accuracy = correct / tokens, in [0, 1]."""
+        return self.correct / _check_positive(self.tokens, "token")
 
     def metrics(self) -> dict[str, float | int]:
-        """The ratios and the sums under the names of metrics.json.
+        """Return ratios and sums under their names in metrics.json.
 
         Raises:
-            UserError: the references have no token, word or byte, so that a ratio has no meaning.
+            UserError: the references have no token, word or byte.
         """
         return {
             "bits_per_byte": self.bits_per_byte,
@@ -92,11 +92,11 @@ class Likelihood:
         }
 
 
-def _some(count: int, unit: str) -> int:
+def _check_positive(count: int, unit: str) -> int:
     if count == 0:
         raise UserError(
-            f"no likelihood per {unit}: the references scored have no {unit}; "
-            "look for an empty split or empty responses in data.path"
+            f"likelihood per {unit} is undefined: the references have no {unit}; "
+            "check data.path for an empty split or empty responses"
         )
     return count
 

@@ -10,6 +10,7 @@ from dialog.models.recurrent import GRU, LSTM, RecurrentEncoder
 from dialog.models.transformer import TransformerEncoder
 
 SEQUENCE_ENCODERS: Family[Encoder] = Family(
+    "encoder",
     {
         "lstm": partial(RecurrentEncoder, LSTM()),
         "gru": partial(RecurrentEncoder, GRU()),

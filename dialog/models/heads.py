@@ -124,6 +124,7 @@ class PointerGeneratorHead(Head):
 
 
 HEADS: Family[Head] = Family(
+    "head",
     {
         "vocabulary": VocabularyHead,
         "pointer": PointerHead,

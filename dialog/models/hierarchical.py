@@ -47,7 +47,9 @@ class HierarchicalEncoder(Encoder):
     ) -> Encoded:
         """Encode inputs [B, S, E], mask [B, S], turns [B, S] counted from 0 into states [B, S, M]."""
         fold = Fold.of(turns, mask)
-        within = self.tokens(fold.split(inputs).flatten(0, 1), fold.mask.flatten(0, 1), fold.watch(hook))  # [B U, L, M']
+        within = self.tokens(
+            fold.split(inputs).flatten(0, 1), fold.mask.flatten(0, 1), fold.watch(hook)
+        )  # [B U, L, M']
         summaries = torch.unflatten(within.summary, 0, fold.mask.shape[:2])  # [B, U, M']
         dialogue = self.turns(summaries, fold.mask.any(2), hook)  # [B, U, M]
         token = fold.join(torch.unflatten(within.states, 0, fold.mask.shape[:2]))  # [B, S, M']

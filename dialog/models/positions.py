@@ -113,6 +113,7 @@ def _angles(offset: int, length: int, size: int, device: torch.device) -> Tensor
 
 
 POSITIONS: Family[PositionEncoding] = Family(
+    "positions",
     {
         "sinusoidal": SinusoidalPositions,
         "learned": LearnedPositions,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dialog.config.components import Component, Family, build, lookup, takes
+from dialog.config.components import Component, Family, accepts, build, lookup
 from dialog.models.contracts import AttentionHook, Decoder, Encoder, Only, State, declared_needs
 from dialog.models.dropout import Dropout
 from dialog.models.embedding import TokenEmbedding
@@ -24,10 +24,12 @@ from dialog.models.state import Rows
 from dialog.models.transformer import TransformerDecoder
 
 ENCODERS: Family[Encoder] = Family(
+    "encoder",
     {**SEQUENCE_ENCODERS, "hierarchical": HierarchicalEncoder},
     runtime=("input_size", "dropout", "activation_checkpointing"),
 )
 DECODERS: Family[Decoder] = Family(
+    "decoder",
     {
         "lstm": partial(BahdanauDecoder, LSTM()),
         "gru": partial(BahdanauDecoder, GRU()),
@@ -76,11 +78,12 @@ class Seq2Seq(nn.Module):
     ) -> None:
         super().__init__()
         if activation_checkpointing and not any(
-            takes(table, part, "activation_checkpointing") for table, part in ((ENCODERS, encoder), (DECODERS, decoder))
+            accepts(table, part, "activation_checkpointing")
+            for table, part in ((ENCODERS, encoder), (DECODERS, decoder))
         ):
             raise ValueError("activation_checkpointing: neither encoder nor decoder is a Transformer; remove it")
         shared = {"dropout": dropout, "activation_checkpointing": activation_checkpointing}
-        one_table, tied = lookup(TIES, TIE_ALIASES.get(tie_embeddings, str(tie_embeddings)))
+        one_table, tied = lookup(TIES, TIE_ALIASES.get(tie_embeddings, str(tie_embeddings)), "tie_embeddings")
         self.source_embedding = TokenEmbedding(vocabulary, embedding_size, padding=padding, dropout=dropout)
         self.target_embedding = (
             self.source_embedding

@@ -1,1 +1,4 @@
-"""What a comparison found, for people: pictures, a page that needs nothing else, Markdown, a table for the terminal."""
+"""Show results to users: HTML, Markdown, terminal tables, drawings and progress bars.
+
+Read first: `tables.py`.
+"""

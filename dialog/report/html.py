@@ -1,4 +1,4 @@
-"""A comparison as one HTML file that needs no network, no script and no other file."""
+"""A comparison as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from dialog.report.drawing.scale import top
+from dialog.atomic import write_text
+from dialog.report.drawing.scale import highest_weight
 from dialog.report.drawing.svg import SERIES, Curve, curves_svg, heatmap_svg
-from dialog.report.measures import MEASURES, duration, hardware
-from dialog.report.page import harmless, render
-from dialog.report.tables import Results, parity, runs, summary
+from dialog.report.measures import METRIC_DISPLAYS, duration, hardware
+from dialog.report.page import printable_json, render_page
+from dialog.report.tables import Results, metric_names, parity, runs, summary
 
 
 def write_html(results: Results, path: Path) -> None:
-    """Write results.json, as read, as a report; texts in it are data, none can add an element or an address."""
-    path.write_text(render("dialog.report", "report.html.j2", page(harmless(results))), encoding="utf-8")
+    """Write a report of results.json; its texts are escaped and cannot add elements or addresses."""
+    write_text(path, render_page("dialog.report", "report.html.j2", template_values(printable_json(results))))
 
 
-def page(results: Results) -> dict[str, Any]:
-    """What the template shows, by name."""
-    names = [model["name"] for model in results["models"]]
-    measured = {name for model in results["models"] for name in model["summary"]}
+def template_values(results: Results) -> dict[str, Any]:
+    """Return the variables of the template."""
     return {
         "results": results,
-        "names": names,
+        "names": [model["name"] for model in results["models"]],
         "series": SERIES,
         "facts": _facts(results),
         "summary": summary(results),
@@ -34,13 +33,12 @@ def page(results: Results) -> dict[str, Any]:
         "runs": runs(results),
         "charts": _charts(results),
         "maps": _maps(results),
-        "meanings": [known for name, known in MEASURES.items() if name in measured],
+        "metrics": [METRIC_DISPLAYS[name] for name in metric_names(results) if name in METRIC_DISPLAYS],
         "signature": _signature(results),
     }
 
 
 def _facts(results: Results) -> dict[str, str]:
-    """The line under the title."""
     models = results["models"]
     seeds = sorted({run["seed"] for model in models for run in model["runs"]})
     examples = {run["metrics"].get("examples") for model in models for run in model["runs"]} - {None}
@@ -49,65 +47,64 @@ def _facts(results: Results) -> dict[str, str]:
         "Evaluated on": results["split"] + (f", {scored}" if scored else ""),
         "Seeds": ", ".join(map(str, seeds)),
         "Hardware": hardware(results["environment"]),
-        "Time in all": duration(results["seconds"]),
+        "Total time": duration(results["seconds"]),
     }
 
 
 def _charts(results: Results) -> list[Markup]:
-    """Validation bits per byte against target tokens, and against time; none where nothing was validated."""
-    curves = [
+    """Draw validation bits per byte against target tokens and against time; empty without validation."""
+    points = [
         (model["name"], f"seed {run['seed']}", point)
         for model in results["models"]
         for run in model["runs"]
         for point in run["curve"]
         if point["validation/bits_per_byte"] is not None
     ]
-    if not curves:
+    if not points:
         return []
-    longest = max(point["seconds"] for *_, point in curves)
+    longest = max(point["seconds"] for *_, point in points)
     scale, unit = (3600, "hours") if longest > 7200 else (60, "minutes") if longest > 120 else (1, "seconds")
     return [
-        _chart(curves, "target_tokens", 1, "target tokens"),
-        _chart(curves, "seconds", scale, f"training time ({unit})"),
+        _chart(points, "target_tokens", 1, "target tokens"),
+        _chart(points, "seconds", scale, f"training time ({unit})"),
     ]
 
 
-def _chart(curves: list[tuple[str, str, Any]], key: str, scale: float, label: str) -> Markup:
+def _chart(points: list[tuple[str, str, Any]], key: str, scale: float, label: str) -> Markup:
     lines: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for model, run, point in curves:
+    for model, run, point in points:
         lines.setdefault((model, run), []).append((point[key] / scale, point["validation/bits_per_byte"]))
-    drawn = [Curve(model, run, points) for (model, run), points in lines.items()]
-    return _drawn(curves_svg(drawn, x=label, y="validation bits per byte"))
+    curves = [Curve(model, run, line) for (model, run), line in lines.items()]
+    return _trust_svg(curves_svg(curves, x=label, y="validation bits per byte"))
 
 
 def _maps(results: Results) -> list[dict[str, Any]]:
-    """Every attention map, all on one scale so that they can be compared."""
-    maps = results.get("attention", ())
-    peak = top(*(np.asarray(one["weights"], dtype=np.float64) for one in maps))
+    """Draw every attention map, all on one scale."""
+    attention = results.get("attention", ())
+    peak = highest_weight(*(np.asarray(entry["weights"], dtype=np.float64) for entry in attention))
     return [
         {
-            "model": one["model"],
-            "name": one["name"],
-            "head": one["head"],
-            "svg": _drawn(
+            "name": entry["name"],
+            "head": entry["head"],
+            "svg": _trust_svg(
                 heatmap_svg(
-                    one["weights"],
-                    rows=one["response_tokens"],
-                    columns=one["context_tokens"],
-                    title=one["model"],
+                    entry["weights"],
+                    rows=entry["response_tokens"],
+                    columns=entry["context_tokens"],
+                    title=entry["model"],
                     peak=peak,
                 )
             ),
         }
-        for one in maps
+        for entry in attention
     ]
 
 
 def _signature(results: Results) -> str:
-    found = (run["metrics"].get("sacrebleu") for model in results["models"] for run in model["runs"])
-    return next((str(entry["signature"]) for entry in found if isinstance(entry, dict)), "")
+    scores = (run["metrics"].get("sacrebleu") for model in results["models"] for run in model["runs"])
+    return next((str(score["signature"]) for score in scores if isinstance(score, dict)), "")
 
 
-def _drawn(svg: str) -> Markup:
-    """SVG goes into the page as it is: its writer has escaped the texts."""
+def _trust_svg(svg: str) -> Markup:
+    """Mark SVG as safe: `Canvas` has escaped its texts."""
     return Markup(svg)

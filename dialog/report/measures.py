@@ -1,4 +1,4 @@
-"""What each number of a comparison is called, means, and looks like."""
+"""Number formats, and the label, direction, format and definition of each metric."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Any, Literal, NamedTuple
 
 
 def decimals(places: int) -> Callable[[float], str]:
-    """A writer of numbers with a fixed number of decimals; those from ten million on as 2.6e+20."""
+    """Return a formatter with a fixed number of decimals; from ten million on, 2.6e+20."""
     return lambda value: f"{value:,.{places}f}" if abs(value) < 1e7 else f"{value:.1e}"
 
 
 def percent(value: float) -> str:
-    """A share in [0, 1] as 41.2 %."""
+    """Format a fraction in [0, 1]: 41.2 %."""
     return f"{100 * value:.1f} %"
 
 
 def count(value: float) -> str:
-    """A whole number with its thousands apart."""
+    """Format a whole number: 1,234,567."""
     return f"{value:,.0f}"
 
 
 def general(value: float) -> str:
-    """A number of unknown size in four digits."""
+    """Format a number of unknown magnitude with four significant digits."""
     return f"{value:.4g}"
 
 
 def duration(seconds: float) -> str:
-    """45 s, 3 min 20 s, 2 h 05 min."""
+    """Format seconds: 4.5 s, 45 s, 3 min 20 s, 2 h 05 min."""
     whole = round(seconds)
     if seconds < 10:
         return f"{seconds:.1f} s"
@@ -40,100 +40,109 @@ def duration(seconds: float) -> str:
 
 
 def hardware(environment: Mapping[str, Any]) -> str:
-    """The GPU of an environment.json where there is one, and the processor with its cores."""
+    """Return GPU (if any), processor and number of cores of an environment.json."""
     gpu, processor = environment.get("gpu", "none"), environment.get("cpu", "not recorded")
     cores = f", {environment['cores']} cores" if "cores" in environment else ""
     return ("" if gpu == "none" else f"{gpu}, ") + f"{processor}{cores}"
 
 
-class Measure(NamedTuple):
-    """A metric of results.json; `better` is None where neither direction is, such as the length of a response."""
+class MetricDisplay(NamedTuple):
+    """Presentation of a metric; `better` is None if no direction is better, as for the length of responses."""
 
     label: str
     better: Literal["lower", "higher"] | None
-    write: Callable[[float], str]
-    meaning: str
+    format: Callable[[float], str]
+    definition: str
 
 
-MEASURES: dict[str, Measure] = {
-    "bits_per_byte": Measure(
+METRIC_DISPLAYS: dict[str, MetricDisplay] = {
+    "bits_per_byte": MetricDisplay(
         "Bits per byte",
         "lower",
         decimals(3),
-        "Negative log-likelihood of the references in bits, end tokens included, over the UTF-8 bytes of their raw "
-        "text. Comparable across tokenizers.",
+        "Negative log-likelihood of the references in bits, end tokens included, divided by the UTF-8 bytes of their "
+        "raw text. Comparable across tokenizers.",
     ),
-    "perplexity_word": Measure(
+    "perplexity_word": MetricDisplay(
         "Perplexity per word",
         "lower",
         decimals(2),
-        "exp(nats / white-space words) over the raw references. Comparable across tokenizers.",
+        "exp(nats / words), with the white-space separated words of the raw references. Comparable across tokenizers.",
     ),
-    "perplexity_token": Measure(
+    "perplexity_token": MetricDisplay(
         "Perplexity per token",
         "lower",
         decimals(2),
-        "exp(nats / target tokens), one end token a response included. Comparable for one tokenizer only.",
+        "exp(nats / target tokens), one end token per response included. Comparable for one tokenizer only.",
     ),
-    "token_accuracy": Measure(
+    "token_accuracy": MetricDisplay(
         "Token accuracy",
         "higher",
         percent,
-        "Share of target tokens to which the model, given all tokens before, gives the highest probability.",
+        "Fraction of target tokens that are the most probable next token under teacher forcing.",
     ),
-    "answer_accuracy": Measure(
+    "answer_accuracy": MetricDisplay(
         "Answer accuracy",
         "higher",
         percent,
-        "Of the questions about what was said before, the share whose response is the reference, word for word.",
+        "Fraction of questions about earlier turns whose response equals the reference word for word.",
     ),
-    "alignment_accuracy": Measure(
+    "alignment_accuracy": MetricDisplay(
         "Alignment accuracy",
         "higher",
         percent,
-        "Of the response tokens that repeat a context token, the share for which the largest attention weight lies on "
-        "that very token; of the best cross-attention head (an LSTM has one, so a Transformer chooses among more).",
+        "Fraction of copied response tokens for which the largest attention weight lies on the context token that they "
+        "copy; for the best cross-attention head (an LSTM has one head, a Transformer has the best of several).",
     ),
-    "f1": Measure(
+    "f1": MetricDisplay(
         "F1",
         "higher",
         decimals(2),
-        "Mean over responses of the F1 of shared words (lower case, without punctuation and articles), of 100.",
+        "Unigram F1 of response and reference (lower case, without punctuation and articles), in [0, 100]; mean over "
+        "responses.",
     ),
-    "sacrebleu": Measure(
+    "sacrebleu": MetricDisplay(
         "sacreBLEU",
         "higher",
         decimals(2),
-        "Corpus BLEU-4 against one reference a response, of 100. Too noisy to rank small dialogue models.",
+        "Corpus BLEU-4 against one reference per response, in [0, 100]. Too noisy to rank small dialogue models.",
     ),
-    "distinct_1": Measure(
+    "distinct_1": MetricDisplay(
         "Distinct-1",
         None,
         decimals(4),
-        "Different words over words of all responses. To be read beside the references' own.",
+        "Distinct words / words of all responses. Compare it with the value of the references.",
     ),
-    "distinct_2": Measure(
-        "Distinct-2", None, decimals(4), "Different pairs of neighbouring words over pairs of all responses."
+    "distinct_2": MetricDisplay("Distinct-2", None, decimals(4), "Distinct bigrams / bigrams of all responses."),
+    "unique_ratio": MetricDisplay("Unique responses", None, percent, "Distinct responses / responses."),
+    "length_mean": MetricDisplay(
+        "Words per response", None, decimals(1), "Mean number of white-space separated words per response."
     ),
-    "unique_ratio": Measure("Unique responses", None, percent, "Different responses over responses."),
-    "length_mean": Measure("Words a response", None, decimals(1), "Mean white-space words of a response."),
-    "questions": Measure("Questions", None, count, "Responses that answer a question about what was said before."),
-    "copied_tokens": Measure(
-        "Copied tokens", None, count, "Response tokens that are known to repeat a token of the context."
+    "questions": MetricDisplay(
+        "Questions", None, count, "Number of responses that answer a question on earlier turns."
     ),
-    "examples": Measure("Examples", None, count, "Responses scored."),
-    "tokens": Measure("Target tokens scored", None, count, "Tokens of the references, one end token each included."),
-    "words": Measure("Words scored", None, count, "White-space words of the raw references."),
-    "bytes": Measure("Bytes scored", None, count, "UTF-8 bytes of the raw references."),
-    "nll_nats": Measure("Nats", "lower", decimals(1), "Total negative log-likelihood of the references."),
+    "copied_tokens": MetricDisplay(
+        "Copied tokens", None, count, "Number of response tokens that are known copies of a context token."
+    ),
+    "examples": MetricDisplay("Examples", None, count, "Number of scored references."),
+    "tokens": MetricDisplay("Target tokens", None, count, "Tokens of the references, one end token each included."),
+    "words": MetricDisplay("Reference words", None, count, "White-space separated words of the raw references."),
+    "bytes": MetricDisplay("Reference bytes", None, count, "UTF-8 bytes of the raw references."),
+    "nll_nats": MetricDisplay("NLL (nats)", "lower", decimals(1), "Total negative log-likelihood of the references."),
 }
 
 
-def measure(name: str) -> Measure:
-    """The measure of a name of results.json; a user's own metric is shown as it is called."""
-    return MEASURES.get(name) or Measure(name, None, general, "")
+def metric_display(name: str) -> MetricDisplay:
+    """Return the presentation of a metric; the metrics of users have their name as label."""
+    return METRIC_DISPLAYS.get(name) or MetricDisplay(name, None, general, "")
 
 
-def in_order(names: set[str]) -> list[str]:
-    """Names as they stand in `MEASURES`, then the others by alphabet."""
-    return [name for name in MEASURES if name in names] + sorted(names - set(MEASURES))
+def metric_value(value: Any) -> float | None:  # noqa: ANN401 - any JSON
+    """Return a metric of metrics.json as one number: the number itself, or its "score"; None if it has neither."""
+    number = value.get("score") if isinstance(value, Mapping) else value
+    return float(number) if isinstance(number, int | float) and not isinstance(number, bool) else None
+
+
+def sort_metrics(names: set[str]) -> list[str]:
+    """Sort metrics as in `METRIC_DISPLAYS`, followed by the others in alphabetical order."""
+    return [name for name in METRIC_DISPLAYS if name in names] + sorted(names - set(METRIC_DISPLAYS))

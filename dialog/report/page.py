@@ -1,4 +1,4 @@
-"""Pages that need no network, no script and no other file, in the one look of the house."""
+"""Self-contained HTML pages: no network, no script, no other file, one style sheet."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from markupsafe import Markup
 from dialog.report.terminal import printable
 
 
-def render(package: str, template: str, values: dict[str, Any]) -> str:
-    """A page from a template of a package; texts in `values` are data, none can add an element or an address.
+def render_page(package: str, template: str, values: dict[str, Any]) -> str:
+    """Render a template of a package; texts in `values` are escaped and cannot add elements or addresses.
 
-    Besides the values a template has `style`, the sheet that all pages share.
+    The template also receives `style`, the style sheet shared by all pages.
     """
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     text = (files(package) / template).read_text(encoding="utf-8")
@@ -22,10 +22,10 @@ def render(package: str, template: str, values: dict[str, Any]) -> str:
     return environment.from_string(text).render(style=style, **values)
 
 
-def harmless(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    """The same JSON with control characters of all its texts, which HTML forbids, shown."""
+def printable_json(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Escape the control characters, which HTML forbids, in all texts of a JSON value."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):
-        return {harmless(key): harmless(item) for key, item in value.items()}
-    return [harmless(item) for item in value] if isinstance(value, list | tuple) else value
+        return {printable_json(key): printable_json(item) for key, item in value.items()}
+    return [printable_json(item) for item in value] if isinstance(value, list | tuple) else value

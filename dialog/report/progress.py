@@ -1,4 +1,4 @@
-"""How far long work has come, on standard error: a bar on a terminal, elsewhere a plain line now and then."""
+"""Progress of long work on standard error: a bar in a terminal, periodic lines elsewhere."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import Never, Self
 from tqdm import tqdm
 
 
-class Bars:
-    """A bar for each thing that is done, one after the other; its time left where the end is known.
+class ProgressBars:
+    """Progress of several tasks, one after another; with the time left if the total is known.
 
     Args:
-        quiet: Whether nothing is shown.
-        every_seconds: How often there is a line where there is no terminal, besides one when a thing is begun.
+        quiet: Show nothing.
+        every_seconds: Interval between lines if standard error is no terminal; each task also writes a line at its
+            start.
     """
 
     def __init__(self, *, quiet: bool = False, every_seconds: float = 30.0) -> None:
         self.quiet = quiet
-        self.every = every_seconds
+        self.interval = every_seconds
         self.bar: tqdm[Never] | None = None
-        self.what = ""
+        self.task = ""
 
     def __enter__(self) -> Self:
         return self
@@ -29,32 +30,34 @@ class Bars:
     def __exit__(self, *error: object) -> None:
         self._close()
 
-    def show(self, what: str, done: int, total: int | None) -> None:
-        """Say that so much of something is done, of so much in all if that is known."""
+    def show(self, task: str, done: int, total: int | None) -> None:
+        """Show that `done` units of a task, of `total` if known, are finished; a new name starts a new task."""
         if self.quiet:
             return
-        if what != self.what:
-            self._close()
-            self.what = what
-            self.began = self.printed = time.monotonic()
-            plain = not sys.stderr.isatty()
-            if plain:
-                sys.stderr.write(f"{what}\n")
-            self.bar = tqdm(desc=what, disable=plain, miniters=1)
+        if task != self.task:
+            self._start(task)
         if self.bar is not None:
             self.bar.total = total
             self.bar.update(done - self.bar.n)
             if self.bar.disable:
-                self._say(done, total)
+                self._write_line(done, total)
 
-    def _say(self, done: int, total: int | None) -> None:
-        """A plain line for a log file."""
+    def _start(self, task: str) -> None:
+        self._close()
+        self.task = task
+        self.started = self.written = time.monotonic()
+        is_terminal = sys.stderr.isatty()
+        if not is_terminal:
+            sys.stderr.write(f"{task}\n")
+        self.bar = tqdm(desc=task, disable=not is_terminal, miniters=1)
+
+    def _write_line(self, done: int, total: int | None) -> None:
         now = time.monotonic()
-        if done and now - self.printed >= self.every:
-            self.printed = now
-            left = (total - done) * (now - self.began) / done if total else 0.0
-            of = f" of {total:,}, {tqdm.format_interval(left)} left" if total else ""
-            sys.stderr.write(f"{self.what}: {done:,}{of}\n")
+        if done and now - self.written >= self.interval:
+            self.written = now
+            seconds_left = (total - done) * (now - self.started) / done if total else 0.0
+            rest = f" of {total:,}, {tqdm.format_interval(seconds_left)} left" if total else ""
+            sys.stderr.write(f"{self.task}: {done:,}{rest}\n")
 
     def _close(self) -> None:
         if self.bar is not None:

@@ -1,4 +1,4 @@
-"""The tables of a comparison, the same for HTML, Markdown and the terminal: results.json in, cells of text out."""
+"""Tables of a comparison: results.json in, cells of text out, for HTML, Markdown and terminal."""
 
 from __future__ import annotations
 
@@ -6,154 +6,166 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from dialog.report.measures import Measure, count, duration, general, in_order, measure
-from dialog.report.terminal import shortened
+from dialog.report.measures import (
+    MetricDisplay,
+    count,
+    duration,
+    general,
+    metric_display,
+    metric_value,
+    sort_metrics,
+)
+from dialog.report.terminal import truncate
 
 Results = Mapping[str, Any]
-"""results.json as it was read."""
+"""Content of results.json."""
 
 NONE = "–"
 
 
-class Cell(NamedTuple):
-    """Text, and what to make of it: the better one of its row, or how a setting compares."""
+class ReportCell(NamedTuple):
+    """Text and its mark: the best value of its row, or the verdict on a setting."""
 
     text: str
     mark: Literal["", "best", "equal", "differs", "broken"] = ""
 
 
-class Table(NamedTuple):
-    """Rows of cells in groups; the first cell of a row is its heading."""
+class ReportTable(NamedTuple):
+    """Groups of rows; the first cell of a row is its heading."""
 
     head: tuple[str, ...]
-    groups: tuple[tuple[tuple[Cell, ...], ...], ...]
+    groups: tuple[tuple[tuple[ReportCell, ...], ...], ...]
 
     @property
-    def rows(self) -> tuple[tuple[Cell, ...], ...]:
-        """The rows of all groups."""
+    def rows(self) -> tuple[tuple[ReportCell, ...], ...]:
+        """Rows of all groups."""
         return tuple(row for group in self.groups for row in group)
 
 
-def summary(results: Results) -> Table:
-    """Quality and cost: a row a metric, a column a model (mean ± standard deviation over seeds), then baselines."""
+def summary(results: Results) -> ReportTable:
+    """Return quality and cost: one row per metric, one column per model (mean ± std over seeds) and baseline."""
     models, baselines = results["models"], baselines_of(results)
-    names = in_order({name for model in models for name in model["summary"]})
-    quality = tuple(_quality(name, models, baselines) for name in names)
-    padding = (Cell(""),) * len(baselines)
+    names = metric_names(results)
+    quality = tuple(_metric_row(name, models, baselines) for name in names)
+    padding = (ReportCell(""),) * len(baselines)
     cost = tuple(
-        (Cell(label), *(Cell(text) for text in texts), *padding)
+        (ReportCell(label), *(ReportCell(text) for text in texts), *padding)
         for label, texts in (
             ("Parameters", [count(model["parameters"]["total"]) for model in models]),
             ("… in embeddings", [count(model["parameters"]["embeddings"]) for model in models]),
-            ("… in all else", [count(model["parameters"]["rest"]) for model in models]),
-            ("Training time", [_over_runs(model, "seconds", duration) for model in models]),
-            ("Target tokens seen", [_over_runs(model, "target_tokens", count) for model in models]),
-            ("Optimizer steps", [_over_runs(model, "steps", count) for model in models]),
+            ("… in other layers", [count(model["parameters"]["rest"]) for model in models]),
+            ("Training time", [_cost(model, "seconds", duration) for model in models]),
+            ("Target tokens seen", [_cost(model, "target_tokens", count) for model in models]),
+            ("Optimizer steps", [_cost(model, "steps", count) for model in models]),
             ("Seeds", [str(len(model["runs"])) for model in models]),
         )
     )
-    return Table(("", *(model["name"] for model in models), *baselines), (quality, cost))
+    return ReportTable(("", *(model["name"] for model in models), *baselines), (quality, cost))
 
 
-def parity(results: Results) -> Table:
-    """What the models have in common and what not; a difference in what must be equal is called so."""
+def parity(results: Results) -> ReportTable:
+    """Return one row per setting: its value for each model, and whether it is equal, differs, or breaks parity."""
     rows = tuple(
-        (Cell(str(row["what"])), *(Cell(_plain(value)) for value in row["values"]), _verdict(row))
+        (
+            ReportCell(str(row["what"])),
+            *(ReportCell(_setting_text(value)) for value in row["values"]),
+            _parity_verdict(row),
+        )
         for row in results.get("parity", ())
     )
-    return Table(("", *(model["name"] for model in results["models"]), "parity"), (rows,))
+    return ReportTable(("", *(model["name"] for model in results["models"]), "parity"), (rows,))
 
 
-def runs(results: Results) -> Table:
-    """A row a run: its seed, its cost, the lowest point of its learning curve, its scores."""
-    models = results["models"]
-    names = in_order({name for model in models for name in model["summary"]})[:2]
+def runs(results: Results) -> ReportTable:
+    """Return one row per run: seed, cost, lowest validation bits per byte, and the first two metrics."""
+    names = metric_names(results)[:2]
     head = ("Model", "Seed", "Time", "Steps", "Target tokens", "Best validation")
-    groups = tuple(tuple(_run(model, run, names) for run in model["runs"]) for model in models)
-    return Table((*head, *(measure(name).label for name in names), "Folder"), groups)
+    groups = tuple(tuple(_run_row(model, run, names) for run in model["runs"]) for model in results["models"])
+    return ReportTable((*head, *(metric_display(name).label for name in names), "Folder"), groups)
+
+
+def metric_names(results: Results) -> list[str]:
+    """Return the metrics of all models, in display order."""
+    return sort_metrics({name for model in results["models"] for name in model["summary"]})
 
 
 def baselines_of(results: Results) -> Mapping[str, Mapping[str, Any]]:
-    """Reference rows (people, random responses, ...) of the first run that has them; they depend on no model."""
-    found = (run["metrics"].get("baselines") for model in results["models"] for run in model["runs"])
-    return next((baselines for baselines in found if baselines), {})
+    """Return the baselines (human, random, ...) of the first run that has them; they depend on no model."""
+    runs_baselines = (run["metrics"].get("baselines") for model in results["models"] for run in model["runs"])
+    return next((baselines for baselines in runs_baselines if baselines), {})
 
 
-def score(value: Any) -> float | None:  # noqa: ANN401 - a number of JSON, or an object that holds it
-    """A metric of metrics.json as one number: sacreBLEU's stands beside its signature."""
-    number = value.get("score") if isinstance(value, Mapping) else value
-    return number if isinstance(number, int | float) and not isinstance(number, bool) else None
+def _metric_row(name: str, models: Sequence[Any], baselines: Mapping[str, Mapping[str, Any]]) -> tuple[ReportCell, ...]:
+    metric = metric_display(name)
+    summaries = [model["summary"].get(name) for model in models]
+    texts = [NONE if entry is None else _mean_std(entry["mean"], entry["std"], metric.format) for entry in summaries]
+    best = _best_index(metric, [None if entry is None else entry["mean"] for entry in summaries])
+    cells = [ReportCell(text, "best" if index == best else "") for index, text in enumerate(texts)]
+    values = [metric_value(baseline.get(name)) for baseline in baselines.values()]
+    arrow = {"lower": " ↓", "higher": " ↑", None: ""}[metric.better]
+    baseline_cells = (ReportCell(NONE if value is None else metric.format(value)) for value in values)
+    return ReportCell(metric.label + arrow), *cells, *baseline_cells
 
 
-def _quality(name: str, models: Sequence[Any], baselines: Mapping[str, Mapping[str, Any]]) -> tuple[Cell, ...]:
-    known = measure(name)
-    entries = [model["summary"].get(name) for model in models]
-    texts = [NONE if entry is None else _spread(entry["mean"], entry["std"], known.write) for entry in entries]
-    best = _best(known, [None if entry is None else entry["mean"] for entry in entries])
-    cells = [Cell(text, "best" if index == best else "") for index, text in enumerate(texts)]
-    others = [score(baseline.get(name)) for baseline in baselines.values()]
-    arrow = {"lower": " ↓", "higher": " ↑", None: ""}[known.better]
-    return Cell(known.label + arrow), *cells, *(Cell(NONE if value is None else known.write(value)) for value in others)
-
-
-def _best(known: Measure, means: Sequence[float | None]) -> int | None:
-    """Which mean is the better one, unless nothing says so or two of them read the same."""
+def _best_index(metric: MetricDisplay, means: Sequence[float | None]) -> int | None:
+    """Return the index of the best mean; None if no direction is better or two formatted means are equal."""
     finite = [mean for mean in means if mean is not None and math.isfinite(mean)]
-    if known.better is None or len(finite) < 2:
+    if metric.better is None or len(finite) < 2:
         return None
-    best = min(finite) if known.better == "lower" else max(finite)
-    alike = [mean for mean in finite if known.write(mean) == known.write(best)]
-    return means.index(best) if len(alike) == 1 else None
+    best = min(finite) if metric.better == "lower" else max(finite)
+    ties = [mean for mean in finite if metric.format(mean) == metric.format(best)]
+    return means.index(best) if len(ties) == 1 else None
 
 
-def _spread(mean: float | None, std: float | None, write: Callable[[float], str]) -> str:
+def _mean_std(mean: float | None, std: float | None, to_text: Callable[[float], str]) -> str:
     if mean is None:
         return NONE
     if std is None:
-        return write(mean)
-    if write(mean).endswith(" %"):
-        return f"{write(mean).removesuffix(' %')} ± {write(std)}"
-    return f"{write(mean)} ± {write(std)}"
+        return to_text(mean)
+    if to_text(mean).endswith(" %"):
+        return f"{to_text(mean).removesuffix(' %')} ± {to_text(std)}"
+    return f"{to_text(mean)} ± {to_text(std)}"
 
 
-def _over_runs(model: Mapping[str, Any], key: str, write: Callable[[float], str]) -> str:
+def _cost(model: Mapping[str, Any], key: str, to_text: Callable[[float], str]) -> str:
+    """Return mean ± std over runs, without a std that is invisible in this format."""
     values = [run[key] for run in model["runs"]]
     if not values:
         return NONE
     mean = math.fsum(values) / len(values)
-    spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / max(len(values) - 1, 1))
-    return write(mean) if write(mean + spread) == write(mean) else f"{write(mean)} ± {write(spread)}"
+    std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / max(len(values) - 1, 1))
+    return to_text(mean) if to_text(mean + std) == to_text(mean) else f"{to_text(mean)} ± {to_text(std)}"
 
 
-def _verdict(row: Mapping[str, Any]) -> Cell:
+def _parity_verdict(row: Mapping[str, Any]) -> ReportCell:
     if row["equal"]:
-        return Cell("✓ equal", "equal")
+        return ReportCell("✓ equal", "equal")
     if row["must"]:
-        return Cell("✗ must be equal", "broken")
-    return Cell("differs" + _ratio(row["values"]), "differs")
+        return ReportCell("✗ must be equal", "broken")
+    return ReportCell("differs" + _relative_difference(row["values"]), "differs")
 
 
-def _ratio(values: Sequence[object]) -> str:
-    """How many times the smallest number the largest is."""
+def _relative_difference(values: Sequence[object]) -> str:
+    """Return max / min - 1 in percent; empty unless all values are positive numbers."""
     numbers = [value for value in values if isinstance(value, int | float) and value > 0]
     return f" by {100 * (max(numbers) / min(numbers) - 1):.1f} %" if len(numbers) == len(values) else ""
 
 
-def _run(model: Mapping[str, Any], run: Mapping[str, Any], names: Sequence[str]) -> tuple[Cell, ...]:
+def _run_row(model: Mapping[str, Any], run: Mapping[str, Any], names: Sequence[str]) -> tuple[ReportCell, ...]:
     curve = [
         point["validation/bits_per_byte"] for point in run["curve"] if point["validation/bits_per_byte"] is not None
     ]
-    scores = [(measure(name), score(run["metrics"].get(name))) for name in names]
+    scores = [(metric_display(name), metric_value(run["metrics"].get(name))) for name in names]
     texts = (
         *(model["name"], str(run["seed"]), duration(run["seconds"]), count(run["steps"]), count(run["target_tokens"])),
-        measure("bits_per_byte").write(min(curve)) if curve else NONE,
-        *(NONE if value is None else known.write(value) for known, value in scores),
+        metric_display("bits_per_byte").format(min(curve)) if curve else NONE,
+        *(NONE if value is None else metric.format(value) for metric, value in scores),
         run["folder"],
     )
-    return tuple(Cell(text) for text in texts)
+    return tuple(ReportCell(text) for text in texts)
 
 
-def _plain(value: object) -> str:
+def _setting_text(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return shortened(str(value), 72)
+        return truncate(str(value), 72)
     return count(value) if isinstance(value, int) else general(value)

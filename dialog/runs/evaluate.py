@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dialog.atomic import write_json
+from dialog.atomic import rename, sync, write_json
 from dialog.build import build_corpus, build_rules
+from dialog.ranks import rank, world_size
 from dialog.runs.run import Run
 
 
@@ -21,17 +22,17 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
 
     from tqdm import tqdm
 
-    from dialog.analysis.alignment import AlignmentCounts
+    from dialog.analysis.alignment import AlignmentAccuracy
     from dialog.data.examples import examples
     from dialog.runs.evaluator import Evaluation, Evaluator
-    from dialog.training.distributed.collectives import gathered, rank, ranks
+    from dialog.training.distributed.collectives import gathered
 
     data = run.recipe.data
     dialogues = build_corpus(run.recipe).dialogues(split)
     stream = examples(dialogues, build_rules(run.recipe), Counter())
     search = run.recipe.generation.search
-    evaluator = Evaluator(run.responder, search, data.batch_tokens, rank=rank(), world=ranks(), gather=gathered)
-    aligned, evaluation = AlignmentCounts(), Evaluation()
+    evaluator = Evaluator(run.responder, search, data.batch_tokens, rank=rank(), world=world_size(), gather=gathered)
+    aligned, evaluation = AlignmentAccuracy(), Evaluation()
     folder = run.folder / "evaluation" / split
     bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet or rank() else None, leave=False)
     with bar:
@@ -41,7 +42,8 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
             gathered(aligned)
             raise SystemExit(0)
         partial = evaluation.write(answers, folder)
-    metrics = {**evaluation.metrics(split), **AlignmentCounts.total(gathered(aligned)).metrics()}
-    partial.replace(folder / "responses.jsonl")
+    metrics = {**evaluation.metrics(split), **AlignmentAccuracy.total(gathered(aligned)).metrics()}
+    sync(partial)
+    rename(partial, folder / "responses.jsonl")
     write_json(folder / "metrics.json", metrics)
     return metrics

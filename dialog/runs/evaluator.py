@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from dialog.analysis.alignment import AlignmentCounts
+from dialog.analysis.alignment import AlignmentAccuracy
 from dialog.config.components import Component
 from dialog.data.batching import Batch, collate
 from dialog.data.dialogue import Example
@@ -156,7 +156,7 @@ class Evaluator:
     def answers(
         self,
         examples: Iterable[Example],
-        aligned: AlignmentCounts | None = None,
+        aligned: AlignmentAccuracy | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> Iterator[Answered]:
         """Each example once, in its order, in the first process; in the others nothing.
@@ -168,7 +168,7 @@ class Evaluator:
             yield from self._block(block, aligned, progress)
 
     def _block(
-        self, block: Sequence[Example], aligned: AlignmentCounts | None, progress: Callable[[int], object] | None
+        self, block: Sequence[Example], aligned: AlignmentAccuracy | None, progress: Callable[[int], object] | None
     ) -> Iterator[Answered]:
         tokenizer, max_source = self.responder.tokenizer, self.responder.max_source
         pairs = [encode_example(tokenizer, each, max_source=max_source, max_target=None) for each in block]
@@ -181,7 +181,7 @@ class Evaluator:
             batch = collate((pairs[row] for row in rows), rows.tolist())
             gold = [alignment(tokenizer, each, max_source=max_source) for each in chosen] if aligned else None
             scored = self.score(batch, aligned, gold)
-            replies = self.responder.search(batch.source, self.search)
+            replies = self.responder.generate(batch.source, self.search)
             own |= dict(zip(rows.tolist(), zip(scored, replies, strict=True), strict=True))
             if progress is not None:
                 progress(len(rows))
@@ -192,13 +192,13 @@ class Evaluator:
 
     @torch.inference_mode()
     def score(
-        self, batch: Batch, aligned: AlignmentCounts | None = None, gold: list[dict[int, int]] | None = None
+        self, batch: Batch, aligned: AlignmentAccuracy | None = None, gold: list[dict[int, int]] | None = None
     ) -> list[Scored]:
         """-log p of each target, summed in float64 from log-probabilities in float32 or better."""
         model = self.responder.model
         device = next(model.parameters()).device
         source, target = batch.source.to(device), batch.target.to(device)
-        watch = aligned.watch(model, gold) if aligned is not None and gold is not None and any(gold) else None
+        watch = aligned.hook(model, gold) if aligned is not None and gold is not None and any(gold) else None
         logits = model(source, source != PAD, target[:, :-1], watch)  # [B, T, V]
         targets = target[:, 1:]  # [B, T]
         real = targets != PAD

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialog.atomic import beside, claimed, replace_text, write_json
+from dialog.atomic import replacing, run_lock, write_json, write_text
 from dialog.config.schema import Recipe, to_yaml
 from dialog.errors import UserError
-from dialog.escaping import to_json
 from dialog.paths import make_folder
 
 if TYPE_CHECKING:
@@ -47,7 +45,7 @@ def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: 
         refuse_other_data(folder, marks)
     else:
         make_folder(folder)
-    with claimed(folder):
+    with run_lock(folder):
         if not resumed:
             store.tokenizer.save(folder / "tokenizer.json")
             write_json(folder / "environment.json", {**environment(), "seed": recipe.seed, **marks})
@@ -55,7 +53,7 @@ def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: 
         sweep(folder / "checkpoints")
         if newest(folder / "checkpoints") is None:
             (folder / "metrics.jsonl").unlink(missing_ok=True)
-        replace_text(folder / "recipe.yaml", to_yaml(recipe))
+        write_text(folder / "recipe.yaml", to_yaml(recipe))
         yield
 
 
@@ -74,12 +72,11 @@ def finish(folder: Path, lightning: Trainer, model: Seq2Seq, *, seconds: float, 
     state = SafeCheckpointIO().load_checkpoint(best, map_location="cpu")["state_dict"]
     weights = {name.removeprefix("model."): each for name, each in state.items() if name.startswith("model.")}
     model.to(next(each.dtype for each in weights.values() if each.is_floating_point())).load_state_dict(weights)
-    with beside(folder / "model.safetensors") as new:
+    with replacing(folder / "model.safetensors") as new:
         save_model(model, str(new))
-        os.replace(new, folder / "model.safetensors")
     trained = Trained(folder, seconds, lightning.global_step, target_tokens)
     summary = {key: value for key, value in asdict(trained).items() if key != "folder"}
-    replace_text(folder / "summary.json", to_json(summary, indent=1) + "\n")
+    write_json(folder / "summary.json", summary)
     return trained
 
 

@@ -52,7 +52,7 @@ def load(
     except Exception as error:  # safetensors raises its own type, torch RuntimeError
         raise UserError(f"{folder / 'model.safetensors'}: does not fit the recipe: {_line(error)}") from error
     precisions = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    dtype = lookup(precisions, precision)
+    dtype = lookup(precisions, precision, "precision")
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     try:
         model = model.to(device, dtype)

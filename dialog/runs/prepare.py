@@ -22,10 +22,10 @@ def prepare_data(
 ) -> Path:
     """Tokenizer and token stores of a recipe's corpus: the folder that holds them, built or merged if need be."""
     from dialog.data.preparation.prepare import merge_shards, prepare
-    from dialog.report.progress import Bars
+    from dialog.report.progress import ProgressBars
 
     job = build_job(recipe)
-    with Bars(quiet=quiet) as bars:
+    with ProgressBars(quiet=quiet) as bars:
         if merges:
             return merge_shards(job, cache(), bars.show)
         return prepare(job, cache(), engine=engine, workers=workers, progress=bars.show)
@@ -34,7 +34,7 @@ def prepare_data(
 def prepare_part(recipe: Recipe, index: int, count: int) -> Path:
     """One of so many shards of the prepared data; the folder where they gather."""
     from dialog.data.preparation.prepare import prepare_shard
-    from dialog.report.progress import Bars
+    from dialog.report.progress import ProgressBars
 
-    with Bars() as bars:
+    with ProgressBars() as bars:
         return prepare_shard(build_job(recipe), cache(), index, count, progress=bars.show)

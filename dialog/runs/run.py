@@ -61,27 +61,27 @@ class Run:
         """The maps of every layer and head while the response is said, as ``dialog attention`` writes them."""
         import torch
 
-        from dialog.analysis.maps import as_json, attention_maps, turns_of
+        from dialog.analysis.maps import attention_maps, maps_to_json, turn_indices
         from dialog.data.store.layout import encode_example
         from dialog.data.tokenizers.tokenizer import PAD
-        from dialog.generation.responder import as_example
+        from dialog.generation.responder import example_from_texts
 
-        example = as_example(context, response, turns=self.recipe.data.context_turns)
+        example = example_from_texts(context, response, turns=self.recipe.data.context_turns)
         pair = encode_example(self.tokenizer, example, max_source=self.recipe.data.max_source, max_target=None)
         device = next(self.model.parameters()).device
         source, target = (torch.tensor([ids], device=device) for ids in pair)
         maps = attention_maps(self.model, source, source != PAD, target[:, :-1])
         shown, said = ([self.tokenizer.label(token) for token in ids] for ids in (pair[0], pair[1][1:]))
-        return as_json(maps, 0, shown, said, turns_of(self.model, source[0], len(shown)))
+        return maps_to_json(maps, 0, shown, said, turn_indices(self.model, source[0], len(shown)))
 
     def score(self, context: Sequence[str], response: str) -> float:
         """Log p(response | context) in nats, end token included."""
         from dialog.data.batching import collate
         from dialog.data.store.layout import encode_example
-        from dialog.generation.responder import as_example
+        from dialog.generation.responder import example_from_texts
         from dialog.runs.evaluator import Evaluator
 
-        example = as_example(context, response, turns=self.recipe.data.context_turns)
+        example = example_from_texts(context, response, turns=self.recipe.data.context_turns)
         pair = encode_example(self.tokenizer, example, max_source=self.recipe.data.max_source, max_target=None)
         evaluator = Evaluator(self.responder, self.recipe.generation.search, 1)
         return -evaluator.score(collate([pair], [0]))[0].nll

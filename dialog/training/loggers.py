@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
+from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 
 from dialog.config.components import Component, Family, build
 from dialog.escaping import to_json
+from dialog.training.lightning_internals import QuietWandbLogger
 
 MODES = ("auto", "online", "offline", "disabled")
 
@@ -75,7 +76,7 @@ SERVERS = ("api.wandb.ai", "api.forge.coreweave.com")
 """Where ``wandb login`` logs in without a server of one's own: before wandb 0.31, and since."""
 
 
-class RunWandbLogger(WandbLogger):
+class RunWandbLogger(QuietWandbLogger):
     """Weights & Biases in the run's folder; without an account offline, and then it never asks the network.
 
     ``mode`` auto is what ``WANDB_MODE`` says, else online when the user is logged in, else offline. A run that is gone
@@ -98,15 +99,13 @@ class RunWandbLogger(WandbLogger):
             mode=mode,  # not offline=True, which sets WANDB_MODE for the whole process
             settings={"console": "off", "x_disable_meta": True, "silent": True},
         )
-        self._wandb_init.pop("anonymous", None)  # WandbLogger always passes it, and wandb warns
         upload = f"; to upload: wandb sync {folder}/wandb/offline-run-*" if mode == "offline" else ""
         log.info("wandb is %s%s", mode, upload)
 
     @rank_zero_only
     def close(self) -> None:
         """End the run, so that the next one in this process is its own."""
-        if self._experiment is not None:
-            self._experiment.finish()
+        self.finish()
 
 
 def wandb_mode() -> str:
@@ -133,7 +132,7 @@ def nothing() -> None:
 
 
 LOGGERS: Family[Logger | None] = Family(
-    {"wandb": RunWandbLogger, "tensorboard": tensorboard, "none": nothing}, runtime=("folder",)
+    "logger", {"wandb": RunWandbLogger, "tensorboard": tensorboard, "none": nothing}, runtime=("folder",)
 )
 
 

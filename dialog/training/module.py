@@ -21,6 +21,7 @@ from dialog.models.heads import Decoded
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.callbacks.guard import Guard
 from dialog.training.distributed.fsdp import multiply, shard, whole
+from dialog.training.lightning_internals import has_trainer, is_logging_step
 from dialog.training.losses import LOSSES, asks, build_loss
 from dialog.training.losses.coverage import coverage_loss
 from dialog.training.losses.projection import Positions, likelihood_sums, loss_sums, positions
@@ -157,7 +158,7 @@ class DialogModule(LightningModule):
         arguments = dict(self.optimizer_component)
         schedule = arguments.pop("schedule", {"name": "constant"})
         optimizer = build(OPTIMIZERS, arguments, params=decay_groups(self.model.named_parameters()))
-        steps = (lambda: self.trainer.estimated_stepping_batches) if self._trainer else None
+        steps = (lambda: self.trainer.estimated_stepping_batches) if has_trainer(self) else None
         scheduler: Any = build(SCHEDULES, schedule, optimizer=optimizer, training_steps=steps)
         if isinstance(scheduler, ReduceLROnPlateau):  # Lightning would look once an epoch; see on_validation_epoch_end
             watched: Any = {"scheduler": scheduler, "monitor": "validation/loss", "frequency": sys.maxsize}
@@ -184,7 +185,7 @@ class DialogModule(LightningModule):
             multiply(self.model.parameters(), lacks)
         norm = whole(nn.utils.clip_grad_norm_(self.model.parameters(), gradient_clip_val or math.inf))
         self.guard.look(self, optimizer, means, norm, scaled=scaler is not None)
-        if self.trainer._logger_connector.should_update_logs:  # at every step it would take a tenth of a small one
+        if is_logging_step(self.trainer):  # at every step it would take a tenth of a small one
             self._log_step({**means, "gradient_norm": norm}, optimizer.param_groups[0]["lr"])
 
     def _log_step(self, measured: Mapping[str, Tensor], lr: float) -> None:

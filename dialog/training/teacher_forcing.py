@@ -16,7 +16,7 @@ from torch import Tensor
 from dialog.config.components import Family
 from dialog.models.contracts import State
 from dialog.models.heads import Decoded
-from dialog.models.seq2seq import Seq2Seq, Source
+from dialog.models.seq2seq import Seq2Seq, SourceMemory
 from dialog.training.losses.projection import own_tokens
 
 Schedule = Callable[[int], float]
@@ -74,12 +74,13 @@ def _inverse_sigmoid(scale: float, end: float, step: int) -> float:
 
 
 TEACHER_FORCINGS: Family[Schedule] = Family(
+    "teacher forcing",
     {
         "constant": constant,
         "linear": linear,
         "exponential": exponential,
         "inverse_sigmoid": inverse_sigmoid,
-    }
+    },
 )
 
 
@@ -90,7 +91,7 @@ def share(name: str, value: float) -> None:
 
 
 def decode(
-    model: Seq2Seq, tokens: Tensor, memory: Source, state: State, *, ratio: float = 1.0, sampled: bool = False
+    model: Seq2Seq, tokens: Tensor, memory: SourceMemory, state: State, *, ratio: float = 1.0, sampled: bool = False
 ) -> Decoded:
     """Decode tokens [B, T], each read with the probability ``ratio``; in its place the model's own word for it is read.
 
@@ -111,7 +112,7 @@ def decode(
 
 
 def _step_by_step(
-    model: Seq2Seq, tokens: Tensor, memory: Source, state: State, gold: Tensor, *, sampled: bool
+    model: Seq2Seq, tokens: Tensor, memory: SourceMemory, state: State, gold: Tensor, *, sampled: bool
 ) -> Decoded:
     """Read where ``gold`` [B, T] the token, else what was said at the step before."""
     steps: list[Decoded] = []

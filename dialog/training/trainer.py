@@ -31,6 +31,7 @@ from dialog.training.distributed.cluster import check_launch, check_strategy
 from dialog.training.distributed.fsdp import FullyShardedStrategy
 from dialog.training.distributed.local_launcher import use_launcher
 from dialog.training.distributed.signals import Signals, Stopped
+from dialog.training.lightning_internals import replace_signals
 from dialog.training.loggers import RecordLogger
 from dialog.training.optimization.allocator import bound_kernel_caches, keep_freed_memory
 from dialog.training.optimization.precision import device_of, precision_plugin
@@ -101,7 +102,8 @@ def build_trainer(
         raise UserError(str(error)) from error
     check_launch(made.world_size)
     use_launcher(made)
-    made._signal_connector = signals = Signals(made)
+    signals = Signals(made)
+    replace_signals(made, signals)
     made.fit_loop = ExactFitLoop(made, checkpoints=checkpoints, signals=signals)
     return made
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from dialog.training.distributed.collectives import mean_over_ranks, ranks, sum_over_ranks
+from dialog.ranks import world_size
+from dialog.training.distributed.collectives import mean_over_ranks, sum_over_ranks
 
 
 class Window:
@@ -50,5 +51,5 @@ class Window:
         dtype = self.sums["objective"].dtype
         whole = sum_over_ranks(torch.stack([each.to(dtype) for each in self.sums.values()]))  # [N, 2]
         totals = dict(zip(self.sums, whole, strict=True))
-        lacks = self.unit * micro_batches * ranks() / totals["objective"][1]
+        lacks = self.unit * micro_batches * world_size() / totals["objective"][1]
         return {name: total / count.clamp(min=1) for name, (total, count) in totals.items()}, lacks

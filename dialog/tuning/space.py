@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialog.config.components import hint
-from dialog.config.compose import roots
-from dialog.config.yaml_layers import read
+from dialog.config.compose import asset_folders
+from dialog.config.yaml_layers import read_yaml
 from dialog.errors import UserError
 
 if TYPE_CHECKING:
@@ -43,9 +43,11 @@ def space_file(name: str) -> Path:
     """A path to YAML, or the name of a space that ships."""
     if name.endswith((".yaml", ".yml")):
         return Path(name)
-    known = {path.stem: path for root in reversed(roots("sweeps")) for path in sorted(root.glob("spaces/*.yaml"))}
+    known = {
+        path.stem: path for root in reversed(asset_folders("sweeps")) for path in sorted(root.glob("spaces/*.yaml"))
+    }
     if name not in known:
-        raise UserError(f"--space: no space {name!r}{hint(name, known)}")
+        raise UserError(f"--space: unknown space {name!r}{hint(name, known)}")
     return known[name]
 
 
@@ -55,11 +57,11 @@ def spaces(path: Path, recipes: Sequence[str]) -> dict[str, dict[str, Choice]]:
     Raises:
         UserError: with file and line; a key of the budget, a section of no recipe, or what is no choice.
     """
-    layer = read(path)
+    layer = read_yaml(path)
     sections: dict[str, Any] = layer.values
     for name, section in sections.items():
         if name not in (ALL, *recipes):
-            raise UserError(f"{layer.origin[name]}: {name} is no recipe of this search{hint(name, [ALL, *recipes])}")
+            raise UserError(f"{layer.origin[name]}: {name} is not a recipe of this sweep{hint(name, [ALL, *recipes])}")
         if not isinstance(section, dict):
             raise UserError(f"{layer.origin[name]}: {name} must be a mapping of a recipe's keys to choices")
         for key, choice in section.items():

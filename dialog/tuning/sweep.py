@@ -15,7 +15,7 @@ from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
-from dialog.atomic import write_json
+from dialog.atomic import write_json, write_text
 from dialog.build import check_recipe
 from dialog.config.components import lookup
 from dialog.config.compose import Composed, compose
@@ -71,7 +71,7 @@ def begin(recipes: Sequence[Composed], settings: Settings, folder: Path) -> None
     for each in recipes:
         path = recipe_file(folder, each.name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(each.yaml(), encoding="utf-8")
+        write_text(path, each.yaml())
     write_json(folder / SETTINGS, asdict(settings))
 
 
@@ -104,7 +104,7 @@ def study(storage: BaseStorage, name: str, settings: Settings) -> optuna.Study:
 def one_trial(made: optuna.Study, name: str, settings: Settings, folder: Path) -> None:
     """Train a recipe with values that the sampler chooses, and note what came of it."""
     number = len(spent(made))
-    made.sampler = lookup(SAMPLERS, settings.sampler)(seed=settings.seed * 10_000 + number)
+    made.sampler = lookup(SAMPLERS, settings.sampler, "sampler")(seed=settings.seed * 10_000 + number)
     trial = made.ask()
     overrides = suggest(trial, settings.spaces[name])
     composed = compose(str(recipe_file(folder, name)), overrides)
@@ -144,7 +144,7 @@ def keep_best(made: optuna.Study, trial: optuna.Trial, composed: Composed, folde
         path = folder / best_file(made.study_name)
         path.parent.mkdir(parents=True, exist_ok=True)
         head = f"# Trial {best.number} of a search: {best.value:.4f} bits per byte (validation)\n"
-        path.write_text(head + composed.yaml(), encoding="utf-8")
+        write_text(path, head + composed.yaml())
     for run in runs(folder, made.study_name).glob("*"):
         if best is None or run.name != f"{best.number:03}":
             shutil.rmtree(run / "checkpoints", ignore_errors=True)
@@ -155,7 +155,7 @@ def write_results(folder: Path, settings: Settings, studies: Mapping[str, optuna
     """``results.json`` and ``search.md``."""
     found = results(asdict(settings), studies)
     write_json(folder / "results.json", found)
-    (folder / "search.md").write_text(to_markdown(found), encoding="utf-8")
+    write_text(folder / "search.md", to_markdown(found))
     return found
 
 

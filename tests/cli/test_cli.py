@@ -154,7 +154,7 @@ def test_the_installed_program_is_the_same() -> None:
         pytest.skip("dialog is not installed with its script")
     done = subprocess.run([script, "show", "x", "y"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert done.stderr.startswith("dialog: no recipe 'x'; there is: ")
+    assert done.stderr.startswith("dialog: unknown recipe 'x'; choose from ")
 
 
 # ------------------------------------------------------------------ what needs no torch
@@ -204,18 +204,18 @@ def test_prepare_needs_no_torch_and_does_its_work_once() -> None:
 # ------------------------------------------------------------------ what the user can mend
 
 REAL = [
-    (["trian", TRANSFORMER], "there is no verb 'trian'; did you mean 'train'?"),
+    (["trian", TRANSFORMER], "unknown verb 'trian'; did you mean 'train'?"),
     (["show"], "Missing argument 'RECIPE'"),
     (["show", TRANSFORMER, "--modle"], "No such option '--modle'"),
-    (["show", "quickstart/transfomer"], "no recipe 'quickstart/transfomer'; did you mean 'quickstart/transformer'?"),
+    (["show", "quickstart/transfomer"], "unknown recipe 'quickstart/transfomer'; did you mean 'quickstart/tr"),
     (["show", "bad.yaml"], "bad.yaml:2: "),
     (
         ["train", TRANSFORMER, "model.drop_out=1"],
-        "command line: there is no key 'model.drop_out'; did you mean 'dropout'?",
+        "command line: model.drop_out: unknown key; did you mean 'dropout'?",
     ),
-    (["train", TRANSFORMER, "model"], "override 'model' is not of the form key=value or ~key"),
+    (["train", TRANSFORMER, "model"], "override 'model' must be key=value or ~key"),
     (["train", TRANSFORMER, "--output", "folder"], "folder exists; choose another --output"),
-    (["prepare", TRANSFORMER, "data=bultin"], "command line: no data=bultin; did you mean 'builtin'?"),
+    (["prepare", TRANSFORMER, "data=bultin"], "command line: unknown data 'bultin'; did you mean 'builtin'?"),
     (
         ["prepare", "dailydialog/transformer"],
         "data.corpus: dailydialog is not here and DIALOG_OFFLINE forbids to download it; get it from http",
@@ -225,8 +225,8 @@ REAL = [
     (["prepare", TRANSFORMER, "--shard", "0/2", "--workers", "2"], "--shard and --merge are done by one process"),
     (["evaluate", "folder"], "folder is not a run folder: it has no recipe.yaml"),
     (["respond", "nowhere"], "nowhere is not a run folder: it has no recipe.yaml"),
-    (["compare", TRANSFORMER], "a comparison needs two recipes or runs, or more"),
-    (["compare", TRANSFORMER, TRANSFORMER], f"{TRANSFORMER} is there twice; give each recipe once"),
+    (["compare", TRANSFORMER], "compare needs at least two recipes or run folders"),
+    (["compare", TRANSFORMER, TRANSFORMER], f"{TRANSFORMER}: listed twice; list each recipe once"),
 ]
 
 
@@ -249,25 +249,25 @@ INSIDE = [
         ["compare", TRANSFORMER, "quickstart/lstm_bahdanau", "--output", "folder"],
         "folder exists; choose another --output",
     ),
-    (["compare", TRANSFORMER, "quickstart/lstm_bahdanau", "seeds"], "no recipe 'seeds'"),
+    (["compare", TRANSFORMER, "quickstart/lstm_bahdanau", "seeds"], "unknown recipe 'seeds'"),
     (["compare", TRANSFORMER, "folder"], "folder is not a run folder"),
-    (["compare", TRANSFORMER, "same.yaml"], "model: there is no 'transfomer'; did you mean 'transformer'?"),
+    (["compare", TRANSFORMER, "same.yaml"], "model: unknown encoder 'transfomer'; did you mean 'transformer'?"),
     (["compare", TRANSFORMER, "quickstart/lstm_bahdanau", "--seeds", "0"], "0 is not in the range"),
-    (["parts", "attention"], "there is no 'attention'; did you mean 'attentions'?"),
+    (["parts", "attention"], "unknown family 'attention'; did you mean 'attentions'?"),
     (
         ["prepare", TRANSFORMER, "data.corpus.name=buitlin"],
-        "data.corpus: there is no 'buitlin'; did you mean 'builtin'?",
+        "data.corpus: unknown corpus 'buitlin'; did you mean 'builtin'?",
     ),
-    (["prepare", TRANSFORMER, "data.corpus.sizes=3"], "data.corpus: builtin takes no 'sizes'; did you mean 'size'?"),
+    (["prepare", TRANSFORMER, "data.corpus.sizes=3"], "builtin: unknown argument 'sizes'; did you mean 'size'?"),
     (["prepare", TRANSFORMER, "data.corpus.size=0"], "size is 0"),
-    (["prepare", TRANSFORMER, "data.tokenizer.name=byte"], "data.tokenizer: there is no 'byte'"),
+    (["prepare", TRANSFORMER, "data.tokenizer.name=byte"], "data.tokenizer: unknown tokenizer 'byte'"),
     (["prepare", TRANSFORMER, "data.max_source=0"], "data.max_source is 0"),
     (["prepare", TRANSFORMER, "data.corpus={name: jsonl}"], "data.corpus: jsonl needs a folder with train.jsonl"),
     (["prepare", TRANSFORMER, "data.corpus={name: jsonl}", "data.path=gone"], "gone"),
     (["prepare", "dailydialog/transformer", "data.path=folder"], "folder/train/dialogues_train.txt does not exist"),
-    (["train", TRANSFORMER, "data.batch_tokens=0"], "command line: data.batch_tokens is 0; give at least 1"),
-    (["train", TRANSFORMER, "model.encoder.name=transfomer"], "model: there is no 'transfomer'; did you mean"),
-    (["train", TRANSFORMER, "model.encoder.layer=2"], "model: transformer takes no 'layer'; did you mean 'layers'?"),
+    (["train", TRANSFORMER, "data.batch_tokens=0"], "command line: data.batch_tokens: must be at least 1, not 0"),
+    (["train", TRANSFORMER, "model.encoder.name=transfomer"], "model: unknown encoder 'transfomer'; did you mean"),
+    (["train", TRANSFORMER, "model.encoder.layer=2"], "transformer: unknown argument 'layer'; did you mean 'layers'?"),
     (["train", TRANSFORMER, "model.encoder.layers=two"], "model: transformer: layers must be int, not 'two'"),
     (["train", TRANSFORMER, "model.encoder.layers=0"], "model: transformer: layers must be at least 1, not 0"),
     (["train", TRANSFORMER, "model.encoder.heads=3"], "model: transformer: "),
@@ -280,15 +280,18 @@ INSIDE = [
         "Bilinear has no keys(states)",
     ),
     (["train", TRANSFORMER, "model.embedding_size=-1"], "model: "),
-    (["train", TRANSFORMER, "model.loss.name=cross"], "model: there is no 'cross'; there is: cross_entropy"),
-    (["train", TRANSFORMER, "optimizer.name=adamx"], "optimizer: there is no 'adamx'; did you mean 'adam"),
+    (["train", TRANSFORMER, "model.loss.name=cross"], "model: unknown loss 'cross'; choose from cross_entropy"),
+    (["train", TRANSFORMER, "optimizer.name=adamx"], "optimizer: unknown optimizer 'adamx'; did you mean 'adam"),
     (["train", TRANSFORMER, "optimizer.lr=-1"], "optimizer: adamw: "),
-    (["train", TRANSFORMER, "optimizer.schedule.name=stairs"], "optimizer: there is no 'stairs'; there is: "),
-    (["train", TRANSFORMER, "generation.search.name=gredy"], "generation: there is no 'gredy'; did you mean 'greedy'?"),
+    (["train", TRANSFORMER, "optimizer.schedule.name=stairs"], "optimizer: unknown schedule 'stairs'; choose from "),
+    (
+        ["train", TRANSFORMER, "generation.search.name=gredy"],
+        "generation: unknown search 'gredy'; did you mean 'greedy'?",
+    ),
     (["train", TRANSFORMER, "generation.min_length=99"], "generation: greedy: "),
-    (["train", TRANSFORMER, "logger.name=wandbb"], "logger: there is no 'wandbb'; did you mean 'wandb'?"),
-    (["train", TRANSFORMER, "trainer.precision=31"], "trainer.precision: there is no '31'; "),
-    (["train", TRANSFORMER, "trainer.precision=bf16-mix"], "there is no 'bf16-mix'; did you mean 'bf16-mixed'?"),
+    (["train", TRANSFORMER, "logger.name=wandbb"], "logger: unknown logger 'wandbb'; did you mean 'wandb'?"),
+    (["train", TRANSFORMER, "trainer.precision=31"], "trainer.precision: unknown precision '31'; "),
+    (["train", TRANSFORMER, "trainer.precision=bf16-mix"], "unknown precision 'bf16-mix'; did you mean 'bf16-mixed'?"),
     (["train", TRANSFORMER, "trainer.precision=16-true"], "vanish in 16-true; take 16-mixed or bf16-true"),
     (["train", TRANSFORMER, "trainer.accelerator=abacus"], "trainer: "),
     (["train", TRANSFORMER, "trainer.strategy=zeal"], "trainer: "),
@@ -349,7 +352,7 @@ def test_compare_is_started_once(here: Path, call: Callable[..., Done], monkeypa
     monkeypatch.setenv("WORLD_SIZE", "2")
     done = call("compare", "quickstart/lstm_bahdanau", TRANSFORMER, "--output", "out")
     assert done.code == 2
-    assert done.err.startswith("dialog: compare runs in one process, torchrun started 2: train with them, then")
+    assert done.err.startswith("dialog: compare runs in one process, but torchrun started 2; train with torchrun, then")
     assert not (here / "out").exists()
 
 
@@ -411,7 +414,7 @@ def test_debugging_shows_where(monkeypatch: pytest.MonkeyPatch, call: Callable[.
     done = call("show", "nowhere.yaml")
     assert done.code == 2
     assert done.err.startswith("Traceback")
-    assert done.err.endswith("dialog: no recipe file nowhere.yaml\n")
+    assert done.err.endswith("dialog: recipe file nowhere.yaml does not exist\n")
 
 
 def test_a_failure_of_ours_is_one_line_and_exits_1(monkeypatch: pytest.MonkeyPatch, call: Callable[..., Done]) -> None:
@@ -515,10 +518,10 @@ def test_respond_answers_each_line_or_refuses_all(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["generation.search.name=gredy"], "generation: there is no 'gredy'; did you mean 'greedy'?"),
+        (["generation.search.name=gredy"], "generation: unknown search 'gredy'; did you mean 'greedy'?"),
         (["generation.search.name=os.getcwd"], "imports 'os.getcwd'; load it with --trust"),
         (["model.embedding_size=32"], "model.safetensors: does not fit the recipe"),
-        (["modle.dropout=0"], "command line: there is no key 'modle'"),
+        (["modle.dropout=0"], "command line: modle: unknown key"),
         (["--input", "nowhere"], "nowhere: No such file"),
     ],
 )
@@ -588,6 +591,6 @@ def test_show_does_not_hide_a_wrong_corpus_behind_a_missing_one(call: Callable[.
     done = call("show", "dailydialog/hred", "data.corpus.name=dailydialogg", "--model")
     assert (done.code, done.err) == (
         2,
-        "dialog: data.corpus: there is no 'dailydialogg'; did you mean 'dailydialog'?\n",
+        "dialog: data.corpus: unknown corpus 'dailydialogg'; did you mean 'dailydialog'?\n",
     )
     assert call("show", "dailydialog/hred", "data.tokenizer.words=3", "--model").code == 2

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from dialog.cli.inspect import inspect
+from dialog.cli.output_file import check_new_file
 from dialog.errors import UserError
-from dialog.paths import check_new_file
 from dialog.report.terminal import printable
 
 SHARED = ["Where did you put the hat ?", "On the big table ."]

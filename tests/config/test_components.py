@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dialog.config.components import Family, build, hint, named, resolve
+from dialog.config.components import Family, build, hint, name_and_arguments, resolve
 from dialog.errors import UserError
 
 
@@ -46,6 +46,7 @@ def typed_by_objects(count: object, share: object = 0.0) -> list[object]:
 typed_by_objects.__annotations__ = {"count": int, "share": float}  # as without the __future__ import
 
 TABLE = Family(
+    "part",
     {
         "typed": typed,
         "objects": typed_by_objects,
@@ -89,12 +90,12 @@ def test_a_runtime_value_is_not_for_the_recipe_to_set() -> None:
 @pytest.mark.parametrize(
     ("component", "message"),
     [
-        ({"name": "prat", "size": 1}, "there is no 'prat'; did you mean 'part'?"),
-        ({"name": "zzz"}, "there is no 'zzz'; there is: typed, objects, part, plain, options, extra"),
-        ({"name": "part", "sizes": 1}, "part takes no 'sizes'; did you mean 'size'?"),
-        ({"name": "part", "zzz": 1}, "part takes no 'zzz'; there is: size, width"),
-        ({"name": "plain", "size": 1}, "plain takes no 'size'; there is: nothing"),
-        ({"name": "part"}, "part needs size"),
+        ({"name": "prat", "size": 1}, "unknown part 'prat'; did you mean 'part'?"),
+        ({"name": "zzz"}, "unknown part 'zzz'; choose from typed, objects, part, plain, options, extra"),
+        ({"name": "part", "sizes": 1}, "part: unknown argument 'sizes'; did you mean 'size'?"),
+        ({"name": "part", "zzz": 1}, "part: unknown argument 'zzz'; choose from size, width"),
+        ({"name": "plain", "size": 1}, "plain: unknown argument 'size'"),
+        ({"name": "part"}, "part: missing required argument: size"),
         ({"name": "part", "size": -1}, "part: size -1 is negative"),
         ({"name": "part", "size": "wide"}, "part: size must be int, not 'wide'"),
         ({"name": "part", "size": 2.5}, "part: size must be int, not 2.5"),
@@ -121,7 +122,7 @@ def test_a_hint_does_not_offer_what_the_recipe_may_not_set() -> None:
 
 def test_a_signature_with_options_needs_none() -> None:
     assert build(TABLE, {"name": "options", "size": 4}) == (4, 0)
-    assert "options takes no 'rest'" in refused({"name": "options", "size": 4, "rest": 1})
+    assert "options: unknown argument 'rest'" in refused({"name": "options", "size": 4, "rest": 1})
 
 
 def test_arguments_of_their_type_or_of_a_wider_one() -> None:
@@ -161,20 +162,20 @@ def test_what_cannot_be_called_is_refused() -> None:
 
 def test_resolve_checks_and_calls_nothing() -> None:
     called: list[int] = []
-    table = {"count": lambda step: called.append(step)}
+    table = Family("counter", {"count": lambda step: called.append(step)}, runtime=("step",))
     make = resolve(table, {"name": "count"}, step=4)
     assert called == []
     make()
     assert called == [4]
-    with pytest.raises(UserError, match="count needs step"):
+    with pytest.raises(UserError, match="count: missing required argument: step"):
         resolve(table, {"name": "count"})
 
 
 def test_named_splits_name_and_arguments() -> None:
-    assert named({"name": "part", "size": 1}) == ("part", {"size": 1})
+    assert name_and_arguments({"name": "part", "size": 1}) == ("part", {"size": 1})
 
 
 def test_hint_names_the_nearest_or_all() -> None:
     assert hint("tansformer", ["lstm", "transformer"]) == "; did you mean 'transformer'?"
-    assert hint("x", ["lstm", "transformer"]) == "; there is: lstm, transformer"
-    assert hint("x", []) == "; there is: nothing"
+    assert hint("x", ["lstm", "transformer"]) == "; choose from lstm, transformer"
+    assert hint("x", []) == ""

@@ -190,7 +190,8 @@ def test_processes_share_the_examples(folder: Path, monkeypatch: pytest.MonkeyPa
     rows: list[int] = []
     batches = set()
     for rank in range(3):
-        monkeypatch.setattr("dialog.data.datamodule._place", lambda rank=rank: (rank, 3))
+        monkeypatch.setattr("dialog.data.datamodule.rank", lambda rank=rank: rank)
+        monkeypatch.setattr("dialog.data.datamodule.world_size", lambda: 3)
         assert len(list(loader)) == len(loader)
         batches.add(len(loader))
         rows += [row for batch in loader for row in batch.rows.tolist()]

@@ -1,4 +1,4 @@
-"""Greedy search against Markov chains that can be worked out by hand, and against real networks."""
+"""Greedy search on Markov chains with results worked out by hand, and on real networks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from dialog.data.batching import collate
 from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
+from dialog.generation.contract import Replies
 from dialog.generation.greedy import Greedy
 from dialog.generation.responder import Responder
 from dialog.models.contracts import Memory, State
@@ -21,25 +22,25 @@ from dialog.models.state import Rows
 from dialog.runs.evaluator import Evaluator
 
 END, START, A, B, C = range(5)
-LINE = {  # the likeliest way is A B C END
+LINE = {  # the greedy path is A B C END
     END: {END: 1.0},
     START: {A: 0.6, B: 0.3, END: 0.1},
     A: {B: 0.5, END: 0.4, C: 0.1},
     B: {C: 0.7, END: 0.2, A: 0.1},
     C: {END: 0.8, A: 0.15, B: 0.05},
 }
-SHY = LINE | {START: {END: 0.9, A: 0.06, B: 0.04}, A: {END: 0.6, B: 0.4}}
-TALKER = LINE | {A: {A: 0.9, END: 0.1}}
+SHORT = LINE | {START: {END: 0.9, A: 0.06, B: 0.04}, A: {END: 0.6, B: 0.4}}
+ENDLESS = LINE | {A: {A: 0.9, END: 0.1}}
 
 
 @dataclass(frozen=True)
 class Nothing(Rows):
-    """A chain remembers nothing."""
+    """Empty memory and state: a chain depends on the last token only."""
 
 
 @dataclass
 class Chain:
-    """A Markov chain as a step: p(next) depends on the last token alone."""
+    """Markov chain as a step: p(next token | last token)."""
 
     rows: dict[int, dict[int, float]]
     table: Tensor = field(init=False)
@@ -56,22 +57,22 @@ def search(chain: dict[int, dict[int, float]], starts: list[int] | None = None, 
     return tuple(greedy(Chain(chain), torch.tensor([starts or [START]]).T, Nothing(), Nothing()))
 
 
-def test_the_likeliest_token_each_time() -> None:
+def test_the_most_probable_token_at_each_step() -> None:
     (tokens,), (score,), (finished,) = search(LINE)
     assert tokens == [A, B, C]
     assert score == pytest.approx(math.log(0.6 * 0.5 * 0.7 * 0.8), abs=1e-6)
     assert finished
 
 
-def test_each_row_goes_its_own_way() -> None:
+def test_rows_are_independent() -> None:
     tokens, scores, finished = search(LINE, [START, C, B, END])
     assert tokens == [[A, B, C], [], [C], []]
-    assert scores == pytest.approx([math.log(each) for each in (0.6 * 0.5 * 0.7 * 0.8, 0.8, 0.7 * 0.8, 1.0)], abs=1e-6)
+    assert scores == pytest.approx([math.log(p) for p in (0.6 * 0.5 * 0.7 * 0.8, 0.8, 0.7 * 0.8, 1.0)], abs=1e-6)
     assert all(finished)
 
 
 @pytest.mark.parametrize(
-    ("least", "tokens", "probability"),
+    ("min_length", "tokens", "probability"),
     [
         (0, [], 0.9),
         (1, [A], 0.06 * 0.6),
@@ -79,22 +80,22 @@ def test_each_row_goes_its_own_way() -> None:
         (3, [A, B, C], 0.06 * 0.4 * 0.7 * 0.8),
     ],
 )
-def test_no_end_before_min_length(least: int, tokens: list[int], probability: float) -> None:
-    found = search(SHY, min_length=least)
-    assert found[0] == [tokens]
-    assert found[1] == pytest.approx([math.log(probability)], abs=1e-6)  # of the model itself, not renormalised
-    assert found[2] == [True]
+def test_no_end_before_min_length(min_length: int, tokens: list[int], probability: float) -> None:
+    replies = search(SHORT, min_length=min_length)
+    assert replies[0] == [tokens]
+    assert replies[1] == pytest.approx([math.log(probability)], abs=1e-6)  # not renormalised
+    assert replies[2] == [True]
 
 
-@pytest.mark.parametrize("most", [1, 2, 7])
-def test_max_length_stops(most: int) -> None:
-    (tokens,), (score,), (finished,) = search(TALKER, max_length=most)
-    assert tokens == [A] * most
-    assert score == pytest.approx(math.log(0.6 * 0.9 ** (most - 1)), abs=1e-6)
+@pytest.mark.parametrize("max_length", [1, 2, 7])
+def test_decoding_stops_at_max_length(max_length: int) -> None:
+    (tokens,), (score,), (finished,) = search(ENDLESS, max_length=max_length)
+    assert tokens == [A] * max_length
+    assert score == pytest.approx(math.log(0.6 * 0.9 ** (max_length - 1)), abs=1e-6)
     assert not finished
 
 
-def test_the_end_may_follow_the_last_token_allowed() -> None:
+def test_the_end_token_may_follow_max_length_tokens() -> None:
     (tokens,), (score,), (finished,) = search(LINE, max_length=3)
     assert tokens == [A, B, C]
     assert finished
@@ -105,31 +106,31 @@ def test_the_end_may_follow_the_last_token_allowed() -> None:
     assert score == pytest.approx(math.log(0.6 * 0.5), abs=1e-6)
 
 
-def test_what_is_banned_is_never_said_and_keeps_its_probability() -> None:
+def test_banned_tokens_are_masked_without_renormalisation() -> None:
     (tokens,), (score,), _ = search(LINE, banned=[A])
     assert tokens == [B, C]
     assert score == pytest.approx(math.log(0.3 * 0.7 * 0.8), abs=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_laws_of_any_chain(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     table = torch.rand(5, 5, generator=generator).double().softmax(-1)
     chain = {row: dict(enumerate(table[row].tolist())) for row in range(5)}
     starts = [START, A, B, C] * 3
-    found = search(chain, starts, banned=[START, C], min_length=2, max_length=6)
-    for start, tokens, score, finished in zip(starts, *found, strict=True):
+    replies = search(chain, starts, banned=[START, C], min_length=2, max_length=6)
+    for start, tokens, score, finished in zip(starts, *replies, strict=True):
         assert 2 <= len(tokens) <= 6
         assert not {START, C, END} & set(tokens)
-        way = [start, *tokens, *([END] if finished else [])]
-        assert score == pytest.approx(sum(math.log(chain[a][b]) for a, b in itertools.pairwise(way)), abs=1e-5)
+        path = [start, *tokens, *([END] if finished else [])]
+        assert score == pytest.approx(sum(math.log(chain[a][b]) for a, b in itertools.pairwise(path)), abs=1e-5)
         assert finished or len(tokens) == 6
 
 
 @pytest.mark.parametrize(
     "limits", [{"min_length": 3, "max_length": 2}, {"min_length": -1}, {"min_length": 0, "max_length": 0}]
 )
-def test_lengths_that_make_no_sense_are_refused(limits: dict[str, int]) -> None:
+def test_invalid_lengths_are_rejected(limits: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="min_length"):
         Greedy(end=END, **limits)
 
@@ -138,56 +139,56 @@ def test_lengths_that_make_no_sense_are_refused(limits: dict[str, int]) -> None:
 
 
 @dataclass(frozen=True)
-class Wanted(Rows):
-    length: Tensor  # [N], how much each row has to say
+class Lengths(Rows):
+    length: Tensor  # [N], number of tokens of each reply
 
 
 @dataclass(frozen=True)
-class Said(Rows):
-    wanted: Tensor  # [N], the same, so that a mixed-up row shows
+class Progress(Rows):
+    target: Tensor  # [N], equal to the length in memory unless rows are mixed up
     length: Tensor  # [N]
     last: Tensor  # [N]
 
 
 @dataclass
 class Counting:
-    """Says A, B, C in turn until a row's own length is reached, and notes how many rows it was called with."""
+    """Emits A, B, C in turn up to the length of each row, and records the batch size of each call."""
 
     calls: list[int] = field(default_factory=list)
 
     def __call__(self, tokens: Tensor, memory: Memory, state: State) -> tuple[Tensor, State]:
-        assert torch.equal(memory.length, state.wanted)
-        going = state.length <= state.wanted  # those that are done may be told anything
-        assert torch.equal(tokens[going, 0], state.last[going])
+        assert torch.equal(memory.length, state.target)
+        unfinished = state.length <= state.target
+        assert torch.equal(tokens[unfinished, 0], state.last[unfinished])
         self.calls.append(len(tokens))
-        said = torch.where(state.length < memory.length, A + (state.wanted + state.length) % 3, END)
-        # the longer a row, the less sure it is: scores differ from row to row
-        logits = torch.nn.functional.one_hot(said, 5) * (2.0 + 10.0 / memory.length.unsqueeze(-1))
-        return logits.unsqueeze(1), Said(state.wanted, state.length + 1, said)
+        chosen = torch.where(state.length < memory.length, A + (state.target + state.length) % 3, END)
+        # longer replies have lower logits, so that scores differ from row to row
+        logits = torch.nn.functional.one_hot(chosen, 5) * (2.0 + 10.0 / memory.length.unsqueeze(-1))
+        return logits.unsqueeze(1), Progress(state.target, state.length + 1, chosen)
 
 
-def count(lengths: list[int], most: int = 100) -> tuple[list[list[int]], list[float], list[bool], list[int]]:
-    step, wanted = Counting(), torch.tensor(lengths)
+def decode_lengths(lengths: list[int]) -> tuple[list[list[int]], list[float], list[bool], list[int]]:
+    step, target = Counting(), torch.tensor(lengths)
     first = torch.full((len(lengths),), START)
-    state = Said(wanted, torch.zeros_like(wanted), first)
-    found = Greedy(end=END, min_length=0, max_length=most)(step, first.unsqueeze(1), Wanted(wanted), state)
-    return found.tokens, found.scores, found.finished, step.calls
+    state = Progress(target, torch.zeros_like(target), first)
+    replies = Greedy(end=END, min_length=0, max_length=100)(step, first.unsqueeze(1), Lengths(target), state)
+    return *replies, step.calls
 
 
-def test_leaving_the_batch_changes_nothing() -> None:
+def test_removing_finished_rows_changes_no_reply() -> None:
     lengths = [1, 90, 2, 3, 40, 120, 2, 2, 7, 1, 60, 5]
-    together = count(lengths)
+    together = decode_lengths(lengths)
     assert [len(tokens) for tokens in together[0]] == [min(length, 100) for length in lengths]
     assert together[2] == [length <= 100 for length in lengths]
     for row, length in enumerate(lengths):
-        alone = count([length])
+        alone = decode_lengths([length])
         assert together[0][row] == alone[0][0]
         assert together[1][row] == pytest.approx(alone[1][0], abs=1e-9)
         assert together[2][row] == alone[2][0]
 
 
-def test_finished_rows_cost_nothing_for_long() -> None:
-    calls = count([1] * 31 + [64])[3]
+def test_finished_rows_leave_the_batch() -> None:
+    calls = decode_lengths([1] * 31 + [64])[3]
     assert calls[0] == 32
     assert calls[-1] == 1
     assert sum(calls) < 32 * 3 + 64
@@ -210,25 +211,25 @@ FAMILIES = {
 }
 
 
-@pytest.fixture(params=FAMILIES)
+@pytest.fixture(scope="module", params=FAMILIES)
 def model(request: pytest.FixtureRequest) -> Seq2Seq:
-    """Random, with weights so large that what it says depends on the source and now and then comes to an end."""
+    """Random network with large weights, so that replies depend on the source and some of them end."""
     for seed in range(100):
-        made = random_model(*FAMILIES[request.param], seed)
-        tokens, _, finished = run(made, sources())
-        if len({tuple(each) for each in tokens}) > 8 and 4 <= sum(finished) < len(finished) - 4:
-            return made
-    pytest.fail("no seed gives a network that has something to say")
+        network = random_model(*FAMILIES[request.param], seed)
+        tokens, _, finished = decode(network, sources())
+        if len(set(map(tuple, tokens))) > 8 and 4 <= sum(finished) < len(finished) - 4:
+            return network
+    pytest.fail("no seed gives varied replies")
 
 
 def random_model(encoder: dict[str, Any], decoder: dict[str, Any], seed: int) -> Seq2Seq:
     torch.manual_seed(seed)
-    made = Seq2Seq(VOCABULARY, padding=PAD, embedding_size=8, encoder=encoder, decoder=decoder, tie_embeddings=False)
+    network = Seq2Seq(VOCABULARY, padding=PAD, embedding_size=8, encoder=encoder, decoder=decoder, tie_embeddings=False)
     with torch.no_grad():
-        for parameter in made.parameters():
+        for parameter in network.parameters():
             if parameter.dim() > 1:
                 parameter.mul_(4)
-    return made.double().eval()
+    return network.double().eval()
 
 
 def sources() -> Tensor:
@@ -242,55 +243,53 @@ def sources() -> Tensor:
 BANNED = [PAD, BOS]
 
 
-def run(model: Seq2Seq, source: Tensor) -> tuple[list[list[int]], list[float], list[bool]]:
+def decode(model: Seq2Seq, source: Tensor) -> Replies:
     memory, state = model.start(source, source != PAD)
     first = torch.full((len(source), 1), BOS)
-    found = Greedy(end=EOS, banned=BANNED, min_length=1, max_length=15)(model.step, first, memory, state)
-    return found.tokens, found.scores, found.finished
+    return Greedy(end=EOS, banned=BANNED, min_length=1, max_length=15)(model.step, first, memory, state)
 
 
 @torch.no_grad()
-def whole_passes(model: Seq2Seq, source: Tensor) -> tuple[list[int], bool]:
-    """One source, without padding; the whole response is read anew for each token."""
+def decode_without_state(model: Seq2Seq, source: Tensor) -> tuple[list[int], bool]:
+    """Decode one source without padding; each token takes a forward pass over the whole response."""
     source = source[source != PAD].unsqueeze(0)
-    said: list[int] = []
+    tokens: list[int] = []
     while True:
-        scores = model(source, source != PAD, torch.tensor([[BOS, *said]]))[0, -1].clone()
-        scores[BANNED + ([EOS] if not said else [])] = -torch.inf
+        scores = model(source, source != PAD, torch.tensor([[BOS, *tokens]]))[0, -1].clone()
+        scores[BANNED + ([EOS] if not tokens else [])] = -torch.inf
         token = int(scores.argmax())
         if token == EOS:
-            return said, True
-        if len(said) == 15:
-            return said, False
-        said.append(token)
+            return tokens, True
+        if len(tokens) == 15:
+            return tokens, False
+        tokens.append(token)
 
 
-def test_steps_agree_with_whole_passes(model: Seq2Seq) -> None:
+def test_steps_agree_with_full_forward_passes(model: Seq2Seq) -> None:
     source = sources()
-    tokens, _, finished = run(model, source)
-    assert [whole_passes(model, row) for row in source] == list(zip(tokens, finished, strict=True))
+    tokens, _, finished = decode(model, source)
+    assert [decode_without_state(model, row) for row in source] == list(zip(tokens, finished, strict=True))
 
 
-def test_score_is_what_the_evaluation_gives_the_response(model: Seq2Seq) -> None:
+def test_score_equals_the_likelihood_of_the_evaluation(model: Seq2Seq) -> None:
     source = sources()
-    tokens, scores, finished = run(model, source)
-    responder = Responder(model, None, 99, 1, 15)  # no text is read
-    pairs = [(row[row != PAD].tolist(), [BOS, *said, EOS]) for row, said in zip(source, tokens, strict=True)]
-    scored = Evaluator(responder, {"name": "greedy"}, 1).score(collate(pairs, range(len(pairs))))
-    done = [place for place, each in enumerate(finished) if each]
-    assert [scores[place] for place in done] == pytest.approx([-scored[place].nll for place in done], abs=1e-5)
+    tokens, scores, finished = decode(model, source)
+    responder = Responder(model, None, 99, 1, 15)  # needs no tokenizer
+    pairs = [(row[row != PAD].tolist(), [BOS, *reply, EOS]) for row, reply in zip(source, tokens, strict=True)]
+    references = Evaluator(responder, {"name": "greedy"}, 1).score(collate(pairs, range(len(pairs))))
+    rows = [row for row, ended in enumerate(finished) if ended]
+    assert [scores[row] for row in rows] == pytest.approx([-references[row].nll for row in rows], abs=1e-5)
 
 
-def test_a_batch_says_what_each_row_says_alone(model: Seq2Seq) -> None:
+def test_batched_equals_single(model: Seq2Seq) -> None:
     source = sources()
-    together = run(model, source)
-    for place, row in enumerate(source):
-        alone = run(model, row[row != PAD].unsqueeze(0))
-        assert alone[0][0] == together[0][place]
-        assert alone[1][0] == pytest.approx(together[1][place], abs=1e-5)
-        assert alone[2][0] == together[2][place]
+    together = decode(model, source)
+    for row, ids in enumerate(source):
+        alone = decode(model, ids[ids != PAD].unsqueeze(0))
+        assert alone.tokens[0] == together.tokens[row]
+        assert alone.scores[0] == pytest.approx(together.scores[row], abs=1e-5)
+        assert alone.finished[0] == together.finished[row]
 
 
-def test_no_rows_no_responses(model: Seq2Seq) -> None:
-    source = sources()[:0]
-    assert run(model, source) == ([], [], [])
+def test_an_empty_batch_has_no_replies(model: Seq2Seq) -> None:
+    assert decode(model, sources()[:0]) == ([], [], [])

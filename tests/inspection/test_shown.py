@@ -17,7 +17,7 @@ from dialog.inspection.findings import Bars, Finding, Quoted, Table
 from dialog.inspection.html import write_html
 from dialog.inspection.inspect import Inspection, inspect
 from dialog.inspection.text import to_text
-from dialog.report.terminal import columns, one_line
+from dialog.report.terminal import display_width, one_line
 
 HOSTILE = "\x1b[2J\x07</dd><script>alert(1)</script><img src=x onerror=alert(1)>\u202e&amp; \"'`{{ 7 * 7 }}\r\n\t你好"
 texts = st.text(max_size=90) | st.just(HOSTILE) | st.just("w" * 300)
@@ -40,7 +40,7 @@ def made(text: str, said: str | None = None) -> Inspection:
 def test_no_line_is_wider_than_the_terminal_and_none_commands_it(text: str, width: int) -> None:
     lines = click.unstyle(to_text(made(text), text, width)).split("\n")
     for line in lines:
-        assert columns(line) <= width
+        assert display_width(line) <= width
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", line)
 
 
@@ -68,7 +68,7 @@ def page(inspection: Inspection, folder: Path, title: str = "t") -> Page:
 
 
 def test_hostile_text_is_text(tmp_path: Path) -> None:
-    tame, hostile = page(made("x" * columns(one_line(HOSTILE))), tmp_path), page(made(HOSTILE), tmp_path, HOSTILE)
+    tame, hostile = page(made("x" * display_width(one_line(HOSTILE))), tmp_path), page(made(HOSTILE), tmp_path, HOSTILE)
     assert hostile.tags == tame.tags
     assert [name for name, _ in hostile.attributes] == [name for name, _ in tame.attributes]
     assert any("<script>alert(1)</script>" in text for text in hostile.texts)

@@ -21,7 +21,7 @@ def test_worked_by_hand() -> None:
 
 @pytest.mark.parametrize("metric", ALL)
 @pytest.mark.parametrize("responses", [[], ["", "  "]])
-def test_of_no_words(metric: object, responses: list[str]) -> None:
+def test_without_words(metric: object, responses: list[str]) -> None:
     expected = 0.5 if metric is unique_ratio and responses else 0
     assert metric(responses) == expected
 
@@ -39,7 +39,7 @@ def test_bounds_and_order(responses: list[str]) -> None:
 
 
 @given(texts, st.integers(2, 4))
-def test_saying_it_all_again_divides_diversity_and_keeps_length(responses: list[str], times: int) -> None:
+def test_repeating_all_responses_divides_diversity(responses: list[str], times: int) -> None:
     for metric in (distinct_1, distinct_2, unique_ratio):
         assert metric(responses * times) == pytest.approx(metric(responses) / times)
     assert length_mean(responses * times) == pytest.approx(length_mean(responses))

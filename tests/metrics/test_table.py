@@ -10,7 +10,7 @@ TEXTS = ["how are you ?", "fine , thank you .", ""]
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_every_metric_takes_texts_and_gives_plain_numbers(name: str) -> None:
+def test_every_metric_returns_json_numbers(name: str) -> None:
     value = METRICS[name](TEXTS, TEXTS[::-1])
     assert json.loads(json.dumps(value, allow_nan=False)) == value
     score = value["score"] if isinstance(value, dict) else value

@@ -235,7 +235,7 @@ MUTANTS = (
         "infra-1",
         "a checkpoint is written in its place",
         "training/checkpoints/test_checkpoint_io.py::test_what_gets_a_name_is_on_the_disk",
-        (STORAGE, "os.replace(new, target)", "target.write_bytes(new.read_bytes())"),
+        (STORAGE, "rename(new, target)", "target.write_bytes(new.read_bytes())"),
     ),
     mutant(
         "infra-2",

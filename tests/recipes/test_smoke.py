@@ -10,12 +10,12 @@ import torch
 
 from dialog.build import build_model
 from dialog.cli import program
-from dialog.config.compose import compose, shipped
+from dialog.config.compose import compose, shipped_recipes
 from dialog.models.seq2seq import count_parameters
 
 CORPORA = Path(__file__).parents[1] / "data" / "corpora" / "samples"
-DAILYDIALOG = [name for name in shipped() if name.startswith("dailydialog/")]
-BUILTIN = [name for name in shipped() if compose(name).recipe.data.corpus["name"] in ("builtin", "synthetic")]
+DAILYDIALOG = [name for name in shipped_recipes() if name.startswith("dailydialog/")]
+BUILTIN = [name for name in shipped_recipes() if compose(name).recipe.data.corpus["name"] in ("builtin", "synthetic")]
 
 
 def test_there_are_recipes_that_need_no_download() -> None:

@@ -55,7 +55,7 @@ def _model(index: int, name: str, seeds: int) -> dict[str, Any]:
 
 
 def fake(names: tuple[str, ...] = ("lstm", "transformer"), *, seeds: int = 3, text: str = "hello") -> dict[str, Any]:
-    """A results.json; `text` stands wherever text of users or models may stand."""
+    """Return a results.json with `text` wherever text of users or models can occur."""
     return {
         "format": 1,
         "command": f"dialog compare {text}",
@@ -103,7 +103,7 @@ def hostile() -> dict[str, Any]:
 
 @pytest.fixture
 def bare() -> dict[str, Any]:
-    """What the quickest comparison leaves: one seed, no validation, no samples, no maps."""
+    """Smallest results: one seed, no validation, no samples, no maps."""
     results = fake(seeds=1)
     for model in results["models"]:
         for run in model["runs"]:

@@ -13,7 +13,7 @@ VOID = {"meta", "link", "img", "br", "input"}
 
 
 class Page(HTMLParser):
-    """Elements, attributes and text of a page; unbalanced tags are an error."""
+    """Elements, attributes and text of a page; raises for unbalanced tags."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -50,11 +50,11 @@ def written(results: dict[str, Any], folder: Path) -> str:
 def test_hostile_text_adds_no_element_and_no_attribute(
     results: dict[str, Any], hostile: dict[str, Any], tmp_path: Path
 ) -> None:
-    kind, evil = Page(written(results, tmp_path)), Page(written(hostile, tmp_path))
-    # a label that is cut has a <title> with the whole of it; nothing else may differ
-    assert [tag for tag in evil.tags if tag != "title"] == [tag for tag in kind.tags if tag != "title"]
+    harmless, evil = Page(written(results, tmp_path)), Page(written(hostile, tmp_path))
+    # a truncated label adds a <title> with its full text; nothing else may differ
+    assert [tag for tag in evil.tags if tag != "title"] == [tag for tag in harmless.tags if tag != "title"]
     assert not {"script", "img", "link", "iframe", "object", "a"} & set(evil.tags)
-    assert {(tag, name) for tag, name, _ in evil.attributes} == {(tag, name) for tag, name, _ in kind.attributes}
+    assert {(tag, name) for tag, name, _ in evil.attributes} == {(tag, name) for tag, name, _ in harmless.attributes}
 
 
 def test_no_handlers_and_no_addresses(hostile: dict[str, Any], tmp_path: Path) -> None:
@@ -67,23 +67,23 @@ def test_no_handlers_and_no_addresses(hostile: dict[str, Any], tmp_path: Path) -
             assert "url(" not in value
 
 
-def test_hostile_text_is_still_there_to_read(hostile: dict[str, Any], tmp_path: Path) -> None:
+def test_hostile_text_stays_readable(hostile: dict[str, Any], tmp_path: Path) -> None:
     text = "".join(Page(written(hostile, tmp_path)).texts)
     assert "</script></title></svg><img src=//evil.example onerror=alert(1)>" in text
     assert "\\x1b[2J" in text
     assert not set(text) & set("\x1b\u202e\x00")
 
 
-def test_nothing_is_loaded(results: dict[str, Any], tmp_path: Path) -> None:
+def test_the_page_loads_nothing(results: dict[str, Any], tmp_path: Path) -> None:
     html = written(results, tmp_path)
     assert "default-src 'none'; style-src 'unsafe-inline'" in html
-    assert set(re.findall(r"https?://[^\"' ]+", html)) <= {"http://www.w3.org/2000/svg"}, "the name of a format"
+    assert set(re.findall(r"https?://[^\"' ]+", html)) <= {"http://www.w3.org/2000/svg"}, "SVG namespace"
     assert "url(" not in html
     assert "@import" not in html
     assert "<script" not in html
 
 
-def test_it_shows_what_was_found(results: dict[str, Any], tmp_path: Path) -> None:
+def test_the_page_shows_the_results(results: dict[str, Any], tmp_path: Path) -> None:
     page = Page(written(results, tmp_path))
     text = " ".join("".join(page.texts).split())
     for shown in (
@@ -97,17 +97,17 @@ def test_it_shows_what_was_found(results: dict[str, Any], tmp_path: Path) -> Non
     assert [value for tag, name, value in page.attributes if (tag, name) == ("td", "class")].count("best") == 1
 
 
-def test_the_signature_stands_beside_the_score(results: dict[str, Any], tmp_path: Path) -> None:
+def test_the_signature_of_sacrebleu(results: dict[str, Any], tmp_path: Path) -> None:
     for model in results["models"]:
         model["summary"]["sacrebleu"] = {"mean": 1.25, "std": None, "n": 1}
     assert "nrefs:1|tok:13a" in written(results, tmp_path)
 
 
-def test_parts_that_are_not_there_leave_no_hole(bare: dict[str, Any], tmp_path: Path) -> None:
+def test_missing_parts_have_no_heading(bare: dict[str, Any], tmp_path: Path) -> None:
     page = Page(written(bare, tmp_path))
     text = "".join(page.texts)
     assert "svg" not in page.tags
-    for heading in ("What was held equal", "Learning curves", "Attention", "Responses"):
+    for heading in ("Parity", "Learning curves", "Attention", "Responses"):
         assert heading not in text
 
 
@@ -120,5 +120,5 @@ def test_any_number_of_models(results: dict[str, Any], tmp_path: Path, count: in
     assert all(f"model {index}" in text for index in range(count))
 
 
-def test_the_same_results_make_the_same_file(results: dict[str, Any], tmp_path: Path) -> None:
+def test_equal_results_give_equal_files(results: dict[str, Any], tmp_path: Path) -> None:
     assert written(results, tmp_path) == written(results, tmp_path)

@@ -1,18 +1,16 @@
-"""A plain line now and then where there is no terminal."""
-
 from __future__ import annotations
 
 import pytest
 
-from dialog.report.progress import Bars
+from dialog.report.progress import ProgressBars
 
 
-def test_a_log_file_has_a_line_when_a_thing_is_begun_and_then_one_now_and_then(
+def test_a_log_file_has_a_line_per_start_and_interval(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = iter([100.0, 100.0, 110.0, 130.0, 140.0, 170.0, 200.0, 200.0, 230.0])
     monkeypatch.setattr("dialog.report.progress.time.monotonic", lambda: next(clock))
-    with Bars(every_seconds=30) as bars:
+    with ProgressBars(every_seconds=30) as bars:
         for done, total in ((0, None), (5, None), (1000, None), (2000, 8000), (3500, 8000)):
             bars.show("tokenising", done, total)
         for done in (0, 10):

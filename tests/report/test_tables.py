@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from dialog.report.measures import MEASURES, duration, measure
-from dialog.report.tables import Cell, Table, parity, runs, summary
+from dialog.report.measures import METRIC_DISPLAYS, duration, metric_display
+from dialog.report.tables import ReportCell, ReportTable, parity, runs, summary
 
 
-def rows(table: Table) -> dict[str, tuple[Cell, ...]]:
+def rows(table: ReportTable) -> dict[str, tuple[ReportCell, ...]]:
     return {row[0].text: row[1:] for row in table.rows}
 
 
@@ -30,7 +30,7 @@ def test_one_seed_has_no_spread(one_seed: dict[str, Any]) -> None:
     assert rows(summary(one_seed))["Bits per byte ↓"][0].text == "1.510"
 
 
-def test_the_better_mean_is_marked_where_a_direction_is_better(results: dict[str, Any]) -> None:
+def test_the_best_mean_is_marked_if_a_direction_is_better(results: dict[str, Any]) -> None:
     shown = rows(summary(results))
     assert [cell.mark for cell in shown["Bits per byte ↓"]] == ["best", "", ""]
     assert [cell.mark for cell in shown["Token accuracy ↑"]] == ["", "", ""], "equal"
@@ -39,18 +39,18 @@ def test_the_better_mean_is_marked_where_a_direction_is_better(results: dict[str
     assert [cell.mark for cell in rows(summary(results))["Token accuracy ↑"]] == ["", "best", ""]
 
 
-def test_means_that_read_the_same_have_no_winner(results: dict[str, Any]) -> None:
+def test_means_with_equal_text_have_no_best(results: dict[str, Any]) -> None:
     results["models"][1]["summary"]["bits_per_byte"]["mean"] = 1.5100001
     assert not any(cell.mark for cell in rows(summary(results))["Bits per byte ↓"])
 
 
 @pytest.mark.parametrize("mean", [None, float("nan"), float("inf")])
-def test_a_failed_model_wins_nothing(results: dict[str, Any], mean: float | None) -> None:
+def test_a_failed_model_leaves_no_best(results: dict[str, Any], mean: float | None) -> None:
     results["models"][0]["summary"]["bits_per_byte"] = {"mean": mean, "std": None, "n": 1}
     assert not any(cell.mark for cell in rows(summary(results))["Bits per byte ↓"])
 
 
-def test_a_metric_that_one_model_lacks(results: dict[str, Any]) -> None:
+def test_a_metric_missing_from_one_model(results: dict[str, Any]) -> None:
     del results["models"][0]["summary"]["bits_per_byte"]
     assert [cell.text for cell in rows(summary(results))["Bits per byte ↓"]][:2] == ["–", "1.610 ± 0.010"]
 
@@ -62,10 +62,10 @@ def test_parity(results: dict[str, Any]) -> None:
     assert shown["data hello"][-1].mark == "broken"
 
 
-def test_parity_says_how_far_numbers_are_apart(results: dict[str, Any]) -> None:
-    for values, said in (([100, 103, 101], "differs by 3.0 %"), ([1, 0, 1], "differs"), (["a", "b", "a"], "differs")):
+def test_parity_shows_relative_differences(results: dict[str, Any]) -> None:
+    for values, text in (([100, 103, 101], "differs by 3.0 %"), ([1, 0, 1], "differs"), (["a", "b", "a"], "differs")):
         results["parity"] = [{"what": "parameters", "equal": False, "must": False, "values": values}]
-        assert rows(parity(results))["parameters"][-1].text == said
+        assert rows(parity(results))["parameters"][-1].text == text
 
 
 def test_runs(results: dict[str, Any]) -> None:
@@ -75,7 +75,7 @@ def test_runs(results: dict[str, Any]) -> None:
     assert [cell.text for cell in table.rows[1]][:6] == ["lstm", "1", "1 min 41 s", "80", "8,000", "1.635"]
 
 
-def test_bare_results_still_make_tables(bare: dict[str, Any]) -> None:
+def test_tables_of_minimal_results(bare: dict[str, Any]) -> None:
     assert parity(bare).rows == ()
     assert all(cell.text for row in summary(bare).rows for cell in row)
     assert "–" in [cell.text for cell in runs(bare).rows[0]]
@@ -89,12 +89,12 @@ def test_duration(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_every_measure_says_what_it_is() -> None:
-    assert all(known.meaning.endswith(".") for known in MEASURES.values())
-    assert len({known.label for known in MEASURES.values()}) == len(MEASURES)
-    assert measure("bits_per_byte").write(1.23456) == "1.235"
+def test_every_metric_has_a_label_and_a_definition() -> None:
+    assert all(metric.definition.endswith(".") for metric in METRIC_DISPLAYS.values())
+    assert len({metric.label for metric in METRIC_DISPLAYS.values()}) == len(METRIC_DISPLAYS)
+    assert metric_display("bits_per_byte").format(1.23456) == "1.235"
 
 
 @pytest.mark.parametrize(("value", "text"), [(1.5, "1.50"), (1234567.0, "1,234,567.00"), (2.6e20, "2.6e+20")])
-def test_numbers_of_any_size_fit(value: float, text: str) -> None:
-    assert measure("perplexity_word").write(value) == text
+def test_large_numbers_are_short(value: float, text: str) -> None:
+    assert metric_display("perplexity_word").format(value) == text

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 import dialog
-from dialog.analysis.alignment import AlignmentCounts
+from dialog.analysis.alignment import AlignmentAccuracy
 from dialog.analysis.maps import attention_maps
 from dialog.build import build_corpus
 from dialog.data.corpora.builtin.builtin import Builtin
@@ -47,7 +46,7 @@ def split() -> list[Example]:
 
 
 def evaluated(responder: Responder, split: list[Example], budget: int) -> tuple[list[Answered], dict[str, Any]]:
-    aligned, evaluation = AlignmentCounts(), Evaluation()
+    aligned, evaluation = AlignmentAccuracy(), Evaluation()
     found = list(Evaluator(responder, GREEDY, budget).answers(iter(split), aligned))
     for each in found:
         evaluation.add(each)
@@ -74,7 +73,7 @@ def test_processes_change_nothing(
     monkeypatch.setattr(room, "BLOCK", len(split) - 1)
     whole, metrics = evaluated(responder, split, 700)
     sent: list[list[Any]] = [[] for _ in range(world - 1)]
-    counts = [AlignmentCounts() for _ in range(world)]
+    counts = [AlignmentAccuracy() for _ in range(world)]
     for rank, blocks in enumerate(sent, 1):
         share = {"rank": rank, "world": world, "gather": lambda own, to=blocks: to.append(own) or []}
         assert list(Evaluator(responder, GREEDY, 700, **share).answers(iter(split), counts[rank])) == []
@@ -84,7 +83,7 @@ def test_processes_change_nothing(
     for each in found:
         evaluation.add(each)
     assert found == whole
-    assert evaluation.metrics("validation") | AlignmentCounts.total(counts).metrics() == metrics
+    assert evaluation.metrics("validation") | AlignmentAccuracy.total(counts).metrics() == metrics
 
 
 def test_batches_change_nothing(responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,44 +224,6 @@ def test_no_questions_no_answer_accuracy() -> None:
 
 
 # ------------------------------------------------------------------ alignment
-
-
-class Toy(nn.Module):
-    """Modules with the names of a network's."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.encoder = nn.ModuleDict({"self_attention": nn.Identity()})
-        self.decoder = nn.ModuleDict({"self_attention": nn.Identity(), "cross_attention": nn.Identity()})
-
-
-def test_alignment_counts_of_hand_made_weights() -> None:
-    toy, counts = Toy(), AlignmentCounts()
-    weights = torch.zeros(2, 2, 3, 4)  # [B, H, T, S]
-    weights[0, 0, 0, 2] = weights[0, 0, 2, 1] = weights[1, 0, 1, 3] = 1  # head 0: right, right, right
-    weights[0, 1, 0, 2] = weights[0, 1, 2, 0] = weights[1, 1, 1, 0] = 1  # head 1: right, wrong, wrong
-    weights[1, :, 0, 3] = 1
-    hook = counts.watch(toy, [{0: 2, 2: 1}, {1: 3}])
-    hook(toy.decoder["cross_attention"], weights)
-    for ignored in (toy.encoder["self_attention"], toy.decoder["self_attention"]):
-        hook(ignored, weights)
-    assert counts.metrics() == {
-        "copied_tokens": 3,
-        "alignment_accuracy": 1.0,
-        "alignment_head": "decoder.cross_attention.0",
-        "alignment_heads": {"decoder.cross_attention.0": 1.0, "decoder.cross_attention.1": pytest.approx(1 / 3)},
-    }
-    again = counts.watch(toy, [{}, {0: 1}])  # a second batch, in which nobody looks right
-    again(toy.decoder["cross_attention"], weights.flip(-1))
-    assert counts.metrics()["copied_tokens"] == 4
-    assert counts.metrics()["alignment_accuracy"] == pytest.approx(3 / 4)
-
-
-def test_without_known_alignment_there_is_nothing_to_say() -> None:
-    assert AlignmentCounts().metrics() == {}
-    counts = AlignmentCounts()
-    counts.watch(Toy(), [{0: 2}])  # a network without attention never calls the hook
-    assert counts.metrics() == {}
 
 
 def test_alignment_of_a_network_is_read_off_its_maps(responder: Responder, split: list[Example]) -> None:

@@ -56,5 +56,5 @@ def test_fast_goes_through_each_stage(tiny: Callable[..., Composed], tmp_path: P
 
 
 def test_an_unknown_profiler_is_refused(tiny: Callable[..., Composed], tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="trainer: there is no 'torch'; did you mean 'pytorch'"):
+    with pytest.raises(UserError, match="trainer: unknown profiler 'torch'; did you mean 'pytorch'"):
         check_recipe(tiny("lstm", "trainer.profiler=torch").recipe)

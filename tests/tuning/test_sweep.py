@@ -13,12 +13,12 @@ import yaml
 
 from dialog.build import check_recipe
 from dialog.cli import program
-from dialog.config.compose import Composed, compose, roots
+from dialog.config.compose import Composed, asset_folders, compose
 from dialog.config.schema import to_dict
 from dialog.data.store.store import Store
 from dialog.errors import UserError
 from dialog.training.callbacks.trial import PrunedError, TrialWatch
-from dialog.tuning import search as made
+from dialog.tuning import sweep as made
 from dialog.tuning.space import spaces
 from dialog.tuning.sweep import Settings, search
 
@@ -119,7 +119,7 @@ def test_recipes_of_different_budgets_are_refused() -> None:
         ("all: {trainer.max_steps: [1, 2]}", r"space.yaml:1: trainer.max_steps is part of the budget"),
         ("all:\n  data.corpus.size: [1, 2]", r"space.yaml:2: data.corpus.size is part of the budget"),
         ("all: {data: [{}]}", "data is part of the budget"),
-        ("quickstart/transfomer: {seed: [1]}", "is no recipe of this search; did you mean 'quickstart/transformer'"),
+        ("quickstart/transfomer: {seed: [1]}", "is not a recipe of this sweep; did you mean 'quickstart/transformer'"),
         ("all: {optimizer.lr: {low: 1, high: 1}}", "optimizer.lr: must be a list of values, or {low, high}"),
         ("all: {optimizer.lr: {low: 0, high: 1, log: true}}", "optimizer.lr: must be"),
         ("all: {optimizer.lr: {low: 0, high: 1, many: 3}}", "optimizer.lr: must be"),
@@ -184,11 +184,11 @@ def test_a_search_of_both_families(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["quickstart/transformer", "--space", "nothing"], "no space 'nothing'"),
+        (["quickstart/transformer", "--space", "nothing"], "unknown space 'nothing'"),
         ([], "name recipes, or a folder to --resume"),
         (["--resume", "nowhere"], "no search is there"),
-        (["quickstart/transformer", "--space", "space.yaml"], "no key 'model.dropuot'"),
-        (["quickstart/transformer", "--space", "other.yaml"], "adamw takes no 'momentum'"),
+        (["quickstart/transformer", "--space", "space.yaml"], "model.dropuot: unknown key"),
+        (["quickstart/transformer", "--space", "other.yaml"], "adamw: unknown argument 'momentum'"),
     ],
 )
 def test_what_cannot_be_searched_leaves_no_folder(
@@ -206,7 +206,7 @@ def test_what_cannot_be_searched_leaves_no_folder(
 
 
 def sweeps() -> list[Path]:
-    return sorted(path for root in roots("sweeps") for path in root.glob("wandb/*.yaml"))
+    return sorted(path for root in asset_folders("sweeps") for path in root.glob("wandb/*.yaml"))
 
 
 @pytest.mark.parametrize("path", sweeps(), ids=lambda path: path.stem)

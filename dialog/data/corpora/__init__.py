@@ -34,6 +34,7 @@ from dialog.data.corpora.ubuntu import Ubuntu
 __all__ = ["CORPORA", "Corpus"]
 
 CORPORA: Family[Corpus] = Family(
+    "corpus",
     {
         "builtin": Builtin,
         "convokit": ConvoKit,

@@ -60,7 +60,7 @@ class SelfDialogue:
             found = {}
             for file in find_files(corpus, "*/*.csv", HINT):
                 found.setdefault(file.parent.name, []).append(file)
-        return {topic: lookup(found, topic) for topic in (found if self.topics is None else self.topics)}
+        return {topic: lookup(found, topic, "topic") for topic in (found if self.topics is None else self.topics)}
 
 
 def _dialogue(topic: str, blocked: set[str], row: Row, place: str) -> Dialogue | None:

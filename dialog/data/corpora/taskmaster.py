@@ -53,7 +53,7 @@ class Taskmaster:
         folder = data if data.is_dir() else self.path
         found = find_files(folder, "*.json", "a release's folder should; set data.path=DIR")
         dialogues = {stem(file): file for file in found if stem(file) not in ABOUT}
-        return [lookup(dialogues, name) for name in (dialogues if self.files is None else self.files)]
+        return [lookup(dialogues, name, "file") for name in (dialogues if self.files is None else self.files)]
 
     def _lists(self) -> dict[str, Path]:
         """The lists of the three splits, if they are there; a line is an id with a comma after it."""

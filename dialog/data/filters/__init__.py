@@ -15,10 +15,11 @@ from dialog.data.filters.length import DropByLength
 __all__ = ["FILTERS", "DropByLength", "DropDuplicates", "DropLeakingDialogues", "DropOpenPairs", "Filter", "Splits"]
 
 FILTERS: Family[Filter] = Family(
+    "filter",
     {
         "drop_duplicates": DropDuplicates,
         "drop_leaking_dialogues": DropLeakingDialogues,
         "entropy": DropOpenPairs,
         "length": DropByLength,
-    }
+    },
 )

@@ -26,7 +26,7 @@ class DropDuplicates:
     """
 
     def __init__(self, normalisation: str = "verbatim") -> None:
-        self.normalise = lookup(NORMALISATIONS, normalisation)
+        self.normalise = lookup(NORMALISATIONS, normalisation, "normalisation")
 
     def survey(self, splits: Splits) -> Integers:
         """The numbers of the dialogues to drop, in order; a dialogue without turns repeats none."""

@@ -39,8 +39,8 @@ class DropOpenPairs:
         if not (math.isfinite(threshold) and threshold >= 0):
             raise UserError(f"threshold is {threshold}; give bits, 0 or more")
         self.threshold = threshold
-        self.sides = lookup(SIDES, side)
-        self.normalise = lookup(NORMALISATIONS, normalisation)
+        self.sides = lookup(SIDES, side, "side")
+        self.normalise = lookup(NORMALISATIONS, normalisation, "normalisation")
 
     def survey(self, splits: Splits) -> Hashes:
         """The utterances that are too open on a side, each joined with its side, in order."""

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+from dialog.atomic import folder_lock, partial_folder, publish, remove_unlocked
 from dialog.data.preparation.checks import check_counts
 from dialog.data.preparation.engines import ENGINES
-from dialog.data.preparation.partial import locked, partial_folder, sweep, sync
 from dialog.data.preparation.shards import Job, Progress, draft, merge, nothing, write_shard
 from dialog.data.store.manifest import fingerprint, read_manifest, write_manifest
 from dialog.data.tokenizers import identity
@@ -50,7 +50,7 @@ def prepare(job: Job, root: Path, *, engine: str = "processes", workers: int = 1
             draft(job, partial / PARTS, progress)
             ENGINES[engine](job, partial / PARTS, workers, progress)
             _finish(job, partial, partial / PARTS, workers, sources, folder, progress)
-    sweep(_shards(job, root, sources))
+    remove_unlocked(_shards(job, root, sources))
     return _checked(folder, job) if there else folder
 
 
@@ -66,12 +66,12 @@ def prepare_shard(job: Job, root: Path, index: int, count: int, progress: Progre
     if not finished(folder):
         with _writing(root):
             parts.mkdir(parents=True, exist_ok=True)
-            with locked(parts, shared=True):
+            with folder_lock(parts, shared=True):
                 draft(job, parts, progress)
                 write_shard(job, parts, index, count, progress)
         if not finished(folder):  # by another preparation meanwhile
             return parts
-    sweep(parts)
+    remove_unlocked(parts)
     return _checked(folder, job)
 
 
@@ -196,12 +196,6 @@ def _writing(root: Path) -> Iterator[None]:
 
 def _publish(whole: Path, folder: Path) -> None:
     """Rename a complete folder into place, unless another process was faster."""
-    sync(*whole.iterdir(), whole)
     if folder.exists() and not finished(folder):
         shutil.rmtree(folder)
-    try:
-        whole.replace(folder)
-    except OSError:
-        if not finished(folder):
-            raise
-    sync(folder.parent)
+    publish(whole, folder)

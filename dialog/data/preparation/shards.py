@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dialog.atomic import new_folder
 from dialog.config.components import build
 from dialog.data.corpora import Corpus
 from dialog.data.dialogue import SPLITS, Entry
@@ -23,7 +24,6 @@ from dialog.data.examples import Rules
 from dialog.data.filters import FILTERS, Filter
 from dialog.data.preparation.blocks import BLOCK, Remarks, Sieve, Surveyed, blocks, choose, remark
 from dialog.data.preparation.checks import check_counts, check_examples, check_ids, check_records
-from dialog.data.preparation.partial import at_once
 from dialog.data.preparation.writer import MARKS, Appender, Arrays, Limits, dtypes, encode
 from dialog.data.store.length_classes import write_classes
 from dialog.data.store.manifest import TOKENIZER, array_file
@@ -80,7 +80,7 @@ def draft(job: Job, parts: Path, progress: Progress = nothing) -> None:
     """Make `<parts>/draft/`: the tokenizer, what each filter knows, and how many records a split that was read gave."""
     if (parts / DRAFT).is_dir():
         return
-    with at_once(parts / DRAFT) as folder:
+    with new_folder(parts / DRAFT) as folder:
         records: dict[str, int] = {}
         for number, filter in enumerate(job.build_filters()):
             read = partial(_read, job.corpus, records, progress, f"filter {job.filters[number]['name']}")
@@ -138,7 +138,7 @@ def write_shard(job: Job, parts: Path, index: int, count: int, progress: Progres
     sieves = _sieves(job, parts / DRAFT)
     expected = _records(parts / DRAFT)
     records: dict[str, int] = {}
-    with at_once(folder) as partial, (partial / RECORDS).open("w") as seen:
+    with new_folder(folder) as partial, (partial / RECORDS).open("w") as seen:
 
         def tell(split: str, read: int) -> None:
             records[split] = read

@@ -15,6 +15,7 @@ from dialog.data.tokenizers.tokenizer import Tokenizer
 __all__ = ["TOKENIZERS", "byte_bpe", "characters", "file", "identity", "unigram", "word"]
 
 TOKENIZERS: Family[Tokenizer] = Family(
+    "tokenizer",
     {
         "byte_bpe": byte_bpe,
         "unigram": unigram,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import tokenizers
 
+from dialog.atomic import write_text
 from dialog.errors import UserError
 
 PAD, BOS, EOS, UNK, OTHER, SELF = range(6)
@@ -70,7 +71,7 @@ class Tokenizer:
         Text is text here, never a special token; there it is with `encode_special_tokens = True`, and
         `split_special_tokens=True`: ids are then the same.
         """
-        path.write_text(self.json, encoding="utf-8", newline="")
+        write_text(path, self.json)
 
     @property
     def fingerprint(self) -> str:

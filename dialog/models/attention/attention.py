@@ -47,6 +47,7 @@ SCORER_INPUTS = ("mask", "last", "coverage")
 """Inputs that a scorer may declare in `needs`."""
 
 SCORERS: Family[AttentionScorer] = Family(
+    "scorer",
     {
         **CONTENT_SCORERS,
         "multi_head": MultiHeadScorer,
@@ -84,7 +85,7 @@ class SourceReader(nn.Module, ABC):
 
     @property
     def additive(self) -> AdditiveScorer | None:
-        """The scorer, if reads use exactly `AdditiveScorer`; then the faster loop of `kernels/additive_loop.py` runs."""
+        """The scorer if it is exactly an `AdditiveScorer`, which has a faster loop in `kernels/`; else None."""
         return None
 
     @abstractmethod
@@ -119,7 +120,7 @@ class Attention(SourceReader):
 
     @property
     def additive(self) -> AdditiveScorer | None:
-        """The scorer, unless it is of another class, a subclass included."""
+        """The scorer, unless its class is another one, even a subclass."""
         return self.scorer if type(self.scorer) is AdditiveScorer else None
 
     def start(self, encoded: Encoded) -> tuple[AttentionMemory, Rows]:
@@ -206,12 +207,12 @@ class NoAttention(SourceReader):
         return memory.vector.unsqueeze(1).expand(-1, query.shape[1], -1), state
 
 
-ATTENTIONS: Family[Any] = Family({"none": NoAttention, **SCORERS}, runtime=("query_size", "key_size"))
+ATTENTIONS: Family[Any] = Family("attention", {"none": NoAttention, **SCORERS}, runtime=("query_size", "key_size"))
 """Attentions of recurrent decoders, by their names in a recipe."""
 
 
 def build_attention(component: Component, *, query_size: int, key_size: int) -> SourceReader:
     """Build the attention of a scorer, or `NoAttention` for ``none``."""
     if component.get("name") == "none":
-        return build(Family[SourceReader]({"none": NoAttention}), component)
+        return build(Family[SourceReader]("attention", {"none": NoAttention}), component)
     return Attention(component, query_size=query_size, key_size=key_size)

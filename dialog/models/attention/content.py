@@ -72,6 +72,7 @@ def check_equal_sizes(query_size: int, key_size: int) -> None:
 
 
 CONTENT_SCORERS: Family[Any] = Family(
+    "scorer",
     {
         "additive": AdditiveScorer,
         "dot": DotScorer,

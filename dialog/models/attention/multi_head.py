@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from dialog.models.attention.softmax import masked_softmax
 from dialog.models.contracts import AttentionHook, meant_for
-from dialog.models.kernels.byte_dropout import byte_dropout
 from dialog.models.kernels.blockwise_attention import blockwise, would_fill_memory
+from dialog.models.kernels.byte_dropout import byte_dropout
 
 
 def attention_weights(query: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:

@@ -29,7 +29,7 @@ BLOCK = 2**19
 
 
 def additive_energies(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
-    """v . tanh(W q + U k); Bahdanau et al. 2015, appendix A.1.2.
+    """Return the energies v . tanh(W q + U k); Bahdanau et al. 2015, appendix A.1.2.
 
     W q [B, T, K], U k [B, S, K] and v [1, K] -> energies [B, T, S].
     """

@@ -3,13 +3,14 @@
 Formula: the loop of `BahdanauDecoder.forward` that calls its attention at each step; it runs when a hook is set, with
 the same dropout masks. States and energies are in float32 or better, products in the precision of the gates. The
 backward pass keeps nothing of the size [T, B, S, K] and computes the gradient of each weight as one product over all
-steps; autograd computes one per step and adds them. There is no second derivative.
+steps; autograd computes one per step and adds them. Second derivatives are not supported.
 
 Gain: GAIN_LOOP
 
 Test: ``test_kernel_is_the_readable_loop`` in tests/models/kernels/test_additive_loop.py.
 
-Shapes: B rows, S source tokens, T target tokens, M memory size, L layers, D hidden size, C cell state width, K key width.
+Shapes: B rows, S source tokens, T target tokens, M memory size, L layers, D hidden size, C cell state width, K key
+width.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Dropout on a CPU that draws 64 random bits for four numbers and keeps one byte for each number.
 
-Formula: ``F.dropout``: 0 with probability p, else times 1 / (1 - p); p is rounded to a multiple of 2^-16. Seeds and saved
-generator states work as in torch.
+Formula: ``F.dropout``: 0 with probability p, else times 1 / (1 - p); p is rounded to a multiple of 2^-16. Seeds and
+saved generator states work as in torch.
 
 Gain: GAIN_DROPOUT
 

@@ -51,7 +51,7 @@ class ZeroBridge(nn.Module):
 
 
 BRIDGES: Family[nn.Module] = Family(
-    {"dense": DenseBridge, "copy": CopyBridge, "zero": ZeroBridge}, runtime=("memory_size", "size", "layers")
+    "bridge", {"dense": DenseBridge, "copy": CopyBridge, "zero": ZeroBridge}, runtime=("memory_size", "size", "layers")
 )
 DENSE: Component = {"name": "dense"}
 """The default bridge."""

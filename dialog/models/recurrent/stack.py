@@ -57,7 +57,9 @@ class Stack(nn.Module):
         for depth, layer in enumerate(self.layers):
             states = self.between(states, depth, state.masks) if depth else states
             mask = state.masks[0][:, depth] if state.masks else None
-            states, *last = run_layer(self.cell, layer, states, state.hidden[:, depth], state.cell_state[:, depth], mask)
+            states, *last = run_layer(
+                self.cell, layer, states, state.hidden[:, depth], state.cell_state[:, depth], mask
+            )
             hidden.append(last[0])
             cell_states.append(last[1])
         return states, StackState(torch.stack(hidden, 1), torch.stack(cell_states, 1), state.masks)

@@ -49,10 +49,11 @@ class SwiGLU(nn.Module):
 
 
 FEED_FORWARDS: Family[nn.Module] = Family(
+    "activation",
     {
         "relu": partial(FeedForward, activation=nn.ReLU),
         "gelu": partial(FeedForward, activation=nn.GELU),
         "swiglu": SwiGLU,
-    }
+    },
 )
 """By the name of the activation."""

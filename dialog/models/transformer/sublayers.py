@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from dialog.config.components import Family
 from dialog.models.dropout import Dropout
 
-NORMS: Family[nn.Module] = Family({"layer_norm": nn.LayerNorm, "rms_norm": partial(nn.RMSNorm, eps=1e-5)})
+NORMS: Family[nn.Module] = Family("norm", {"layer_norm": nn.LayerNorm, "rms_norm": partial(nn.RMSNorm, eps=1e-5)})
 """(x - mean) / deviation * g + b, Ba et al. 2016; x / root mean square * g, Zhang & Sennrich 2019, (4)."""
 
 

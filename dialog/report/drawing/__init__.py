@@ -1,4 +1,4 @@
-"""Drawings of attention maps and curves, as SVG and as images.
+"""Draw attention maps and learning curves as SVG and as images.
 
 Read first: `svg.py`.
 """

@@ -1,35 +1,35 @@
-"""A drawing as an XML tree, whose writer escapes: text comes from corpora and is never pasted into a tag."""
+"""SVG drawing as an XML tree: the XML writer escapes the untrusted text of corpora."""
 
 from __future__ import annotations
 
 import math
 from xml.etree import ElementTree as Xml
 
-from dialog.report.terminal import one_line, shortened
+from dialog.report.terminal import one_line, truncate
 
 Point = tuple[float, float]
 Colour = tuple[str, str]
-"""On a light page, and on a dark one where the page declares `color-scheme: light dark`."""
+"""Colour on a light page, and on a dark one if the page declares `color-scheme: light dark`."""
 
 INK: Colour = ("currentColor", "currentColor")
 
 
 class Canvas:
-    """An SVG picture of a size in pixels; `label` is what a screen reader says."""
+    """SVG image of a size in pixels; `label` is its text for screen readers."""
 
     def __init__(self, width: float, height: float, *, label: str) -> None:
-        wide, high = str(math.ceil(width)), str(math.ceil(height))
+        pixels_wide, pixels_high = str(math.ceil(width)), str(math.ceil(height))
         names = {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "aria-label": one_line(label)}
-        size = {"width": wide, "height": high, "viewBox": f"0 0 {wide} {high}"}
+        size = {"width": pixels_wide, "height": pixels_high, "viewBox": f"0 0 {pixels_wide} {pixels_high}"}
         style = {"font-family": "system-ui, sans-serif", "font-size": "12", "fill": "currentColor"}
         self._image = Xml.Element("svg", names | size | style)
 
     def rectangle(self, corner: Point, size: Point, fill: Colour, *, tip: str = "") -> None:
-        """A filled rectangle; `tip` shows when the pointer rests on it."""
+        """Draw a filled rectangle; `tip` is its tooltip."""
         (x, y), (width, height) = corner, size
         light, dark = fill
-        place = {"x": f"{x:.5g}", "y": f"{y:.5g}", "width": f"{width:.4g}", "height": f"{height:.4g}"}
-        self._add("rect", place | {"fill": light, "style": f"fill:light-dark({light},{dark})"}, tip)
+        position = {"x": f"{x:.5g}", "y": f"{y:.5g}", "width": f"{width:.4g}", "height": f"{height:.4g}"}
+        self._add("rect", position | {"fill": light, "style": f"fill:light-dark({light},{dark})"}, tip)
 
     def line(
         self,
@@ -41,28 +41,28 @@ class Canvas:
         dashed: bool = False,
         tip: str = "",
     ) -> None:
-        """A line through points."""
+        """Draw a line through points."""
         path = {"points": " ".join(f"{x:.1f},{y:.1f}" for x, y in points), "fill": "none", "stroke-linejoin": "round"}
         dashes = {"stroke-dasharray": "6 3"} if dashed else {}
         self._add("polyline", path | _stroke(colour, width) | {"opacity": f"{opacity:g}"} | dashes, tip)
 
     def ring(self, centre: Point, colour: Colour, *, tip: str = "") -> None:
-        """A small circle."""
+        """Draw a small circle."""
         x, y = centre
-        place = {"cx": f"{x:.1f}", "cy": f"{y:.1f}", "r": "3.5", "fill": "none"}
-        self._add("circle", place | _stroke(colour, 1.8), tip)
+        position = {"cx": f"{x:.1f}", "cy": f"{y:.1f}", "r": "3.5", "fill": "none"}
+        self._add("circle", position | _stroke(colour, 1.8), tip)
 
     def text(
-        self, text: str, at: Point, *, anchor: str = "start", bold: bool = False, turn: int = 0, limit: int = 90
+        self, text: str, at: Point, *, anchor: str = "start", bold: bool = False, angle: int = 0, limit: int = 90
     ) -> None:
-        """One line of text, turned by degrees around its anchor; what is cut after `limit` columns stays as a tip."""
+        """Draw one line of text, rotated by degrees; truncated to `limit` columns, with the full text as tooltip."""
         x, y = at
-        place = {"x": f"{x:.1f}", "y": f"{y:.1f}", "text-anchor": anchor}
+        position = {"x": f"{x:.1f}", "y": f"{y:.1f}", "text-anchor": anchor}
         weight = {"font-weight": "600"} if bold else {}
-        rotation = {"transform": f"rotate({turn} {x:.1f} {y:.1f})"} if turn else {}
+        rotation = {"transform": f"rotate({angle} {x:.1f} {y:.1f})"} if angle else {}
         line = one_line(text)
-        shown = shortened(line, limit)
-        self._add("text", place | weight | rotation, "" if shown == line else line, shown)
+        shown = truncate(line, limit)
+        self._add("text", position | weight | rotation, "" if shown == line else line, shown)
 
     def __str__(self) -> str:
         return Xml.tostring(self._image, encoding="unicode")

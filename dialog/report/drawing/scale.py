@@ -1,4 +1,4 @@
-"""Weights to colours, for every drawing of a map of weights."""
+"""Colour scale of attention weights, shared by all drawings."""
 
 from __future__ import annotations
 
@@ -8,49 +8,51 @@ import numpy as np
 import numpy.typing as npt
 
 ON_LIGHT = ("#f1f5f1", "#b9d6be", "#7ab89d", "#2a9791", "#076e86", "#064280", "#1e175a")
-"""From paper to dark violet, for a light page. Lightness falls in even steps of OKLCH, so that the order of weights
-survives in grey and in any colour vision."""
+"""Scale for a light page, from paper to dark violet. OKLCH lightness falls in even steps, so the order of weights is
+visible in greyscale and with any colour vision."""
 
 ON_DARK = ("#1c1e2b", "#213670", "#0d5c80", "#00868c", "#4ab08b", "#9ad470", "#ffea6d")
-"""From a dark page to light yellow, for that page; lightness rises in even steps."""
+"""Scale for a dark page, from its background to light yellow; lightness rises in even steps."""
 
 MISSING = "#9a9a9a"
-"""What is not a number."""
+"""Colour of NaN."""
 
 
-def ramp(shares: npt.ArrayLike, colours: Sequence[str] = ON_LIGHT) -> npt.NDArray[np.uint8]:
-    """Shares of the scale, clipped to [0, 1], to red, green and blue: [...] -> [..., 3]; NaN becomes grey."""
-    shares = np.asarray(shares, dtype=np.float64)
-    anchors = np.array([_rgb(colour) for colour in colours], dtype=np.float64)  # [A, 3]
+def to_colours(fractions: npt.ArrayLike, scale: Sequence[str] = ON_LIGHT) -> npt.NDArray[np.uint8]:
+    """Map fractions, clipped to [0, 1], to red, green and blue of the scale: [...] -> [..., 3]; NaN becomes grey."""
+    fractions = np.asarray(fractions, dtype=np.float64)
+    anchors = np.array([_rgb(colour) for colour in scale], dtype=np.float64)  # [A, 3]
     steps = np.linspace(0, 1, len(anchors))
-    mixed = np.stack([np.interp(np.nan_to_num(shares), steps, channel) for channel in anchors.T], axis=-1)
-    mixed[np.isnan(shares)] = _rgb(MISSING)
+    mixed = np.stack([np.interp(np.nan_to_num(fractions), steps, channel) for channel in anchors.T], axis=-1)
+    mixed[np.isnan(fractions)] = _rgb(MISSING)
     channels: npt.NDArray[np.uint8] = np.rint(mixed).astype(np.uint8)
     return channels
 
 
-def css(colour: npt.NDArray[np.uint8]) -> str:
-    """One colour [3] as `#rrggbb`."""
+def to_css(colour: npt.NDArray[np.uint8]) -> str:
+    """Return a colour [3] as `#rrggbb`."""
     return "#" + colour.tobytes().hex()
 
 
-def checked(weights: npt.ArrayLike, *, rows: Sequence[str], columns: Sequence[str]) -> npt.NDArray[np.float64]:
-    """The weights as an array [T, S] that has a label for each row and each column.
+def validate_weights(weights: npt.ArrayLike, *, rows: Sequence[str], columns: Sequence[str]) -> npt.NDArray[np.float64]:
+    """Return the weights as an array [T, S] with one label per row and per column.
 
     Raises:
-        ValueError: labels that do not fit, or nothing to draw.
+        ValueError: the number of labels is wrong, or the map is empty.
     """
     array = np.asarray(weights, dtype=np.float64)
     if array.shape != (len(rows), len(columns)):
-        raise ValueError(f"weights {list(array.shape)} for {len(rows)} labels of rows and {len(columns)} of columns")
+        raise ValueError(
+            f"weights {list(array.shape)} do not fit the labels of {len(rows)} rows and {len(columns)} columns"
+        )
     if not array.size:
-        raise ValueError("a map of weights needs a row and a column")
+        raise ValueError("weights are empty; needs at least one row and one column")
     return array
 
 
-def top(*weights: npt.NDArray[np.float64]) -> float:
-    """The greatest finite weight of some maps, the natural end of a scale that they share; 1 where none is above 0."""
-    return max((float(array[np.isfinite(array)].max(initial=0.0)) for array in weights), default=0.0) or 1.0
+def highest_weight(*maps: npt.NDArray[np.float64]) -> float:
+    """Return the highest finite weight of all maps, the end of their common scale; 1 if no weight is positive."""
+    return max((float(array[np.isfinite(array)].max(initial=0.0)) for array in maps), default=0.0) or 1.0
 
 
 def _rgb(colour: str) -> tuple[int, ...]:

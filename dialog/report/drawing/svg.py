@@ -1,4 +1,4 @@
-"""Maps of weights and learning curves as SVG: a string that stands alone as a file or inside a page."""
+"""Attention maps and learning curves as SVG strings, for a file or inside a page."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dialog.report.drawing.canvas import Canvas, Colour, Point
-from dialog.report.drawing.scale import ON_DARK, ON_LIGHT, checked, css, ramp, top
-from dialog.report.terminal import columns as width_of
-from dialog.report.terminal import one_line
+from dialog.report.drawing.scale import ON_DARK, ON_LIGHT, highest_weight, to_colours, to_css, validate_weights
+from dialog.report.terminal import display_width, one_line
 
 SERIES: tuple[Colour, ...] = (
     ("#0072b2", "#4aa8e0"),
@@ -22,13 +21,13 @@ SERIES: tuple[Colour, ...] = (
     ("#8a6a00", "#e0b93a"),
     ("#4b4f58", "#b4bac4"),
 )
-"""A colour a model, after Okabe and Ito ("Color Universal Design", 2008); with more models they come again, dashed."""
+"""Colours of models (Okabe and Ito 2008, "Color Universal Design"); reused with dashed lines for further models."""
 
-CELL, LETTER, LABEL = 22, 6.6, 18  # pixels a cell and a letter; columns of text a label
+CELL, LETTER, LABEL = 22, 6.6, 18  # pixels per cell, pixels per letter, columns of text per label
 
 
 class Curve(NamedTuple):
-    """One line of a chart: points (x, y) in the order of x, and the model (one colour each) and run that made them."""
+    """Line of a chart: points (x, y) sorted by x, the model, which sets the colour, and the run."""
 
     model: str
     run: str
@@ -38,37 +37,38 @@ class Curve(NamedTuple):
 def heatmap_svg(
     weights: npt.ArrayLike, *, rows: Sequence[str], columns: Sequence[str], title: str = "", peak: float | None = None
 ) -> str:
-    """A map of weights [T, S] with a label for each row (top to bottom) and column; a cell's tooltip is its weight.
+    """Draw weights [T, S] with a label per row (top to bottom) and column; the tooltip of a cell is its weight.
 
-    The scale runs from 0 to `peak`, by default the greatest weight of the map.
+    The scale runs from 0 to `peak`, by default the highest weight of the map.
 
     Raises:
-        ValueError: labels that do not fit, or nothing to draw.
+        ValueError: the number of labels is wrong, or the map is empty.
     """
-    array = checked(weights, rows=rows, columns=columns)
-    peak = peak or top(array)
-    left, above = _extent(rows) + 12, 0.87 * _extent(columns) + 20 + (24 if title else 0)
-    wide, high = array.shape[1] * CELL, array.shape[0] * CELL
-    overhang = max(_extent([label]) / 2 - (len(columns) - index) * CELL for index, label in enumerate(columns))
-    canvas = Canvas(left + wide + max(64, overhang + 20), above + high + 8, label=title or "Map of attention weights")
+    array = validate_weights(weights, rows=rows, columns=columns)
+    peak = peak or highest_weight(array)
+    left, top = _label_width(rows) + 12, 0.87 * _label_width(columns) + 20 + (24 if title else 0)
+    map_width, map_height = array.shape[1] * CELL, array.shape[0] * CELL
+    overhang = max(_label_width([label]) / 2 - (len(columns) - index) * CELL for index, label in enumerate(columns))
+    width = left + map_width + max(64, overhang + 20)
+    canvas = Canvas(width, top + map_height + 8, label=title or "Map of attention weights")
     canvas.text(title, (2, 14), bold=True)
     for index, label in enumerate(rows):
-        canvas.text(_shown(label), (left - 6, above + (index + 0.5) * CELL + 4), anchor="end", limit=LABEL)
+        canvas.text(_mark_spaces(label), (left - 6, top + (index + 0.5) * CELL + 4), anchor="end", limit=LABEL)
     for index, label in enumerate(columns):
-        canvas.text(_shown(label), (left + (index + 0.5) * CELL + 3, above - 6), turn=-60, limit=LABEL)
+        canvas.text(_mark_spaces(label), (left + (index + 0.5) * CELL + 3, top - 6), angle=-60, limit=LABEL)
     shades = _shades(array / peak)
     for row, column in np.ndindex(array.shape):
-        corner = (left + column * CELL, above + row * CELL)
+        corner = (left + column * CELL, top + row * CELL)
         tip = f"{rows[row]} → {columns[column]}: {array[row, column]:.3f}"
         canvas.rectangle(corner, (CELL - 1, CELL - 1), shades[row][column], tip=tip)
-    _bar(canvas, (left + wide + 12, above), high - 1, peak)
+    _colour_bar(canvas, (left + map_width + 12, top), map_height - 1, peak)
     return str(canvas)
 
 
 def curves_svg(curves: Sequence[Curve], *, x: str, y: str, title: str = "") -> str:
-    """Lines in one colour a model, a ring at each line's lowest point, axes named `x` and `y`, and a legend.
+    """Draw one colour per model, a ring at each line's minimum, axis labels `x` and `y`, and a legend.
 
-    Points that are not finite are left out.
+    Points that are not finite are omitted.
     """
     curves = [curve._replace(points=[p for p in curve.points if all(map(math.isfinite, p))]) for curve in curves]
     models = {model: index for index, model in enumerate(dict.fromkeys(curve.model for curve in curves))}
@@ -87,7 +87,7 @@ def curves_svg(curves: Sequence[Curve], *, x: str, y: str, title: str = "") -> s
 
 
 def ticks(low: float, high: float, *, count: int = 5) -> list[float]:
-    """Round numbers (1, 2 or 5 times a power of ten apart) inside [low, high], about `count` of them."""
+    """Return about `count` round numbers in [low, high]; their step is 1, 2 or 5 times a power of ten."""
     if not low < high:
         return [low]
     rough = (high - low) / count
@@ -98,7 +98,7 @@ def ticks(low: float, high: float, *, count: int = 5) -> list[float]:
 
 
 class _Plot:
-    """From the units of the points to pixels."""
+    """Map from data coordinates to pixels."""
 
     def __init__(self, points: Sequence[Point], *, top: float) -> None:
         xs, ys = [x for x, _ in points] or [0.0, 1.0], [y for _, y in points] or [0.0, 1.0]
@@ -108,7 +108,7 @@ class _Plot:
         self.width, self.left, self.right = 560.0, 62.0, 544.0
         self.top, self.bottom = top, top + 266
 
-    def at(self, x: float, y: float) -> Point:
+    def pixel(self, x: float, y: float) -> Point:
         across = (x - self.low_x) / ((self.high_x - self.low_x) or 1.0)
         up = (y - self.low_y) / (self.high_y - self.low_y)
         return self.left + across * (self.right - self.left), self.bottom - up * (self.bottom - self.top)
@@ -116,23 +116,23 @@ class _Plot:
 
 def _axes(canvas: Canvas, plot: _Plot, x: str, y: str) -> None:
     for value in ticks(plot.low_y, plot.high_y):
-        _, height = plot.at(0, value)
+        _, height = plot.pixel(0, value)
         canvas.line([(plot.left, height), (plot.right, height)], opacity=0.13)
-        canvas.text(_short(value), (plot.left - 8, height + 4), anchor="end")
+        canvas.text(_tick_label(value), (plot.left - 8, height + 4), anchor="end")
     for value in ticks(plot.low_x, plot.high_x):
-        place, _ = plot.at(value, plot.low_y)
-        canvas.line([(place, plot.bottom), (place, plot.bottom + 4)], opacity=0.6)
-        canvas.text(_short(value), (place, plot.bottom + 18), anchor="middle")
+        position, _ = plot.pixel(value, plot.low_y)
+        canvas.line([(position, plot.bottom), (position, plot.bottom + 4)], opacity=0.6)
+        canvas.text(_tick_label(value), (position, plot.bottom + 18), anchor="middle")
     canvas.line([(plot.left, plot.bottom), (plot.right, plot.bottom)], opacity=0.6)
     canvas.text(x, ((plot.left + plot.right) / 2, plot.bottom + 36), anchor="middle")
-    canvas.text(y, (13, (plot.top + plot.bottom) / 2), anchor="middle", turn=-90)
+    canvas.text(y, (13, (plot.top + plot.bottom) / 2), anchor="middle", angle=-90)
 
 
 def _curve(canvas: Canvas, plot: _Plot, curve: Curve, model: int) -> None:
     best = min(curve.points, key=lambda point: point[1])
-    tip = f"{curve.model}, {curve.run}: lowest {best[1]:.4g} at {_short(best[0])}"
-    _model_line(canvas, [plot.at(*point) for point in curve.points], model, tip=tip)
-    canvas.ring(plot.at(*best), SERIES[model % len(SERIES)], tip=tip)
+    tip = f"{curve.model}, {curve.run}: lowest {best[1]:.4g} at {_tick_label(best[0])}"
+    _model_line(canvas, [plot.pixel(*point) for point in curve.points], model, tip=tip)
+    canvas.ring(plot.pixel(*best), SERIES[model % len(SERIES)], tip=tip)
 
 
 def _model_line(canvas: Canvas, points: list[Point], model: int, *, tip: str = "") -> None:
@@ -140,7 +140,7 @@ def _model_line(canvas: Canvas, points: list[Point], model: int, *, tip: str = "
     canvas.line(points, colour, width=1.8, opacity=0.9, dashed=dashed, tip=tip)
 
 
-def _bar(canvas: Canvas, corner: Point, height: float, peak: float) -> None:
+def _colour_bar(canvas: Canvas, corner: Point, height: float, peak: float) -> None:
     x, y = corner
     shades = _shades(np.linspace(1, 0, 32)[None])[0]
     for step, shade in enumerate(shades):
@@ -149,24 +149,25 @@ def _bar(canvas: Canvas, corner: Point, height: float, peak: float) -> None:
     canvas.text("0", (x + 15, y + height))
 
 
-def _shades(shares: npt.NDArray[np.float64]) -> list[list[Colour]]:
-    light, dark = ramp(shares, ON_LIGHT), ramp(shares, ON_DARK)
+def _shades(fractions: npt.NDArray[np.float64]) -> list[list[Colour]]:
+    light, dark = to_colours(fractions, ON_LIGHT), to_colours(fractions, ON_DARK)
     return [
-        [(css(day), css(night)) for day, night in zip(*rows, strict=True)] for rows in zip(light, dark, strict=True)
+        [(to_css(on_light), to_css(on_dark)) for on_light, on_dark in zip(*rows, strict=True)]
+        for rows in zip(light, dark, strict=True)
     ]
 
 
-def _shown(label: str) -> str:
-    """The mark of a space as a thin line: the block that stands for it in token lists outshouts the word."""
+def _mark_spaces(label: str) -> str:
+    """Replace the tokenizer's mark of a space by an underscore, which is less prominent."""
     return label.replace("▁", "_")
 
 
-def _extent(labels: Sequence[str]) -> float:
-    return LETTER * max(min(width_of(one_line(label)), LABEL) for label in labels)
+def _label_width(labels: Sequence[str]) -> float:
+    return LETTER * max(min(display_width(one_line(label)), LABEL) for label in labels)
 
 
-def _short(value: float) -> str:
-    """A number of an axis: 0.5, 2000, 15k, 3M."""
+def _tick_label(value: float) -> str:
+    """Format an axis tick: 0.5, 2000, 15k, 3M."""
     units: Mapping[str, float] = {"G": 1e9, "M": 1e6, "k": 1e4}
     unit = next((unit for unit, size in units.items() if abs(value) >= size), "")
     return f"{value / {'G': 1e9, 'M': 1e6, 'k': 1e3, '': 1}[unit]:.4g}{unit}"

@@ -12,7 +12,8 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import WandbLogger
 
-from dialog.analysis.maps import as_json, attention_maps, turns_of
+from dialog.analysis.maps import attention_maps, maps_to_json, turn_indices
+from dialog.atomic import write_text
 from dialog.data.store.store import Store
 from dialog.data.tokenizers.tokenizer import BOS, PAD, SPECIAL_TOKENS
 from dialog.report.drawing.image import heatmap_grid
@@ -47,7 +48,7 @@ class AttentionRecorder(Callback):
         for row, maps in zip(self.rows, found, strict=True):
             path = self.folder / f"step-{step}" / f"{row}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(maps, ensure_ascii=False), encoding="utf-8")
+            write_text(path, json.dumps(maps, ensure_ascii=False))
             for logger in trainer.loggers:
                 if isinstance(logger, WandbLogger):
                     log_images(logger, maps, row, step)
@@ -63,7 +64,7 @@ class AttentionRecorder(Callback):
         module.train(training)
         shown = [(self._labels(one), self._labels(other[1:])) for one, other in zip(source, target, strict=True)]
         return [
-            as_json(found, place, read, said, turns_of(module.model, source[place], len(read)))
+            maps_to_json(found, place, read, said, turn_indices(module.model, source[place], len(read)))
             for place, (read, said) in enumerate(shown)
         ]
 

@@ -109,7 +109,7 @@ class Last:
         return {"window": self.window}
 
 
-AVERAGES: Family[Average] = Family({"ema": Exponential, "last": Last})
+AVERAGES: Family[Average] = Family("average", {"ema": Exponential, "last": Last})
 
 
 class Averaging(Callback):

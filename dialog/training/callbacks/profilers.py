@@ -23,7 +23,9 @@ def operators(dirpath: Path, filename: str) -> Profiler:
 
 
 PROFILERS: Family[Profiler] = Family(
-    {"simple": SimpleProfiler, "advanced": AdvancedProfiler, "pytorch": operators}, runtime=("dirpath", "filename")
+    "profiler",
+    {"simple": SimpleProfiler, "advanced": AdvancedProfiler, "pytorch": operators},
+    runtime=("dirpath", "filename"),
 )
 """Time of each hook; of each Python function; of each operator."""
 

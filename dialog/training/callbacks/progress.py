@@ -12,6 +12,7 @@ from lightning.pytorch.callbacks import Callback
 from tqdm import tqdm
 
 from dialog.data.batching import Batch
+from dialog.training.lightning_internals import is_logging_step
 from dialog.training.module import DialogModule
 
 BLINK = 0.2
@@ -36,7 +37,7 @@ class Throughput(Callback):
         self, trainer: Trainer, module: LightningModule, outputs: object, batch: Batch, batch_index: int
     ) -> None:
         """Log at the trainer's logging steps; at others no process asks another."""
-        if not trainer._logger_connector.should_update_logs:
+        if not is_logging_step(trainer):
             return
         tokens = _tokens(module)
         begun, before = self.since

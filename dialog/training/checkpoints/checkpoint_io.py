@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 
-from dialog.atomic import beside, replace_text, sync
+from dialog.atomic import beside, rename, sync, write_text
 from dialog.data.reading.files import sha256
 from dialog.errors import RunError, UserError
 from dialog.version import __version__
@@ -111,8 +111,7 @@ class SafeCheckpointIO(CheckpointIO):
             with beside(folder / PREVIOUS) as link:
                 os.link(target, link)  # so that there is a last one at any moment
                 os.replace(link, folder / PREVIOUS)
-        os.replace(new, target)
-        sync(folder)
+        rename(new, target)
         hashes[target.name] = hashes.pop(new.name)
         write_manifest(folder, {name: each for name, each in hashes.items() if (folder / name).exists()})
 
@@ -134,7 +133,7 @@ def sweep(folder: Path) -> None:
 
 def write_manifest(folder: Path, hashes: Mapping[str, str]) -> None:
     """Replace the manifest whole."""
-    replace_text(folder / MANIFEST, json.dumps(hashes, indent=1, sort_keys=True) + "\n")
+    write_text(folder / MANIFEST, json.dumps(hashes, indent=1, sort_keys=True) + "\n")
 
 
 def read_manifest(folder: Path) -> dict[str, str] | None:

@@ -10,15 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.loops.fetchers import _DataFetcher
-from lightning.pytorch.loops.fit_loop import _FitLoop
-from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
 
 from dialog.training.checkpoints.best_and_last import Checkpoints
 from dialog.training.distributed.signals import Signals, Stopped
+from dialog.training.lightning_internals import DataFetcher, EpochLoop, EpochsLoop
 
 
-class StepLoop(_TrainingEpochLoop):
+class StepLoop(EpochLoop):
     """An epoch's batches; between two optimizer steps it saves what is due, and stops when a signal has come."""
 
     def __init__(self, trainer: Trainer, *, max_steps: int, checkpoints: Checkpoints, signals: Signals) -> None:
@@ -35,7 +33,7 @@ class StepLoop(_TrainingEpochLoop):
         else:
             super().reset()
 
-    def on_advance_end(self, data_fetcher: _DataFetcher) -> None:
+    def on_advance_end(self, data_fetcher: DataFetcher) -> None:
         """Validate if it is time; save if it is time.
 
         A signal that comes while a validation interrupts an accumulation stops at once, too: then nothing is saved, and
@@ -44,7 +42,7 @@ class StepLoop(_TrainingEpochLoop):
         Raises:
             Stopped: after the state was saved.
         """
-        between = not self._should_accumulate()
+        between = not self.is_accumulating()
         self.pending = True
         try:
             if between:
@@ -77,18 +75,14 @@ class StepLoop(_TrainingEpochLoop):
         self.pending = state_dict["pending"]
         self.resumed = True
 
-    def _should_check_val_fx(self, data_fetcher: _DataFetcher) -> bool:
-        """Where Lightning validates, and at the last step wherever that falls or the clock puts it."""
+    def is_last_step(self) -> bool:
+        """Return whether training ends here, wherever the limits or the clock put the end."""
         trainer = self.trainer
         last = self.batch_progress.is_last_batch and trainer.current_epoch + 1 == trainer.max_epochs
-        ends = last or self.global_step == trainer.max_steps or trainer.should_stop
-        return bool(super()._should_check_val_fx(data_fetcher)) or (trainer.enable_validation and ends)
-
-    def _broadcast_sigterm_tensor(self) -> None:
-        """Nothing: `Signals` asks."""
+        return bool(last or trainer.should_stop or self.global_step == trainer.max_steps)
 
 
-class ExactFitLoop(_FitLoop):
+class ExactFitLoop(EpochsLoop):
     """The epochs; what was still to come when a training was stopped comes before all else."""
 
     def __init__(self, trainer: Trainer, *, checkpoints: Checkpoints, signals: Signals) -> None:
@@ -101,7 +95,7 @@ class ExactFitLoop(_FitLoop):
     def setup_data(self) -> None:
         """Lightning forgets a loader's state where a schedule has asked for the number of steps before it was known."""
         super().setup_data()
-        self._load_combined_loader_states()
+        self.restore_loader_states()
 
     @property
     def skip(self) -> bool:
@@ -112,9 +106,8 @@ class ExactFitLoop(_FitLoop):
         """Begin."""
         super().on_run_start()
         if self.epoch_loop.pending:
-            assert self._data_fetcher is not None
             self.epoch_loop.restarting = False
-            self.epoch_loop.on_advance_end(self._data_fetcher)
+            self.epoch_loop.on_advance_end(self.fetcher)
 
 
 class StopInValidation(Callback):

@@ -14,7 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from dialog.config.schema import Model
+from dialog.config.schema import ModelConfig
 from dialog.data.reading.files import require_file, sha256
 from dialog.data.reading.word_vectors import check_vectors, find_vectors
 from dialog.data.tokenizers.tokenizer import SPECIAL_TOKENS, Tokenizer
@@ -29,7 +29,7 @@ SHOWN = 3
 WANTED = "model.init_from should name a run folder whose training has ended"
 
 
-def check_initial(settings: Model) -> None:
+def check_initial(settings: ModelConfig) -> None:
     """Refuse what weights cannot be taken from.
 
     Raises:
@@ -193,7 +193,7 @@ def take_vectors(model: Seq2Seq, tokenizer: Tokenizer, path: Path) -> dict[str, 
 
 
 def initialise(
-    settings: Model, model: Seq2Seq, make: Callable[[Model, int], nn.Module], tokenizer: Tokenizer
+    settings: ModelConfig, model: Seq2Seq, make: Callable[[ModelConfig, int], nn.Module], tokenizer: Tokenizer
 ) -> Mapping[str, Any]:
     """Take the weights that a recipe asks for; what was found, for the run folder.
 

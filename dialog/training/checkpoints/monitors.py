@@ -43,5 +43,5 @@ def monitor(name: str) -> Monitor:
         UserError: with the names that there are.
     """
     if name not in MONITORS:
-        raise UserError(f"no validation logs {name!r}; there is: {', '.join(MONITORS)}")
+        raise UserError(f"no validation logs {name!r}; choose from {', '.join(MONITORS)}")
     return Monitor(name, MONITORS[name])

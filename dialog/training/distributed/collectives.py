@@ -8,29 +8,21 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-
-def ranks() -> int:
-    """How many processes there are."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-
-
-def rank() -> int:
-    """Which of them this is."""
-    return dist.get_rank() if ranks() > 1 else 0
+from dialog.ranks import rank, world_size
 
 
 def gathered(own: Any) -> list[Any]:  # noqa: ANN401 - of any type
     """In the first process what each has, in their order; in the others nothing."""
-    if ranks() == 1:
+    if world_size() == 1:
         return [own]
-    every: list[Any] | None = [None] * ranks() if rank() == 0 else None
+    every: list[Any] | None = [None] * world_size() if rank() == 0 else None
     dist.gather_object(own, every)
     return every or []
 
 
 def sum_over_ranks(values: Tensor) -> Tensor:
     """Values added up over all processes."""
-    if ranks() == 1:
+    if world_size() == 1:
         return values
     total = values.clone()
     dist.all_reduce(total)
@@ -43,7 +35,7 @@ def mean_over_ranks(count: int, like: Tensor) -> float | Tensor:
     So the mean of their gradients is right: with sums s_r over n_r tokens, mean_r(s_r / mean(n)) = sum s / sum n, which
     the mean of s_r / n_r is not.
     """
-    if ranks() == 1:
+    if world_size() == 1:
         return count
     total = sum_over_ranks(torch.full((), count, dtype=torch.float64, device=like.device))
-    return (total / ranks()).to(like.dtype)
+    return (total / world_size()).to(like.dtype)

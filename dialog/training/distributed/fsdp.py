@@ -11,7 +11,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from lightning.pytorch import LightningModule
-from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_optimizer_state_dict
 from torch.distributed.device_mesh import DeviceMesh
@@ -25,12 +24,13 @@ from torch.distributed.fsdp import (
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from dialog.models.transformer.layers import DecoderLayer, EncoderLayer
-from dialog.training.distributed.collectives import ranks
+from dialog.ranks import world_size
+from dialog.training.lightning_internals import FixedDataParallelStrategy
 
 WHOLE = StateDictOptions(full_state_dict=True)
 
 
-class FullyShardedStrategy(ModelParallelStrategy):
+class FullyShardedStrategy(FixedDataParallelStrategy):
     """``trainer.strategy: fsdp``; each process keeps 1/N of all parameters, gradients and optimizer states.
 
     A step computes what one of ``ddp`` does (FSDP2 of torch; Zhao et al. 2023, arXiv 2304.11277). Checkpoints are the
@@ -40,11 +40,6 @@ class FullyShardedStrategy(ModelParallelStrategy):
 
     def __init__(self) -> None:
         super().__init__(tensor_parallel_size=1, save_distributed_checkpoint=False)
-
-    def _setup_distributed(self) -> None:
-        """Join the processes: Lightning's auto would share out among nodes only."""
-        super()._setup_distributed()
-        self._data_parallel_size = self.world_size
 
     def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = True) -> dict[str, Any]:
         """Read a checkpoint that is whole, and give each process its part of weights and optimizer states.
@@ -87,7 +82,7 @@ def shard(module: LightningModule, mesh: DeviceMesh) -> None:
 @torch.no_grad()
 def agree(module: nn.Module, device: torch.device) -> None:
     """Give all processes the first one's parameters and buffers, as ``ddp`` does."""
-    if ranks() == 1:
+    if world_size() == 1:
         return
     for each in chain(module.parameters(), module.buffers()):
         first = each.to(device, copy=True)

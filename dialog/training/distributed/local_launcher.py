@@ -11,17 +11,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from lightning.fabric.utilities.distributed import _set_num_threads_if_needed
 from lightning.pytorch import Trainer
-from lightning.pytorch.strategies.launchers.subprocess_script import _SubprocessScriptLauncher
 
 from dialog.training.distributed.heartbeat import GRACE
+from dialog.training.lightning_internals import ScriptLauncher, replace_launcher
 
 PARENT = "DIALOG_PARENT"
 ORDERLY = (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)
 
 
-class Launcher(_SubprocessScriptLauncher):
+class Launcher(ScriptLauncher):
     """Lightning's, with an end that is told.
 
     Lightning (2.6) kills all, itself first, within five seconds after a process has failed: no word, exit code 137. And
@@ -33,11 +32,11 @@ class Launcher(_SubprocessScriptLauncher):
         self.cluster_environment.validate_settings(num_devices=self.num_processes, num_nodes=self.num_nodes)
         if not self.cluster_environment.creates_processes_externally:
             os.environ[PARENT] = str(os.getpid())
-            self._call_children_scripts()
+            self.start_processes()
             threading.Thread(target=self._outlive, daemon=True).start()
         elif PARENT in os.environ:
             threading.Thread(target=self._follow, args=(int(os.environ[PARENT]),), daemon=True).start()
-        _set_num_threads_if_needed(num_processes=self.num_processes)
+        self.limit_threads()
         return function(*args, **kwargs)
 
     def end(self, seconds: float) -> None:
@@ -70,9 +69,7 @@ class Launcher(_SubprocessScriptLauncher):
 
 def use_launcher(trainer: Trainer) -> None:
     """Take the place of Lightning's, where a trainer has one."""
-    old = trainer.strategy.launcher
-    if isinstance(old, _SubprocessScriptLauncher):
-        trainer.strategy._launcher = Launcher(old.cluster_environment, old.num_processes, old.num_nodes)
+    replace_launcher(trainer, Launcher)
 
 
 def end_started(trainer: Trainer, seconds: float = 2 * GRACE) -> None:

@@ -11,7 +11,8 @@ from types import FrameType
 import torch
 import torch.distributed as dist
 from lightning.pytorch import Trainer
-from lightning.pytorch.trainer.connectors.signal_connector import _SignalConnector
+
+from dialog.training.lightning_internals import SignalConnector
 
 ASKED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 """SLURM sends SIGTERM before it takes a node away, and what ``--signal`` says before the time is up: SIGUSR1."""
@@ -30,7 +31,7 @@ class Stopped(BaseException):
         return 128 + (signal.SIGINT if self.number == signal.SIGINT else signal.SIGTERM)
 
 
-class Signals(_SignalConnector):
+class Signals(SignalConnector):
     """Takes the place of Lightning's handlers for the time of a fit; a handler only sets a flag.
 
     Lightning's own (2.6) call collectives inside the handler, which hangs where a signal reaches another process than
@@ -51,9 +52,7 @@ class Signals(_SignalConnector):
     def register_signal_handlers(self) -> None:
         """Listen, where this thread may."""
         if threading.current_thread() is threading.main_thread():
-            self._original_handlers = {number: signal.getsignal(number) for number in ASKED}
-            for number in ASKED:
-                signal.signal(number, self._take)
+            self.listen(ASKED, self._take)
 
     def asked(self) -> int:
         """The number of the signal that any process has been sent, or 0; to be called by all of them alike.

@@ -20,4 +20,4 @@ __all__ = [
     "given",
 ]
 
-LOSSES: Family[Loss] = Family({**SINGLE, "r_drop": RDrop}, runtime=("padding",))
+LOSSES: Family[Loss] = Family("loss", {**SINGLE, "r_drop": RDrop}, runtime=("padding",))

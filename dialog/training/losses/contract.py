@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from dialog.config.components import Component, Family, build, locate, named, parameters, resolve
+from dialog.config.components import Component, Family, build, import_part, name_and_arguments, parameters, resolve
 
 
 class LossSums(NamedTuple):
@@ -31,14 +31,14 @@ chunks, so what it gives for many must be the sum of what it gives for each.
 """
 
 
-CALL: Family[LossSums] = Family({}, runtime=("logits", "targets", "previous", "again"))
+CALL: Family[LossSums] = Family("loss", {}, runtime=("logits", "targets", "previous", "again"))
 """What a loss function is called with."""
 
 
 def build_loss(table: Family[Loss], component: Component, *, padding: int) -> Loss:
     """A loss of the table, or of a dotted name: of a class that makes one, or of a function that is one."""
-    name, arguments = named(component)
-    if "." in name and "logits" in parameters(found := locate(name), name):
+    name, arguments = name_and_arguments(component)
+    if "." in name and "logits" in parameters(found := import_part(name), name):
         resolve(CALL, component, logits=None, targets=None, previous=None, again=None)  # checks the arguments
         return partial(found, **arguments)
     return build(table, component, padding=padding)

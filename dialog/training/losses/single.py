@@ -78,7 +78,7 @@ class Focal:
 
 
 SINGLE: Family[Loss] = Family(
-    {"cross_entropy": CrossEntropy, "unlikelihood": Unlikelihood, "focal": Focal}, runtime=("padding",)
+    "loss", {"cross_entropy": CrossEntropy, "unlikelihood": Unlikelihood, "focal": Focal}, runtime=("padding",)
 )
 """What R-drop may be laid over."""
 

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dialog.config.components import Component, Family, build, named
+from dialog.config.components import Component, Family, build, name_and_arguments
 from dialog.data.batching import Batch
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF, Tokenizer
 from dialog.errors import UserError
@@ -88,7 +88,9 @@ class Reverse:
         return task(SELF, batch.target[:, 1:], last_turns(batch.source, batch.last_starts, batch.last_turn))
 
 
-OBJECTIVES: Family[Objective] = Family({"denoising": Denoising, "reverse": Reverse}, runtime=("tokenizer",))
+OBJECTIVES: Family[Objective] = Family(
+    "objective", {"denoising": Denoising, "reverse": Reverse}, runtime=("tokenizer",)
+)
 
 
 class Auxiliary(NamedTuple):
@@ -115,7 +117,7 @@ def build_objectives(components: Sequence[Component], *, tokenizer: Tokenizer | 
             raise UserError(f"objectives: weight must be a number of at least 0, not {weight!r}")
         schedule = build(TEACHER_FORCINGS, arguments.pop("schedule", {"name": "constant"}))
         objective = build(OBJECTIVES, arguments, tokenizer=tokenizer)
-        name = named(arguments)[0].rpartition(".")[2]
+        name = name_and_arguments(arguments)[0].rpartition(".")[2]
         counts[name] += 1
         made.append(Auxiliary(name if counts[name] == 1 else f"{name}_{counts[name]}", objective, weight, schedule))
     return made

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
 from dialog.data.reading.files import require_file
 from dialog.data.tokenizers.tokenizer import EOS, PAD, Tokenizer
 from dialog.errors import UserError
+from dialog.ranks import rank, world_size
 
 Integers = NDArray[np.integer[Any]]
 LINES = 10_000
@@ -59,9 +59,7 @@ class Utterances:
 
     def _share(self) -> int:
         """Where the lines of this process begin: processes of one seed draw the same numbers."""
-        if not (dist.is_available() and dist.is_initialized()):
-            return 0
-        return dist.get_rank() * len(self) // dist.get_world_size()
+        return rank() * len(self) // world_size()
 
 
 def _encoded(lines: Iterable[str], tokenizer: Tokenizer, most: int) -> tuple[list[Integers], list[Integers]]:

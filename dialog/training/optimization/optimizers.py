@@ -87,7 +87,7 @@ def adafactor(
 
 
 OPTIMIZERS: Family[Optimizer] = Family(
-    {"adamw": adamw, "adam": adam, "sgd": sgd, "adafactor": adafactor}, runtime=("params",)
+    "optimizer", {"adamw": adamw, "adam": adam, "sgd": sgd, "adafactor": adafactor}, runtime=("params",)
 )
 
 

@@ -70,7 +70,7 @@ def fitting(precision: str, accelerator: str) -> str:
     if meant == "16-true":
         raise UserError("trainer.precision: small gradients and updates vanish in 16-true; take 16-mixed or bf16-true")
     if meant not in PRECISIONS:
-        raise UserError(f"trainer.precision: there is no {precision!r}{hint(precision, ('auto', *PRECISIONS))}")
+        raise UserError(f"trainer.precision: unknown precision {precision!r}{hint(precision, ('auto', *PRECISIONS))}")
     return meant
 
 

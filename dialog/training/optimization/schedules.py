@@ -89,6 +89,7 @@ def plateau(optimizer: Optimizer, *, factor: float = 0.5, patience: int = 1) -> 
 
 
 SCHEDULES: Family[Scheduler] = Family(
+    "schedule",
     {
         "constant": constant,
         "inverse_sqrt": inverse_sqrt,

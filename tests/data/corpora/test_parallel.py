@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialog.cli.parts import arguments
 from dialog.config.components import build
 from dialog.data.corpora import CORPORA
 from dialog.data.corpora.parallel import Parallel, multi30k
@@ -89,7 +88,7 @@ def test_what_is_missing_is_named_with_how_to_set_it(tmp_path: Path) -> None:
         Parallel(None, source="de", target="en")
     with pytest.raises(UserError, match="both 'de'"):
         Parallel(tmp_path, source="de", target="de")
-    with pytest.raises(UserError, match="parallel needs source, target"):
+    with pytest.raises(UserError, match="parallel: missing required argument: source, target"):
         build(CORPORA, {"name": "parallel"}, path=tmp_path)
     corpus = write(tmp_path)
     (tmp_path / "test.en").unlink()
@@ -128,7 +127,7 @@ def test_multi30k_is_a_row_of_the_table(tmp_path: Path) -> None:
     assert dialogue.turns == (Turn("de", "test_2016_flickr de"), Turn("en", "test_2016_flickr en"))
     (reverse,) = build(CORPORA, {"name": "multi30k", "source": "en", "target": "de"}, path=tmp_path).dialogues("train")
     assert [turn.speaker for turn in reverse.turns] == ["en", "de"]
-    assert arguments(CORPORA["multi30k"], {"path"}) == {
+    assert {key: each.default for key, each in CORPORA.arguments("multi30k").items()} == {
         "source": "de",
         "target": "en",
         "train": "train",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dialog.config.components import named
+from dialog.config.components import name_and_arguments
 from dialog.data.corpora.builtin.builtin import Builtin
 from dialog.data.dialogue import Entry, Malformed, Turn
 from dialog.data.examples import Rules
@@ -53,7 +53,7 @@ CHANGES: dict[str, list[Any]] = {
 def test_counts_what_the_store_counts(tmp_path: Path, changes: dict[str, Any]) -> None:
     assert CHANGES.keys() == {each.name for each in fields(Rules)}
     component = {"name": "builtin", "size": 60}
-    corpus = Knowing(**named(component)[1])
+    corpus = Knowing(**name_and_arguments(component)[1])
     rules = replace(Rules(2, first_turns=False, malformed="drop"), **changes)
     tokenizer = {"name": "byte_bpe", "vocabulary": 300}
     folder = prepare(Job(corpus, component, tokenizer, rules, LIMITS, max_dropped=1.0), tmp_path)
@@ -84,7 +84,7 @@ def test_a_character_in_pieces_is_counted_by_its_pieces(told: Callable[..., Any]
     assert found.data["test"]["parts"] == len("🙂你".encode())
 
 
-def test_unknown_words_are_counted_and_named(told: Callable[..., Any]) -> None:
+def test_unknown_words_are_counted_and_name_and_arguments(told: Callable[..., Any]) -> None:
     section = Tokens(word(["a b"]), Rules(2, first_turns=True), **LIMITS._asdict())
     corpus = told(train=[["a", "x"]], validation=[["a b", "b"]], test=[["a x", "y x b"]])
     found = inspect(corpus, section, quiet=True).findings["tokens"]

@@ -597,7 +597,7 @@ def test_a_bridge_keeps_both_directions(kind: str, name: str, half: int, draw: D
     ("bridge", "message"),
     [
         ({"name": "copy"}, "copy: the encoder's summary has size 4, the decoder 3; make them equal"),
-        ({"name": "copi"}, "there is no 'copi'; did you mean 'copy'?"),
+        ({"name": "copi"}, "unknown bridge 'copi'; did you mean 'copy'?"),
         ({"name": "dense", "size": 3}, "dense: 'size' is set by the recipe's other parts"),
     ],
 )

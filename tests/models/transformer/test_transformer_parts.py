@@ -253,7 +253,7 @@ def test_names_of_a_recipe_are_those_of_the_tables() -> None:
         ({"heads": 3}, "size 8 is no multiple of 3 heads"),
         ({"heads": 3, "positions": {"name": "rotary"}}, "rotary: size 8 is no multiple of 3 heads"),
         ({"heads": 8, "positions": {"name": "rotary"}}, "rotary: rotary positions turn pairs: the width of a head, "),
-        ({"positions": {"name": "rotery"}}, "there is no 'rotery'; did you mean 'rotary'?"),
+        ({"positions": {"name": "rotery"}}, "unknown positions 'rotery'; did you mean 'rotary'?"),
         ({"positions": {"name": "learned", "length": 0}}, "learned: length must be at least 1, not 0"),
         ({"positions": {"name": "rotary", "heads": 2}}, "rotary: 'heads' is set by the recipe's other parts"),
         ({"feed_forward_size": 0}, "feed_forward_size must be at least 1, not 0"),

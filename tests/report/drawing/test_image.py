@@ -6,93 +6,93 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from dialog.report.drawing.image import SIDE, heatmap, heatmap_grid, layout
-from dialog.report.drawing.scale import MISSING, ON_LIGHT, css, ramp
+from dialog.report.drawing.image import SIDE, heatmap, heatmap_grid, heatmap_layout
+from dialog.report.drawing.scale import MISSING, ON_LIGHT, to_colours, to_css
 
 ROWS, COLUMNS = ["▁yes", ",", "</s>"], ["<other>", "▁how", "▁are", "▁you", "?"]
 
 
 def colour(image: Image.Image, box: tuple[int, int, int, int]) -> str:
-    """The one colour of a box; more than one is an error."""
+    """Return the colour of a uniform box."""
     pixels = np.asarray(image)[box[1] : box[3], box[0] : box[2]].reshape(-1, 3)
     assert len(pixels)
     assert (pixels == pixels[0]).all()
-    return css(pixels[0])
+    return to_css(pixels[0])
 
 
 @pytest.mark.parametrize(("row", "column"), [(0, 0), (0, 4), (2, 0), (1, 3), (2, 4)])
-def test_a_weight_of_one_is_the_one_dark_cell(row: int, column: int) -> None:
+def test_a_weight_of_one_is_the_only_dark_cell(row: int, column: int) -> None:
     weights = np.zeros((3, 5))
     weights[row, column] = 1
     image = heatmap(weights, rows=ROWS, columns=COLUMNS)
-    place = layout(ROWS, COLUMNS)
+    layout = heatmap_layout(ROWS, COLUMNS)
     for cell in np.ndindex(weights.shape):
-        assert colour(image, place.box(*cell)) == (ON_LIGHT[-1] if cell == (row, column) else ON_LIGHT[0])
+        assert colour(image, layout.box(*cell)) == (ON_LIGHT[-1] if cell == (row, column) else ON_LIGHT[0])
 
 
 def test_every_cell_has_the_colour_of_its_weight() -> None:
     weights = np.random.default_rng(0).random((3, 5))
     image = heatmap(weights.tolist(), rows=ROWS, columns=COLUMNS, title="decoder.attention", peak=2.0)
-    place = layout(ROWS, COLUMNS, title="decoder.attention")
+    layout = heatmap_layout(ROWS, COLUMNS, title="decoder.attention")
     for cell in np.ndindex(weights.shape):
-        assert colour(image, place.box(*cell)) == css(ramp(weights[cell] / 2))
+        assert colour(image, layout.box(*cell)) == to_css(to_colours(weights[cell] / 2))
 
 
-def test_size_is_that_of_the_layout_and_does_not_depend_on_weights() -> None:
+def test_the_size_depends_on_the_layout_only() -> None:
     for title in ("", "a title " * 12):
-        place = layout(ROWS, COLUMNS, title=title)
+        layout = heatmap_layout(ROWS, COLUMNS, title=title)
         for weights in (np.zeros((3, 5)), np.eye(3, 5)):
             image = heatmap(weights, rows=ROWS, columns=COLUMNS, title=title)
-            assert image.size == place.size
+            assert image.size == layout.size
             assert image.mode == "RGB"
-        assert place.box(2, 4)[2] < place.size[0]
-        assert place.box(2, 4)[3] < place.size[1]
+        assert layout.box(2, 4)[2] < layout.size[0]
+        assert layout.box(2, 4)[3] < layout.size[1]
 
 
-def test_labels_lie_beside_the_cells() -> None:
+def test_labels_are_next_to_the_cells() -> None:
     drawn = np.asarray(heatmap(np.zeros((3, 5)), rows=ROWS, columns=COLUMNS)).min(axis=-1) < 128
-    place = layout(ROWS, COLUMNS)
-    left, top, _, bottom = place.box(0, 0)
+    layout = heatmap_layout(ROWS, COLUMNS)
+    left, top, _, bottom = layout.box(0, 0)
     assert drawn[top:bottom, :left].any(), "label of the first row"
-    assert drawn[:top, left : place.box(0, 0)[2]].any(), "label of the first column"
-    assert not drawn[:, 0].any(), "nothing is cut at the edge"
-    assert not drawn[0].any(), "nothing is cut at the edge"
+    assert drawn[:top, left : layout.box(0, 0)[2]].any(), "label of the first column"
+    assert not drawn[:, 0].any(), "no label is truncated at the edge"
+    assert not drawn[0].any(), "no label is truncated at the edge"
 
 
-def test_without_a_peak_the_greatest_weight_has_the_last_colour() -> None:
+def test_the_highest_weight_has_the_last_colour() -> None:
     image = heatmap([[0.01, 0.02]], rows=["a"], columns=["b", "c"])
-    assert colour(image, layout(["a"], ["b", "c"]).box(0, 1)) == ON_LIGHT[-1]
+    assert colour(image, heatmap_layout(["a"], ["b", "c"]).box(0, 1)) == ON_LIGHT[-1]
 
 
-def test_not_a_number_is_grey() -> None:
+def test_nan_is_grey() -> None:
     image = heatmap([[float("nan"), 1.0]], rows=["a"], columns=["b", "c"])
-    assert colour(image, layout(["a"], ["b", "c"]).box(0, 0)) == MISSING
+    assert colour(image, heatmap_layout(["a"], ["b", "c"]).box(0, 0)) == MISSING
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(st.lists(st.text(st.characters(), max_size=8), min_size=1, max_size=4))
 def test_any_text_can_be_a_label(labels: list[str]) -> None:
     assert heatmap(np.zeros((1, len(labels))), rows=["x"], columns=labels, title=labels[0]).size[0] > 0
 
 
-def test_characters_that_the_font_lacks_are_told_apart() -> None:
+def test_characters_missing_from_the_font_stay_distinct() -> None:
     one, other = (heatmap([[1.0]], rows=["a"], columns=[label]).tobytes() for label in ("你好", "你们"))
     assert one != other
 
 
-def test_small_multiples() -> None:
+def test_panels_share_one_scale() -> None:
     weights = np.zeros((6, 3, 5))
     for head in range(6):
         weights[head, head % 3, head % 5] = (head + 1) / 6
     image = heatmap_grid(weights, rows=ROWS, columns=COLUMNS, title="decoder.layers.0.cross_attention")
-    place = layout(ROWS, COLUMNS, panels=6, headings=True, title="decoder.layers.0.cross_attention")
-    assert image.size == place.size
+    layout = heatmap_layout(ROWS, COLUMNS, panels=6, headings=True, title="decoder.layers.0.cross_attention")
+    assert image.size == layout.size
     for head in range(6):
-        box = place.box(head % 3, head % 5, panel=head)
-        assert colour(image, box) == css(ramp((head + 1) / 6)), "one scale for all heads"
+        box = layout.box(head % 3, head % 5, panel=head)
+        assert colour(image, box) == to_css(to_colours((head + 1) / 6)), "one scale for all heads"
         for cell in np.argwhere(weights[head] == 0).tolist():
-            assert colour(image, place.box(*cell, panel=head)) == ON_LIGHT[0]
-    boxes = {place.box(0, 0, panel=head)[:2] for head in range(6)}
+            assert colour(image, layout.box(*cell, panel=head)) == ON_LIGHT[0]
+    boxes = {layout.box(0, 0, panel=head)[:2] for head in range(6)}
     assert len(boxes) == 6
 
 
@@ -105,12 +105,12 @@ def test_titles_of_panels(titles: list[str] | None) -> None:
         heatmap_grid([], rows=["a"], columns=["b"])
 
 
-def test_a_long_dialogue_stays_a_picture() -> None:
+def test_a_long_dialogue_fits_into_an_image() -> None:
     rows, columns = [f"r{n}" for n in range(300)], [f"c{n}" for n in range(1000)]
-    place = layout(rows, columns)
-    assert place.cell == SIDE // 1000
+    layout = heatmap_layout(rows, columns)
+    assert layout.cell == SIDE // 1000
     weights = np.zeros((300, 1000))
     weights[299, 999] = 1
     image = heatmap(weights, rows=rows, columns=columns)
-    assert image.size == place.size
-    assert colour(image, place.box(299, 999)) == ON_LIGHT[-1]
+    assert image.size == layout.size
+    assert colour(image, layout.box(299, 999)) == ON_LIGHT[-1]

@@ -215,7 +215,7 @@ def test_a_run_keeps_the_average_that_was_best(tiny: Callable[..., Any], tmp_pat
     [
         ("{name: ema, decay: 1.0}", "ema: decay must be at least 0 and below 1"),
         ("{name: last, count: 0}", "last: count must be at least 1"),
-        ("{name: mean}", "there is no 'mean'"),
+        ("{name: mean}", "unknown average 'mean'"),
     ],
 )
 def test_arguments_that_mean_nothing_are_refused(tiny: Callable[..., Any], component: str, message: str) -> None:

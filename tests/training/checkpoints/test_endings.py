@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import dialog
 from dialog.build import build_model, build_module, build_trainer
-from dialog.config.yaml_layers import read, scalar
+from dialog.config.yaml_layers import parse_value, read_yaml
 from dialog.data.batching import Batch
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.errors import UserError
@@ -81,7 +81,7 @@ def test_what_no_validation_logs_is_refused_first_with_what_there_is(tiny: Tiny,
     known = ", ".join(MONITORS)
     with pytest.raises(UserError) as refused:
         train(tiny("lstm", "checkpoint.monitor=val_loss"), tmp_path / "run", quiet=True)
-    assert str(refused.value) == f"checkpoint.monitor: no validation logs 'val_loss'; there is: {known}"
+    assert str(refused.value) == f"checkpoint.monitor: no validation logs 'val_loss'; choose from {known}"
     assert not (tmp_path / "run").exists()
     assert {monitor(name).mode for name in MONITORS} == {"min", "max"}
 
@@ -100,8 +100,15 @@ def test_every_spelling_of_a_time_is_that_time(
     words = f"{{days: {days}, hours: {hours}, minutes: {minutes}, seconds: {seconds}}}"
     path = tmp_path_factory.mktemp("time") / "t.yaml"
     path.write_text(f"a: {text}\nb: '{text}'\nc: [{text}]\nd: {words}\n", encoding="utf-8")
-    values = read(path).values
-    for spelt in (values["a"], values["b"], values["c"][0], values["d"], scalar("", text), scalar("", f"'{text}'")):
+    values = read_yaml(path).values
+    for spelt in (
+        values["a"],
+        values["b"],
+        values["c"][0],
+        values["d"],
+        parse_value("", text),
+        parse_value("", f"'{text}'"),
+    ):
         (made,) = clock(spelt)
         assert made.time_remaining() == wanted
 

@@ -249,7 +249,7 @@ def test_every_loss_is_computed_in_float32_and_is_a_sum(name: str, scored: tuple
         ({"name": "unlikelihood", "alpha": -1.0}, "alpha must be at least 0"),
         ({"name": "focal", "gamma": -1.0}, "gamma must be at least 0"),
         ({"name": "r_drop", "weight": -1.0}, "weight must be at least 0"),
-        ({"name": "r_drop", "loss": {"name": "r_drop"}}, "there is no 'r_drop'"),
+        ({"name": "r_drop", "loss": {"name": "r_drop"}}, "unknown loss 'r_drop'"),
         ({"name": "torch.nn.functional.nll_loss"}, None),
     ],
 )

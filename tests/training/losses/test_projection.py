@@ -199,7 +199,7 @@ def test_a_users_own_loss(network: Network, batch: Draw, monkeypatch: pytest.Mon
     before = objective(dialog.DialogModule(model, padding=PAD, loss={"name": "lab.Module"}), rows)[0]
     lengths = (rows.target[:, 1:] != PAD).sum(1)
     torch.testing.assert_close(before, plain + (lengths * (lengths - 1) / 2).sum() / rows.target_tokens)
-    with pytest.raises(dialog.errors.UserError, match="takes no 'scales'"):
+    with pytest.raises(dialog.errors.UserError, match="unknown argument 'scales'"):
         dialog.DialogModule(model, padding=PAD, loss={"name": "lab.function", "scales": 3.0})
 
 

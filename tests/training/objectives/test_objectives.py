@@ -232,7 +232,7 @@ def test_a_text_that_is_none(content: bytes | None, tmp_path: Path, tokenizer: T
         ({"name": "denoising", "weight": "much"}, "weight must be a number of at least 0"),
         ({"name": "denoising", "deletion": 1.5}, r"deletion must be in \[0, 1\]"),
         ({"name": "denoising", "distance": -1}, "distance must be at least 0"),
-        ({"name": "reverse", "schedule": {"name": "linear"}}, "linear needs steps"),
+        ({"name": "reverse", "schedule": {"name": "linear"}}, "linear: missing required argument: steps"),
         ({"name": "denoising", "tokenizer": 1}, "is set by the recipe's other parts"),
     ],
 )
@@ -366,8 +366,8 @@ def test_a_run_of_all_of_it(tiny: Callable[..., Any], tmp_path: Path, family: st
     ("override", "message"),
     [
         ("model.objectives=[{name: denoising, path: gone.txt}]", r"model: denoising: there is no text gone\.txt"),
-        ("model.objectives=[{name: translation}]", "model: there is no 'translation'"),
-        ("model.teacher_forcing={name: linear}", "model: linear needs steps"),
+        ("model.objectives=[{name: translation}]", "model: unknown objective 'translation'"),
+        ("model.teacher_forcing={name: linear}", "model: linear: missing required argument: steps"),
         ("model.teacher_forcing={name: constant, sampled: often}", "sampled must be bool"),
     ],
 )

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 import dialog
 from dialog.build import build_model
-from dialog.config.compose import compose, groups, shipped
+from dialog.config.compose import compose, group_files, shipped_recipes
 from dialog.data.batching import Batch
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.errors import UserError
@@ -132,7 +132,7 @@ def test_norms_and_biases_do_not_decay() -> None:
     }
 
 
-@pytest.mark.parametrize("model", sorted(groups(shipped()["quickstart/transformer"])["model"]))
+@pytest.mark.parametrize("model", sorted(group_files(shipped_recipes()["quickstart/transformer"])["model"]))
 def test_each_parameter_of_each_network_is_in_one_group(model: str) -> None:
     recipe = compose("quickstart/transformer", [f"model={model}"]).recipe
     with torch.device("meta"):
@@ -145,7 +145,7 @@ def test_each_parameter_of_each_network_is_in_one_group(model: str) -> None:
         assert decay != (norm or "bias" in name.rpartition(".")[2]), name
 
 
-@pytest.mark.parametrize("choice", sorted(groups(shipped()["quickstart/transformer"])["optimizer"]))
+@pytest.mark.parametrize("choice", sorted(group_files(shipped_recipes()["quickstart/transformer"])["optimizer"]))
 def test_every_optimizer_that_ships_can_be_built(network: Network, choice: str) -> None:
     component = compose("quickstart/transformer", [f"optimizer={choice}"])
     module = dialog.DialogModule(network(), padding=PAD, optimizer=component.recipe.optimizer)

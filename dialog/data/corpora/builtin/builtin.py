@@ -71,7 +71,7 @@ class Builtin:
         self.scenarios = tuple(SCENARIOS if scenarios is None else scenarios)
         self.interlude = Interlude(memory, distractors, corrections)
         for name in self.scenarios or [""]:
-            lookup(SCENARIOS, name)
+            lookup(SCENARIOS, name, "scenario")
 
     def dialogues(self, split: str) -> Iterator[Dialogue]:
         """Yield the dialogues of a split one by one; nothing is kept of those before."""

@@ -71,7 +71,7 @@ class Synthetic:
         seed: int = 0,
     ) -> None:
         if task not in TASKS:
-            raise UserError(f"corpus synthetic: there is no task {task!r}{hint(task, TASKS)}")
+            raise UserError(f"corpus synthetic: unknown task {task!r}{hint(task, TASKS)}")
         if min(size, symbols, values) < 1 or symbols + values > len(WORDS):
             raise UserError(
                 f"corpus synthetic: size is {size}, symbols {symbols}, values {values}; set each to 1 or more, "

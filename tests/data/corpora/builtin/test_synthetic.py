@@ -8,7 +8,7 @@ from itertools import chain, islice
 
 import pytest
 
-from dialog.config.compose import compose, shipped
+from dialog.config.compose import compose, shipped_recipes
 from dialog.data.corpora.builtin.synthetic import TASKS, Synthetic
 from dialog.data.dialogue import SPLITS, Dialogue, Example
 from dialog.data.gold_alignment import alignment
@@ -136,7 +136,7 @@ def test_each_word_is_one_token_and_the_right_alignment_is_known(task: str) -> N
         assert all(source[place] == target[position + 1] for position, place in known.items())
 
 
-@pytest.mark.parametrize("name", [each for each in shipped() if each.startswith("reverse/")])
+@pytest.mark.parametrize("name", [each for each in shipped_recipes() if each.startswith("reverse/")])
 def test_the_tokenizer_of_a_shipped_recipe_has_room_for_each_word(name: str) -> None:
     data = compose(name).recipe.data
     settings = {key: value for key, value in data.corpus.items() if key != "name"}

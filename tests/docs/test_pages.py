@@ -1,0 +1,136 @@
+"""README and docs/: commands parse, recipes compose, Python blocks run, links lead somewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from dialog.cli import VERBS, program
+from dialog.config.compose import compose, shipped_recipes
+from dialog.data.reading.sources import DOWNLOADS
+
+ROOT = Path(__file__).parents[2]
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("recipes/*/README.md")))
+}
+COMMAND = re.compile(r"(?:python -m dialog|dialog-seq2seq) ([^\n`#|]+)")
+COMMANDS = sorted({(page, match[1].strip()) for page, text in PAGES.items() for match in COMMAND.finditer(text)})
+EXTENDING = PAGES["docs/extending.md"]
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGES[page], re.DOTALL)
+
+
+# ------------------------------------------------------------------ all pages
+
+
+def test_the_readme_is_short() -> None:
+    assert PAGES["README.md"].count("\n") <= 150
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_files(page: str) -> None:
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)", PAGES[page])
+    assert not [target for target in targets if not (ROOT / page).parent.joinpath(target).exists()]
+
+
+@pytest.mark.parametrize(("page", "line"), COMMANDS)
+def test_commands_parse_and_recipes_compose(page: str, line: str) -> None:
+    words = shlex.split(line.replace("...", ""))
+    if not words:  # `python -m dialog ...`: any verb
+        return
+    assert words[0] in VERBS
+    command = program.get_command(click.Context(program), words[0])
+    assert command is not None
+    context = command.make_context(words[0], [word.replace("$SLURM_ARRAY_TASK_ID", "1") for word in words[1:]])
+    positional = [str(word) for value in context.params.values() if isinstance(value, tuple) for word in value] + [
+        value for value in context.params.values() if isinstance(value, str)
+    ]
+    overrides = [word for word in positional if "=" in word]
+    for name in set(positional) & set(shipped_recipes()):
+        compose(name, overrides)
+
+
+def test_the_corpora_are_those_that_can_be_downloaded() -> None:
+    table = PAGES["docs/corpora.md"].split("| corpus |")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \|$", table, re.MULTILINE)
+    assert rows == [
+        (corpus, source.licence, source.page if source.automatic else f"by hand: {source.page}")
+        for corpus, source in DOWNLOADS.items()
+    ]
+
+
+# ------------------------------------------------------------------ Python
+
+
+def test_the_python_of_the_readme_runs(trained: Callable[[str], Path]) -> None:
+    (block,) = blocks("README.md", "python")
+    lines = block.replace("runs/quickstart/transformer/...", str(trained("transformer")))
+    variables: dict[str, object] = {}
+    exec(lines, variables)
+    assert variables["reply"].text == variables["reply"].candidates[0].text
+    assert variables["module"].model is variables["model"]
+
+
+def test_the_recipe_of_the_readme_composes(tmp_path: Path) -> None:
+    (block,) = blocks("README.md", "yaml")
+    (tmp_path / "my.yaml").write_text(block, encoding="utf-8")
+    recipe = compose(str(tmp_path / "my.yaml"), ["data.path=."]).recipe
+    assert (recipe.data.corpus["name"], recipe.model.decoder["layers"]) == ("jsonl", 2)
+
+
+# ------------------------------------------------------------------ an attention of one's own
+
+
+@pytest.fixture
+def my_lab(tmp_path: Path) -> Path:
+    """A folder with the attention of docs/extending.md in it."""
+    (block,) = blocks("docs/extending.md", "python")
+    (tmp_path / "my_lab.py").write_text(block, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_users_attention_trains_and_shows_its_maps(my_lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (setting,) = re.findall(r"train quickstart/lstm_bahdanau '(model\.decoder\.attention=.*?)'", EXTENDING)
+    monkeypatch.syspath_prepend(my_lab)
+    small = [
+        "data.corpus.size=40",
+        "trainer.max_steps=3",
+        "trainer.val_check_interval=3",
+        "trainer.log_every_n_steps=1",
+    ]
+    run = my_lab / "run"
+    program.main(["train", "quickstart/lstm_bahdanau", setting, *small, "--output", str(run)], standalone_mode=False)
+    maps = json.loads(next((run / "attention" / "step-3").glob("*.json")).read_text(encoding="utf-8"))
+    assert [attention["name"] for attention in maps["maps"]] == ["decoder.attention"]
+
+
+def test_a_users_attention_is_held_to_the_laws(my_lab: Path) -> None:
+    (line,) = re.findall(r"^PYTHONPATH=\. python -m (pytest tests/laws --attention) '(.*?)'$", EXTENDING, re.MULTILINE)
+    command = [sys.executable, "-m", *line[0].split(), line[1], "-q", "-k", "folding or padding or distributions"]
+    environment = {**os.environ, "PYTHONPATH": f"{my_lab}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
+    finished = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stdout[-2000:]
+    assert re.search(r"^\d+ passed", finished.stdout, re.MULTILINE)
+
+    (my_lab / "my_lab.py").write_text(  # one that reads later tokens fails
+        "class Cosine:\n"
+        "    def __init__(self, query_size, key_size, size): pass\n"
+        "    def keys(self, states): return states\n"
+        "    def __call__(self, query, keys): return (query.sum(1, keepdim=True) + query) @ keys.transpose(1, 2)\n",
+        encoding="utf-8",
+    )
+    command[-1] = "folding"
+    finished = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert finished.returncode == 1

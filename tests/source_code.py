@@ -1,0 +1,173 @@
+"""Read the package's source code: imports, code lines, prose, names. The rules about them are in test_house.py."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import dialog
+
+ROOT = Path(dialog.__file__).parent
+FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
+FILLING = {"add", "append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
+CONTAINERS = {"list", "dict", "set", "defaultdict", "Counter", "deque"}
+CODE_RUNNERS = {"eval", "exec", "compile", "__import__", "os.system"}
+NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+
+
+@cache
+def tree(file: str) -> ast.Module:
+    return ast.parse((ROOT / file).read_text(encoding="utf-8"), file)
+
+
+# ------------------------------------------------------------------ imports
+
+
+def module_name(file: str) -> str:
+    """``data/examples.py`` is ``dialog.data.examples``, ``data/__init__.py`` is ``dialog.data``."""
+    parts = ("dialog", *Path(file).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(source: ast.AST) -> Iterator[str]:
+    """Full names of all imports: at the top, inside functions, for type checkers only."""
+    for node in ast.walk(source):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"line {node.lineno}: relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def imported_files(file: str) -> set[str]:
+    """The files of the package that a file imports."""
+    modules = {module_name(other): other for other in FILES}
+    files = set()
+    for name in imported(tree(file)):
+        if name.partition(".")[0] == "dialog":
+            module = name if name in modules else name.rpartition(".")[0]
+            assert module in modules, f"{file} imports {name}, which is not a file"
+            files.add(modules[module])
+    return files - {file}
+
+
+def cycle(graph: dict[str, set[str]]) -> list[str] | None:
+    """A path that returns to its start, if there is one."""
+    done: set[str] = set()
+
+    def visit(node: str, path: list[str]) -> list[str] | None:
+        if node in path:
+            return [*path[path.index(node) :], node]
+        if node in done:
+            return None
+        closed = next((closed for other in sorted(graph[node]) if (closed := visit(other, [*path, node]))), None)
+        done.add(node)
+        return closed
+
+    return next((closed for node in sorted(graph) if (closed := visit(node, []))), None)
+
+
+# ------------------------------------------------------------------ code
+
+
+def code_lines(text: str) -> int:
+    """Number of lines that are neither blank nor comment nor docstring."""
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in NO_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(lines)
+
+
+def functions(source: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(source) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def mutations(module: ast.Module) -> Iterator[int]:
+    """Lines that change a module-level name, or create an empty container at module level."""
+    tops = set()
+    for node in module.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        tops |= {target.id for target in targets if isinstance(target, ast.Name)}
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        if value is not None and ast.unparse(value) in ("[]", "{}"):
+            yield node.lineno
+        if isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in CONTAINERS and not value.args:
+            yield node.lineno
+    for function in functions(module):
+        inside = list(ast.walk(function))
+        stored = (node for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+        local = {node.id for node in stored} | {node.arg for node in inside if isinstance(node, ast.arg)}
+        for node in inside:
+            target = changed(node)
+            if isinstance(node, ast.Global) or (isinstance(target, ast.Name) and target.id in tops - local):
+                yield node.lineno
+
+
+def changed(node: ast.AST) -> ast.expr | None:
+    """The expression that a node changes in place, if any."""
+    if isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load):
+        return node.value
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in FILLING:
+        return node.func.value
+    return None
+
+
+def unsafe_calls(module: ast.Module) -> Iterator[int]:
+    """Lines that run code, or load weights without ``weights_only=True``."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            options = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+            if called in CODE_RUNNERS or (called == "torch.load" and options.get("weights_only") != "True"):
+                yield node.lineno
+
+
+# ------------------------------------------------------------------ words
+
+
+def docstrings(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and text of every docstring, those of attributes included."""
+    for node in ast.walk(module):
+        for item in getattr(node, "body", None) or () if not isinstance(node, ast.Lambda | ast.IfExp) else ():
+            if (
+                isinstance(item, ast.Expr)
+                and isinstance(item.value, ast.Constant)
+                and isinstance(item.value.value, str)
+            ):
+                yield item.lineno, item.value.value.strip()
+
+
+def prose(text: str) -> Iterator[tuple[int, str]]:
+    """Line and text of every comment and every string, with single spaces."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, " ".join(node.value.split())
+
+
+def local_names(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and name of every variable and argument."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+
+
+def calls_in_asserts(module: ast.Module, harmless: set[str]) -> Iterator[int]:
+    """Lines of asserts that call a function other than a harmless one: ``python -O`` would skip the call."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Assert):
+            calls = (call for call in ast.walk(node.test) if isinstance(call, ast.Call))
+            if any(ast.unparse(call.func) not in harmless for call in calls):
+                yield node.lineno

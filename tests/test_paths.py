@@ -1,0 +1,38 @@
+"""Names of folders, and new folders only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dialog import paths
+from dialog.errors import UserError
+
+
+def test_the_cache_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
+    monkeypatch.delenv("DIALOG_CACHE")
+    assert paths.cache() == Path("/x/dialog")
+    monkeypatch.setenv("DIALOG_CACHE", "/y")
+    assert paths.cache() == Path("/y")
+
+
+def test_an_existing_folder_is_refused(tmp_path: Path) -> None:
+    folder = paths.make_folder(tmp_path / "a" / "b")
+    assert folder.is_dir()
+    with pytest.raises(UserError, match="b exists; choose another --output"):
+        paths.make_folder(folder)
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"cannot be created \(Not a directory\); choose another --output"):
+        paths.make_folder(tmp_path / "file" / "c")
+
+
+def test_fresh_folders_differ() -> None:
+    assert paths.fresh_folder("runs", "a/b").parent == Path("runs/a/b")
+    assert len({paths.fresh_folder("runs") for _ in range(20)}) > 10
+
+
+@pytest.mark.parametrize(("folder", "name"), [("/x/runs/a/b", "a/b"), ("x/runs/runs/c", "c"), ("other/d", "other/d")])
+def test_names_begin_below_runs(folder: str, name: str) -> None:
+    assert paths.name_of(Path(folder)) == name
