@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from dialog.models.dropout import Dropout
-
 
 class TokenEmbedding(nn.Module):
     """Embedding: sqrt(E) times a row of N(0, 1 / E); Vaswani et al. 2017, 3.4.
@@ -21,7 +19,7 @@ class TokenEmbedding(nn.Module):
         super().__init__()
         self.table = nn.Embedding(vocabulary, size, padding_idx=padding)
         self.scale = size**0.5
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         nn.init.normal_(self.table.weight, std=size**-0.5)
 
     def forward(self, tokens: Tensor) -> Tensor:

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from dialog.config.components import Component, Family, accepts, build, lookup
 from dialog.models.contracts import AttentionHook, Decoder, Encoder, Only, State, declared_needs
-from dialog.models.dropout import Dropout
 from dialog.models.embedding import TokenEmbedding
 from dialog.models.encoders import SEQUENCE_ENCODERS
 from dialog.models.heads import HEADS, Decoded
@@ -92,7 +91,7 @@ class Seq2Seq(nn.Module):
         )
         self.encoder = build(ENCODERS, encoder, input_size=embedding_size, **shared)
         self.decoder = build(DECODERS, decoder, input_size=embedding_size, memory_size=self.encoder.size, **shared)
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         tied_to = self.target_embedding.table.weight if tied else None
         self.head = build(HEADS, head, vocabulary=vocabulary, size=embedding_size, tied=tied_to)
         if self.head.points and self.decoder.pointer is None:

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from dialog.models.attention.softmax import masked_softmax
 from dialog.models.contracts import AttentionHook, meant_for
 from dialog.models.kernels.blockwise_attention import blockwise, would_fill_memory
-from dialog.models.kernels.byte_dropout import byte_dropout
 
 
 def attention_weights(query: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
@@ -35,7 +34,7 @@ def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
 
 def mix(weights: Tensor, values: Tensor, dropout: float) -> Tensor:
     """Average values [B, H, S, D / H] by weights [B, H, T, S], after dropout of the weights."""
-    return byte_dropout(weights, dropout).to(values.dtype) @ values  # [B, H, T, D / H]
+    return F.dropout(weights, dropout).to(values.dtype) @ values  # [B, H, T, D / H]
 
 
 class MultiHeadAttention(nn.Module):

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from dialog.config.components import Component, build
 from dialog.models.attention import build_attention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, Memory, meant_for
-from dialog.models.dropout import Dropout
 from dialog.models.kernels.additive_loop import additive_loop
 from dialog.models.recurrent.bridges import BRIDGES, DENSE
 from dialog.models.recurrent.cells import RecurrentCell
@@ -58,7 +57,7 @@ class BahdanauDecoder(Decoder):
         self.stack = Stack(cell, settings, extra_size=memory_size)
         self.bridge = build(BRIDGES, bridge, memory_size=memory_size, size=size, layers=settings.layers)
         self.readout = nn.Linear(size + input_size + memory_size, 2 * input_size)
-        self.dropout = Dropout(settings.dropout)
+        self.dropout = nn.Dropout(settings.dropout)
 
     @property
     def pointer(self) -> nn.Module | None:

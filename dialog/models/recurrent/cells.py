@@ -12,8 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dialog.models.kernels.byte_dropout import byte_dropout
-
 
 class RecurrentCell(ABC):
     """Cell whose step is a function of four blocks of preactivations, gates [B, 4 D]: sums of W x and U h.
@@ -223,4 +221,4 @@ def _run_layer(
 
 def shared_mask(like: Tensor, dropout: float) -> Tensor:
     """Draw a dropout mask of a tensor's shape, for all steps of a sequence: 0, or 1 / (1 - dropout)."""
-    return byte_dropout(torch.ones_like(like), dropout)
+    return F.dropout(torch.ones_like(like), dropout)

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from dialog.models.contracts import AttentionHook, Encoded, Encoder
-from dialog.models.dropout import Dropout
 from dialog.models.recurrent.cells import RecurrentCell, run_layer, shared_mask
 from dialog.models.recurrent.settings import RecurrentSettings
 
@@ -31,7 +30,7 @@ class RecurrentEncoder(Encoder):
         self.cell = cell
         self.size = settings.size
         self.width = settings.size // 2 if bidirectional else settings.size
-        self.dropout = Dropout(settings.dropout)
+        self.dropout = nn.Dropout(settings.dropout)
         self.variational = settings.variational and settings.dropout > 0
         widths = [settings.input_size] + [settings.size] * (settings.layers - 1)
         self.forward_layers = nn.ModuleList(cell.layer(width, self.width) for width in widths)

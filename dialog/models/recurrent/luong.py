@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from dialog.config.components import Component, build
 from dialog.models.attention import build_attention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, Memory, meant_for
-from dialog.models.dropout import Dropout
 from dialog.models.recurrent.bridges import BRIDGES, DENSE
 from dialog.models.recurrent.cells import RecurrentCell
 from dialog.models.recurrent.settings import RecurrentSettings
@@ -59,7 +58,7 @@ class LuongDecoder(Decoder):
         self.attentional = nn.Linear(memory_size + size, input_size, bias=False)
         self.input_feeding = input_feeding
         self.input_size = input_size
-        self.dropout = Dropout(settings.dropout)
+        self.dropout = nn.Dropout(settings.dropout)
 
     @property
     def pointer(self) -> nn.Module | None:

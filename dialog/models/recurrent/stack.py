@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dialog.models.dropout import Dropout
 from dialog.models.recurrent.cells import RecurrentCell, run_layer, shared_mask
 from dialog.models.recurrent.settings import RecurrentSettings
 from dialog.models.state import Rows
@@ -38,7 +37,7 @@ class Stack(nn.Module):
         widths = [sum(self.split)] + [settings.size] * (settings.layers - 1)
         self.layers = nn.ModuleList(cell.layer(width, settings.size) for width in widths)
         self.variational = settings.variational and settings.dropout > 0
-        self.dropout = Dropout(settings.dropout)
+        self.dropout = nn.Dropout(settings.dropout)
 
     def start(self, hidden: Tensor) -> StackState:
         """Return the state before the first token for hidden [B, L, D]; draws the masks of the whole target.

@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dialog.config.components import Family
-from dialog.models.dropout import Dropout
 
 
 class FeedForward(nn.Sequential):
@@ -21,7 +20,7 @@ class FeedForward(nn.Sequential):
     """
 
     def __init__(self, size: int, inner: int, dropout: float, *, activation: type[nn.Module]) -> None:
-        super().__init__(nn.Linear(size, inner), activation(), Dropout(dropout), nn.Linear(inner, size))
+        super().__init__(nn.Linear(size, inner), activation(), nn.Dropout(dropout), nn.Linear(inner, size))
         for name, parameter in self.named_parameters():
             (nn.init.zeros_ if name.endswith("bias") else nn.init.xavier_uniform_)(parameter)
 
@@ -36,7 +35,7 @@ class SwiGLU(nn.Module):
         super().__init__()
         self.gate = nn.Linear(size, inner, bias=False)
         self.value = nn.Linear(size, inner, bias=False)
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(inner, size, bias=False)
         for parameter in self.parameters():
             nn.init.xavier_uniform_(parameter)

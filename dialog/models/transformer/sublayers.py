@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from dialog.config.components import Family
-from dialog.models.dropout import Dropout
 
 NORMS: Family[nn.Module] = Family("norm", {"layer_norm": nn.LayerNorm, "rms_norm": partial(nn.RMSNorm, eps=1e-5)})
 """(x - mean) / deviation * g + b, Ba et al. 2016; x / root mean square * g, Zhang & Sennrich 2019, (4)."""
@@ -24,7 +23,7 @@ class Residual(nn.Module):
     def __init__(self, norm: nn.Module, dropout: float, norm_first: bool) -> None:
         super().__init__()
         self.norm = norm
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.norm_first = norm_first
 
     def forward(self, states: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
