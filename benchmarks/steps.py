@@ -126,7 +126,7 @@ def compiled(module: DialogModule) -> Iterator[None]:
 def unblocked(module: DialogModule) -> Iterator[None]:
     """A Transformer holds all attention weights of a layer."""
     keep_freed_memory()
-    with mock.patch.object(multi_head, "_would_fill_memory", return_value=False):
+    with mock.patch.object(multi_head, "would_fill_memory", return_value=False):
         yield
 
 

@@ -5,8 +5,8 @@ the same dropout masks. States and energies are in float32 or better, products i
 backward pass keeps nothing of the size [T, B, S, K] and computes the gradient of each weight as one product over all
 steps; autograd computes one per step and adds them. Second derivatives are not supported.
 
-Gain: a training step of configs/model/lstm_bahdanau takes 0.86 of the time and 0.72 of the memory on 64 rows of 48 source
-tokens, 0.81 and 0.52 on 32 rows of 96 (benchmarks/kernels.py; Intel Xeon with AVX-512, one thread, torch 2.13).
+Gain: a training step of configs/model/lstm_bahdanau takes 0.86 of the time and 0.72 of the memory on 64 rows of 48
+source tokens, 0.81 and 0.52 on 32 rows of 96 (benchmarks/kernels.py; Intel Xeon with AVX-512, one thread, torch 2.13).
 
 Test: ``test_kernel_is_the_readable_loop`` in tests/models/kernels/test_additive_loop.py.
 

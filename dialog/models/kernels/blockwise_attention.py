@@ -4,8 +4,9 @@ Formula: ``attention_weights`` and ``mix`` of `attention/multi_head.py`, for one
 computed again in the backward pass (Rabe & Staats 2021, 3). At most two blocks of weights exist at a time; only the
 mask grows with T S.
 
-Gain: a training step of configs/model/transformer takes 0.49 of the memory (1,409 instead of 2,894 MiB) and 1.00 to 1.13
-of the time on 8 rows of 1,024 source tokens (benchmarks/kernels.py; Intel Xeon with AVX-512, one thread, torch 2.13).
+Gain: a training step of configs/model/transformer takes 0.49 of the memory (1,409 instead of 2,894 MiB) and 1.00 to
+1.13 of the time on 8 rows of 1,024 source tokens (benchmarks/kernels.py; Intel Xeon with AVX-512, one thread, torch
+2.13). A batch with fewer weights than two blocks uses the fused kernel.
 
 Test: ``test_blocks_of_queries_are_the_formula`` in tests/models/kernels/test_blockwise_attention.py.
 
