@@ -17,7 +17,7 @@ from dialog.errors import UserError
 from dialog.escaping import to_json
 
 if TYPE_CHECKING:
-    from dialog.data.examples import Rules
+    from dialog.data.examples import ExampleRules
     from dialog.inspection.findings import Section
 
 WIDEST = 110
@@ -69,7 +69,7 @@ def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: 
             click.echo(f"page: {html}", err=True)
 
 
-def _token_section(recipe: Recipe, rules: Rules) -> Section:
+def _token_section(recipe: Recipe, rules: ExampleRules) -> Section:
     """Return the section on tokens; malformed records are dropped rather than stopping the inspection."""
     from dialog.data.examples import DROP
     from dialog.data.store.manifest import TOKENIZER

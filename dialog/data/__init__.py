@@ -1,1 +1,4 @@
-"""Dialogues become examples, token arrays and batches."""
+"""Turn raw dialogues into examples, token arrays and batches.
+
+Read first: `dialogue.py`, then `examples.py`.
+"""

@@ -276,7 +276,7 @@ JSON = [
     json_line("5,000 digits", b'{"turns": ["a", "b"], "meta": {"n": ' + b"9" * 5000 + b"}}\n", "not JSON that can"),
     json_line("depth 100,000", b'{"turns": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n", "not JSON that can be read"),
     json_line("depth of objects", b'{"turns":' * 100_000 + b"\n", "not JSON"),
-    json_line("duplicate key", b'{"turns": ["a", "b"], "turns": ["c", "d"]}\n', ".*'turns' stands there twice"),
+    json_line("duplicate key", b'{"turns": ["a", "b"], "turns": ["c", "d"]}\n', ".*'turns' is repeated"),
     json_line("an array", b'["a", "b"]\n', 'no "turns"'),
     json_line("a number", b"3\n", 'no "turns"'),
     json_line("null", b"null\n", 'no "turns"'),
@@ -695,7 +695,7 @@ def test_text_comes_back_from_the_prepared_data_and_is_no_special_token(tokenize
 
 def test_what_gives_no_token_still_has_an_end(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
     (here / "deaf.py").write_text(
-        "from dialog.data.tokenizers.symbols import word\n"
+        "from dialog.data.tokenizers.word_level import word\n"
         "def deaf(texts, *, pattern: str = '[a-z]+'):\n"
         "    import json, dialog.data.tokenizers.tokenizer as t\n"
         "    whole = json.loads(word(texts).json)\n"

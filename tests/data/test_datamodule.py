@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from dialog.data.batching import Batch
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.datamodule import DialogDataModule, Loader
-from dialog.data.examples import Rules
+from dialog.data.examples import ExampleRules
 from dialog.data.preparation.prepare import prepare
 from dialog.data.preparation.shards import Job
 from dialog.data.preparation.writer import Limits
@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         BuiltinDialogues(size=60),
         {"name": "builtin", "size": 60},
         {"name": "byte_bpe", "vocabulary": 500},
-        Rules(3, first_turns=True),
+        ExampleRules(3, first_turns=True),
         Limits(128, 64),
     )
     return prepare(job, tmp_path_factory.mktemp("prepared"))

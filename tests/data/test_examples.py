@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dialog.data.dialogue import Copy, Dialogue, Entry, Malformed, Turn
-from dialog.data.examples import Rules, examples
+from dialog.data.examples import ExampleRules, examples
 from dialog.errors import UserError
 
 texts = st.sampled_from(["", " ", "\u00a0\u3000\t", "hi", "how are you ?", " fine "])
@@ -29,7 +29,7 @@ def dialogue(*texts: str) -> Dialogue:
 
 
 def test_a_context_is_the_turns_just_before() -> None:
-    found = list(examples([dialogue("a", "b", "c", "d")], Rules(2, first_turns=False), Counter()))
+    found = list(examples([dialogue("a", "b", "c", "d")], ExampleRules(2, first_turns=False), Counter()))
     assert [(e.id, e.first, "".join(t.text for t in e.context), e.response.text) for e in found] == [
         ("d#1", 0, "a", "b"),
         ("d#2", 0, "ab", "c"),
@@ -38,13 +38,13 @@ def test_a_context_is_the_turns_just_before() -> None:
 
 
 def test_first_turns_answer_nothing() -> None:
-    first, *rest = examples([dialogue("a", "b")], Rules(2, first_turns=True), Counter())
+    first, *rest = examples([dialogue("a", "b")], ExampleRules(2, first_turns=True), Counter())
     assert (first.id, first.context, first.first, first.response.text) == ("d#0", (), 0, "a")
     assert [e.id for e in rest] == ["d#1"]
 
 
 rules = st.builds(
-    Rules,
+    ExampleRules,
     st.one_of(st.none(), st.integers(0, 4)),
     st.booleans(),
     responder=st.sampled_from([None, "A", "B"]),
@@ -56,7 +56,7 @@ rules = st.builds(
 
 
 @given(corpora, rules)
-def test_counts_add_up(entries: list[Entry], rules: Rules) -> None:
+def test_counts_add_up(entries: list[Entry], rules: ExampleRules) -> None:
     counts: Counter[str] = Counter()
     found = list(examples(entries, rules, counts))
     for what, read in (
@@ -83,13 +83,13 @@ def test_counts_add_up(entries: list[Entry], rules: Rules) -> None:
 
 def test_malformed_records_are_refused_by_default() -> None:
     with pytest.raises(UserError, match=r"here:3: broken.*data\.malformed=drop"):
-        list(examples([Malformed("here:3: broken")], Rules(2, first_turns=False), Counter()))
+        list(examples([Malformed("here:3: broken")], ExampleRules(2, first_turns=False), Counter()))
 
 
 @given(corpora)
 def test_a_reversed_dialogue_swaps_context_and_response(entries: list[Entry]) -> None:
     def pairs(*, reverse: bool) -> set[tuple[str, str, str]]:
-        rules = Rules(1, first_turns=False, reverse=reverse, malformed="drop")
+        rules = ExampleRules(1, first_turns=False, reverse=reverse, malformed="drop")
         found = examples(entries, rules, Counter())
         told = ((each.dialogue_id, each.context[-1].text, each.response.text) for each in found)
         return {(id, other, one) if reverse else (id, one, other) for id, one, other in told}
@@ -105,7 +105,7 @@ def test_what_a_speaker_says_in_a_row_is_one_turn() -> None:
         Turn("A", "red", (Copy(0, 3, 0, 4),)),
     )
     counts: Counter[str] = Counter()
-    reply, answer = examples([Dialogue("d", turns)], Rules(3, first_turns=False, merge_turns=True), counts)
+    reply, answer = examples([Dialogue("d", turns)], ExampleRules(3, first_turns=False, merge_turns=True), counts)
     assert reply.response == Turn("B", "I see. Which?")
     assert [turn.text for turn in answer.context] == ["the red hat", "I see. Which?"]
     assert answer.response.copies == (Copy(0, 3, 0, 4),)
@@ -115,7 +115,7 @@ def test_what_a_speaker_says_in_a_row_is_one_turn() -> None:
 def test_facts_are_given_to_those_who_know_them() -> None:
     facts = (Turn("A", "I am a cook."), Turn("", "It rains."), Turn("B", "I ski."))
     turns = (Turn("A", "Hi"), Turn("B", "Hello"), Turn("A", "Well"))
-    of_b, of_a = examples([Dialogue("d", turns, facts=facts)], Rules(1, first_turns=False), Counter())
+    of_b, of_a = examples([Dialogue("d", turns, facts=facts)], ExampleRules(1, first_turns=False), Counter())
     assert [fact.text for fact in of_b.facts] == ["It rains.", "I ski."]
     assert [fact.text for fact in of_a.facts] == ["I am a cook.", "It rains."]
     assert [turn.text for turn in of_a.context] == ["Hello"]
@@ -131,7 +131,7 @@ def test_facts_are_given_to_those_who_know_them() -> None:
 )
 def test_rules_out_of_range_are_refused_by_key(changed: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        replace(Rules(2, first_turns=False), **changed)
+        replace(ExampleRules(2, first_turns=False), **changed)
 
 
 @pytest.mark.parametrize("gone", ["", "  "])
@@ -142,7 +142,7 @@ def test_copies_follow_the_turns_that_stay(gone: str) -> None:
         Turn("A", gone),
         Turn("B", "a red hat", (Copy(2, 5, 1, 4), Copy(1, 2, 2, 0))),
     )
-    (example,) = examples([Dialogue("d", turns)], Rules(3, first_turns=False), Counter())
+    (example,) = examples([Dialogue("d", turns)], ExampleRules(3, first_turns=False), Counter())
     assert example.response.copies == (Copy(2, 5, 0, 4),)
     (copy,) = example.response.copies
     source = example.context[copy.turn - example.first].text
@@ -152,6 +152,6 @@ def test_copies_follow_the_turns_that_stay(gone: str) -> None:
 def test_a_responder_knows_his_own_facts_and_everybodys() -> None:
     facts = tuple(Turn(speaker, f"of {speaker}") for speaker in ("A", "", "B", "A"))
     said = Dialogue("d", (Turn("A", "a"), Turn("B", "b"), Turn("A", "c")), facts=facts)
-    found = list(examples([said], Rules(1, first_turns=False), Counter()))
+    found = list(examples([said], ExampleRules(1, first_turns=False), Counter()))
     assert [[fact.speaker for fact in example.facts] for example in found] == [["", "B"], ["A", "", "A"]]
     assert all(len(example.context) == 1 for example in found)

@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dialog.data.dialogue import WARNING, Dialogue, Entry, Malformed
-from dialog.data.examples import Chosen, Rules, usable, windows
+from dialog.data.examples import DialogueWindows, ExampleRules, example_windows, usable_dialogue
 from dialog.data.filters import Filter
 
 BLOCK = 1024
@@ -39,7 +39,7 @@ class Sieve:
 class Block:
     """What of a block gives examples, what was kept and dropped, and the first words about it."""
 
-    chosen: list[Chosen] = field(default_factory=list)
+    chosen: list[DialogueWindows] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     remarks: Remarks = field(default_factory=dict)
 
@@ -81,7 +81,7 @@ def _held(meta: object) -> int:
     return size
 
 
-def choose(start: int, records: Sequence[Entry], rules: Rules, sieves: Sequence[Sieve]) -> Block:
+def choose(start: int, records: Sequence[Entry], rules: ExampleRules, sieves: Sequence[Sieve]) -> Block:
     """What of a block is used: by the rules, and by the sieves, which are given for the training split only.
 
     Of a sieve called n, "dropped dialogues: n" and "dropped turns: n" count what went as a whole, "dropped examples: n"
@@ -93,16 +93,16 @@ def choose(start: int, records: Sequence[Entry], rules: Rules, sieves: Sequence[
     block = Block()
     for number, entry in enumerate(records, start):
         remark(block.remarks, _remarks(entry, rules.max_turn_characters))
-        dialogue = usable(entry, rules, block.counts)
+        dialogue = usable_dialogue(entry, rules, block.counts)
         if dialogue is None:
             continue
-        pairs = list(windows(dialogue, rules))
+        pairs = list(example_windows(dialogue, rules))
         dropped: Counter[str] = Counter()
         for sieve in sieves:
             pairs = _sifted(number, dialogue, pairs, sieve, block.counts, dropped)
         if pairs:
             block.counts.update(dropped)
-            block.chosen.append(Chosen(dialogue, pairs))
+            block.chosen.append(DialogueWindows(dialogue, pairs))
     return block
 
 
@@ -150,11 +150,11 @@ class Surveyed:
     """The usable dialogues of a split with the numbers of their records, read anew at each iteration."""
 
     read: Callable[[str], Iterable[Entry]]
-    rules: Rules
+    rules: ExampleRules
     split: str
 
     def __iter__(self) -> Iterator[tuple[int, Dialogue]]:
         for number, entry in enumerate(self.read(self.split)):
-            dialogue = usable(entry, self.rules, Counter())
+            dialogue = usable_dialogue(entry, self.rules, Counter())
             if dialogue is not None:
                 yield number, dialogue

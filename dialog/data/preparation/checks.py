@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dialog.data.corpora import Corpus
 from dialog.data.dialogue import Dialogue
-from dialog.data.examples import OTHERS_ONLY
+from dialog.data.examples import NO_RESPONSES
 from dialog.data.preparation.blocks import Remarks
 from dialog.data.preparation.writer import mark
 from dialog.errors import UserError
@@ -36,7 +36,7 @@ def check_examples(corpus: Corpus, split: str, counts: Mapping[str, int], remark
     """Refuse a split without examples."""
     if counts["examples"]:
         return
-    if counts[f"dropped dialogues: {OTHERS_ONLY}"]:
+    if counts[f"dropped dialogues: {NO_RESPONSES}"]:
         seen = (entry for entry in islice(corpus.dialogues(split), SEEN) if isinstance(entry, Dialogue))
         speakers = sorted({turn.speaker for dialogue in seen for turn in dialogue.turns})
         mend = f"set data.responder to one who answers, of {', '.join(map(repr, speakers[:SEEN_SPEAKERS]))}"

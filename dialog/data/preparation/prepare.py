@@ -14,7 +14,7 @@ from dialog.data.preparation.checks import check_counts
 from dialog.data.preparation.engines import ENGINES
 from dialog.data.preparation.shards import Job, Progress, draft, merge, nothing, write_shard
 from dialog.data.store.manifest import fingerprint, read_manifest, write_manifest
-from dialog.data.tokenizers import identity
+from dialog.data.tokenizers import tokenizer_identity
 from dialog.errors import UserError
 
 PARTS, WHOLE = "shards", "whole"
@@ -136,7 +136,7 @@ def _settings(job: Job, sources: Mapping[str, str]) -> dict[str, object]:
     return {
         "corpus": without_paths(job.component),
         "sources": sources,
-        "tokenizer": identity(job.tokenizer),
+        "tokenizer": tokenizer_identity(job.tokenizer),
         "filters": [dict(component) for component in job.filters],
         **asdict(job.rules),
         **job.limits._asdict(),

@@ -20,7 +20,7 @@ from dialog.atomic import new_folder
 from dialog.config.components import build
 from dialog.data.corpora import Corpus
 from dialog.data.dialogue import SPLITS, Entry
-from dialog.data.examples import Rules
+from dialog.data.examples import ExampleRules
 from dialog.data.filters import FILTERS, Filter
 from dialog.data.preparation.blocks import BLOCK, Remarks, Sieve, Surveyed, blocks, choose, remark
 from dialog.data.preparation.checks import check_counts, check_examples, check_ids, check_records
@@ -63,7 +63,7 @@ class Job:
     corpus: Corpus
     component: Mapping[str, object]
     tokenizer: Mapping[str, object]
-    rules: Rules
+    rules: ExampleRules
     limits: Limits
     max_dropped: float = 0.01
     filters: Sequence[Mapping[str, object]] = field(default_factory=tuple)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialog.data.dialogue import Dialogue, Turn
-from dialog.data.examples import Chosen, known
+from dialog.data.examples import DialogueWindows, facts_known_to
 from dialog.data.store.layout import Kept, kept
 from dialog.data.store.manifest import ARRAYS, array_file, ids_dtype
 from dialog.data.tokenizers.tokenizer import OTHER, Tokenizer
@@ -43,7 +43,9 @@ class Laid(NamedTuple):
     examples: list[tuple[int, int, int, int]]
 
 
-def encode(chosen: Sequence[Chosen], tokenizer: Tokenizer, limits: Limits, *, train: bool) -> tuple[Arrays, Counts]:
+def encode(
+    chosen: Sequence[DialogueWindows], tokenizer: Tokenizer, limits: Limits, *, train: bool
+) -> tuple[Arrays, Counts]:
     """The arrays of a block, flat and counted from its own beginning, and what they hold."""
     laid = [lay(each) for each in chosen]
     texts = [line.text for each in laid for line in each.lines]
@@ -77,7 +79,7 @@ def encode(chosen: Sequence[Chosen], tokenizer: Tokenizer, limits: Limits, *, tr
     return arrays, counts
 
 
-def lay(chosen: Chosen) -> Laid:
+def lay(chosen: DialogueWindows) -> Laid:
     """How a dialogue lies in the arrays."""
     dialogue = chosen.dialogue
     facts: list[Turn] = []
@@ -87,7 +89,7 @@ def lay(chosen: Chosen) -> Laid:
     for first, response in chosen.windows:
         speaker = dialogue.turns[response].speaker
         if speaker not in of:
-            own = known(dialogue.facts, speaker)
+            own = facts_known_to(dialogue.facts, speaker)
             if own not in runs:
                 runs[own] = len(facts), len(facts) + len(own)
                 facts += own

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dialog.data.dialogue import SPLITS, Dialogue
-from dialog.data.examples import Chosen, Rules, windows
+from dialog.data.examples import DialogueWindows, ExampleRules, example_windows
 from dialog.data.preparation.writer import lay
 from dialog.data.store.layout import kept
 from dialog.data.text_matching.fingerprints import Integers
@@ -51,7 +51,7 @@ class Tokens:
         max_target: The most target ids of a training response, the end included.
     """
 
-    def __init__(self, tokenizer: Tokenizer, rules: Rules, *, max_source: int, max_target: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, rules: ExampleRules, *, max_source: int, max_target: int) -> None:
         self.tokenizer = tokenizer
         self.rules = rules
         self.limits = {"source": max_source, "target": max_target}
@@ -68,7 +68,7 @@ class Tokens:
 
     def see(self, split: str, dialogue: Dialogue) -> None:
         """Put a dialogue in line; many are encoded at once."""
-        laid, start = lay(Chosen(dialogue, list(windows(dialogue, self.rules)))), self.lines[split]
+        laid, start = lay(DialogueWindows(dialogue, list(example_windows(dialogue, self.rules)))), self.lines[split]
         self.examples[split].extend(start + line for example in laid.examples for line in example)
         self.lines[split] += len(laid.lines)
         self.waiting += [(split, line.text, place >= laid.facts) for place, line in enumerate(laid.lines)]

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.dialogue import WARNING, Dialogue, Entry, Malformed, Turn
-from dialog.data.examples import Rules
+from dialog.data.examples import ExampleRules
 from dialog.data.preparation.blocks import BLOCK, Sieve, choose
 from dialog.data.preparation.checks import ambiguous
 from dialog.data.preparation.prepare import merge_shards, prepare, prepare_shard
@@ -73,7 +73,7 @@ def job(corpus: object = None, **changed: object) -> Job:
         corpus or BuiltinDialogues(size=SIZE),
         {"name": "builtin", "size": SIZE},
         {"name": "byte_bpe", "vocabulary": 400},
-        Rules(3, first_turns=False, malformed="drop"),
+        ExampleRules(3, first_turns=False, malformed="drop"),
         Limits(60, 20),
         **settings,
     )
@@ -515,7 +515,7 @@ def test_too_much_that_is_malformed_or_empty_is_refused_with_the_first_place(tmp
 def test_a_responder_whom_nobody_is_called_is_refused_with_the_speakers(tmp_path: Path) -> None:
     corpus = Given(Malformed("f:1: broken"), said("x", "a", "b"))
     with pytest.raises(UserError, match=r"train gives no example .* data\.responder to one who answers, of 'A', 'B'$"):
-        prepare(replace(job(corpus), rules=Rules(3, False, responder="Bot", malformed="drop")), tmp_path)
+        prepare(replace(job(corpus), rules=ExampleRules(3, False, responder="Bot", malformed="drop")), tmp_path)
 
 
 def test_remarks_are_kept_with_their_places(tmp_path: Path) -> None:
@@ -577,7 +577,7 @@ class Short:
 
 def test_examples_of_a_dialogue_that_a_later_filter_drops_are_not_dropped_examples() -> None:
     sieves = [Sieve(name, each, np.empty(0)) for name, each in (("first", First()), ("short", Short()))]
-    block = choose(0, [said("stays", *"abcd"), said("goes", *"abc")], Rules(3, first_turns=False), sieves)
+    block = choose(0, [said("stays", *"abcd"), said("goes", *"abc")], ExampleRules(3, first_turns=False), sieves)
     assert sum(len(each.windows) for each in block.chosen) == 2
     assert block.counts["dropped examples: first"] == 1
     assert (block.counts["dropped dialogues: first"], block.counts["dropped dialogues: short"]) == (0, 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dialog.data.reading.files import find_files, pieces
+from dialog.data.reading.files import find_files, read_chunks
 from dialog.data.reading.xz import CHUNK
 from dialog.errors import UserError
 
@@ -63,11 +63,11 @@ def test_padding_behind_streams_is_none_of_what_they_hold(tmp_path: Path, zeros:
     packed, padding = tmp_path / "a.xz", b"\0" * zeros
     for content in (WHOLE + padding, WHOLE + padding + WHOLE, WHOLE + WHOLE + padding):
         packed.write_bytes(content)
-        assert b"".join(pieces(packed)) == b"Hi !\n" * content.count(WHOLE)
+        assert b"".join(read_chunks(packed)) == b"Hi !\n" * content.count(WHOLE)
 
 
 @pytest.mark.parametrize("behind", [b"\0", b"\0" * 6, b"\0" * 4 + b"junk", b"\0" * 5 + WHOLE, b"\0" * (CHUNK + 1)])
 def test_padding_that_is_none_is_refused(tmp_path: Path, behind: bytes) -> None:
     (tmp_path / "a.xz").write_bytes(WHOLE + behind)
     with pytest.raises(UserError, match=r"a\.xz cannot be read to its end \(.+\); get it again"):
-        list(pieces(tmp_path / "a.xz"))
+        list(read_chunks(tmp_path / "a.xz"))

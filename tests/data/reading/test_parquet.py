@@ -9,7 +9,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from dialog.data.reading.parquet import Row, _repeats, rows
+from dialog.data.reading.parquet import Row, _keeps_dictionary, read_rows
 
 RANDOM = random.Random(1)
 ONCE = [RANDOM.randbytes(90).hex() for _ in range(60000)]
@@ -23,7 +23,7 @@ def write(file: Path, said: list[list[object]], kind: pyarrow.DataType | None = 
 
 
 def read(file: Path) -> list[object]:
-    return [row for _, row in rows(file, ["turns"])]
+    return [row for _, row in read_rows(file, ["turns"])]
 
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
@@ -35,7 +35,7 @@ def test_a_dictionary_is_read_as_one_where_its_texts_come_again(
     expected = write(file, [[text] for text in (AGAIN if repeated else ONCE)], compression=compression)
     chunk = parquet.ParquetFile(file).metadata.row_group(0).column(0)
     assert chunk.has_dictionary_page
-    assert _repeats(chunk) == repeated
+    assert _keeps_dictionary(chunk) == repeated
     assert read(file) == expected
 
 
@@ -43,7 +43,7 @@ def test_texts_that_are_there_once_do_not_make_a_dictionary_of_a_large_group(tmp
     file = tmp_path / "x.parquet"
     write(file, [[text] for text in ONCE])
     before = pyarrow.total_allocated_bytes()
-    peak = max(pyarrow.total_allocated_bytes() for _ in rows(file, ["turns"]))
+    peak = max(pyarrow.total_allocated_bytes() for _ in read_rows(file, ["turns"]))
     assert peak - before < 1.5 * file.stat().st_size
 
 

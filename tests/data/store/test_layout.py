@@ -9,7 +9,7 @@ import pytest
 
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.dialogue import Copy, Example, Turn
-from dialog.data.examples import Rules, examples
+from dialog.data.examples import ExampleRules, examples
 from dialog.data.gold_alignment import alignment
 from dialog.data.store.layout import encode_example, source_ids, target_ids
 from dialog.data.tokenizers import byte_bpe
@@ -121,7 +121,7 @@ def test_bytes_of_a_character_point_at_their_like() -> None:
 def test_the_builtin_corpus_aligns_word_by_word() -> None:
     dialogues = list(BuiltinDialogues(size=100).dialogues("train"))
     tokenizer = byte_bpe((turn.text for d in dialogues for turn in d.turns), vocabulary=2000)
-    found = list(examples(dialogues, Rules(8, first_turns=False), Counter()))
+    found = list(examples(dialogues, ExampleRules(8, first_turns=False), Counter()))
     copying = [example for example in found if example.response.copies]
     assert copying
     for example in copying:

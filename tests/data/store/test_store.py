@@ -28,7 +28,7 @@ from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.corpora.dailydialog import DailyDialog
 from dialog.data.corpora.jsonl import JsonLines
 from dialog.data.dialogue import SPLITS, Dialogue, Example, Turn
-from dialog.data.examples import Chosen, Rules, examples
+from dialog.data.examples import DialogueWindows, ExampleRules, examples
 from dialog.data.preparation.prepare import prepare
 from dialog.data.preparation.shards import Job
 from dialog.data.preparation.writer import Limits, encode
@@ -69,7 +69,7 @@ def built(root: Path, corpus: Corpus, **changed: object) -> Path:
         {key: changed.get(key, value) for key, value in defaults.items()} for defaults in (RULES, LIMITS, SETTINGS)
     )
     runtime = {key: changed[key] for key in changed.keys() & {"progress", "workers", "engine"}}
-    return prepare(Job(corpus, rules=Rules(**rules), limits=Limits(**limits), **settings), root, **runtime)
+    return prepare(Job(corpus, rules=ExampleRules(**rules), limits=Limits(**limits), **settings), root, **runtime)
 
 
 CORPORA = {
@@ -89,7 +89,7 @@ def test_rows_are_the_examples_of_the_text(tmp_path: Path, name: str, first_turn
     for split in SPLITS:
         store = Store(folder, split)
         counts: Counter[str] = Counter()
-        found = list(examples(corpus.dialogues(split), Rules(2, first_turns=first_turns), counts))
+        found = list(examples(corpus.dialogues(split), ExampleRules(2, first_turns=first_turns), counts))
         assert len(store) == len(found) > 0
         max_target = 9 if split == "train" else None
         for row, example in enumerate(found):
@@ -180,7 +180,7 @@ def test_what_is_read_at_once_is_what_each_text_says(
         folder = built(Path(root), corpus, tokenizer=tokenizer, first_turns=True, **limits)
         for split in ("train", "test"):
             store = Store(folder, split)
-            found = list(examples(dialogues, Rules(context_turns, first_turns=True), Counter()))
+            found = list(examples(dialogues, ExampleRules(context_turns, first_turns=True), Counter()))
             most = max_target if split == "train" else None
             pairs = [encode_example(store.tokenizer, each, max_source=max_source, max_target=most) for each in found]
             whole = [encode_example(store.tokenizer, each, max_source=10**6, max_target=None) for each in found]
@@ -222,7 +222,7 @@ def test_facts_are_looked_through_once_for_each_speaker() -> None:
         Counted.reads = 0
         said = tuple(Turn("AB"[number % 2], "Hi .") for number in range(turns))
         dialogue = Dialogue("d", said, facts=Counted([Turn("", "Be kind ."), Turn("A", "I knit .")]))
-        chosen = Chosen(dialogue, [(0, response) for response in range(1, turns)])
+        chosen = DialogueWindows(dialogue, [(0, response) for response in range(1, turns)])
         encode([chosen], byte_bpe(["Hi ."], vocabulary=300), Limits(24, 9), train=True)
         return Counted.reads
 
@@ -313,7 +313,7 @@ def test_another_input_is_another_folder_and_another_place_is_not(tmp_path: Path
 KILLED = """
 import json, os, signal, sys
 from pathlib import Path
-from dialog.data.examples import Rules
+from dialog.data.examples import ExampleRules
 from dialog.data.dialogue import Dialogue, Turn
 from dialog.data.preparation.prepare import prepare
 from dialog.data.preparation.shards import Job
@@ -331,7 +331,7 @@ class Deadly:
             os.kill(os.getpid(), signal.SIGKILL)
         return {"same": "always"}
 
-job = Job(Deadly(), rules=Rules(2, False), limits=Limits(24, 9), **json.loads(sys.argv[3]))
+job = Job(Deadly(), rules=ExampleRules(2, False), limits=Limits(24, 9), **json.loads(sys.argv[3]))
 folder = prepare(job, Path(sys.argv[1]))
 print(folder, "torch" in sys.modules)
 """

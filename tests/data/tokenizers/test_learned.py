@@ -85,7 +85,7 @@ def test_text_is_never_special_and_spans_tile_it(name: str, text: str) -> None:
     assert all(0 <= start < end <= len(text) for start, end in spans)
     covered = {place for span in spans for place in range(*span)}
     assert all(text[place].isspace() for place in range(len(text)) if place not in covered)
-    assert [token for each in LEARNED[name].words(text) for token in each] == ids
+    assert [token for each in LEARNED[name].encode_words(text) for token in each] == ids
 
 
 @pytest.mark.parametrize("name", ["word", "characters"])

@@ -7,21 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dialog.data.tokenizers import byte_bpe
-from dialog.data.tokenizers.sample import evenly
+from dialog.data.tokenizers.text_sample import sample_evenly
 from dialog.errors import UserError
 
 
 @given(st.integers(0, 300), st.integers(1, 40))
 def test_every_kth_for_the_least_power_of_two_that_fits(count: int, most: int) -> None:
     texts = [str(number) for number in range(count)]
-    kept = evenly(iter(texts), most)
+    kept = sample_evenly(iter(texts), most)
     step = next(2**power for power in range(20) if len(texts[:: 2**power]) <= most)
     assert kept == texts[::step]
 
 
 def test_a_sample_of_nothing_is_refused() -> None:
     with pytest.raises(UserError, match="sample is 0; give at least 1"):
-        evenly([], 0)
+        sample_evenly([], 0)
 
 
 def test_learning_reads_the_sample_only() -> None:

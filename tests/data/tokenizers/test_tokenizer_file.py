@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from dialog.data.tokenizers import TOKENIZERS, byte_bpe, file, identity
+from dialog.data.tokenizers import TOKENIZERS, byte_bpe, file, tokenizer_identity
 from dialog.data.tokenizers.tokenizer import EOS, SELF, SPECIAL_TOKENS, UNK
 from dialog.errors import UserError
 
@@ -176,11 +176,11 @@ def test_the_content_is_the_identity_and_the_place_is_not(tmp_path: Path) -> Non
     places = [tmp_path / name for name in ("a.json", "b.json", "c.json")]
     for place, texts in zip(places, (TEXTS, TEXTS, TEXTS[:1]), strict=True):
         byte_bpe(texts).save(place)
-    first, same, other = (identity({"name": "file", "path": str(place)}) for place in places)
+    first, same, other = (tokenizer_identity({"name": "file", "path": str(place)}) for place in places)
     assert first == same != other
-    assert identity({"name": "word", "lower": True}) == {"name": "word", "lower": True}
+    assert tokenizer_identity({"name": "word", "lower": True}) == {"name": "word", "lower": True}
     with pytest.raises(UserError, match=r"d\.json does not exist; data\.tokenizer\.path"):
-        identity({"name": "file", "path": str(tmp_path / "d.json")})
+        tokenizer_identity({"name": "file", "path": str(tmp_path / "d.json")})
 
 
 def spoiled(**model: object) -> str:

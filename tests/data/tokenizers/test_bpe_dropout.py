@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from dialog.data.tokenizers import byte_bpe, file, unigram, word
-from dialog.data.tokenizers.dropout import BpeDropout, merged, merges_of
+from dialog.data.tokenizers.bpe_dropout import BpeDropout, apply_merges, read_merges
 from dialog.data.tokenizers.tokenizer import SELF, UNK, Tokenizer
 from dialog.errors import UserError
 
@@ -24,7 +24,7 @@ TEXTS = [
     "書店 はどこ ですか 👋👋 Käse kostet",
 ] * 6
 BYTES = byte_bpe(TEXTS, vocabulary=400)
-MERGES, SYMBOLS = merges_of(BYTES)
+MERGES, SYMBOLS = read_merges(BYTES)
 
 parts = ["station", " behind", " the", " market", "streets", " 書店", "👋", "Käse", " ", "\n", "x", "'s"]
 texts = st.lists(st.one_of(st.sampled_from(parts), st.text(max_size=3)), max_size=8).map("".join)
@@ -62,15 +62,15 @@ def test_nothing_left_out_is_encode_and_all_left_out_is_bytes(text: str) -> None
 
 @given(sayable)
 def test_merging_in_order_gives_the_words_of_the_library(text: str) -> None:
-    for each in BYTES.words(text):
+    for each in BYTES.encode_words(text):
         symbols = [symbol for token in each for symbol in SYMBOLS.get(token, (token,))]
-        assert tuple(merged(symbols, MERGES, [0] * len(symbols))) == each
+        assert tuple(apply_merges(symbols, MERGES, [0] * len(symbols))) == each
 
 
 @given(st.lists(st.sampled_from(sorted({part for pair in MERGES for part in pair})), max_size=12), st.data())
 def test_merges_are_those_of_the_paper(symbols: list[int], data: st.DataObject) -> None:
     left_out = data.draw(st.lists(st.integers(0, 3), min_size=len(symbols), max_size=len(symbols)))
-    assert merged(symbols, MERGES, left_out) == by_the_paper(symbols, left_out)
+    assert apply_merges(symbols, MERGES, left_out) == by_the_paper(symbols, left_out)
 
 
 def test_a_merge_is_left_out_as_often_as_told() -> None:
