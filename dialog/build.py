@@ -22,7 +22,7 @@ from dialog.paths import cache
 if TYPE_CHECKING:
     from dialog.data.datamodule import DialogDataModule
     from dialog.data.examples import ExampleRules
-    from dialog.data.preparation.shards import Job
+    from dialog.data.preparation.job import Job
     from dialog.data.tokenizers.tokenizer import Tokenizer
     from dialog.models.seq2seq import Seq2Seq
     from dialog.training.module import DialogModule
@@ -66,8 +66,7 @@ def build_rules(recipe: Recipe) -> ExampleRules:
 
 def build_job(recipe: Recipe) -> Job:
     """Build the preparation job: all that determines the tokenizer and the token stores."""
-    from dialog.data.preparation.shards import Job
-    from dialog.data.preparation.writer import Limits
+    from dialog.data.preparation.job import Job, Limits
 
     data = recipe.data
     limits = Limits(data.max_source, data.max_target)

@@ -19,7 +19,7 @@ from dialog.runs.prepare import prepare_data
 if TYPE_CHECKING:
     from dialog.data.datamodule import DialogDataModule
     from dialog.training.module import DialogModule
-    from dialog.training.optimization.tuner import RangeTest, Tried
+    from dialog.training.optimization.tuner import BatchTrial, RangeTest
     from dialog.training.trainer import Trainer
 
 
@@ -81,7 +81,7 @@ def steepest(test: RangeTest) -> float | None:
     return test.rates[1 + gradients.index(min(gradients))]
 
 
-def sizes_test(recipe: Recipe, *, first: int, most: int) -> Sequence[Tried]:
+def sizes_test(recipe: Recipe, *, first: int, most: int) -> Sequence[BatchTrial]:
     """Try batch sizes from ``first`` up to ``most`` tokens until memory runs out; return speed and memory of each."""
     from dialog.training.optimization.tuner import try_batch_tokens
 

@@ -308,7 +308,7 @@ IDS = [
         "an id twice",
         "jsonl",
         (turns("a", "b", id="x") + GOOD + turns("a", "c", id="x"),),
-        r"^corpus/train\.jsonl:3: the id 'x' occurs twice in train, for other words at corpus/train\.jsonl:1; give",
+        r"^corpus/train\.jsonl:3: the id 'x' occurs twice in train, with other text at corpus/train\.jsonl:1; give",
     ),
     Refused(
         "an id that comes again", "csv", (FORMATS["csv"].good[0] + b"b,A,x\nb,B,y\na,A,z\n",), r"csv:6: .*has earlier"
@@ -792,7 +792,7 @@ def test_a_damaged_archive_is_refused_even_where_broken_lines_are_dropped(suffix
 def test_a_split_that_the_rule_leaves_empty_is_refused_with_the_rule() -> None:
     Path("one.jsonl").write_bytes(FORMATS["jsonl"].good[0])
     line = refused(prepared("jsonl", path="one.jsonl"))
-    assert line.startswith("the split validation gives no example (it is empty); a corpus without splits is dealt out")
+    assert line.startswith("the split validation gives no example (it is empty); a corpus without splits is split")
     assert line.endswith("or data.path a folder with a file a split")
 
 

@@ -223,7 +223,7 @@ REAL = [
     (["prepare", TRANSFORMER, "--shard", "2/2"], "Invalid value for '--shard': 2/2 must be I/N"),
     (
         ["prepare", TRANSFORMER, "--shard", "0/2", "--merge"],
-        "--shard prepares one shard, --merge merges all of them; give one",
+        "--shard prepares one shard, --merge merges all",
     ),
     (["prepare", TRANSFORMER, "--shard", "0/2", "--workers", "2"], "--shard and --merge run in one process"),
     (["evaluate", "folder"], "folder is not a run folder: it has no recipe.yaml"),

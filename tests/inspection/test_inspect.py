@@ -18,7 +18,7 @@ from rensa import RMinHash, RMinHashLSH
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed, Turn
 from dialog.data.examples import ExampleRules
 from dialog.data.filters import DropOpenPairs
-from dialog.data.preparation.blocks import Sieve, Surveyed, choose
+from dialog.data.preparation.filtering import SurveyedFilter, UsableDialogues, filter_block
 from dialog.data.text_matching.leaks import LeakDetector, hash_long_pairs
 from dialog.data.text_matching.minhash import NearDuplicateIndex, ShingledText
 from dialog.inspection.findings import Finding, rate, share
@@ -95,7 +95,7 @@ def test_the_leak_is_that_of_the_filter_and_of_the_evaluation(
     for said in source.splits.values():
         said[:] = [replace(each, turns=tuple(map(Turn, speakers, (turn.text for turn in each.turns)))) for each in said]
     found = inspect(source, rules=rules, quiet=True).findings["leak"].data
-    kept = {split: [each for _, each in Surveyed(source.dialogues, rules, split)] for split in SPLITS}
+    kept = {split: [each for _, each in UsableDialogues(source.dialogues, rules, split)] for split in SPLITS}
     for split in ("validation", "test"):
         detector = LeakDetector(kept[split])
         for each in kept["train"]:
@@ -290,11 +290,11 @@ def test_what_is_said_to_be_generic_is_what_a_preparation_drops(
     source = told(train=[Dialogue(str(n), tuple(Turn(*turn) for turn in each)) for n, each in enumerate(dialogues)])
     data = inspect(source, rules=rules, quiet=True).findings["generic"].data
     entries = list(source.dialogues("train"))
-    assert data["pairs"] == sum(len(each.windows) for each in choose(0, entries, rules, []).chosen)
+    assert data["pairs"] == sum(len(each.windows) for each in filter_block(0, entries, rules, []).dialogues)
     for side in ("target", "source"):
         filter = DropOpenPairs(side=side)
-        known = filter.survey({split: Surveyed(source.dialogues, rules, split) for split in SPLITS})
-        left = choose(0, entries, rules, [Sieve("entropy", filter, known)]).chosen
+        known = filter.survey({split: UsableDialogues(source.dialogues, rules, split) for split in SPLITS})
+        left = filter_block(0, entries, rules, [SurveyedFilter("entropy", filter, known)]).dialogues
         assert data[side]["pairs_above"] == data["pairs"] - sum(len(each.windows) for each in left)
 
 

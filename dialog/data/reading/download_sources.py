@@ -50,7 +50,7 @@ class DownloadSource:
 
     @property
     def automatic(self) -> bool:
-        """Whether the corpus can be downloaded automatically."""
+        """True if the corpus can be downloaded without manual steps."""
         return bool(self.root or self.files)
 
 

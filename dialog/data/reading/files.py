@@ -189,6 +189,6 @@ def _open_zst(packed: BinaryIO) -> BinaryIO:
 
 
 def check_decompressed_size(path: Path, decompressed: int, size: int, fix: str = "unpack it yourself") -> None:
-    """Raise a UserError if a file of `size` bytes has yielded so many bytes that it is a decompression bomb."""
+    """Raise a UserError if the number of bytes that a file of `size` bytes has yielded shows a decompression bomb."""
     if decompressed > BOMB_SIZE and decompressed > BOMB_RATIO * size:
         raise UserError(f"{path} gives more than {BOMB_RATIO} times its size; {fix} if that is right")

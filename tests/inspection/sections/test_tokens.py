@@ -13,9 +13,8 @@ from dialog.config.components import name_and_arguments
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.dialogue import Entry, Malformed, Turn
 from dialog.data.examples import ExampleRules
+from dialog.data.preparation.job import Job, Limits
 from dialog.data.preparation.prepare import prepare
-from dialog.data.preparation.shards import Job
-from dialog.data.preparation.writer import Limits
 from dialog.data.store.store import Store
 from dialog.data.tokenizers import byte_bpe
 from dialog.data.tokenizers.word_level import word
