@@ -17,7 +17,7 @@ from dialog.errors import UserError
 from dialog.escaping import to_json
 
 if TYPE_CHECKING:
-    from dialog.data.examples import Rules
+    from dialog.data.examples import ExampleRules
     from dialog.inspection.findings import Section
 
 WIDEST = 110
@@ -67,7 +67,7 @@ def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: 
             click.echo(f"page: {html}", err=True)
 
 
-def _tokens(recipe: Recipe, rules: Rules) -> Section:
+def _tokens(recipe: Recipe, rules: ExampleRules) -> Section:
     """The section of the tokenizer, or why there is none; what is malformed the doctor counts and goes on."""
     from dialog.data.examples import DROP
     from dialog.data.store.manifest import TOKENIZER

@@ -218,7 +218,7 @@ REAL = [
     (["prepare", TRANSFORMER, "data=bultin"], "command line: unknown data 'bultin'; did you mean 'builtin'?"),
     (
         ["prepare", "dailydialog/transformer"],
-        "data.corpus: dailydialog is not here and DIALOG_OFFLINE forbids to download it; get it from http",
+        "data.corpus: dailydialog is missing and DIALOG_OFFLINE forbids downloading it; get it from http",
     ),
     (["prepare", TRANSFORMER, "--shard", "2/2"], "Invalid value for '--shard': 2/2 is not of the form I/N"),
     (["prepare", TRANSFORMER, "--shard", "0/2", "--merge"], "--shard makes a part, --merge joins the parts; give one"),
@@ -299,7 +299,7 @@ INSIDE = [
     (["train", TRANSFORMER, "seed=-1"], "seed: "),
     (
         ["train", "dailydialog/transformer"],
-        "data.corpus: dailydialog is not here and DIALOG_OFFLINE forbids to download it; get it from http",
+        "data.corpus: dailydialog is missing and DIALOG_OFFLINE forbids downloading it; get it from http",
     ),
 ]
 

@@ -61,8 +61,8 @@ LATE = (
     "            loop.step(gates, before)\n"
 )
 SHOW = "            if hook is not None:\n                hook(self, weights)\n"
-ONCE = "data/store/test_plan.py::test_every_example_once_within_budget_and_as_many_batches_for_all"
-FULL = '    largest = np.argsort(-sizes, kind="stable")[:missing]  # no others are halved\n'
+ONCE = "data/store/test_plan.py::test_each_example_once_in_equal_numbers_of_full_batches"
+FULL = '    largest = np.argsort(-sizes, kind="stable")[:missing]  # only these can be halved\n'
 DROP = "            mixed = mix(weights, values, dropout)"
 
 MUTANTS = (

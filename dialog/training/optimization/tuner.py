@@ -15,7 +15,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.tuner.tuning import Tuner
 
 from dialog.data.batching import Batch
-from dialog.data.datamodule import DialogDataModule, Loader
+from dialog.data.datamodule import BatchLoader, DialogDataModule
 from dialog.data.store.store import Store
 from dialog.training.callbacks.memory import out_of_memory, peak_memory
 from dialog.training.module import DialogModule
@@ -81,7 +81,7 @@ class HeaviestBatches(DialogDataModule):
 class HeaviestLoader:
     """The costliest batch, the one with the most target tokens, and it again, for a step that is timed."""
 
-    def __init__(self, loader: Loader, tried: list[Tried]) -> None:
+    def __init__(self, loader: BatchLoader, tried: list[Tried]) -> None:
         self.loader = loader
         self.tried = tried
 
@@ -89,15 +89,15 @@ class HeaviestLoader:
         return HeaviestBatches.STEPS + 1
 
     def __iter__(self) -> Iterator[Batch]:
-        costly, talkative, _ = self.loader.heaviest()
-        yield talkative
-        yield costly
+        most_tokens, most_target_tokens, _ = self.loader.heaviest()
+        yield most_target_tokens
+        yield most_tokens
         began = time.monotonic()
-        yield costly
-        rate = costly.target_tokens / (time.monotonic() - began)
+        yield most_tokens
+        rate = most_tokens.target_tokens / (time.monotonic() - began)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.tried.append(Tried(self.loader.batch_tokens, rate, peak_memory(device)))
-        yield costly
+        yield most_tokens
 
 
 def try_batch_tokens(

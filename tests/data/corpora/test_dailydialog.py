@@ -11,7 +11,7 @@ import pytest
 
 from dialog.data.corpora.dailydialog import DailyDialog
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Malformed, Turn
-from dialog.data.examples import Rules, examples
+from dialog.data.examples import ExampleRules, examples
 from dialog.errors import UserError
 
 SAMPLE = Path(__file__).with_name("samples") / "dailydialog"
@@ -46,8 +46,8 @@ def test_unicode_separators_are_text(tmp_path: Path) -> None:
 def test_blank_lines_and_empty_turns_are_counted(tmp_path: Path) -> None:
     corpus = write(tmp_path, b"a __eou__  __eou__ b __eou__\n\nalone __eou__\n__eou__ __eou__\n")
     counts: Counter[str] = Counter()
-    dialogue = list(examples(corpus.dialogues("train"), Rules(3, first_turns=False), counts))
-    assert [(example.id, example.response) for example in dialogue] == [("train-1#1", Turn("A", "b"))]
+    kept = list(examples(corpus.dialogues("train"), ExampleRules(3, first_turns=False), counts))
+    assert [(example.id, example.response) for example in kept] == [("train-1#1", Turn("A", "b"))]
     assert counts == Counter(
         {
             "dialogues read": 4,

@@ -44,7 +44,7 @@ def test_reads_the_format() -> None:
         (b'{"turns": ["a", "b"]} {}\n', "not JSON at character"),
         (b'{"turns": ["a\x01", "b"]}\n', "not JSON at character"),
         (b'{"turns": ["a", NaN]}\n', "NaN"),
-        (b'{"turns": ["a", "b"], "turns": []}\n', "'turns' stands there twice"),
+        (b'{"turns": ["a", "b"], "turns": []}\n', "'turns' is repeated"),
         (b'{"turns": ["a"], "meta": {"n": ' + b"9" * 5000 + b"}}\n", "not JSON that can be read"),
         (b"[" * 200_000 + b"\n", "not JSON"),
         (b'["a", "b"]\n', 'no "turns"'),
