@@ -58,7 +58,7 @@ def tables() -> dict[str, Family[Any]]:
     from dialog.training.callbacks.averaging import AVERAGES
     from dialog.training.loggers import LOGGERS
     from dialog.training.losses import LOSSES
-    from dialog.training.objectives.objectives import OBJECTIVES
+    from dialog.training.objectives.joint import OBJECTIVES
     from dialog.training.optimization.optimizers import OPTIMIZERS
     from dialog.training.optimization.schedules import SCHEDULES
     from dialog.training.teacher_forcing import TEACHER_FORCINGS

@@ -19,7 +19,7 @@ from dialog.runs.prepare import prepare_data
 if TYPE_CHECKING:
     from dialog.data.datamodule import DialogDataModule
     from dialog.training.module import DialogModule
-    from dialog.training.optimization.tuner import RangeTest, Tried
+    from dialog.training.optimization.tuner import BatchTrial, RangeTest
     from dialog.training.trainer import Trainer
 
 
@@ -81,7 +81,7 @@ def steepest(test: RangeTest) -> float | None:
     return test.rates[1 + falls.index(min(falls))]
 
 
-def sizes_test(recipe: Recipe, *, first: int, most: int) -> Sequence[Tried]:
+def sizes_test(recipe: Recipe, *, first: int, most: int) -> Sequence[BatchTrial]:
     """Sizes of batches that a recipe's training has memory for, and how fast it is with each."""
     from dialog.training.optimization.tuner import try_batch_tokens
 
