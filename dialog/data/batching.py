@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dialog.data.tokenizers.tokenizer import OTHER, PAD, SELF
+from dialog.data.tokenizers.tokenizer import PAD
 
 Integers = NDArray[np.int64]
 
@@ -24,8 +24,7 @@ class Batch(NamedTuple):
     source_tokens: int
     target_tokens: int  # ids and </s>: the predicted tokens
     target_bytes: int  # UTF-8 length of the responses
-    last_starts: Tensor  # [B], where in its source the ids of the last turn of the context begin
-    last_turn: int  # tokens of the longest last turn of a context
+    facts: Tensor  # [B], number of leading source tokens that are facts
 
 
 def collate(
@@ -44,28 +43,15 @@ def collate(
 
 def pack(source: Integers, target: Integers, facts: Integers, rows: Integers, *, target_bytes: int) -> Batch:
     """Return a batch of padded sources [B, S] and targets [B, T + 1]; `facts` [B] are the lengths of their facts."""
-    lengths = (source != PAD).sum(1)
-    starts = _last_starts(source, facts)
     return Batch(
         source=torch.from_numpy(source),
         target=torch.from_numpy(target),
         rows=torch.from_numpy(rows),
-        source_tokens=int(lengths.sum()),
+        source_tokens=int(np.count_nonzero(source != PAD)),
         target_tokens=int(np.count_nonzero(target != PAD)) - len(target),
         target_bytes=target_bytes,
-        last_starts=torch.from_numpy(starts),
-        last_turn=int((lengths - 1 - starts).max()),
+        facts=torch.from_numpy(facts),
     )
-
-
-def _last_starts(source: Integers, facts: Integers) -> Integers:
-    """Return the start [B] of the last turn's ids in each `<self> ids <other> ids ... </s>` [B, S].
-
-    If the turn was truncated or is missing, that is the end of the facts.
-    """
-    places = np.where((source == SELF) | (source == OTHER), np.arange(1, source.shape[1] + 1), 0)
-    starts: Integers = np.maximum(places.max(1), facts)
-    return starts
 
 
 def _pad(sequences: Sequence[Sequence[int]]) -> Integers:

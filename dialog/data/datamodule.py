@@ -152,7 +152,7 @@ class DialogDataModule(lightning.LightningDataModule):
             source=batch.source.pin_memory(),
             target=batch.target.pin_memory(),
             rows=batch.rows.pin_memory(),
-            last_starts=batch.last_starts.pin_memory(),
+            facts=batch.facts.pin_memory(),
         )
 
     def train_dataloader(self) -> BatchLoader:

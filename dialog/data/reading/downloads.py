@@ -48,14 +48,11 @@ def ensure_downloaded(corpus: str, folder: Path | None, root: Path) -> None:
     if corpus not in DOWNLOADS or folder != root / corpus or folder.is_dir():
         return
     source = DOWNLOADS[corpus]
+    manual = manual_instructions(corpus, source)
     if not source.automatic:
-        raise UserError(
-            f"{corpus} ({source.licence}) cannot be downloaded automatically; {manual_instructions(corpus, source)}"
-        )
+        raise UserError(f"{corpus} ({source.licence}) cannot be downloaded automatically; {manual}")
     if is_offline():
-        raise UserError(
-            f"{corpus} is missing and DIALOG_OFFLINE forbids downloading it; {manual_instructions(corpus, source)}"
-        )
+        raise UserError(f"{corpus} is missing and DIALOG_OFFLINE forbids downloading it; {manual}")
     try:
         with _locked(root / f".{corpus}.lock"):
             if not folder.is_dir():
@@ -141,10 +138,7 @@ def _reason(error: RequestException) -> str:
 
 
 def _checksum(path: Path, expected: str) -> str:
-    """Compute the kind of checksum that is expected: SHA-256, or git's object id.
-
-    The object id is the SHA-1 of `blob <size>`, a zero byte and the content.
-    """
+    """Return SHA-256 or, if expected, git's object id: the SHA-1 of `blob <size>`, a zero byte and the content."""
     digest = hashlib.sha256() if len(expected) == 64 else hashlib.sha1(b"blob %d\0" % path.stat().st_size)
     with path.open("rb") as file:
         while part := file.read(CHUNK):

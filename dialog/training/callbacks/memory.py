@@ -22,7 +22,7 @@ from dialog.data.preparation.example_ids import Names
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.errors import UserError
 from dialog.training.module import DialogModule
-from dialog.training.window import Window
+from dialog.training.sums import StepSums
 
 NAMED = 3
 """Examples that are named where memory does not suffice."""
@@ -133,8 +133,8 @@ def shape(batch: Batch) -> str:
 def untouched(module: DialogModule) -> Iterator[None]:
     """Nothing is logged, and afterwards gradients, random numbers and counts are as before."""
     gradients = [(parameter, parameter.grad) for parameter in module.parameters()]
-    tokens, window = module.target_tokens, module.window
-    module.window = Window()
+    tokens, sums = module.target_tokens, module.step_sums
+    module.step_sums = StepSums()
     for parameter, _ in gradients:
         parameter.grad = None
     vars(module)["log"] = lambda *values, **options: None
@@ -143,7 +143,7 @@ def untouched(module: DialogModule) -> Iterator[None]:
             yield
     finally:
         del vars(module)["log"]
-        module.target_tokens, module.window = tokens, window
+        module.target_tokens, module.step_sums = tokens, sums
         for parameter, gradient in gradients:
             parameter.grad = gradient
 
