@@ -1,6 +1,6 @@
-"""Activation checkpointing against none: time and peak memory of a Transformer's forward and backward pass.
+"""Measure time and peak memory of a Transformer's forward and backward pass with and without activation checkpointing.
 
-Each figure is of a process of its own, on one thread; times are medians.
+Each figure comes from a separate process on one thread; times are medians.
 Run: python benchmarks/activation_checkpointing.py
 """
 
@@ -23,7 +23,7 @@ LENGTHS = (64, 256)
 
 
 def measure(length: int, *, saves: bool) -> tuple[float, float]:
-    """Seconds of a pass over sources and targets of a length, and MiB at its peak beyond what stands before it."""
+    """Return the seconds of one pass at a length, and its peak memory in MiB above the start."""
     torch.set_num_threads(1)
     torch.manual_seed(1)
     part = {"name": "transformer", "layers": LAYERS, "heads": 4, "feed_forward_size": 4 * SIZE}
@@ -43,18 +43,18 @@ def measure(length: int, *, saves: bool) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Print a row for each length."""
+    """Print one row per length."""
     titles = ("tokens", "without s", "with s", "ratio", "without MiB", "with MiB")
     print(" ".join(f"{title:>12}" for title in titles))
     for length in LENGTHS:
-        found = []
+        results = []
         for saves in (False, True):
             command = [sys.executable, __file__, str(length), str(int(saves))]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
-            found.append(json.loads(done.stdout))
-        (fast, much), (slow, little) = found
+            results.append(json.loads(done.stdout))
+        (fast, much), (slow, little) = results
         figures = (f"{ROWS} x {length}", f"{fast:.3f}", f"{slow:.3f}", f"{slow / fast:.2f}")
-        print(" ".join(f"{each:>12}" for each in (*figures, f"{much:.0f}", f"{little:.0f}")), flush=True)
+        print(" ".join(f"{cell:>12}" for cell in (*figures, f"{much:.0f}", f"{little:.0f}")), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""An environment of its own for each peer that is measured against.
+"""Build a virtual environment for each peer system of the benchmarks.
 
     python benchmarks/environments.py [PEER ...] [--environments FOLDER]
 
-They lie in the folder that `--environments` names, by default `benchmarks/environments` in the user's cache, and are
-built once; a peer that has another recipe here, or was not built to its end, is built anew. All have this Python and
-the torch version below. Whatever pip is configured with holds for them too.
+The environments are stored in `--environments`, by default `benchmarks/environments` in the user's cache. Each is built
+once, and rebuilt if its recipe here has changed or its build was interrupted. All use this Python and the torch version
+below. pip's configuration applies.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ exec(source, dataclasses.__dict__)
 
 
 class Peer(NamedTuple):
-    """What pip is given, one call after the other, and what can be imported when all went well."""
+    """The pip calls that install a peer, in order, and the imports that must then work."""
 
     version: str
     installs: tuple[str, ...]
@@ -55,9 +55,9 @@ PEERS = {
     "fairseq": Peer(
         "fairseq 0.12.2",
         (
-            "pip<24.1",  # omegaconf 2.0 is named as later ones refuse it
+            "pip<24.1",  # later versions of pip reject the metadata of omegaconf 2.0
             "setuptools<70 wheel cython<3 numpy<1.24",
-            # without torch it leaves out the extensions whose sources are not in its archive
+            # without torch it skips the extensions whose sources are missing from its archive
             "--no-deps --no-build-isolation --no-cache-dir fairseq==0.12.2",
             f"{TORCH} cffi regex sacrebleu<2.5 tqdm bitarray {PIECES} packaging omegaconf<2.1 hydra-core>=1.0.7,<1.1",
         ),
@@ -92,19 +92,19 @@ PEERS = {
 
 
 class NotBuiltError(Exception):
-    """A peer's environment cannot be made here; says why."""
+    """A peer's environment cannot be built; the message states the reason."""
 
 
 def default_folder() -> Path:
-    """Where environments lie if nothing else is said."""
+    """Return the default folder of the environments."""
     return cache() / "benchmarks" / "environments"
 
 
 def python_of(folder: Path, name: str) -> Path:
-    """The Python of a peer's environment, built if need be.
+    """Return the Python of a peer's environment, building it if necessary.
 
     Raises:
-        NotBuiltError: with the last lines of what went wrong.
+        NotBuiltError: with the last lines of the error.
     """
     root = folder.absolute() / name
     mark = {"recipe": hashlib.sha256(repr(PEERS[name]).encode()).hexdigest(), "python": sys.version}
@@ -126,24 +126,24 @@ def _is_built(root: Path, mark: dict[str, str]) -> bool:
 
 def _build(root: Path, python: Path, peer: Peer) -> None:
     venv.create(root, with_pip=True)
-    for each in peer.installs:
-        _run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *each.split()])
+    for packages in peer.installs:
+        _run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages.split()])
     if peer.site:
-        found = _run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])
-        Path(found.strip(), "sitecustomize.py").write_text(peer.site)
+        site_packages = _run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])
+        Path(site_packages.strip(), "sitecustomize.py").write_text(peer.site)
     _run([python, "-c", f"import {peer.imports}"])
 
 
 def _run(command: list[str | Path]) -> str:
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     if done.returncode:
-        said = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-        raise NotBuiltError(f"{' '.join(map(str, command[1:]))}: {' / '.join(said[-3:])}")
+        lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        raise NotBuiltError(f"{' '.join(map(str, command[1:]))}: {' / '.join(lines[-3:])}")
     return done.stdout
 
 
 def main() -> None:
-    """Build what is named, or all."""
+    """Build the named environments, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("peers", nargs="*", metavar="PEER", help=f"of {', '.join(PEERS)} [default: all]")
     parser.add_argument("--environments", type=Path, default=default_folder(), metavar="FOLDER")

@@ -1,10 +1,10 @@
-"""What the loader gives, against what training eats: tokens a second of both, and the share of padding.
+"""Compare the loader's speed with training's, in tokens per second, and print the share of padding.
 
     python benchmarks/loader.py RECIPE [KEY=VALUE ...] [--steps N]
 
-The loader reads an epoch of the recipe's prepared data in this process, without workers. Training is forward, backward
-and optimizer step of the recipe's network on its first N batches (30), which need not be waited for. Columns: real
-tokens a second, source and target together; the loader's against training's.
+The loader reads an epoch of the recipe's prepared data in this process, without workers. Training runs forward,
+backward and optimizer step of the recipe's network on the first N batches (30), loaded beforehand. Columns: real
+source and target tokens per second; ratio of loader to training.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from dialog.build import build_module
 from dialog.config.compose import compose
 from dialog.config.schema import Recipe
 from dialog.data.batching import Batch
-from dialog.data.datamodule import Loader
+from dialog.data.datamodule import BatchLoader
 from dialog.data.store.store import Store
 from dialog.runs.prepare import prepare_data
 
 
 def main() -> None:
-    """Measure both and print them."""
+    """Measure and print both speeds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipe")
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("--steps", type=int, default=30)
-    given = parser.parse_args()
-    recipe = compose(given.recipe, given.overrides).recipe
+    options = parser.parse_args()
+    recipe = compose(options.recipe, options.overrides).recipe
     folder = prepare_data(recipe, quiet=False)
     store = Store(folder, "train")
-    loader = Loader(store, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed, shuffle=True)
+    loader = BatchLoader(store, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed, shuffle=True)
     began = time.perf_counter()
     tokens = padded = 0
     for batch in loader:
         tokens += batch.source_tokens + batch.target_tokens
         padded += batch.source.numel() + batch.target[:, 1:].numel()
     loading = tokens / (time.perf_counter() - began)
-    training = eaten(recipe, store, [batch for batch, _ in zip(loader, range(given.steps), strict=False)])
+    training = train_speed(recipe, store, [batch for batch, _ in zip(loader, range(options.steps), strict=False)])
     print(f"batches of {recipe.data.batch_tokens:,} tokens: {len(loader):,}, padding {1 - tokens / padded:.1%}")
     print(f"loader:   {loading:>12,.0f} tokens/s")
     print(f"training: {training:>12,.0f} tokens/s on {device()} with {torch.get_num_threads()} threads")
-    print(f"the loader gives {loading / training:,.0f} times what training eats")
+    print(f"loader / training: {loading / training:,.0f}")
 
 
-def eaten(recipe: Recipe, store: Store, batches: list[Batch]) -> float:
-    """Tokens a second of training on batches that are there."""
+def train_speed(recipe: Recipe, store: Store, batches: list[Batch]) -> float:
+    """Return the tokens per second of training on loaded batches."""
     model = build_module(recipe, len(store.tokenizer), store.tokenizer).model.to(device())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     batches = [batch._replace(source=batch.source.to(device()), target=batch.target.to(device())) for batch in batches]
@@ -67,12 +67,12 @@ def eaten(recipe: Recipe, store: Store, batches: list[Batch]) -> float:
 
 
 def device() -> str:
-    """Where the network is."""
+    """Return the device of the network."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def wait() -> None:
-    """Let a GPU come to its end."""
+    """Wait for the GPU, if there is one."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 

@@ -1,6 +1,6 @@
-"""Vocabulary projection and loss in chunks against the whole: time and peak memory of forward and backward.
+"""Compare projection and loss in chunks with all logits at once: time and peak memory of forward and backward.
 
-Each figure is of a process of its own, on one thread; times are medians. Run: python benchmarks/loss_chunks.py
+Each figure comes from a separate process on one thread; times are medians. Run: python benchmarks/loss_chunks.py
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.models.heads import Decoded, VocabularyHead
 from dialog.training.losses import CrossEntropy, chunks
-from dialog.training.losses.projection import Positions, loss_sums
+from dialog.training.step import RealPositions, loss_sums
 
 SIZE = 512
 REPEATS = 5
@@ -25,7 +25,7 @@ CASES = [(tokens, vocabulary) for tokens in (4096, 960) for vocabulary in (8000,
 
 
 def measure(tokens: int, vocabulary: int, *, whole: bool) -> tuple[float, float]:
-    """Seconds of a step, and MiB that it takes at its peak beyond what stands before it."""
+    """Return the seconds of a step, and its peak memory in MiB above the start."""
     torch.set_num_threads(1)
     torch.manual_seed(1)
     if whole:
@@ -34,7 +34,7 @@ def measure(tokens: int, vocabulary: int, *, whole: bool) -> tuple[float, float]
     outputs = torch.randn(tokens, SIZE, requires_grad=True)
     targets = torch.randint(PAD + 1, vocabulary, (tokens,))
     nothing = outputs.detach()[:, :0]
-    real = Positions((Decoded(outputs, outputs, nothing, nothing.long()),), targets, None)
+    real = RealPositions((Decoded(outputs, outputs, nothing, nothing.long()),), targets, None)
     head.weight.grad = torch.zeros_like(head.weight)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     seconds = []
@@ -47,18 +47,18 @@ def measure(tokens: int, vocabulary: int, *, whole: bool) -> tuple[float, float]
 
 
 def main() -> None:
-    """Print a row for each case."""
+    """Print one row per case."""
     titles = ("tokens", "vocabulary", "whole s", "chunks s", "ratio", "whole MiB", "chunks MiB")
     print(" ".join(f"{title:>10}" for title in titles))
     for tokens, vocabulary in CASES:
-        found = []
+        results = []
         for whole in (True, False):
             command = [sys.executable, __file__, str(tokens), str(vocabulary), str(int(whole))]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
-            found.append(json.loads(done.stdout))
-        (slow, much), (fast, little) = found
-        figures = (str(tokens), str(vocabulary), *(f"{each:.3f}" for each in (slow, fast)), f"{fast / slow:.2f}")
-        print(" ".join(f"{each:>10}" for each in (*figures, f"{much:.0f}", f"{little:.0f}")), flush=True)
+            results.append(json.loads(done.stdout))
+        (slow, much), (fast, little) = results
+        figures = (str(tokens), str(vocabulary), *(f"{seconds:.3f}" for seconds in (slow, fast)), f"{fast / slow:.2f}")
+        print(" ".join(f"{cell:>10}" for cell in (*figures, f"{much:.0f}", f"{little:.0f}")), flush=True)
 
 
 if __name__ == "__main__":

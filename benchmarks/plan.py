@@ -1,11 +1,11 @@
-"""The plan of an epoch against the number of examples: seconds, memory of our own and padding.
+"""Measure the batch plan of an epoch by the number of examples: seconds, memory and padding.
 
     python benchmarks/plan.py [EXAMPLES ...]
 
-Lengths are drawn like those of three turns and a reply of everyday conversation, and lie on disk as `prepare` writes
-them. Each row is of a process of its own. Columns: seconds to sort the lengths by class (once, in preparing), MiB that
-this takes at its peak beside the files that it maps; seconds to plan a shuffled epoch for one of 8 processes, MiB
-likewise; microseconds for the rows of a batch; batches of all processes; padding in per cent of their tokens, at most.
+Lengths are drawn like those of three turns and a response of everyday conversation and are stored as `prepare` writes
+them. Each row comes from a separate process. Columns: seconds to sort the lengths by class (once, during preparation),
+its peak memory in MiB without mapped files; seconds and MiB to plan a shuffled epoch for one of 8 processes;
+microseconds per batch; batches over all processes; padding as a percentage of their tokens, at most.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ BUDGET = 8192
 WORLD = 8
 CHUNK = 10**6
 READ = 2000
-COLUMNS = ("sort s", "sort MiB", "plan s", "plan MiB", "us a batch", "batches", "padding %")
+COLUMNS = ("sort s", "sort MiB", "plan s", "plan MiB", "us / batch", "batches", "padding %")
 
 
 def write_lengths(folder: Path, count: int) -> int:
-    """Lengths as of turns and replies with long tails, drawn a million at a time and repeated; their sum."""
+    """Write lengths with long tails, drawn a million at a time and repeated; return their sum."""
     random = np.random.default_rng(0)
     total = 0
     with array_file(folder, "train", "lengths").open("wb") as file:
@@ -51,15 +51,15 @@ def write_lengths(folder: Path, count: int) -> int:
 
 
 def lengths(random: np.random.Generator) -> NDArray[Any]:
-    """Source and target of a million examples."""
+    """Draw the source and target lengths of a million examples."""
     turns = np.clip(random.lognormal(2.4, 0.7, size=(CHUNK, 4)), 1, 200).astype(np.int64)
-    heard = random.integers(0, 8, size=CHUNK)
-    sources = sum(np.where(heard > turn, turns[:, turn] + 1, 0) for turn in range(3)) + 1
+    context_turns = random.integers(0, 8, size=CHUNK)
+    sources = sum(np.where(context_turns > turn, turns[:, turn] + 1, 0) for turn in range(3)) + 1
     return np.column_stack([np.minimum(sources, 256), turns[:, 3] + 1]).astype(ARRAYS["lengths"])
 
 
 def measured(work: Callable[[], Any]) -> tuple[float, float, Any]:
-    """Seconds, MiB at the peak and result."""
+    """Return seconds, peak MiB and result."""
     tracemalloc.start()
     began = time.perf_counter()
     result = work()
@@ -70,7 +70,7 @@ def measured(work: Callable[[], Any]) -> tuple[float, float, Any]:
 
 
 def measure(count: int) -> list[float]:
-    """A row."""
+    """Return one row."""
     with tempfile.TemporaryDirectory() as root:
         folder = Path(root)
         real = write_lengths(folder, count)
@@ -78,25 +78,25 @@ def measure(count: int) -> list[float]:
         plan_seconds, plan_memory, plan = measured(lambda: planned(folder))
         began = time.perf_counter()
         read = sum(1 for _ in islice(plan.batches(len(plan) // 2), READ))
-        each = (time.perf_counter() - began) / read * 1e6
+        microseconds = (time.perf_counter() - began) / read * 1e6
         padding = 100 * (1 - real / plan.padded)
-        return [sort_seconds, sort_memory, plan_seconds, plan_memory, each, len(plan) * WORLD, padding]
+        return [sort_seconds, sort_memory, plan_seconds, plan_memory, microseconds, len(plan) * WORLD, padding]
 
 
 def planned(folder: Path) -> Plan:
-    """An epoch of the last process."""
+    """Plan an epoch of the last process."""
     classes = read_classes(folder, "train")
     return Plan(classes, budget=BUDGET, seed=1, epoch=1, shuffle=True, rank=WORLD - 1, world=WORLD)
 
 
 def main() -> None:
-    """Print a row for each number of examples."""
+    """Print one row per number of examples."""
     print(f"{'examples':>12} " + " ".join(f"{title:>10}" for title in COLUMNS))
     for count in map(int, sys.argv[1:] or EXAMPLES):
         done = subprocess.run(
             [sys.executable, __file__, "--one", str(count)], capture_output=True, text=True, check=True
         )
-        figures = " ".join(f"{each:>10,.0f}" if each > 1000 else f"{each:>10.2f}" for each in json.loads(done.stdout))
+        figures = " ".join(f"{cell:>10,.0f}" if cell > 1000 else f"{cell:>10.2f}" for cell in json.loads(done.stdout))
         print(f"{count:>12,} {figures}", flush=True)
 
 

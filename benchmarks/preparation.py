@@ -1,24 +1,23 @@
-"""Preparation of DailyDialog, and of many times as much, against that of JoeyNMT and fairseq: time and peak memory.
+"""Compare the preparation of DailyDialog, and of multiples of it, with JoeyNMT and fairseq: time and peak memory.
 
     python benchmarks/preparation.py DAILYDIALOG [FACTOR ...] [--peers joeynmt fairseq] [--only PATTERN] [--limit TIMES]
 
-DAILYDIALOG is the unpacked archive; at a FACTOR (1, 10 and 100) its training split is repeated so many times. The
-environments of the peers are built where they are missing (benchmarks/environments.py). For Linux: memory is read from
-/proc.
+DAILYDIALOG is the unpacked archive; at a FACTOR (1, 10 and 100) its training split is repeated FACTOR times. Missing
+environments of the peers are built (benchmarks/environments.py). Linux only: memory is read from /proc.
 
-Every route learns a BPE of 8,000 pieces from at most a million training turns, each taken once, with two workers:
+Every system learns a BPE of 8,000 pieces from at most a million distinct training turns, with two workers:
 
-- dialog: `dialog prepare dailydialog/transformer`, from the raw files to the store that training maps. It checks every
-  record, keeps each turn once, and sorts the examples by length. Once with `--workers 2` and once in one process.
-- fairseq: sentencepiece (two threads), its pieces as text, `fairseq-preprocess --workers 2` with the vocabulary given.
-- JoeyNMT: sentencepiece (two threads), `load_data`, and one pass of its DataLoader with two workers, which makes the
-  ids. It writes none: this pass comes again in every epoch.
+- dialog: `dialog prepare dailydialog/transformer`, from raw files to the store that training maps. It checks every
+  record, stores each turn once, and sorts the examples by length. With `--workers 2` and in one process.
+- fairseq: sentencepiece (two threads), its pieces as text, `fairseq-preprocess --workers 2` with that vocabulary.
+- JoeyNMT: sentencepiece (two threads), `load_data`, and one pass of its DataLoader with two workers, which
+  computes the ids. It stores none: this pass is repeated in every epoch.
 
-The peers are given their pairs of context, of up to three turns without marks between them, and response as text;
-making that is not timed. Columns: seconds of the clock and of all processors; white-space words of the raw turns of all
-splits per second; MiB at the peak, pages that processes share counted once; seconds and MiB against the first
-route's; and the peak against the same route's at the factor before. With `--limit 2` a route that takes more than twice
-the first one's time is stopped; what was seen until then, marked `>`, is less than what it takes.
+The peers read text pairs of a response and its context of up to three turns, without marks between them; writing these
+is not timed. Columns: wall-clock and CPU seconds; white-space words of the raw turns of all splits per second; peak
+MiB, shared pages counted once; seconds and MiB relative to the first system; peak relative to the same system at the
+previous factor. With `--limit 2` a system that takes more than twice the first one's time is stopped; values at that
+moment are marked `>` and are lower bounds.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ COLUMNS = ("seconds", "cpu s", "words/s", "MiB", "x seconds", "x MiB", "growth")
 
 
 class Measured(NamedTuple):
-    """What a route took."""
+    """Time and memory of a system."""
 
     seconds: float
     processors: float
@@ -62,7 +61,7 @@ Command = Sequence[str | Path]
 
 
 def repeat(corpus: Path, folder: Path, factor: int) -> None:
-    """The corpus with its training split so many times over."""
+    """Copy the corpus, repeating its training split."""
     for split in SPLITS:
         (folder / split).mkdir(parents=True)
         for path in sorted((corpus / split).glob("dialogues_*.txt")):
@@ -73,7 +72,7 @@ def repeat(corpus: Path, folder: Path, factor: int) -> None:
 
 
 def write_pairs(corpus: Path, folder: Path) -> int:
-    """A file of sources, one of targets and one of turns for each split of a corpus; the white-space words of turns."""
+    """Write files of sources, targets and turns for each split; return the number of white-space words."""
     words = 0
     folder.mkdir()
     for split in SPLITS:
@@ -90,7 +89,7 @@ def write_pairs(corpus: Path, folder: Path) -> int:
 
 
 def dialogues(path: Path) -> Iterator[list[str]]:
-    """The turns of each line."""
+    """Yield the turns of each line."""
     with path.open(encoding="utf-8") as file:
         for line in file:
             yield [text for turn in line.split("__eou__")[:-1] if (text := turn.strip())]
@@ -100,18 +99,18 @@ def dialogues(path: Path) -> Iterator[list[str]]:
 
 
 def routes(corpus: Path, pairs: Path, work: Path, peers: Mapping[str, Path]) -> dict[str, list[Command]]:
-    """The commands of each route, one after the other; the peers by the Python of their environments."""
+    """Return the commands of each system; peers run in the Python of their environments."""
     ours = ["prepare", "dailydialog/transformer", f"data.path={corpus}", "data.first_turns=false"]
-    found: dict[str, list[Command]] = {
+    commands: dict[str, list[Command]] = {
         "dialog, 2 workers": [[sys.executable, "-m", "dialog", *ours, "--workers", "2"]],
         "dialog": [[sys.executable, "-m", "dialog", *ours]],
     }
     if fairseq := peers.get("fairseq"):
         learn, pieces = ([fairseq, PEERS, step, pairs, work] for step in ("learn", "pieces"))
-        found["fairseq"] = [learn, pieces, [fairseq, "-m", "fairseq_cli.preprocess", *_fairseq_options(work)]]
+        commands["fairseq"] = [learn, pieces, [fairseq, "-m", "fairseq_cli.preprocess", *_fairseq_options(work)]]
     if joeynmt := peers.get("joeynmt"):
-        found["JoeyNMT"] = [[joeynmt, PEERS, step, pairs, work] for step in ("learn", "joeynmt")]
-    return found
+        commands["JoeyNMT"] = [[joeynmt, PEERS, step, pairs, work] for step in ("learn", "joeynmt")]
+    return commands
 
 
 def _fairseq_options(work: Path) -> Command:
@@ -122,7 +121,7 @@ def _fairseq_options(work: Path) -> Command:
 
 
 def measure(commands: Sequence[Command], work: Path, log: Path, limit: float) -> Measured:
-    """Run the commands, for so many seconds at most; their times in all, and the highest of their peaks."""
+    """Run the commands within a time limit; return their total times and highest peak."""
     seconds, processors, peak, finished = 0.0, 0.0, 0.0, True
     for command in commands:
         if finished:
@@ -133,7 +132,7 @@ def measure(commands: Sequence[Command], work: Path, log: Path, limit: float) ->
 
 
 def run(command: Command, work: Path, log: Path, limit: float) -> Measured:
-    """Run a command and all that it starts, and look at its memory until it ends, or is stopped at the limit."""
+    """Run a command and sample the memory of its processes until it ends or reaches the limit."""
     environment = {**os.environ, "DIALOG_CACHE": str(work / "cache")}
     peak, done, finished = 0, 0, True
     start = time.perf_counter()
@@ -147,31 +146,31 @@ def run(command: Command, work: Path, log: Path, limit: float) -> Measured:
                 finished = False
                 os.killpg(process.pid, signal.SIGKILL)
             peak = max(peak, memory(process.pid))
-            time.sleep(max(0.05, 20 * (time.perf_counter() - begun)))  # looking takes a twentieth of the time at most
+            time.sleep(max(0.05, 20 * (time.perf_counter() - begun)))  # sampling takes a twentieth of the time at most
             done, status, usage = os.wait4(process.pid, os.WNOHANG)
     seconds = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode and finished:
         sys.exit(f"{' '.join(map(str, command))} failed:\n{log.read_text()[-2000:]}")
-    # the greatest of any single process, which the looks in between may have missed
+    # ru_maxrss: the peak of a single process, which sampling may have missed
     return Measured(seconds, usage.ru_utime + usage.ru_stime, max(peak, usage.ru_maxrss) / 1024, finished)
 
 
 def memory(process: int) -> int:
-    """KiB of a process and its descendants; a page that n processes share counts as 1/n of a page in each."""
+    """Return the KiB of a process and its descendants; a page shared by n processes counts 1/n in each."""
     total = 0
-    for each in (process, *descendants(process)):
+    for number in (process, *descendants(process)):
         try:
-            rollup = Path(f"/proc/{each}/smaps_rollup").read_text()
+            rollup = Path(f"/proc/{number}/smaps_rollup").read_text()
         except OSError:  # it has ended
             continue
-        found = re.search(r"^Pss:\s+(\d+)", rollup, re.MULTILINE)
-        total += int(found[1]) if found else 0
+        share = re.search(r"^Pss:\s+(\d+)", rollup, re.MULTILINE)
+        total += int(share[1]) if share else 0
     return total
 
 
 def descendants(process: int) -> Iterator[int]:
-    """The processes that a process, or one of these, has started."""
+    """Yield all descendants of a process."""
     try:
         lists = [task.joinpath("children").read_text() for task in Path(f"/proc/{process}/task").iterdir()]
     except OSError:
@@ -185,7 +184,7 @@ def descendants(process: int) -> Iterator[int]:
 
 
 def table(options: argparse.Namespace) -> Iterator[str]:
-    """A line for each factor and route, as soon as it is measured."""
+    """Yield one line per factor and system, as soon as it is measured."""
     yield f"{'factor':>6} {'route':<18} " + " ".join(f"{title:>9}" for title in COLUMNS)
     before: dict[str, Measured] = {}
     peers = {name: python_of(options.environments, name) for name in options.peers}
@@ -199,22 +198,22 @@ def table(options: argparse.Namespace) -> Iterator[str]:
                 if re.search(options.only, name):
                     work.mkdir()
                     limit = options.limit * first.seconds if first else math.inf
-                    found = measure(commands, work, Path(root) / "log", limit)
+                    measured = measure(commands, work, Path(root) / "log", limit)
                     shutil.rmtree(work)
-                    first = first or found
-                    yield f"{factor:>6} {name:<18} " + row(words, found, first, before.get(name))
-                    before[name] = found
+                    first = first or measured
+                    yield f"{factor:>6} {name:<18} " + row(words, measured, first, before.get(name))
+                    before[name] = measured
 
 
-def row(words: int, found: Measured, first: Measured, before: Measured | None) -> str:
-    """The figures of a route, against the first route's and against its own at the factor before."""
-    more, less = ("", "") if found.finished else (">", "<")
-    ratios = (f"{more}{found.seconds / first.seconds:.2f}", f"{more}{found.peak / first.peak:.2f}")
-    growth = f"{more}{found.peak / before.peak:.2f}" if before else ""
-    speed = f"{less}{words / found.seconds:,.0f}"
-    took = (f"{more}{found.seconds:.1f}", f"{more}{found.processors:.1f}")
-    figures = (*took, speed, f"{more}{found.peak:,.0f}", *ratios, growth)
-    return " ".join(f"{each:>9}" for each in figures)
+def row(words: int, measured: Measured, first: Measured, before: Measured | None) -> str:
+    """Format the figures of a system, relative to the first and to its own at the previous factor."""
+    more, less = ("", "") if measured.finished else (">", "<")
+    ratios = (f"{more}{measured.seconds / first.seconds:.2f}", f"{more}{measured.peak / first.peak:.2f}")
+    growth = f"{more}{measured.peak / before.peak:.2f}" if before else ""
+    speed = f"{less}{words / measured.seconds:,.0f}"
+    took = (f"{more}{measured.seconds:.1f}", f"{more}{measured.processors:.1f}")
+    figures = (*took, speed, f"{more}{measured.peak:,.0f}", *ratios, growth)
+    return " ".join(f"{figure:>9}" for figure in figures)
 
 
 def main() -> None:

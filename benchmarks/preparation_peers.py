@@ -1,4 +1,4 @@
-"""What benchmarks/preparation.py runs in the environments of the peers: python preparation_peers.py STEP PAIRS WORK."""
+"""Steps of benchmarks/preparation.py in the peers' environments: python preparation_peers.py STEP PAIRS WORK."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import sentencepiece
 
 SPECIAL = ("<unk>", "<pad>", "<s>", "</s>")
 BLOCK = 10_000
-"""Lines that are split into pieces at a time."""
+"""Lines split into pieces at once."""
 
 
 def learn(pairs: Path, work: Path) -> None:
-    """The model and its vocabulary in the forms of both peers, from turns that are each there once."""
+    """Train the sentencepiece model on distinct turns, and write its vocabulary in both peers' formats."""
     sentencepiece.SentencePieceTrainer.train(
         input=str(pairs / "train.turns"),
         model_prefix=str(work / "pieces"),
@@ -36,17 +36,17 @@ def learn(pairs: Path, work: Path) -> None:
 
 
 def pieces(pairs: Path, work: Path) -> None:
-    """Every source and target in pieces, as text: what fairseq-preprocess reads."""
+    """Write every source and target as pieces, the text that fairseq-preprocess reads."""
     model = _model(work)
     for path in sorted(path for path in pairs.iterdir() if path.suffix in (".source", ".target")):
         with path.open(encoding="utf-8") as lines, (work / path.name).open("w", encoding="utf-8") as file:
             for block in _blocks(lines):
-                for found in model.encode(block, out_type=str, num_threads=2):
-                    print(*found, file=file)
+                for encoded in model.encode(block, out_type=str, num_threads=2):
+                    print(*encoded, file=file)
 
 
 def joeynmt(pairs: Path, work: Path) -> None:
-    """Load every split as JoeyNMT's training does, and take each of its batches once."""
+    """Load every split as JoeyNMT's training does, and iterate over its batches once."""
     from joeynmt.data import load_data
 
     sides = {key: _side(work, name) for key, name in (("src", "source"), ("trg", "target"))}

@@ -1,15 +1,15 @@
-"""Training steps of both families against the length of the source: time, memory, and share of what the machine allows.
+"""Measure training steps of both families by source length: time, memory, and share of the machine's bound.
 
     python benchmarks/steps.py [--families lstm,transformer] [--sources 32,128] [--variants default,plain] ...
 
-prints a Markdown table of `DialogModule`'s forward and backward pass, clipping and optimizer step, without a trainer.
-S-LSTM reads in both directions (2 x 256), says with 512, embeddings of 256 and additive attention of 512; S-Transformer
-has 3 + 3 layers of 256, 4 heads, 1,024 inside; 8,000 pieces, dropout and label smoothing 0.1, AdamW.
+Print a Markdown table of `DialogModule`'s forward and backward pass, clipping and optimizer step, without a Trainer.
+S-LSTM: bidirectional encoder 2 x 256, decoder 512, embeddings 256, additive attention 512. S-Transformer: 3 + 3 layers
+of 256, 4 heads, feed-forward 1,024. Both: 8,000 pieces, dropout and label smoothing 0.1, AdamW.
 
-Columns: milliseconds a step, median, and of a CPU's time (all threads; what else runs does not count); real tokens of
-source and target a second; MiB at the peak (on a CPU of the whole process, on a GPU of its tensors); share of the
-speed of large matrix products in the same precision. With one thread on a CPU the last two are by its time. On a CPU
-each figure is of processes of their own, in which variants take turns `--rounds` times; on a GPU all share one.
+Columns: median milliseconds per step, wall-clock and CPU time (all threads); real source and target tokens per second;
+peak MiB (on a CPU of the process, on a GPU of its allocator); share of the speed of large matrix products in the same
+precision. With one CPU thread, speed and share use CPU time. On a CPU every figure comes from separate processes, in
+which variants take turns `--rounds` times; on a GPU all share one process.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Clock = Callable[[], float]
 
 
 class Case(NamedTuple):
-    """What is measured."""
+    """One measurement."""
 
     family: str
     source: int
@@ -72,21 +72,21 @@ class Case(NamedTuple):
     variant: str
 
 
-class Found(NamedTuple):
-    """What came out."""
+class Timing(NamedTuple):
+    """Times, tokens and memory of the steps of a case."""
 
     wall: list[float]  # seconds of each step
     cpu: list[float]
-    tokens: float  # real ones a step
+    tokens: float  # real tokens per step
     flops: float
     peak: float  # bytes
 
 
 class Bare(DialogModule):
-    """A module that no trainer listens to."""
+    """A module without a trainer."""
 
     def log(self, *_: object, **__: object) -> None:
-        """Not measured here."""
+        """Discard the value."""
 
 
 # ------------------------------------------------------------------ variants
@@ -94,20 +94,20 @@ class Bare(DialogModule):
 
 @contextlib.contextmanager
 def default(module: DialogModule) -> Iterator[None]:
-    """As a run trains."""
+    """Train as a run does."""
     keep_freed_memory()
     yield
 
 
 @contextlib.contextmanager
 def returning(module: DialogModule) -> Iterator[None]:
-    """Freed memory goes back to the system, as the C library likes it."""
+    """Return freed memory to the system, the C library's default."""
     yield
 
 
 @contextlib.contextmanager
 def plain(module: DialogModule) -> Iterator[None]:
-    """A recurrent decoder asks its attention at each step, and autograd finds the gradients."""
+    """Use the readable recurrent loop; autograd computes the gradients."""
     keep_freed_memory()
     with mock.patch.object(Attention, "additive", None):
         yield
@@ -115,7 +115,7 @@ def plain(module: DialogModule) -> Iterator[None]:
 
 @contextlib.contextmanager
 def compiled(module: DialogModule) -> Iterator[None]:
-    """Encoder and decoder compiled, for every shape anew."""
+    """Compile encoder and decoder, once per shape."""
     keep_freed_memory()
     for part in (module.model.encoder, module.model.decoder):
         part.compile()
@@ -124,20 +124,20 @@ def compiled(module: DialogModule) -> Iterator[None]:
 
 @contextlib.contextmanager
 def unblocked(module: DialogModule) -> Iterator[None]:
-    """A Transformer holds all attention weights of a layer."""
+    """Keep all attention weights of a Transformer layer in memory."""
     keep_freed_memory()
     with mock.patch.object(multi_head, "would_fill_memory", return_value=False):
         yield
 
 
-VARIANTS = {each.__name__: each for each in (default, returning, plain, compiled, unblocked)}
+VARIANTS = {variant.__name__: variant for variant in (default, returning, plain, compiled, unblocked)}
 
 
 # ------------------------------------------------------------------ one case
 
 
 def module_of(family: str) -> DialogModule:
-    """A module in training, its weights drawn from seed 1."""
+    """Build a module in training mode from seed 1."""
     torch.manual_seed(1)
     model = Seq2Seq(VOCABULARY, padding=PAD, embedding_size=EMBEDDING, dropout=0.1, **FAMILIES[family])
     loss = {"name": "cross_entropy", "label_smoothing": 0.1}
@@ -145,7 +145,7 @@ def module_of(family: str) -> DialogModule:
 
 
 def batch_of(case: Case, device: str) -> Batch:
-    """Sources and targets of up to so many tokens, of which 5 in a hundred are padding."""
+    """Draw a batch whose sources and targets have about 5 % padding."""
 
     def ids(longest: int) -> list[list[int]]:
         lengths = torch.randint(max(1, round(0.9 * longest)), longest + 1, (case.rows,))
@@ -153,16 +153,16 @@ def batch_of(case: Case, device: str) -> Batch:
         return [torch.randint(10, VOCABULARY, (int(length),)).tolist() for length in lengths]
 
     batch = collate(list(zip(ids(case.source), ids(case.target + 1), strict=True)), range(case.rows))
-    return Batch(*(each.to(device) if isinstance(each, torch.Tensor) else each for each in batch))
+    return Batch(*(field.to(device) if isinstance(field, torch.Tensor) else field for field in batch))
 
 
 def stepper(module: DialogModule, precision: str, device: str) -> Callable[[Batch], None]:
-    """One step of training."""
+    """Return a function that trains one step."""
     if precision.endswith("-true"):
         module.to(DTYPES[precision])
     module.to(device)
-    made: Any = module.configure_optimizers()
-    optimizer, parameters = made["optimizer"], list(module.model.parameters())
+    parts: Any = module.configure_optimizers()
+    optimizer, parameters = parts["optimizer"], list(module.model.parameters())
     scaler = torch.amp.GradScaler(device, enabled=precision == "16-mixed")
 
     def step(batch: Batch) -> None:
@@ -178,7 +178,7 @@ def stepper(module: DialogModule, precision: str, device: str) -> Callable[[Batc
     return step
 
 
-def measure(case: Case, device: str, steps: int, warm_up: int) -> Found:
+def measure(case: Case, device: str, steps: int, warm_up: int) -> Timing:
     """Time the steps of a case."""
     module = module_of(case.family)
     flops = 3 * case.rows * forward_flops(module.eval().model, case.source, case.target)  # backward is twice forward
@@ -196,13 +196,13 @@ def measure(case: Case, device: str, steps: int, warm_up: int) -> Found:
             if count >= warm_up:
                 wall.append(time.perf_counter() - began[0])
                 cpu.append(time.process_time() - began[1])
-    tokens = sum(each.source_tokens + each.target_tokens for each in batches) / len(batches)
+    tokens = sum(batch.source_tokens + batch.target_tokens for batch in batches) / len(batches)
     on_cpu = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return Found(wall, cpu, tokens, flops, torch.cuda.max_memory_allocated() if device == "cuda" else on_cpu)
+    return Timing(wall, cpu, tokens, flops, torch.cuda.max_memory_allocated() if device == "cuda" else on_cpu)
 
 
 def bound(precision: str, device: str, clock: Clock, repeats: int = 10) -> float:
-    """FLOPs a second of large matrix products, the best of some."""
+    """Return the FLOPs per second of large matrix products, the best of several."""
     size = 8192 if device == "cuda" else 1024
     left, right = (torch.randn(size, size, device=device, dtype=DTYPES[precision]) for _ in range(2))
     best = float("inf")
@@ -218,35 +218,37 @@ def bound(precision: str, device: str, clock: Clock, repeats: int = 10) -> float
 # ------------------------------------------------------------------ the table
 
 
-def alone(case: Case, options: argparse.Namespace) -> Found:
-    """Measure in a process of its own."""
+def alone(case: Case, options: argparse.Namespace) -> Timing:
+    """Measure in a separate process."""
     settings = ["--steps", str(options.steps), "--warm-up", str(options.warm_up), "--threads", str(options.threads)]
     command = [sys.executable, __file__, "--device", options.device, *settings, "--one", json.dumps(case)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return Found(*json.loads(done.stdout))
+    return Timing(*json.loads(done.stdout))
 
 
-def together(found: list[Found]) -> Found:
-    """The rounds of a case as one."""
-    wall, cpu = ([time for each in found for time in getattr(each, name)] for name in ("wall", "cpu"))
-    return Found(wall, cpu, found[0].tokens, found[0].flops, max(each.peak for each in found))
+def pool(rounds: list[Timing]) -> Timing:
+    """Pool the rounds of a case."""
+    wall, cpu = ([time for timing in rounds for time in getattr(timing, name)] for name in ("wall", "cpu"))
+    return Timing(wall, cpu, rounds[0].tokens, rounds[0].flops, max(timing.peak for timing in rounds))
 
 
-def row(case: Case, found: Found, speed: float, clock: Clock) -> str:
-    """A line of the table."""
-    wall, cpu = statistics.median(found.wall), statistics.median(found.cpu)
+def row(case: Case, timing: Timing, speed: float, clock: Clock) -> str:
+    """Format one row of the table."""
+    wall, cpu = statistics.median(timing.wall), statistics.median(timing.cpu)
     taken = cpu if clock is time.process_time else wall
-    numbers = f"{1e3 * wall:.1f} | {1e3 * cpu:.1f} | {found.tokens / taken:,.0f} | {found.peak / 2**20:,.0f}"
+    numbers = f"{1e3 * wall:.1f} | {1e3 * cpu:.1f} | {timing.tokens / taken:,.0f} | {timing.peak / 2**20:,.0f}"
     where = f"{case.family} | {case.source} | {case.target} | {case.rows} | {case.precision} | {case.variant}"
-    return f"| {where} | {numbers} | {found.flops / taken / speed:.0%} |"
+    return f"| {where} | {numbers} | {timing.flops / taken / speed:.0%} |"
 
 
-def chosen() -> argparse.Namespace:
-    """The command line."""
+def parse_arguments() -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--families", default="lstm,transformer", help=", ".join(FAMILIES))
     parser.add_argument("--sources", default="32,128,512,2048", help="lengths in tokens")
-    parser.add_argument("--target", type=int, default=16, help="length in tokens; everyday replies have 15 in the mean")
+    parser.add_argument(
+        "--target", type=int, default=16, help="length in tokens; everyday responses have 15 on average"
+    )
     parser.add_argument("--rows", type=int, default=64, help="pairs in a batch")
     parser.add_argument("--precisions", default="32-true", help=", ".join(DTYPES))
     parser.add_argument("--variants", default="default", help=", ".join(VARIANTS))
@@ -260,12 +262,11 @@ def chosen() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Print a row for each case."""
-    options = chosen()
+    """Print one row per case."""
+    options = parse_arguments()
     torch.set_num_threads(options.threads)
     if options.one:
-        found = measure(Case(*json.loads(options.one)), options.device, options.steps, options.warm_up)
-        print(json.dumps(found))
+        print(json.dumps(measure(Case(*json.loads(options.one)), options.device, options.steps, options.warm_up)))
         return
     on_gpu = options.device == "cuda"
     clock = time.process_time if not on_gpu and options.threads == 1 else time.perf_counter
@@ -280,12 +281,12 @@ def main() -> None:
             for source in map(int, options.sources.split(",")):
                 cases = [Case(family, source, options.target, options.rows, precision, variant) for variant in variants]
                 if on_gpu:
-                    found = {case: measure(case, "cuda", options.steps, options.warm_up) for case in cases}
+                    timings = {case: measure(case, "cuda", options.steps, options.warm_up) for case in cases}
                 else:
                     rounds = [[alone(case, options) for case in cases] for _ in range(options.rounds)]
-                    found = {case: together([each[at] for each in rounds]) for at, case in enumerate(cases)}
+                    timings = {case: pool([timing[at] for timing in rounds]) for at, case in enumerate(cases)}
                 for case in cases:
-                    print(row(case, found[case], speed, clock), flush=True)
+                    print(row(case, timings[case], speed, clock), flush=True)
 
 
 if __name__ == "__main__":

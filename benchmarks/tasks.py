@@ -1,11 +1,11 @@
-"""Tasks that only the right mechanism solves: each row is a recipe with overrides, trained and evaluated as by the CLI.
+"""Train each mechanism on the synthetic task that it was designed for, as the command line would.
 
     python benchmarks/tasks.py [--only PATTERN] [key=value ...]
 
-prints a Markdown table. Columns: exact and alignment are the test split's `answer_accuracy` and `alignment_accuracy`
-on what is like the training (for rare the validation split's, for recall only sources of 196 words); unseen is
-`answer_accuracy` on what training never showed: longer sources, for rare words that no training response held. Steps
-and seconds are those of the training, on the threads that OMP_NUM_THREADS leaves it.
+Print a Markdown table. Columns: `answer_accuracy` (exact) and `alignment_accuracy` of the test split, in-distribution
+(rare: of the validation split; recall: sources of 196 words only); unseen: `answer_accuracy` out of distribution, on
+longer sources or, for rare, on words that no training response contains. Steps and seconds are those of training, with
+OMP_NUM_THREADS threads.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ RECALL = [
 
 
 class Row(NamedTuple):
-    """What is trained."""
+    """One training."""
 
     task: str
     mechanism: str
@@ -62,7 +62,7 @@ class Row(NamedTuple):
 
 
 def rows() -> Iterator[Row]:
-    """The table, from the top."""
+    """Yield the rows of the table."""
     for task in ("reverse", "copy"):
         chosen = [f"data.corpus.task={task}"]
         for name in SCORERS:
@@ -83,7 +83,7 @@ def rows() -> Iterator[Row]:
 
 
 def attention(name: str) -> list[str]:
-    """The overrides that choose a scorer, and sizes that fit it."""
+    """Return the overrides that select a scorer, with sizes that fit it."""
     return [f"model.decoder.attention={SCORERS[name]}", *(EQUAL if "dot" in name else [])]
 
 
@@ -92,15 +92,15 @@ def measure(row: Row, overrides: Sequence[str], folder: Path) -> dict[str, Any]:
     quiet = ["trainer.enable_progress_bar=false"]
     trained = train(compose(row.recipe, [*row.overrides, *quiet, *overrides]), folder, quiet=True)
     run = load(folder)
-    known = evaluate(run, "validation" if row.task == "rare" else "test", quiet=True)
+    seen = evaluate(run, "validation" if row.task == "rare" else "test", quiet=True)
     unseen: dict[str, Any] = {}
     if row.task == "rare":
         unseen = evaluate(run, "test", quiet=True)
     elif longer := LONGER.get(row.task):
         unseen = evaluate(load(folder, overrides=[f"data.corpus.test_lengths={longer}"]), "test", quiet=True)
     return {
-        "exact": known["answer_accuracy"],
-        "alignment": known.get("alignment_accuracy"),
+        "exact": seen["answer_accuracy"],
+        "alignment": seen.get("alignment_accuracy"),
         "unseen": unseen.get("answer_accuracy"),
         "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
         "steps": trained.steps,
@@ -109,7 +109,7 @@ def measure(row: Row, overrides: Sequence[str], folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print the table, a row as soon as it is measured."""
+    """Print the table, each row as soon as it is measured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", metavar="PATTERN", help="rows whose task and mechanism match")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="for every row")
@@ -120,9 +120,9 @@ def main() -> None:
         if not re.search(options.only, f"{row.task}: {row.mechanism}"):
             continue
         with tempfile.TemporaryDirectory() as folder:
-            found = measure(row, options.overrides, Path(folder) / "run")
-        shares = (f"{found[key]:.1%}" if found[key] is not None else "" for key in ("exact", "alignment", "unseen"))
-        numbers = f"{found['parameters']:,} | {found['steps']:,} | {found['seconds']:.0f}"
+            result = measure(row, options.overrides, Path(folder) / "run")
+        shares = (f"{result[key]:.1%}" if result[key] is not None else "" for key in ("exact", "alignment", "unseen"))
+        numbers = f"{result['parameters']:,} | {result['steps']:,} | {result['seconds']:.0f}"
         print(f"| {row.task} | {row.mechanism} | {' | '.join(shares)} | {numbers} |", flush=True)
 
 

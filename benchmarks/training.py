@@ -1,21 +1,21 @@
-"""Training with dialog and with its peers, each through its own trainer, on the same text at the same sizes.
+"""Compare training speed with peer systems, each run through its own trainer, on the same text with the same sizes.
 
     python benchmarks/training.py data.path=DAILYDIALOG [KEY=VALUE ...] [--peers all] [--lengths] [--results FILE]
 
-prints Markdown tables. Whatever is measured is appended to FILE, a JSON line a run, as soon as it is there; run again,
-what FILE has is not measured again, so that a crash loses nothing (`--again` tries what failed, `--table` only prints).
+Print Markdown tables. Each measurement is appended to FILE at once, one JSON line per run; a second call measures
+only what FILE lacks, so a crash loses nothing (`--again` also repeats failures, `--table` only prints).
 
-The text is DailyDialog in 8,000 pieces, as `dialog prepare` makes them: contexts of up to three turns and 64 tokens,
-responses of up to 32; the peers are given the very same ids as words. Batches have about 1,000 target tokens: ours by a
-budget of tokens, the peers' by as many examples, in what buckets of like length they have. AdamW (OpenNMT-py has only
-Adam), learning rate 1e-3, gradients clipped at 1, dropout 0.1, label smoothing 0.1.
+The text is DailyDialog in 8,000 pieces, prepared by `dialog prepare`: contexts of up to three turns and 64 tokens,
+responses of up to 32 tokens. The peers read the same ids as words. Batches have about 1,000 target tokens: dialog's by
+a token budget, the peers' by the equivalent number of examples, grouped by length as they do. AdamW (OpenNMT-py has
+only Adam), learning rate 1e-3, gradients clipped at 1, dropout 0.1, label smoothing 0.1.
 
 - lstm: bidirectional encoder 1 x 512, decoder 1 x 512, embeddings 256, additive attention over 512 (fairseq has only
-  dot, which is cheaper; bare has none). lstm2 has two layers each.
+  dot attention, which is cheaper; bare has none). lstm2 has two layers each.
 - transformer: 3 + 3 layers of size 256, 4 heads, feed-forward 1,024.
 
-Every run is a process of its own; the systems take turns, round after round, and the steps of all rounds are pooled.
-With `--lengths` all sources have one length, 32 to 2,048; FAMILIES, PRECISIONS, SYSTEMS and LENGTHS can be chosen.
+Every run is a separate process; the systems take turns and the steps of all rounds are pooled. With `--lengths` all
+sources have one length, 32 to 2,048. Families, precisions, systems and lengths are options.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ FLOAT = BOTH[:1]
 LENGTHS = (32, 128, 512, 2048)
 SCRIPTS = Path(__file__).with_name("peers")
 LIMIT = 1800
-"""Seconds that a run may take."""
+"""Time limit of a run in seconds."""
 
 
 class System(NamedTuple):
-    """Who trains: the name in tables, a script in `peers`, the environment that it needs, and what it can do."""
+    """A system: its name in tables, its script in `peers`, its environment, and its families and precisions."""
 
     title: str
     script: str = ""
@@ -89,15 +89,15 @@ def wanted(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def measure(row: Row, texts: Texts, python: str, options: argparse.Namespace) -> dict[str, Any]:
-    """The figures of one run, or why there are none."""
+    """Return the figures of one run, or its error."""
     system = SYSTEMS[row.system]
-    given = [each for each in options.overrides if not (row.length and each.startswith("data.path="))]  # our own texts
-    overrides = [*texts.overrides, *sizes(row.family), f"trainer.precision={row.precision}", *given]
+    extra = [key for key in options.overrides if not (row.length and key.startswith("data.path="))]  # generated text
+    overrides = [*texts.overrides, *sizes(row.family), f"trainer.precision={row.precision}", *extra]
     if row.system in ("dialog", "loop") and texts.small:
         overrides = [*overrides, *texts.small]
     with tempfile.TemporaryDirectory() as work:
         output = Path(work) / "figures.json"
-        told = {
+        content = {
             **row._asdict(),
             **{"recipe": texts.recipe, "overrides": overrides, "text": str(texts.folder), "rows": texts.rows},
             **{"examples": texts.examples, "vocabulary": texts.vocabulary},
@@ -105,7 +105,7 @@ def measure(row: Row, texts: Texts, python: str, options: argparse.Namespace) ->
             **{"warm_up": options.warm_up, "steps": options.steps, "launched": time.time()},
         }
         settings = Path(work) / "settings.json"
-        settings.write_text(json.dumps(told))
+        settings.write_text(json.dumps(content))
         command = [python, str(SCRIPTS / system.script), str(settings)]
         if not system.script:
             steps = ["--steps", str(options.steps), "--warm-up", str(options.warm_up)]
@@ -124,28 +124,28 @@ def measure(row: Row, texts: Texts, python: str, options: argparse.Namespace) ->
 
 
 def run(command: Sequence[str], output: Path, log: Path) -> dict[str, Any]:
-    """What a process writes to a file, or else to its standard output."""
+    """Run a process; return the JSON that it writes to a file or to standard output, or its error."""
     with log.open("w") as file, output.open("w") as out:
         try:
             done = subprocess.run(command, stdout=file if "--json" not in command else out, stderr=file, timeout=LIMIT)
         except subprocess.TimeoutExpired:
-            return {"error": f"not done in {LIMIT} seconds"}
+            return {"error": f"not finished in {LIMIT} seconds"}
     try:
-        found: dict[str, Any] = json.loads(output.read_text())
+        figures: dict[str, Any] = json.loads(output.read_text())
     except ValueError:
-        said = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-        ended = "killed, as for want of memory" if done.returncode < 0 else f"exit {done.returncode}"
-        return {"error": f"{ended}: {' / '.join(said[-3:])[-500:]}"}
-    return {"figures": found.get("training", found)}
+        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        ended = "killed, perhaps out of memory" if done.returncode < 0 else f"exit {done.returncode}"
+        return {"error": f"{ended}: {' / '.join(lines[-3:])[-500:]}"}
+    return {"figures": figures.get("training", figures)}
 
 
 def layers(family: str) -> int:
-    """Of either side."""
+    """Return the number of layers of the encoder and of the decoder."""
     return {"lstm": 1, "lstm2": 2, "transformer": 3}[family]
 
 
 def sizes(family: str) -> list[str]:
-    """Of our own networks."""
+    """Return the overrides that set the sizes of dialog's networks."""
     common = ["model.embedding_size=256", "model.dropout=0.1", "model.loss.label_smoothing=0.1"]
     if family == "transformer":
         part = "{name: transformer, layers: 3, heads: 4, feed_forward_size: 1024}"
@@ -156,22 +156,22 @@ def sizes(family: str) -> list[str]:
 
 
 def pythons(options: argparse.Namespace) -> dict[str, str]:
-    """The Python of each system, and of each that cannot be had why, in place of it behind a colon."""
-    found = {}
+    """Return the Python of each system, or a colon and the reason why it could not be built."""
+    pythons = {}
     for name in options.systems:
         try:
             peer = SYSTEMS[name].peer
-            found[name] = str(python_of(options.environments, peer)) if peer else sys.executable
+            pythons[name] = str(python_of(options.environments, peer)) if peer else sys.executable
         except NotBuiltError as reason:
-            found[name] = f":{reason}"
-    return found
+            pythons[name] = f":{reason}"
+    return pythons
 
 
 # ------------------------------------------------------------------ results
 
 
-def known(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """What was measured before; with --again without what failed."""
+def read_results(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return earlier results; with --again without failures."""
     if not options.results.exists():
         return []
     lines = [json.loads(line) for line in options.results.read_text().splitlines()]
@@ -179,12 +179,12 @@ def known(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def collect(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """All results, those that are missing measured now."""
-    found = known(options)
-    done = {Row(**line["row"]) for line in found}
+    """Return all results, measuring the missing ones."""
+    results = read_results(options)
+    done = {Row(**line["row"]) for line in results}
     missing = [row for row in wanted(options) if row not in done]
     if options.table or not missing:
-        return found
+        return results
     homes = pythons(options)
     with tempfile.TemporaryDirectory() as folder:
         prepared: dict[tuple[str, int], Texts] = {}
@@ -198,14 +198,14 @@ def collect(options: argparse.Namespace) -> list[dict[str, Any]]:
             line = {"row": row._asdict(), **result, "gemm": gemm_peak(row.precision, "cpu"), **marks()}
             with options.results.open("a") as file:
                 file.write(json.dumps(line) + "\n")
-            found.append(line)
-            said = result.get("error") or f"{time.monotonic() - began:.0f} s"
-            print(f"{place}/{len(missing)} {' '.join(map(str, row))}: {said}", file=sys.stderr, flush=True)
-    return found
+            results.append(line)
+            outcome = result.get("error") or f"{time.monotonic() - began:.0f} s"
+            print(f"{place}/{len(missing)} {' '.join(map(str, row))}: {outcome}", file=sys.stderr, flush=True)
+    return results
 
 
 def texts_of(row: Row, recipe: str, folder: Path, options: argparse.Namespace) -> Texts:
-    """What is trained on."""
+    """Return the text of a row."""
     place = folder / f"{recipe}-{row.length}"
     if options.quick:
         return tiny(place, recipe)
@@ -213,7 +213,7 @@ def texts_of(row: Row, recipe: str, folder: Path, options: argparse.Namespace) -
 
 
 def marks() -> dict[str, Any]:
-    """When and where."""
+    """Return the time and the environment."""
     here = environment()
     return {
         "environment": {key: here[key] for key in ("dialog", "git", "torch", "python", "cpu", "cores", "threads")}
@@ -221,23 +221,25 @@ def marks() -> dict[str, Any]:
 
 
 def arguments() -> argparse.Namespace:
-    """As they are given, with what follows from them."""
+    """Parse the command line and fill in dependent defaults."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="for our recipes, such as data.path=DIR")
-    parser.add_argument("--peers", nargs="*", default=[], choices=["all", *PEERS], metavar="PEER", help="beside ours")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="for dialog's recipes, such as data.path=DIR")
+    parser.add_argument(
+        "--peers", nargs="*", default=[], choices=["all", *PEERS], metavar="PEER", help="to compare with"
+    )
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, help="exactly these")
     parser.add_argument("--families", nargs="+", default=FAMILIES[:2], choices=FAMILIES)
     native = BOTH if has_bfloat16("cpu") else FLOAT
     parser.add_argument("--precisions", nargs="+", default=native, choices=BOTH, help="[those that the hardware has]")
-    parser.add_argument("--steps", type=int, help="that count, of a round [default: 25; with --lengths 3]")
-    parser.add_argument("--warm-up", type=int, help="steps before them [default: 5; with --lengths 1]")
+    parser.add_argument("--steps", type=int, help="measured steps of a round [default: 25; with --lengths 3]")
+    parser.add_argument("--warm-up", type=int, help="warm-up steps before them [default: 5; with --lengths 1]")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--lengths", nargs="*", type=int, metavar="LENGTH", help=f"of sources [{LENGTHS}]")
     parser.add_argument("--environments", type=Path, default=default_folder(), metavar="FOLDER", help="of the peers")
     parser.add_argument("--results", type=Path, default=Path("benchmark-training.jsonl"), metavar="FILE")
-    parser.add_argument("--again", action="store_true", help="measure again what failed")
-    parser.add_argument("--table", action="store_true", help="print what there is and measure nothing")
-    parser.add_argument("--quick", action="store_true", help="ours alone on a tiny corpus, to see that it works")
+    parser.add_argument("--again", action="store_true", help="repeat failed measurements")
+    parser.add_argument("--table", action="store_true", help="print the results so far and measure nothing")
+    parser.add_argument("--quick", action="store_true", help="dialog alone on a tiny corpus, as a test")
     options = parser.parse_args()
     if options.lengths == []:
         options.lengths = LENGTHS
@@ -251,7 +253,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Measure what is missing and print all."""
+    """Measure what is missing and print all results."""
     options = arguments()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     titles = {name: system.title for name, system in SYSTEMS.items()}

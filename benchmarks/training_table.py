@@ -1,4 +1,4 @@
-"""The tables of benchmarks/training.py, from its JSON lines."""
+"""Format the JSON lines of benchmarks/training.py as tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VOCABULARY = 8000
 
 
 class Row(NamedTuple):
-    """One run; the length is 0 where the text is DailyDialog."""
+    """One run; length 0 stands for DailyDialog."""
 
     system: str
     family: str
@@ -33,7 +33,7 @@ class Row(NamedTuple):
 
 
 def as_markdown(lines: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -> str:
-    """A table for each family, one for the lengths, what failed, and what it was measured with."""
+    """Format a table per family, a table by length, the failures, and the hardware and versions."""
     parts = []
     good = [line for line in lines if "figures" in line]
     for family in dict.fromkeys(line["row"]["family"] for line in good):
@@ -58,7 +58,7 @@ def _main(lines: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -> Iter
         rates = [step["target_tokens"] / step["seconds"] for step in steps]
         all_rates = [(step["source_tokens"] + step["target_tokens"]) / step["seconds"] for step in steps]
         speed = median(flops(group[0]["row"], step) / step["seconds"] for step in steps) / 1e9
-        uncounted = system == "loop"  # it is dialog's own network, whose products were counted there
+        uncounted = system == "loop"  # the same network as dialog's, whose products were counted there
         bound = max(line["gemm"] for line in lines if line["row"]["precision"] == precision) / 1e9
         real, places = sum(s["source_tokens"] + s["target_tokens"] for s in steps), sum(s["places"] for s in steps)
         yield [
@@ -99,10 +99,13 @@ def _case(line: Mapping[str, Any]) -> str:
 def _circumstances(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not lines:
         return
-    known = [line["environment"] for line in lines]
-    machines = sorted({f"{each['cpu']}, {each['cores']} cores, {each['threads']} threads" for each in known})
+    environments = [line["environment"] for line in lines]
+    machines = sorted({f"{here['cpu']}, {here['cores']} cores, {here['threads']} threads" for here in environments})
     versions = sorted(
-        {f"dialog {each['dialog']} ({each['git']}), torch {each['torch']}, Python {each['python']}" for each in known}
+        {
+            f"dialog {here['dialog']} ({here['git']}), torch {here['torch']}, Python {here['python']}"
+            for here in environments
+        }
     )
     days = sorted({line["time"][:10] for line in lines})
     peaks = ", ".join(
@@ -115,15 +118,15 @@ def _circumstances(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def grouped(lines: Iterable[Mapping[str, Any]], *keys: str) -> dict[tuple[str, ...], list[Mapping[str, Any]]]:
-    """Lines by what their rows have under the keys."""
-    found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    """Group lines by the values of their rows under the keys."""
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for line in lines:
-        found.setdefault(tuple(line["row"][key] for key in keys), []).append(line)
-    return found
+        groups.setdefault(tuple(line["row"][key] for key in keys), []).append(line)
+    return groups
 
 
 def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table, numbers to the right."""
+    """Format a Markdown table with numbers aligned right."""
     lines = [head, ["---", "---", *["---:"] * (len(head) - 2)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -132,9 +135,9 @@ def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def flops(row: Mapping[str, Any], step: Mapping[str, float]) -> float:
-    """Of a training step, for real tokens, three times the forward pass; what dialog trains was counted as it ran.
+    """Return the FLOPs of a training step over real tokens: three times the forward pass; counted live for dialog.
 
-    By the sizes that all have in common, so what a system computes needlessly or spares is its own affair.
+    Others use one formula for the common sizes, so extra or avoided work of a system does not count.
     """
     if "flops" in step:
         return step["flops"]
@@ -147,7 +150,7 @@ def flops(row: Mapping[str, Any], step: Mapping[str, float]) -> float:
 def _lstm(source: float, target: float, rows: float, layers: int, *, attends: bool) -> float:
     reading = 2 * (2 * 4 * 256 * (256 + 256)) + (layers - 1) * 2 * (2 * 4 * 256 * (512 + 256))
     saying = 2 * 4 * 512 * (256 + 512 + 512 * attends) + (layers - 1) * 2 * 4 * 512 * 1024 + 2 * 512 * VOCABULARY
-    keys, query, joined, a_pair = (attends * each for each in (2 * 512 * 512, 2 * 512 * 512, 2 * 1024 * 512, 4 * 512))
+    keys, query, joined, a_pair = (attends * cost for cost in (2 * 512 * 512, 2 * 512 * 512, 2 * 1024 * 512, 4 * 512))
     return source * (reading + keys) + target * (saying + query + joined + a_pair * source / rows)
 
 

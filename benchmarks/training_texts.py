@@ -1,4 +1,4 @@
-"""What benchmarks/training.py trains on: our own prepared data, and the same ids as words for the peers."""
+"""Texts for benchmarks/training.py: dialog's prepared data, and the same ids as words for the peers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from dialog.data.store.store import Store
 from dialog.runs.prepare import prepare_data
 
 TARGETS = 1000
-"""Target tokens of a batch."""
+"""Target tokens per batch."""
 FEW = 100
-"""Examples for a peer that must have a validation split."""
+"""Examples of the validation split that some peers require."""
 RECIPES = {"lstm": "dailydialog/lstm_bahdanau", "transformer": "dailydialog/transformer"}
 DAILY = [
     *("data.tokenizer={name: byte_bpe, vocabulary: 8000}", "data.context_turns=3", "data.first_turns=false"),
     *("data.max_source=64", "data.max_target=32"),
 ]
 ROWS = {2048: 8}
-"""Examples of a batch where all sources have this length; else as many as in any other batch."""
+"""Examples per batch for sources of this length; other lengths use the default number."""
 RESPONSE = 15
 SMALL = [
     *("model.embedding_size=16", "model.encoder={name: lstm, size: 16}"),
@@ -32,7 +32,7 @@ SMALL = [
 
 
 class Texts(NamedTuple):
-    """A recipe with the overrides that choose its data, and the folder of the same text for the peers."""
+    """A recipe with the overrides that select its data, and the folder with the same text for the peers."""
 
     recipe: str
     overrides: list[str]
@@ -44,19 +44,19 @@ class Texts(NamedTuple):
 
 
 def daily(folder: Path, family: str, overrides: Sequence[str]) -> Texts:
-    """DailyDialog."""
+    """Prepare DailyDialog."""
     return prepared(folder, RECIPES[family], [*DAILY, *overrides])
 
 
 def tiny(folder: Path, family: str) -> Texts:
-    """A few dialogues of the built-in corpus, and networks as small."""
+    """Prepare a few dialogues of the built-in corpus, with small networks."""
     recipe = {"lstm": "quickstart/lstm_bahdanau", "transformer": "quickstart/transformer"}[family]
     data = ["data.corpus.size=60", "data.tokenizer.vocabulary=400"]
     return prepared(folder, recipe, data, targets=100)._replace(small=SMALL)
 
 
 def even(folder: Path, family: str, length: int) -> Texts:
-    """Random words: every source so long, every response of 15 tokens."""
+    """Generate random words: sources of one length, responses of 15 tokens."""
     rows = ROWS.get(length, TARGETS // RESPONSE)
     corpus, generator = folder / "corpus", random.Random(length)
     corpus.mkdir(parents=True)
@@ -71,19 +71,19 @@ def even(folder: Path, family: str, length: int) -> Texts:
         *("data.context_turns=1", "data.first_turns=false", "data.max_turn_characters=100000"),
         *(f"data.max_source={length}", "data.max_target=32"),
     ]
-    found = prepared(folder, RECIPES[family], data)
-    return found._replace(rows=rows, overrides=[*data, f"data.batch_tokens={rows * (length + RESPONSE)}"])
+    texts = prepared(folder, RECIPES[family], data)
+    return texts._replace(rows=rows, overrides=[*data, f"data.batch_tokens={rows * (length + RESPONSE)}"])
 
 
-def _dialogue(said: Sequence[str], generator: random.Random) -> str:
+def _dialogue(context: Sequence[str], generator: random.Random) -> str:
     answer = [f"w{generator.randrange(8000)}" for _ in range(RESPONSE - 1)]
-    return json.dumps({"turns": [" ".join(said), " ".join(answer)]}) + "\n"
+    return json.dumps({"turns": [" ".join(context), " ".join(answer)]}) + "\n"
 
 
 def prepared(folder: Path, recipe: str, overrides: list[str], *, targets: int = TARGETS) -> Texts:
-    """The data of a recipe, and its training split as words, whose ends the peers set themselves."""
+    """Prepare a recipe's data and write its training split as words; the peers add end tokens themselves."""
     store = Store(prepare_data(compose(recipe, overrides).recipe, quiet=False), "train")
-    sources, said = store.lengths.astype(float).mean(0).tolist()
+    source_mean, target_mean = store.lengths.astype(float).mean(0).tolist()
     vocabulary = len(store.tokenizer)
     folder.mkdir(parents=True, exist_ok=True)
     for side, ids in (("source", lambda row: store.source(row)[:-1]), ("target", lambda row: store.target(row)[1:-1])):
@@ -93,5 +93,5 @@ def prepared(folder: Path, recipe: str, overrides: list[str], *, targets: int = 
     names = [f"t{token}" for token in range(vocabulary)]
     (folder / "words").write_text("".join(f"{name}\n" for name in names))
     (folder / "dictionary").write_text("".join(f"{name} 1\n" for name in names))
-    budget = f"data.batch_tokens={round(targets * (sources + said) / said)}"
-    return Texts(recipe, [*overrides, budget], folder, len(store), vocabulary, round(targets / said))
+    budget = f"data.batch_tokens={round(targets * (source_mean + target_mean) / target_mean)}"
+    return Texts(recipe, [*overrides, budget], folder, len(store), vocabulary, round(targets / target_mean))

@@ -1,7 +1,7 @@
-"""Takes the time of another's training, from inside its own trainer: runs in the environments of the peers.
+"""Record the training steps of a peer system from inside its own trainer; runs in the peers' environments.
 
-A step is from the end of one call of a torch optimizer to the end of the next, whatever the trainer does in between. Of
-the batches only the shapes are looked at: real tokens and the places that they stand in with their padding.
+A step lasts from the end of one call of a torch optimizer to the end of the next, including all work of the trainer in
+between. Only shapes of batches are read: real tokens, and positions including padding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 
 class Recorder:
-    """Counts steps, writes them at the last one and ends the process there: what would come then is not measured."""
+    """Record steps; after the last one, write the figures and end the process."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
@@ -33,20 +33,20 @@ class Recorder:
         register_optimizer_step_post_hook(self._step)
 
     def watch(self, model: type[torch.nn.Module], read: Callable[..., tuple[Tensor, Tensor]]) -> None:
-        """Have a model's forward passes in training reported; `read` gives masks [B, S], [B, T] of real tokens."""
+        """Record the training forward passes of a model class; `read` returns masks [B, S], [B, T] of real tokens."""
         forward = model.forward
 
-        @wraps(forward)  # trainers read its signature
+        @wraps(forward)  # trainers inspect its signature
         def watched(itself: torch.nn.Module, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - the peer's own
             if itself.training:
-                self.parameters = self.parameters or sum(each.numel() for each in itself.parameters())
+                self.parameters = self.parameters or sum(parameter.numel() for parameter in itself.parameters())
                 self.batch(*read(*arguments, **named))
             return forward(itself, *arguments, **named)
 
-        model.forward = watched  # type: ignore[method-assign]  # it is how the peer is watched
+        model.forward = watched  # type: ignore[method-assign]  # replaced to record the peer
 
     def batch(self, source: Tensor, target: Tensor) -> None:
-        """A batch with these real tokens [B, S], [B, T] belongs to the step that goes on."""
+        """Add a batch with masks [B, S], [B, T] to the current step."""
         shape = (len(source), int(source.sum()), int(target.sum()), source.numel() + target.numel())
         self.batches[-1].append(shape)
 
@@ -65,10 +65,12 @@ class Recorder:
         steps = [
             dict(
                 zip(
-                    ("rows", "source_tokens", "target_tokens", "places"), map(sum, zip(*each, strict=True)), strict=True
+                    ("rows", "source_tokens", "target_tokens", "places"),
+                    map(sum, zip(*shapes, strict=True)),
+                    strict=True,
                 )
             )
-            for each in self.batches[skipped:-1]
+            for shapes in self.batches[skipped:-1]
         ]
         figures = {
             "each_step": [{"seconds": span, **step} for span, step in zip(spans, steps, strict=True)],
@@ -84,19 +86,19 @@ class Recorder:
 
 
 def peak() -> int:
-    """Bytes resident in memory at the peak, or of a GPU where there is one."""
+    """Return the peak resident memory in bytes; with a GPU, the peak of its allocator."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated()
-    found = re.search(r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
-    return int(found[1]) * 1024 if found else 0
+    match = re.search(r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(match[1]) * 1024 if match else 0
 
 
 def settings() -> dict[str, Any]:
-    """What benchmarks/training.py asks for."""
+    """Return the settings written by benchmarks/training.py."""
     read: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text())
     return read
 
 
 def lines(path: str) -> list[list[int]]:
-    """The ids of a file of texts."""
+    """Return the ids in a file of texts."""
     return [[int(word[1:]) for word in line.split()] for line in Path(path).read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""Eole's own training of one of the two families."""
+"""Train one of the two families with Eole's own trainer."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def main() -> None:
 
 
 def read(src: Tensor, tgt: Tensor, *_: object, **__: object) -> tuple[Tensor, Tensor]:
-    """Its real tokens [B, S], [B, T + 1]."""
+    """Return masks of real tokens [B, S], [B, T + 1]."""
     return src != PADDING, tgt[:, 1:] != PADDING
 
 
 def configuration() -> dict[str, Any]:
-    """The whole of it."""
+    """Return the full configuration."""
     text, work = GIVEN["text"], GIVEN["work"]
     sides = {"path_src": f"{text}/train.source", "path_tgt": f"{text}/train.target", "weight": 1}
     sixteen = GIVEN["precision"] == "bf16-mixed"

@@ -1,4 +1,4 @@
-"""fairseq's own training of one of the two families, over what fairseq-preprocess has made."""
+"""Train one of the two families with fairseq's own trainer; fairseq-preprocess writes its data."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def main() -> None:
 
 
 def read(src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, **_: object) -> tuple[Tensor, Tensor]:
-    """Its real tokens; what the decoder reads is as many as what it says."""
+    """Return masks of real tokens; the decoder's input and output have the same length."""
     return src_tokens != PAD, prev_output_tokens != PAD
 
 
 def prepare() -> None:
-    """Its own form of the text."""
+    """Write the text in fairseq's format."""
     text = GIVEN["text"]
     languages = ["--source-lang", "source", "--target-lang", "target", "--joined-dictionary"]
     files = ["--trainpref", f"{text}/train", "--validpref", f"{text}/few", "--srcdict", f"{text}/dictionary"]
@@ -43,7 +43,7 @@ def prepare() -> None:
 
 
 def options() -> list[object]:
-    """Of fairseq-train: batches of so many sentences of like length."""
+    """Return the options of fairseq-train; batches have a fixed number of sentences of similar length."""
     training = ["--max-sentences", GIVEN["rows"], "--max-epoch", 1000, "--max-update", 10**6, "--no-save", "--cpu"]
     training += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--weight-decay", 0.01, "--lr", 1e-3]
     training += ["--clip-norm", 1.0, "--criterion", "label_smoothed_cross_entropy", "--label-smoothing", 0.1]
@@ -53,7 +53,7 @@ def options() -> list[object]:
 
 
 def model() -> list[object]:
-    """Its sizes."""
+    """Return the sizes of the model."""
     if GIVEN["family"] == "transformer":
         sides = [(f"--{side}-{name}", size) for side in ("encoder", "decoder") for name, size in SIZES.items()]
         layers = [("--encoder-layers", GIVEN["layers"]), ("--decoder-layers", GIVEN["layers"])]

@@ -1,4 +1,4 @@
-"""JoeyNMT's own training of one of the two families."""
+"""Train one of the two families with JoeyNMT's own trainer."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def main() -> None:
 
 
 def read(return_type: str, src: Tensor, trg: Tensor, **_: object) -> tuple[Tensor, Tensor]:
-    """Its real tokens, ends included."""
+    """Return masks of real tokens, ends included."""
     return src != SPECIAL["pad"], trg != SPECIAL["pad"]
 
 
 def configuration() -> dict[str, Any]:
-    """The whole of it."""
+    """Return the full configuration."""
     special = {f"{name}_id": number for name, number in SPECIAL.items()}
     text, side = GIVEN["text"], {"level": "word", "voc_file": f"{GIVEN['text']}/words", "max_length": -1}
     return {

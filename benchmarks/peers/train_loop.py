@@ -1,4 +1,4 @@
-"""Our own module, optimizer and batches in a loop without Lightning: what its Trainer costs is the difference."""
+"""Train dialog's module, optimizer and batches in a loop without Lightning, to measure the cost of its Trainer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GIVEN = settings()
 
 
 def read(batch: Batch, _: int) -> tuple[Tensor, Tensor]:
-    """Its real tokens."""
+    """Return masks of real tokens."""
     return batch.source != PAD, batch.target[:, 1:] != PAD
 
 
@@ -35,9 +35,9 @@ def main() -> None:
     tokenizer = Store(folder, "train").tokenizer
     recorder = Recorder(GIVEN)
     module = build_module(recipe, len(tokenizer), tokenizer).train()
-    recorder.parameters = sum(each.numel() for each in module.model.parameters())
-    made = module.configure_optimizers()
-    optimizer, schedule = made["optimizer"], made["lr_scheduler"]["scheduler"]
+    recorder.parameters = sum(parameter.numel() for parameter in module.model.parameters())
+    parts = module.configure_optimizers()
+    optimizer, schedule = parts["optimizer"], parts["lr_scheduler"]["scheduler"]
     batches, number = build_data(recipe, folder, tokenizer).train_dataloader(), 0
     while True:
         for batch in batches:
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def step(module: DialogModule, batch: Batch, number: int, optimizer: torch.optim.Optimizer, clip: float | None) -> None:
-    """One of them."""
+    """Train one step."""
     optimizer.zero_grad()
     with torch.autocast("cpu", torch.bfloat16, enabled=GIVEN["precision"] == "bf16-mixed"):
         loss = module.training_step(batch, number)

@@ -1,4 +1,4 @@
-"""Hugging Face's Seq2SeqTrainer with a Marian Transformer from scratch."""
+"""Train a Marian Transformer from scratch with Hugging Face's Seq2SeqTrainer."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class Pairs(Dataset[dict[str, list[int]]]):
 
 
 def collate(examples: list[dict[str, list[int]]]) -> dict[str, Tensor]:
-    """Put examples side by side; with label smoothing the trainer wants the decoder's inputs too."""
-    sources = padded([each["input_ids"] for each in examples], PAD)
-    begun = padded([[PAD, *each["labels"][:-1]] for each in examples], PAD)
-    labels = padded([each["labels"] for each in examples], IGNORED)
+    """Collate examples; with label smoothing the trainer needs the decoder's inputs too."""
+    sources = padded([example["input_ids"] for example in examples], PAD)
+    begun = padded([[PAD, *example["labels"][:-1]] for example in examples], PAD)
+    labels = padded([example["labels"] for example in examples], IGNORED)
     return {"input_ids": sources, "attention_mask": sources != PAD, "decoder_input_ids": begun, "labels": labels}
 
 
 def padded(rows: list[list[int]], filler: int) -> Tensor:
-    """Rows of one length."""
+    """Pad rows to one length."""
     longest = max(map(len, rows))
     return torch.tensor([[*row, *[filler] * (longest - len(row))] for row in rows])
 
 
 def read(input_ids: Tensor, decoder_input_ids: Tensor, **_: object) -> tuple[Tensor, Tensor]:
-    """Its real tokens; what the decoder reads first looks like padding."""
+    """Return masks of real tokens; the decoder's first input equals padding."""
     target = decoder_input_ids != PAD
     target[:, 0] = True
     return input_ids != PAD, target

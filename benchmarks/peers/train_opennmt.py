@@ -1,4 +1,4 @@
-"""OpenNMT-py's own training of one of the two families."""
+"""Train one of the two families with OpenNMT-py's own trainer."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def main() -> None:
 
 
 def read(src: Tensor, tgt: Tensor, *_: object, **__: object) -> tuple[Tensor, Tensor]:
-    """Its real tokens [B, S, 1], [B, T + 1, 1]."""
+    """Return masks of real tokens [B, S, 1], [B, T + 1, 1]."""
     return src[..., 0] != PAD, tgt[:, 1:, 0] != PAD
 
 
 def configuration() -> dict[str, Any]:
-    """The whole of it; it has no AdamW but in 8 bits, so Adam, which costs the same."""
+    """Return the full configuration; Adam, since AdamW exists only in 8 bits there; it costs the same."""
     text, work = GIVEN["text"], GIVEN["work"]
     sides = {"path_src": f"{text}/train.source", "path_tgt": f"{text}/train.target", "weight": 1}
     return {

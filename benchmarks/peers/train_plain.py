@@ -1,6 +1,6 @@
-"""Loops as they are written by hand: of a tutorial with additive attention, and of an nn.LSTM without any attention.
+"""Train hand-written loops: a tutorial's additive attention, and an nn.LSTM without attention.
 
-The tutorial projects the keys and the output at every step; both get batches of like length.
+The tutorial projects keys and output at every step; both read batches of similar length.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Reader(nn.Module):
 
 
 class Tutorial(nn.Module):
-    """Bahdanau's attention, a step at a time."""
+    """Bahdanau's attention, step by step."""
 
     def __init__(self, words: int) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Tutorial(nn.Module):
         """Source [B, S], target [B, T] -> logits [B, T, V]."""
         states, last = self.reader(source)
         hidden = torch.tanh(self.start(last))
-        cell, context, said = torch.zeros_like(hidden), torch.zeros_like(hidden), []
+        cell, context, logits = torch.zeros_like(hidden), torch.zeros_like(hidden), []
         for words in target.unbind(1):
             embedded = F.dropout(self.embedding(words), DROPOUT, self.training)
             hidden, cell = self.cell(torch.cat([embedded, context], 1), (hidden, cell))
@@ -59,8 +59,8 @@ class Tutorial(nn.Module):
             weights = scores.masked_fill(source == PAD, -1e9).softmax(1)
             context = torch.bmm(weights.unsqueeze(1), states).squeeze(1)  # [B, D]
             both = torch.tanh(self.combined(torch.cat([hidden, context], 1)))
-            said.append(self.output(F.dropout(both, DROPOUT, self.training)))
-        return torch.stack(said, 1)
+            logits.append(self.output(F.dropout(both, DROPOUT, self.training)))
+        return torch.stack(logits, 1)
 
 
 class Bare(nn.Module):
@@ -81,7 +81,7 @@ class Bare(nn.Module):
 
 
 def batches() -> Iterator[tuple[Tensor, Tensor]]:
-    """Sources with their ends and targets with beginnings and ends, for ever."""
+    """Yield sources with end tokens and targets with start and end tokens, forever."""
     sources, targets = (lines(f"{GIVEN['text']}/train.{side}") for side in ("source", "target"))
     order = sorted(range(len(sources)), key=lambda row: (len(targets[row]), len(sources[row])))
     starts = list(range(0, len(order) - GIVEN["rows"] + 1, GIVEN["rows"]))
@@ -97,7 +97,7 @@ def batches() -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def padded(rows: list[list[int]]) -> Tensor:
-    """Rows of one length."""
+    """Pad rows to one length."""
     longest = max(map(len, rows))
     return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows])
 

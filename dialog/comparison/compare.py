@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from dialog.atomic import write_json, write_text
-from dialog.build import check_recipe
 from dialog.comparison.parity import EvaluatedSystem, parity
 from dialog.comparison.results import attention_map, draw_samples, learning_curve, select_sample, summarize
 from dialog.config.compose import Composed, compose, with_seed
@@ -20,6 +19,7 @@ from dialog.errors import UserError
 from dialog.paths import fresh_folder, make_folder, name_of
 from dialog.report.html import write_html
 from dialog.report.markdown import to_markdown
+from dialog.runs.check import check_recipe
 from dialog.runs.evaluate import evaluate
 from dialog.runs.load import load as load_run
 from dialog.runs.prepare import prepare_data

@@ -147,7 +147,7 @@ class TrainerConfig:
 
 @dataclass
 class CheckpointConfig:
-    """When weights are saved, and when training stops early.
+    """Checkpoints and early stopping.
 
     Attributes:
         every_n_steps: Optimizer steps between checkpoints; null saves at validations only.
@@ -166,7 +166,7 @@ class CheckpointConfig:
 
 @dataclass
 class GenerationConfig:
-    """How responses are decoded.
+    """Decoding of responses.
 
     Attributes:
         search: Component of the family ``searches``.

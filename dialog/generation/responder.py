@@ -47,14 +47,9 @@ class Responder:
         """
         if not contexts:
             return []
+        examples = [example_from_texts(context, turns=self.context_turns) for context in contexts]
         pairs = [
-            encode_example(
-                self.tokenizer,
-                example_from_texts(context, turns=self.context_turns),
-                max_source=self.max_source,
-                max_target=None,
-            )
-            for context in contexts
+            encode_example(self.tokenizer, example, max_source=self.max_source, max_target=None) for example in examples
         ]
         return self.generate(collate(pairs, range(len(pairs))).source, search)
 
@@ -94,10 +89,6 @@ def example_from_texts(
     return Example(name, name, history, Turn("self", response), 0)
 
 
-def response_row(
-    identifier: Any,  # noqa: ANN401 - any JSON value of the user
-    context: Sequence[str],
-    candidate: Candidate,
-) -> dict[str, Any]:
+def response_row(name: Any, context: Sequence[str], candidate: Candidate) -> dict[str, Any]:  # noqa: ANN401 - any JSON
     """Return one output line of ``dialog respond``."""
-    return {"id": identifier, "context": list(context), "response": candidate.text, "candidates": [candidate._asdict()]}
+    return {"id": name, "context": list(context), "response": candidate.text, "candidates": [candidate._asdict()]}

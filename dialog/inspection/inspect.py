@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from dialog.data.corpora import Corpus
 from dialog.data.dialogue import Dialogue
-from dialog.data.examples import DROP, Rules, usable
+from dialog.data.examples import DROP, ExampleRules, usable_dialogue
 from dialog.inspection.findings import Finding, Section
 from dialog.inspection.sections.characters import Characters
 from dialog.inspection.sections.duplicates import Duplicates
@@ -28,10 +28,10 @@ FORMAT = 1
 ORDER = ("validation", "test", "train")
 """What is evaluated first, so that what is trained on can be held against it as it passes."""
 
-AS_IT_IS = Rules(None, first_turns=True, max_turn_characters=sys.maxsize)
+AS_IT_IS = ExampleRules(None, first_turns=True, max_turn_characters=sys.maxsize)
 """Rules that leave out nothing in which something is said, and change no word."""
 
-SECTIONS: Mapping[str, Callable[[Rules], Section]] = {
+SECTIONS: Mapping[str, Callable[[ExampleRules], Section]] = {
     "leak": lambda rules: Leak(),
     "duplicates": Duplicates,
     "near_duplicates": NearDuplicates,
@@ -70,7 +70,7 @@ class Inspection(NamedTuple):
 
 
 def inspect(
-    corpus: Corpus, tokens: Section | None = None, *, rules: Rules = AS_IT_IS, quiet: bool = False
+    corpus: Corpus, tokens: Section | None = None, *, rules: ExampleRules = AS_IT_IS, quiet: bool = False
 ) -> Inspection:
     """Look through a corpus once, and again as far as examples of it are shown.
 
@@ -107,17 +107,17 @@ def inspect(
     return Inspection(records.sizes(), findings)
 
 
-def _dialogues(corpus: Corpus, rules: Rules, split: str, records: Records | None = None) -> Iterator[Dialogue]:
+def _dialogues(corpus: Corpus, rules: ExampleRules, split: str, records: Records | None = None) -> Iterator[Dialogue]:
     """The dialogues of a split that give examples."""
     for entry in corpus.dialogues(split):
-        dialogue = usable(entry, rules, Counter())
+        dialogue = usable_dialogue(entry, rules, Counter())
         if records is not None:
             records.see(split, entry, dialogue)
         if dialogue is not None:
             yield dialogue
 
 
-def _again(corpus: Corpus, rules: Rules, split: str, numbers: set[int]) -> dict[int, Dialogue]:
+def _again(corpus: Corpus, rules: ExampleRules, split: str, numbers: set[int]) -> dict[int, Dialogue]:
     """The dialogues of these numbers, read up to the last."""
     found: dict[int, Dialogue] = {}
     if numbers:

@@ -6,15 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from dialog.report.measures import (
-    MetricDisplay,
-    count,
-    duration,
-    general,
-    metric_display,
-    metric_value,
-    sort_metrics,
-)
+from dialog.report.measures import MetricDisplay, count, duration, general, metric_display, metric_value, sort_metrics
 from dialog.report.terminal import truncate
 
 Results = Mapping[str, Any]
@@ -45,8 +37,7 @@ class ReportTable(NamedTuple):
 def summary(results: Results) -> ReportTable:
     """Return quality and cost: one row per metric, one column per model (mean ± std over seeds) and baseline."""
     models, baselines = results["models"], baselines_of(results)
-    names = metric_names(results)
-    quality = tuple(_metric_row(name, models, baselines) for name in names)
+    quality = tuple(_metric_row(name, models, baselines) for name in metric_names(results))
     padding = (ReportCell(""),) * len(baselines)
     cost = tuple(
         (ReportCell(label), *(ReportCell(text) for text in texts), *padding)
@@ -66,11 +57,7 @@ def summary(results: Results) -> ReportTable:
 def parity(results: Results) -> ReportTable:
     """Return one row per setting: its value for each model, and whether it is equal, differs, or breaks parity."""
     rows = tuple(
-        (
-            ReportCell(str(row["what"])),
-            *(ReportCell(_setting_text(value)) for value in row["values"]),
-            _parity_verdict(row),
-        )
+        (*map(ReportCell, (str(row["what"]), *map(_setting_text, row["values"]))), _parity_verdict(row))
         for row in results.get("parity", ())
     )
     return ReportTable(("", *(model["name"] for model in results["models"]), "parity"), (rows,))

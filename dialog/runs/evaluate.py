@@ -11,12 +11,12 @@ from dialog.runs.run import Run
 
 
 def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
-    """Score and answer a split of the run's corpus into ``evaluation/<split>/``; the metrics.
+    """Score and answer a split of the run's corpus into ``evaluation/<split>/``; return the metrics.
 
-    Where several processes are `joined` they share the examples; the first one writes and the others end here.
+    Distributed ranks share the examples; only rank 0 writes and returns.
 
     Raises:
-        SystemExit: at the end of every process but the first.
+        SystemExit: at the end of every rank but 0.
     """
     from collections import Counter
 
@@ -38,7 +38,8 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
     with bar:
         answers = evaluator.answers(stream, aligned, bar.update)
         if rank():
-            assert not list(answers)
+            for _ in answers:  # yields nothing on these ranks, but must run: every block is gathered
+                pass
             gathered(aligned)
             raise SystemExit(0)
         partial = evaluation.write(answers, folder)

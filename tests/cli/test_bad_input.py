@@ -249,7 +249,7 @@ SEPARATORS = [
     Refused(
         "semicolons for commas", "csv", (b"dialogue;speaker;text\na;A;Hi\n",), r"train\.csv:1: no column 'dialogue'"
     ),
-    Refused("open quote", "csv", (FORMATS["csv"].good[0] + b'b,A,"x\n' * 3,), r"train\.csv:\d: .*; mend the row"),
+    Refused("open quote", "csv", (FORMATS["csv"].good[0] + b'b,A,"x\n' * 3,), r"train\.csv:\d: .*; correct the row"),
     Refused("no tab", "personachat", (b"1 a b\n",), r"original\.txt:1: no tab"),
     Refused("numbers that jump", "personachat", (b"1 a\tb\n3 a\tb\n",), r"original\.txt:2: not line 2 of its"),
     Refused("no labels", "parlai", (b"text:a\tepisode_done:True\n",), r"train\.txt:1: no text or no labels"),
@@ -276,7 +276,7 @@ JSON = [
     json_line("5,000 digits", b'{"turns": ["a", "b"], "meta": {"n": ' + b"9" * 5000 + b"}}\n", "not JSON that can"),
     json_line("depth 100,000", b'{"turns": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n", "not JSON that can be read"),
     json_line("depth of objects", b'{"turns":' * 100_000 + b"\n", "not JSON"),
-    json_line("duplicate key", b'{"turns": ["a", "b"], "turns": ["c", "d"]}\n', ".*'turns' stands there twice"),
+    json_line("duplicate key", b'{"turns": ["a", "b"], "turns": ["c", "d"]}\n', ".*'turns' is repeated"),
     json_line("an array", b'["a", "b"]\n', 'no "turns"'),
     json_line("a number", b"3\n", 'no "turns"'),
     json_line("null", b"null\n", 'no "turns"'),
@@ -308,10 +308,10 @@ IDS = [
         "an id twice",
         "jsonl",
         (turns("a", "b", id="x") + GOOD + turns("a", "c", id="x"),),
-        r"^corpus/train\.jsonl:3: the id 'x' occurs twice in train, for other words at corpus/train\.jsonl:1; give",
+        r"^corpus/train\.jsonl:3: the id 'x' occurs twice in train, with other text at corpus/train\.jsonl:1; give",
     ),
     Refused(
-        "an id that comes again", "csv", (FORMATS["csv"].good[0] + b"b,A,x\nb,B,y\na,A,z\n",), r"csv:6: .*'a' was there"
+        "an id that comes again", "csv", (FORMATS["csv"].good[0] + b"b,A,x\nb,B,y\na,A,z\n",), r"csv:6: .*has earlier"
     ),
     Refused("a share that is none", "jsonl", (GOOD,), "data.max_dropped is 2", ("data.max_dropped=2",)),
     Refused(
@@ -594,7 +594,7 @@ def test_empty_turns_above_the_share_are_refused_with_the_first_place() -> None:
     FORMATS["jsonl"].lay(GOOD * 3 + GAPS + GAPS)
     line = refused(prepared("jsonl"))
     assert line.startswith(
-        "train: 20 of 30 turns are empty, more than data.max_dropped=0.01 allows; mend them or raise"
+        "train: 20 of 30 turns are empty, more than data.max_dropped=0.01 allows; fix them or raise it"
     )
     assert line.endswith("; first: corpus/train.jsonl:4: 10 of 12 turns are empty")
 
@@ -630,7 +630,7 @@ NO_TREES: list[tuple[str, list[dict[str, object]], str]] = [
         ":121: .*circle",
     ),
     ("an id twice", [{"id": "s"}, {"id": "s"}], ":121: two utterances"),
-    ("a null speaker", [{"id": "s", "speaker": None}], ":121: its speaker is None, no text"),
+    ("a null speaker", [{"id": "s", "speaker": None}], ":121: its speaker is None, not text"),
     ("a speaker of another type", [{"id": "s"}, {"id": "t", "speaker": {"id": "Bo"}}], ":122: its speaker is"),
     ("a text that is null", [{"id": "s", "text": None}], ":121: its text is None"),
     ("half a character", [{"id": "s", "text": "\ud83d"}, {"id": "t"}], ":121: holds half a character"),
@@ -695,7 +695,7 @@ def test_text_comes_back_from_the_prepared_data_and_is_no_special_token(tokenize
 
 def test_what_gives_no_token_still_has_an_end(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
     (here / "deaf.py").write_text(
-        "from dialog.data.tokenizers.symbols import word\n"
+        "from dialog.data.tokenizers.word_level import word\n"
         "def deaf(texts, *, pattern: str = '[a-z]+'):\n"
         "    import json, dialog.data.tokenizers.tokenizer as t\n"
         "    whole = json.loads(word(texts).json)\n"
@@ -792,8 +792,8 @@ def test_a_damaged_archive_is_refused_even_where_broken_lines_are_dropped(suffix
 def test_a_split_that_the_rule_leaves_empty_is_refused_with_the_rule() -> None:
     Path("one.jsonl").write_bytes(FORMATS["jsonl"].good[0])
     line = refused(prepared("jsonl", path="one.jsonl"))
-    assert line.startswith("the split validation gives no example (it is empty); a corpus without splits is dealt out")
-    assert line.endswith("or data.path a folder with a file a split")
+    assert line.startswith("the split validation gives no example (it is empty); a corpus without splits is split")
+    assert line.endswith("or set data.path to a folder with one file per split")
 
 
 # ------------------------------------------------------------------ what is no file

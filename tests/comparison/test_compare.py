@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
-import os
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,27 +44,19 @@ class Comparison:
 
 @pytest.fixture(scope="module")
 def comparison(tiny: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Comparison:
-    """Result of ``dialog compare lstm.yaml transformer.yaml ... --seeds 2`` in a new process."""
+    """Result of ``dialog compare lstm.yaml transformer.yaml ... --seeds 2``."""
     recipes = tmp_path_factory.mktemp("comparison")
     for family in ("lstm", "transformer"):
         recipe = tiny(family, "seed=7", *IMPORTED.get(family, []))
         (recipes / f"{family}.yaml").write_text(recipe.yaml(), encoding="utf-8")
     command = ["compare", "lstm.yaml", "transformer.yaml", *QUICK, "--seeds", "2", "--output", "out"]
-    process = subprocess.run(
-        [sys.executable, "-m", "dialog", *command],
-        cwd=recipes,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    assert process.returncode == 0, process.stderr
-    assert "Traceback" not in process.stderr
+    output = io.StringIO()
+    with pytest.MonkeyPatch.context() as monkeypatch, contextlib.redirect_stdout(output):
+        monkeypatch.chdir(recipes)
+        assert exit_code(command, monkeypatch) == 0
     folder = recipes / "out"
-    return Comparison(
-        recipes, folder, json.loads((folder / "results.json").read_text(encoding="utf-8")), process.stdout
-    )
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    return Comparison(recipes, folder, results, output.getvalue())
 
 
 def runs(comparison: Comparison) -> list[tuple[str, dict[str, Any]]]:

@@ -247,9 +247,7 @@ def test_a_later_token_never_reaches_an_earlier_logit(model: Seq2Seq, batch: tup
         after = model(source, mask, changed)
         assert torch.equal(after[:, :step], before[:, :step])
         # Bahdanau's attention queries before it reads the token
-        late = isinstance(model.head, PointerHead) and isinstance(
-            model.decoder, BahdanauDecoder
-        )
+        late = isinstance(model.head, PointerHead) and isinstance(model.decoder, BahdanauDecoder)
         if step + late < target.shape[1]:
             assert not torch.equal(after[:, step + late :], before[:, step + late :])
 

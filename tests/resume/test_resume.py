@@ -227,7 +227,7 @@ def test_a_run_that_has_ended_says_so_and_may_be_made_longer(
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with caplog.at_level("INFO", "dialog"):
         assert resume(folder, quiet=True).steps == 6
-    assert [message for message in caplog.messages if "has ended, at step 6" in message]
+    assert [message for message in caplog.messages if "has finished at step 6" in message]
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
     longer = resume(folder, ["trainer.max_steps=9"], quiet=True)
     straight = train(tiny("transformer", *CHANCE, *SHORT, "trainer.max_steps=9"), tmp_path / "nine", quiet=True)

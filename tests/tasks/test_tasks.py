@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dialog.config.components import Component
-from dialog.data.corpora.builtin.synthetic import Synthetic
+from dialog.data.corpora.builtin.synthetic_tasks import SyntheticTasks
 from dialog.models.seq2seq import Seq2Seq
 
 PADDING, BEGIN, END = range(3)
@@ -38,7 +38,7 @@ class Result(NamedTuple):
     aligned: float
 
 
-def splits(corpus: Synthetic) -> tuple[int, Data, Data]:
+def splits(corpus: SyntheticTasks) -> tuple[int, Data, Data]:
     """The size of the vocabulary, the training split and the test split."""
     number: dict[str, int] = {}
 
@@ -63,7 +63,7 @@ def splits(corpus: Synthetic) -> tuple[int, Data, Data]:
 
 
 def learn(
-    corpus: Synthetic,
+    corpus: SyntheticTasks,
     *,
     attention: Component = ADDITIVE,
     head: Component = VOCABULARY,
@@ -120,20 +120,20 @@ def measure(model: Seq2Seq, test: Data) -> Result:
 
 
 def test_attention_learns_to_reverse_and_where_to_look() -> None:
-    found = learn(Synthetic(task="reverse", symbols=12, lengths=[3, 6], size=4000), steps=400)
+    found = learn(SyntheticTasks(task="reverse", symbols=12, lengths=[3, 6], size=4000), steps=400)
     assert found.exact > 0.99
     assert found.aligned > 0.99
 
 
 def test_a_pointer_sorts() -> None:
-    corpus = Synthetic(task="sort", symbols=12, lengths=[3, 5], size=8000)
+    corpus = SyntheticTasks(task="sort", symbols=12, lengths=[3, 5], size=8000)
     found = learn(corpus, head={"name": "pointer"}, steps=700)
     assert found.exact > 0.99
     assert found.aligned > 0.99
 
 
 def test_rare_words_are_copied_by_a_pointer_generator_only() -> None:
-    corpus = Synthetic(task="rare", values=400, lengths=[2, 4], size=4000)
+    corpus = SyntheticTasks(task="rare", values=400, lengths=[2, 4], size=4000)
     copying = learn(corpus, head={"name": "pointer_generator"}, steps=400)
     writing = learn(corpus, head=VOCABULARY, steps=400)
     assert copying.exact > 0.9
@@ -141,7 +141,7 @@ def test_rare_words_are_copied_by_a_pointer_generator_only() -> None:
 
 
 def test_attention_recalls_over_200_tokens_what_a_fixed_vector_forgets() -> None:
-    corpus = Synthetic(task="recall", symbols=6, values=20, lengths=[1, 190], test_lengths=[190, 190], size=8000)
+    corpus = SyntheticTasks(task="recall", symbols=6, values=20, lengths=[1, 190], test_lengths=[190, 190], size=8000)
     attending, remembering = (
         learn(corpus, attention=each, size=48, steps=500, learning_rate=5e-3, alike=True) for each in (BILINEAR, NONE)
     )

@@ -8,8 +8,16 @@ from typing import Any
 import numpy as np
 
 from dialog.data.dialogue import SPLITS, Dialogue
-from dialog.data.examples import Rules
-from dialog.data.text_matching.fingerprints import NORMALISATIONS, Hashes, Integers, Said, among, joined, repeats
+from dialog.data.examples import ExampleRules
+from dialog.data.text_matching.fingerprints import (
+    NORMALISATIONS,
+    DialogueHashes,
+    Hashes,
+    Integers,
+    contained_in,
+    hash_pairs,
+    repeats_earlier,
+)
 from dialog.inspection.findings import Finding, Quote, Quoted, Table, place, share
 from dialog.inspection.responses import Responses
 from dialog.report.measures import count
@@ -39,9 +47,9 @@ class Duplicates:
         rules: How dialogues become examples.
     """
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: ExampleRules) -> None:
         self.responses = {split: Responses(rules) for split in SPLITS}
-        self.said = {name: {split: Said(NORMALISATIONS[name]) for split in SPLITS} for name in COMPARED}
+        self.said = {name: {split: DialogueHashes(NORMALISATIONS[name]) for split in SPLITS} for name in COMPARED}
 
     def see(self, split: str, dialogue: Dialogue) -> None:
         """Take in the numbers of a dialogue."""
@@ -79,7 +87,7 @@ class Duplicates:
     def _examples(self, found: dict[str, dict[str, Hashes]], other: str, quote: Quote) -> list[Quoted]:
         """Test dialogues that stand in another split too, those first that stand early there."""
         known = found[other]["dialogues"]
-        hits = np.flatnonzero(among(found["test"]["dialogues"], np.unique(known)))
+        hits = np.flatnonzero(contained_in(found["test"]["dialogues"], np.unique(known)))
         order = np.argsort(known, kind="stable")
         partners = order[np.searchsorted(known[order], found["test"]["dialogues"][hits])]
         first = np.argsort(partners, kind="stable")[:SHOWN]
@@ -95,14 +103,14 @@ class Duplicates:
         ]
 
 
-def _kinds(said: Said, responses: Integers) -> dict[str, Hashes]:
-    turns, offsets, answers = said.turns, said.offsets, np.intersect1d(responses, said.answers)
+def _kinds(said: DialogueHashes, responses: Integers) -> dict[str, Hashes]:
+    turns, offsets, answers = said.turns, said.offsets, np.intersect1d(responses, said.reply_positions)
     histories = said.histories()
     ends = offsets[1:][np.diff(offsets) > 0] - 1
     return {
         "dialogues": histories[ends],
         "histories": histories[answers],
-        "pairs": joined(turns[answers - 1], turns[answers]),
+        "pairs": hash_pairs(turns[answers - 1], turns[answers]),
         "responses": turns[answers],
     }
 
@@ -113,7 +121,7 @@ def _counts(found: dict[str, dict[str, Hashes]]) -> dict[str, Any]:
     }
     in_validation = {"test": {kind: _standing(found, kind, "test", "validation") for kind in KINDS}}
     in_either = {"test": {kind: _standing(found, kind, "test", "train", "validation") for kind in KINDS}}
-    repeated = {split: {kind: int(repeats(found[split][kind]).sum()) for kind in KINDS} for split in SPLITS}
+    repeated = {split: {kind: int(repeats_earlier(found[split][kind]).sum()) for kind in KINDS} for split in SPLITS}
     totals = {split: {kind: len(found[split][kind]) for kind in KINDS} for split in SPLITS}
     return {
         "in_train": in_train,
@@ -127,7 +135,7 @@ def _counts(found: dict[str, dict[str, Hashes]]) -> dict[str, Any]:
 def _standing(found: dict[str, dict[str, Hashes]], kind: str, split: str, *others: str) -> int:
     """How many of a split are in any of the others."""
     known = np.unique(np.concatenate([found[other][kind] for other in others]))
-    return int(among(found[split][kind], known).sum())
+    return int(contained_in(found[split][kind], known).sum())
 
 
 def _distinct(found: dict[str, dict[str, Hashes]]) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from dialog.data.dialogue import Dialogue
-from dialog.data.examples import Rules
+from dialog.data.examples import ExampleRules
 from dialog.data.text_matching.entropy import Entropies, entropies
-from dialog.data.text_matching.fingerprints import Hashes, Integers, Said, among, verbatim
+from dialog.data.text_matching.fingerprints import DialogueHashes, Hashes, Integers, collapse_whitespace, contained_in
 from dialog.inspection.findings import Bars, Finding, Quote, Table, share
 from dialog.inspection.responses import Responses
 
@@ -25,8 +25,8 @@ class Generic:
         rules: How dialogues become examples.
     """
 
-    def __init__(self, rules: Rules) -> None:
-        self.said, self.responses = Said(verbatim), Responses(rules)
+    def __init__(self, rules: ExampleRules) -> None:
+        self.said, self.responses = DialogueHashes(collapse_whitespace), Responses(rules)
 
     def see(self, split: str, dialogue: Dialogue) -> None:
         """Take in a training dialogue."""
@@ -36,7 +36,7 @@ class Generic:
 
     def finding(self, quote: Quote) -> Finding:
         """What the filter would drop, and the most open utterances."""
-        turns, answers = self.said.turns, self.said.answers
+        turns, answers = self.said.turns, self.said.reply_positions
         places = {"target": answers, "source": answers - 1}
         found = {
             "target": entropies(turns[answers], turns[answers - 1]),
@@ -45,7 +45,7 @@ class Generic:
         open_ = {side: each.utterances[each.above(THRESHOLD)] for side, each in found.items()}
         responses = self.responses.places
         said = {"target": turns[responses], "source": turns[np.intersect1d(responses, answers) - 1]}
-        drops = {side: int(among(said[side], open_[side]).sum()) for side in SIDES}
+        drops = {side: int(contained_in(said[side], open_[side]).sum()) for side in SIDES}
         top = {side: self._top(found[side], turns, places[side], quote) for side in SIDES}
         part = drops["target"] / max(len(responses), 1)
         return Finding(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from dialog.data.dialogue import Dialogue
-from dialog.data.text_matching.fingerprints import unspaced
-from dialog.data.text_matching.leaks import MINIMUM_WORDS, Asked, long_pairs
+from dialog.data.text_matching.fingerprints import is_unspaced_script
+from dialog.data.text_matching.leaks import MINIMUM_WORDS, LeakDetector, hash_long_pairs
 from dialog.inspection.findings import Bars, Finding, Quote, Table, share
 from dialog.report.measures import count, percent
 
@@ -19,27 +19,27 @@ class Leak:
     """Which dialogues of validation and test share a long pair with train, and how many training ones do with them."""
 
     def __init__(self) -> None:
-        self.asked = {split: Asked() for split in EVALUATED}
+        self.detectors = {split: LeakDetector() for split in EVALUATED}
         self.counts: Counter[str] = Counter()
 
     def see(self, split: str, dialogue: Dialogue) -> None:
         """Take in the long pairs of a dialogue."""
         if split in EVALUATED:
-            self.asked[split].ask(dialogue)
+            self.detectors[split].add_evaluated(dialogue)
             self.counts["asked"] += 1
-            self.counts["unspaced"] += unspaced(" ".join(turn.text for turn in dialogue.turns))
+            self.counts["unspaced"] += is_unspaced_script(" ".join(turn.text for turn in dialogue.turns))
             return
-        pairs = long_pairs(dialogue)
-        met = [name for name in EVALUATED if self.asked[name].meet(pairs)]
+        pairs = hash_long_pairs(dialogue)
+        met = [name for name in EVALUATED if self.detectors[name].add_training(pairs)]
         self.counts.update(["dialogues"], turns=len(dialogue.turns))
         self.counts.update(met, leaking=bool(met), leaking_turns=len(dialogue.turns) if met else 0)
 
     def finding(self, quote: Quote) -> Finding:
         """Touched and clean dialogues, and what the filter would drop."""
         counts = self.counts
-        parted = {split: asked.parted() for split, asked in self.asked.items()}
-        touched = {split: len(parted[split].leaked) for split in EVALUATED}
-        sizes = {split: len(self.asked[split].ids) for split in EVALUATED}
+        reports = {split: detector.report() for split, detector in self.detectors.items()}
+        touched = {split: len(reports[split].leaked) for split in EVALUATED}
+        sizes = {split: len(self.detectors[split].ids) for split in EVALUATED}
         drop = counts["leaking"]
         return Finding(
             "Leak between splits",
@@ -65,7 +65,7 @@ class Leak:
                     "dialogues_kept": counts["dialogues"] - drop,
                     "turns_kept": counts["turns"] - counts["leaking_turns"],
                 },
-                **{split: {"clean": found.clean, "leaked": found.leaked} for split, found in parted.items()},
+                **{split: {"clean": report.clean, "leaked": report.leaked} for split, report in reports.items()},
             },
         )
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from dialog.data.dialogue import SPLITS, Dialogue
-from dialog.data.examples import Rules, windows
-from dialog.data.text_matching.fingerprints import words
-from dialog.data.text_matching.minhash import FIRSTS, THRESHOLD, Index, Probe, Repeats
+from dialog.data.examples import ExampleRules, example_windows
+from dialog.data.text_matching.fingerprints import normalise_words
+from dialog.data.text_matching.minhash import MAX_FIRSTS, THRESHOLD, NearDuplicateIndex, RepeatDetector, ShingledText
 from dialog.inspection.findings import Finding, Quote, Quoted, Table, share
 from dialog.report.measures import count, percent
 
@@ -30,21 +30,21 @@ class NearDuplicates:
         rules: How dialogues become examples.
     """
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: ExampleRules) -> None:
         self.rules = rules
-        self.repeats = {split: Repeats() for split in SPLITS}
-        self.indices = {kind: {split: Index() for split in EVALUATED} for kind in RUNS}
+        self.repeats = {split: RepeatDetector() for split in SPLITS}
+        self.indices = {kind: {split: NearDuplicateIndex() for split in EVALUATED} for kind in RUNS}
 
     def see(self, split: str, dialogue: Dialogue) -> None:
         """Index what is evaluated; look for what is trained on."""
         for kind, probe in _probes(dialogue, self.rules):
             if kind == "dialogues":
-                self.repeats[split].meet(probe)
+                self.repeats[split].compare(probe)
             if split in EVALUATED:
                 self.indices[kind][split].add(probe)
             else:
                 for index in self.indices[kind].values():
-                    index.meet(probe)
+                    index.compare(probe)
 
     def finding(self, quote: Quote) -> Finding:
         """How many have a near repeat in train, and those that are just alike enough."""
@@ -54,7 +54,7 @@ class NearDuplicates:
         sizes = {
             kind: {split: len(each.kept) for split, each in splits.items()} for kind, splits in self.indices.items()
         }
-        tuned = {kind: each["test"].against(each["validation"]) for kind, each in self.indices.items()}
+        tuned = {kind: each["test"].compared_with(each["validation"]) for kind, each in self.indices.items()}
         near, whole = found["dialogues"]["test"], sizes["dialogues"]["test"]
         near_tuned, inside = len(tuned["dialogues"].near), len(self.repeats["train"].near)
         rows = tuple(
@@ -87,7 +87,7 @@ class NearDuplicates:
                     rows,
                 ),
                 Table(
-                    f"Near an earlier one of their split (of the first {count(FIRSTS)} that are near none)",
+                    f"Near an earlier one of their split (of the first {count(MAX_FIRSTS)} that are near none)",
                     ("", *SPLITS),
                     (("dialogues", *within),),
                 ),
@@ -118,7 +118,7 @@ class NearDuplicates:
                 caption = f"{kind.capitalize()} of test, and of train, that are only just alike"
                 yield Quoted(caption, tuple(line for pair in lines for line in pair))
 
-    def _data(self, kind: str, tuned: Index) -> dict[str, Any]:
+    def _data(self, kind: str, tuned: NearDuplicateIndex) -> dict[str, Any]:
         return {
             "in_validation": {
                 "test": [
@@ -139,22 +139,24 @@ class NearDuplicates:
         }
 
 
-def _probes(dialogue: Dialogue, rules: Rules) -> Iterator[tuple[str, Probe]]:
+def _probes(dialogue: Dialogue, rules: ExampleRules) -> Iterator[tuple[str, ShingledText]]:
     """What of a dialogue is long enough: all of it, each of its responses, and with the turns that they answer."""
-    said = [words(turn.text).split() for turn in dialogue.turns]
+    said = [normalise_words(turn.text).split() for turn in dialogue.turns]
     whole = [word for turn in said for word in turn]
     if len(whole) >= FEWEST["dialogues"]:
         text = " / ".join(turn.text for turn in dialogue.turns)
-        yield "dialogues", Probe(dialogue.id, text, whole, RUNS["dialogues"])
-    for _, number in windows(dialogue, rules):
+        yield "dialogues", ShingledText(dialogue.id, text, whole, RUNS["dialogues"])
+    for _, number in example_windows(dialogue, rules):
         if number == 0:  # it answers nothing
             continue
         pair = said[number - 1] + said[number]
         if len(pair) >= FEWEST["pairs"]:
             text = f"{dialogue.turns[number - 1].text} / {dialogue.turns[number].text}"
-            yield "pairs", Probe(f"{dialogue.id}#{number}", text, pair, RUNS["pairs"])
+            yield "pairs", ShingledText(f"{dialogue.id}#{number}", text, pair, RUNS["pairs"])
         if len(said[number]) >= FEWEST["responses"]:
-            probe = Probe(f"{dialogue.id}#{number}", dialogue.turns[number].text, said[number], RUNS["responses"])
+            probe = ShingledText(
+                f"{dialogue.id}#{number}", dialogue.turns[number].text, said[number], RUNS["responses"]
+            )
             yield "responses", probe
 
 

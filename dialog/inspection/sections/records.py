@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed
-from dialog.data.text_matching.fingerprints import hashes, repeats
+from dialog.data.text_matching.fingerprints import hash_texts, repeats_earlier
 from dialog.inspection.findings import Finding, Quoted, State, Table, share
 from dialog.report.measures import count
 
@@ -59,7 +59,7 @@ class Records:
             counts["unused_dialogues"] += 1
         else:
             counts["empty_dialogues"] += 1
-        self.ids[split].frombytes(hashes([entry.id]).tobytes())
+        self.ids[split].frombytes(hash_texts([entry.id]).tobytes())
         if WARNING in entry.meta:
             counts["warnings"] += 1
             self.warnings += [str(entry.meta[WARNING])][: SHOWN - len(self.warnings)]
@@ -67,7 +67,7 @@ class Records:
     def finding(self) -> Finding:
         """Counts by split, with the first messages."""
         for split in SPLITS:
-            self.counts[split]["repeated_ids"] = int(repeats(np.array(self.ids[split], dtype=np.uint64)).sum())
+            self.counts[split]["repeated_ids"] = int(repeats_earlier(np.array(self.ids[split], dtype=np.uint64)).sum())
         total = sum(self.counts.values(), Counter[str]())
         seen = total["malformed"] + total["dialogues"]
         silent = [split for split, size in self.sizes().items() if not size["dialogues"]]

@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import pairwise
 
 from dialog.data.dialogue import SPLITS, Dialogue
-from dialog.data.text_matching.fingerprints import verbatim
+from dialog.data.text_matching.fingerprints import collapse_whitespace
 from dialog.inspection.findings import Finding, Quote, Quoted, Table, place
 from dialog.report.measures import count
 
@@ -30,7 +30,7 @@ class Speakers:
         """Count what is odd in a dialogue."""
         voices = {turn.speaker for turn in dialogue.turns}
         pairs = list(pairwise(dialogue.turns))
-        echoes = [one for one, other in pairs if verbatim(one.text) == verbatim(other.text)]
+        echoes = [one for one, other in pairs if collapse_whitespace(one.text) == collapse_whitespace(other.text)]
         found = {
             "one_sided": int(len(voices) == 1 and len(dialogue.turns) > 1),
             "same_speaker": sum(one.speaker == other.speaker for one, other in pairs),

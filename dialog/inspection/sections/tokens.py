@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from dialog.data.dialogue import SPLITS, Dialogue
-from dialog.data.examples import Chosen, Rules, windows
-from dialog.data.preparation.writer import lay
-from dialog.data.store.layout import kept
+from dialog.data.examples import DialogueWindows, ExampleRules, example_windows
+from dialog.data.preparation.encoding import dialogue_lines
+from dialog.data.store.layout import truncate
 from dialog.data.text_matching.fingerprints import Integers
 from dialog.data.tokenizers.tokenizer import UNK, Tokenizer
 from dialog.inspection.findings import Bars, Finding, Quote, Table, rate, share
@@ -51,7 +51,7 @@ class Tokens:
         max_target: The most target ids of a training response, the end included.
     """
 
-    def __init__(self, tokenizer: Tokenizer, rules: Rules, *, max_source: int, max_target: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, rules: ExampleRules, *, max_source: int, max_target: int) -> None:
         self.tokenizer = tokenizer
         self.rules = rules
         self.limits = {"source": max_source, "target": max_target}
@@ -68,7 +68,10 @@ class Tokens:
 
     def see(self, split: str, dialogue: Dialogue) -> None:
         """Put a dialogue in line; many are encoded at once."""
-        laid, start = lay(Chosen(dialogue, list(windows(dialogue, self.rules)))), self.lines[split]
+        laid, start = (
+            dialogue_lines(DialogueWindows(dialogue, list(example_windows(dialogue, self.rules)))),
+            self.lines[split],
+        )
         self.examples[split].extend(start + line for example in laid.examples for line in example)
         self.lines[split] += len(laid.lines)
         self.waiting += [(split, line.text, place >= laid.facts) for place, line in enumerate(laid.lines)]
@@ -122,7 +125,7 @@ class Tokens:
         """Uncut lengths of sources and targets, their ends included, or the least limits that leave them so [N]."""
         offsets = np.concatenate([[0], np.cumsum(1 + np.array(self.lengths[split], dtype=np.int64))])
         examples = np.array(self.examples[split], dtype=np.int64).reshape(-1, 4)
-        whole = kept(offsets, examples, max_source=None, max_target=None)
+        whole = truncate(offsets, examples, max_source=None, max_target=None)
         facts = 2 * whole.facts_length if needed else 0  # they may fill half of a source
         return {"source": np.maximum(whole.source_lengths, facts), "target": whole.target_lengths}
 

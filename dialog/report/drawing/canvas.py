@@ -18,9 +18,9 @@ class Canvas:
     """SVG image of a size in pixels; `label` is its text for screen readers."""
 
     def __init__(self, width: float, height: float, *, label: str) -> None:
-        pixels_wide, pixels_high = str(math.ceil(width)), str(math.ceil(height))
         names = {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "aria-label": one_line(label)}
-        size = {"width": pixels_wide, "height": pixels_high, "viewBox": f"0 0 {pixels_wide} {pixels_high}"}
+        size = {"width": str(math.ceil(width)), "height": str(math.ceil(height))}
+        size["viewBox"] = f"0 0 {size['width']} {size['height']}"
         style = {"font-family": "system-ui, sans-serif", "font-size": "12", "fill": "currentColor"}
         self._image = Xml.Element("svg", names | size | style)
 
