@@ -222,13 +222,13 @@ MUTANTS = (
     mutant(
         "training-3",
         "random generators go on anyhow",
-        "resume/test_resume.py::test_a_run_that_loses_power_again_and_again",
+        "resume/test_resume.py::test_run_with_power_cuts_is_the_whole_run",
         ("training/callbacks/reseed.py", "        reseed(self.seed,", "        (self.seed,"),
     ),
     mutant(
         "training-4",
         "the optimizer begins anew",
-        "resume/test_resume.py::test_a_run_that_loses_power_again_and_again",
+        "resume/test_resume.py::test_run_with_power_cuts_is_the_whole_run",
         (STORAGE, "        return checkpoint\n", '        return {**checkpoint, "optimizer_states": []}\n'),
     ),
     mutant(

@@ -120,9 +120,7 @@ def test_examples_are_named(
     module.at = -1
     with torch.no_grad():
         module.model.source_embedding.table.weight[token] = torch.nan
-    module.model.head.weight = torch.nn.Parameter(
-        torch.randn_like(module.model.head.weight)
-    )  # the logits of other tokens are finite
+    module.model.head.weight = torch.nn.Parameter(torch.randn_like(module.model.head.weight))  # other logits are finite
     with pytest.raises(RunError) as raised:
         trainer.fit(module, data)
     first = int(counts[:, token].nonzero()[0])
