@@ -264,7 +264,7 @@ MUTANTS = (
     mutant(
         "infra-6",
         "a share that just reaches the limit is refused",
-        "cli/test_bad_input.py::test_more_than_the_share_is_refused_with_the_first_place",
+        "cli/corpora/test_counts.py::test_more_than_max_dropped_is_an_error",
         ("data/preparation/checks.py", "dropped > max_dropped * read", "dropped >= max_dropped * read"),
     ),
     mutant(
