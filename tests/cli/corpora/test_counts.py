@@ -275,6 +275,6 @@ def test_more_empty_turns_than_max_dropped_is_an_error() -> None:
     FORMATS["jsonl"].write(GOOD * 3 + GAPS + GAPS)
     line = error_line(prepare("jsonl"))
     assert line.startswith(
-        "train: 20 of 30 turns are empty, more than data.max_dropped=0.01 allows; mend them or raise"
+        "train: 20 of 30 turns are empty, more than data.max_dropped=0.01 allows; fix them or raise it"
     )
     assert line.endswith("; first: corpus/train.jsonl:4: 10 of 12 turns are empty")

@@ -62,7 +62,7 @@ def test_split_left_empty_by_the_rule_names_the_rule() -> None:
     Path("one.jsonl").write_bytes(FORMATS["jsonl"].good[0])
     line = error_line(prepare("jsonl", path="one.jsonl"))
     assert line.startswith("the split validation gives no example (it is empty); a corpus without splits is split")
-    assert line.endswith("or data.path a folder with a file a split")
+    assert line.endswith("or set data.path to a folder with one file per split")
 
 
 def link(to: str) -> Callable[[Path], None]:
