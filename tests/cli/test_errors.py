@@ -88,7 +88,7 @@ ERRORS = [
             "quickstart/lstm_bahdanau",
             "model.decoder.attention={name: torch.nn.Bilinear, in1_features: 4, in2_features: 4, out_features: 1}",
         ],
-        "Bilinear has no keys(states)",
+        "Bilinear: no method keys(states)",
     ),
     (["train", TRANSFORMER, "model.embedding_size=-1"], "model: "),
     (["train", TRANSFORMER, "model.loss.name=cross"], "model: unknown loss 'cross'; choose from cross_entropy"),
