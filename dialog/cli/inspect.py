@@ -72,7 +72,7 @@ def _tokens(recipe: Recipe, rules: Rules) -> Section:
     from dialog.data.examples import DROP
     from dialog.data.store.manifest import TOKENIZER
     from dialog.data.tokenizers.tokenizer import Tokenizer
-    from dialog.inspection.sections.tokens import Tokens, Uncounted
+    from dialog.inspection.sections.tokens import TokenSection, UncountedTokenSection
     from dialog.runs.prepare import prepare_data
 
     data = recipe.data
@@ -84,5 +84,5 @@ def _tokens(recipe: Recipe, rules: Rules) -> Section:
             why = str(error)
         else:
             tokenizer = Tokenizer.load(folder / TOKENIZER)
-            return Tokens(tokenizer, rules, max_source=data.max_source, max_target=data.max_target)
-    return Uncounted(why)
+            return TokenSection(tokenizer, rules, max_source=data.max_source, max_target=data.max_target)
+    return UncountedTokenSection(why)
