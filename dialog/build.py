@@ -15,14 +15,14 @@ from dialog.config.components import accepts, build, name_and_arguments
 from dialog.config.schema import ModelConfig, Recipe
 from dialog.data.corpora import CORPORA, Corpus
 from dialog.data.corpora.readable import ReadableCorpus, read_errors_as_user_errors
-from dialog.data.reading.downloads import corpus_folder, provide
+from dialog.data.reading.downloads import corpus_folder, ensure_downloaded
 from dialog.errors import UserError, section
 from dialog.paths import cache
 
 if TYPE_CHECKING:
     from dialog.data.datamodule import DialogDataModule
-    from dialog.data.examples import Rules
-    from dialog.data.preparation.shards import Job
+    from dialog.data.examples import ExampleRules
+    from dialog.data.preparation.job import Job
     from dialog.data.tokenizers.tokenizer import Tokenizer
     from dialog.models.seq2seq import Seq2Seq
     from dialog.training.module import DialogModule
@@ -53,21 +53,20 @@ def _build_member(component: Mapping[str, Any], path: str | None = None, *, read
     member = partial(_build_member, read=read)
     corpus = build(CORPORA, {"name": name, **arguments}, path=folder, member=member)
     if read:
-        provide(name, folder, downloads)
+        ensure_downloaded(name, folder, downloads)
     return corpus
 
 
-def build_rules(recipe: Recipe) -> Rules:
+def build_rules(recipe: Recipe) -> ExampleRules:
     """Build the rules by which dialogues become examples."""
-    from dialog.data.examples import Rules
+    from dialog.data.examples import ExampleRules
 
-    return Rules(**{rule.name: getattr(recipe.data, rule.name) for rule in fields(Rules)})
+    return ExampleRules(**{rule.name: getattr(recipe.data, rule.name) for rule in fields(ExampleRules)})
 
 
 def build_job(recipe: Recipe) -> Job:
     """Build the preparation job: all that determines the tokenizer and the token stores."""
-    from dialog.data.preparation.shards import Job
-    from dialog.data.preparation.writer import Limits
+    from dialog.data.preparation.job import Job, Limits
 
     data = recipe.data
     limits = Limits(data.max_source, data.max_target)
@@ -78,7 +77,7 @@ def build_job(recipe: Recipe) -> Job:
 def build_data(recipe: Recipe, data: Path, tokenizer: Tokenizer) -> DialogDataModule:
     """Build the LightningDataModule over a folder of prepared data."""
     from dialog.data.datamodule import DialogDataModule
-    from dialog.data.tokenizers.dropout import BpeDropout
+    from dialog.data.tokenizers.bpe_dropout import BpeDropout
 
     with section("data.bpe_dropout"):
         retokenise = BpeDropout(tokenizer, recipe.data.bpe_dropout) if recipe.data.bpe_dropout else None

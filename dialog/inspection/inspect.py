@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from dialog.data.corpora import Corpus
 from dialog.data.dialogue import Dialogue
-from dialog.data.examples import DROP, Rules, usable
+from dialog.data.examples import DROP, ExampleRules, usable_dialogue
 from dialog.inspection.findings import EVALUATED, Finding, Section
 from dialog.inspection.sections.characters import CharacterSection
 from dialog.inspection.sections.duplicates import DuplicateSection
@@ -28,10 +28,10 @@ FORMAT = 1
 SPLIT_ORDER = (*EVALUATED, "train")
 """Evaluated splits come first, so that training dialogues can be compared with them as they are read."""
 
-KEEP_ALL = Rules(None, first_turns=True, max_turn_characters=sys.maxsize)
+KEEP_ALL = ExampleRules(None, first_turns=True, max_turn_characters=sys.maxsize)
 """Rules that keep every dialogue with text, and change no text."""
 
-SECTIONS: Mapping[str, Callable[[Rules], Section]] = {
+SECTIONS: Mapping[str, Callable[[ExampleRules], Section]] = {
     "leak": lambda rules: LeakSection(),
     "duplicates": DuplicateSection,
     "near_duplicates": NearDuplicateSection,
@@ -70,7 +70,7 @@ class Inspection(NamedTuple):
 
 
 def inspect(
-    corpus: Corpus, tokens: Section | None = None, *, rules: Rules = KEEP_ALL, quiet: bool = False
+    corpus: Corpus, tokens: Section | None = None, *, rules: ExampleRules = KEEP_ALL, quiet: bool = False
 ) -> Inspection:
     """Inspect a corpus in one pass, and read the dialogues that findings quote again.
 
@@ -79,7 +79,7 @@ def inspect(
     Args:
         corpus: Corpus to inspect.
         tokens: Tokenizer section, made with the same rules; None leaves it out.
-        rules: Rules that select and change the inspected dialogues; malformed records are always counted, never raised.
+        rules: Rules that select and change the inspected dialogues; malformed records are counted, never raised.
         quiet: Show no progress on standard error.
     """
     rules = replace(rules, malformed=DROP)
@@ -108,18 +108,18 @@ def inspect(
 
 
 def _usable_dialogues(
-    corpus: Corpus, rules: Rules, split: str, records: RecordSection | None = None
+    corpus: Corpus, rules: ExampleRules, split: str, records: RecordSection | None = None
 ) -> Iterator[Dialogue]:
     """Yield the dialogues that give examples."""
     for entry in corpus.dialogues(split):
-        dialogue = usable(entry, rules, Counter())
+        dialogue = usable_dialogue(entry, rules, Counter())
         if records is not None:
             records.add(split, entry, dialogue)
         if dialogue is not None:
             yield dialogue
 
 
-def _read_numbered(corpus: Corpus, rules: Rules, split: str, numbers: set[int]) -> dict[int, Dialogue]:
+def _read_numbered(corpus: Corpus, rules: ExampleRules, split: str, numbers: set[int]) -> dict[int, Dialogue]:
     """Read a split again, up to the last of the numbered dialogues."""
     dialogues: dict[int, Dialogue] = {}
     if numbers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dialog.data.dialogue import Dialogue
-from dialog.data.examples import Rules, windows
+from dialog.data.examples import ExampleRules, example_windows
 from dialog.data.text_matching.fingerprints import Integers
 
 
@@ -16,14 +16,14 @@ class ResponseIndices:
         rules: Rules that turn dialogues into examples.
     """
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: ExampleRules) -> None:
         self.rules = rules
         self._flags = bytearray()
 
     def add(self, dialogue: Dialogue) -> None:
         """Append a dialogue."""
         flags = bytearray(len(dialogue.turns))
-        for _, response in windows(dialogue, self.rules):
+        for _, response in example_windows(dialogue, self.rules):
             flags[response] = True
         self._flags += flags
 

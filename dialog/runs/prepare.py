@@ -12,7 +12,7 @@ from dialog.paths import cache
 from dialog.runs.check import check_data
 
 if TYPE_CHECKING:
-    from dialog.data.preparation.shards import Job
+    from dialog.data.preparation.job import Job
 
 
 def prepare_data(

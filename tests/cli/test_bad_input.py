@@ -276,7 +276,7 @@ JSON = [
     json_line("5,000 digits", b'{"turns": ["a", "b"], "meta": {"n": ' + b"9" * 5000 + b"}}\n", "not JSON that can"),
     json_line("depth 100,000", b'{"turns": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n", "not JSON that can be read"),
     json_line("depth of objects", b'{"turns":' * 100_000 + b"\n", "not JSON"),
-    json_line("duplicate key", b'{"turns": ["a", "b"], "turns": ["c", "d"]}\n', ".*'turns' stands there twice"),
+    json_line("duplicate key", b'{"turns": ["a", "b"], "turns": ["c", "d"]}\n', ".*'turns' is repeated"),
     json_line("an array", b'["a", "b"]\n', 'no "turns"'),
     json_line("a number", b"3\n", 'no "turns"'),
     json_line("null", b"null\n", 'no "turns"'),
@@ -308,7 +308,7 @@ IDS = [
         "an id twice",
         "jsonl",
         (turns("a", "b", id="x") + GOOD + turns("a", "c", id="x"),),
-        r"^corpus/train\.jsonl:3: the id 'x' occurs twice in train, for other words at corpus/train\.jsonl:1; give",
+        r"^corpus/train\.jsonl:3: the id 'x' occurs twice in train, with other text at corpus/train\.jsonl:1; give",
     ),
     Refused(
         "an id that comes again", "csv", (FORMATS["csv"].good[0] + b"b,A,x\nb,B,y\na,A,z\n",), r"csv:6: .*has earlier"
@@ -695,7 +695,7 @@ def test_text_comes_back_from_the_prepared_data_and_is_no_special_token(tokenize
 
 def test_what_gives_no_token_still_has_an_end(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
     (here / "deaf.py").write_text(
-        "from dialog.data.tokenizers.symbols import word\n"
+        "from dialog.data.tokenizers.word_level import word\n"
         "def deaf(texts, *, pattern: str = '[a-z]+'):\n"
         "    import json, dialog.data.tokenizers.tokenizer as t\n"
         "    whole = json.loads(word(texts).json)\n"
@@ -792,7 +792,7 @@ def test_a_damaged_archive_is_refused_even_where_broken_lines_are_dropped(suffix
 def test_a_split_that_the_rule_leaves_empty_is_refused_with_the_rule() -> None:
     Path("one.jsonl").write_bytes(FORMATS["jsonl"].good[0])
     line = refused(prepared("jsonl", path="one.jsonl"))
-    assert line.startswith("the split validation gives no example (it is empty); a corpus without splits is dealt out")
+    assert line.startswith("the split validation gives no example (it is empty); a corpus without splits is split")
     assert line.endswith("or data.path a folder with a file a split")
 
 

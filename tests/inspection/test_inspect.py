@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from rensa import RMinHash, RMinHashLSH
 
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed, Turn
-from dialog.data.examples import Rules
+from dialog.data.examples import ExampleRules
 from dialog.data.filters import DropOpenPairs
-from dialog.data.preparation.blocks import Sieve, Surveyed, choose
-from dialog.data.text_matching.leaks import clean_and_leaked
-from dialog.data.text_matching.minhash import Index, Probe
+from dialog.data.preparation.filtering import SurveyedFilter, UsableDialogues, filter_block
+from dialog.data.text_matching.leaks import LeakDetector, hash_long_pairs
+from dialog.data.text_matching.minhash import NearDuplicateIndex, ShingledText
 from dialog.inspection.findings import Finding, rate, share
 from dialog.inspection.inspect import Inspection, inspect
 from dialog.inspection.sections.characters import kind
@@ -47,7 +47,7 @@ NORMALISED: dict[str, Callable[[str], str]] = {
 
 @given(corpora, st.booleans(), st.sampled_from([None, "A", "B"]))
 def test_repeats_are_those_of_texts(told: told_type, corpus: Corpora, first_turns: bool, responder: str | None) -> None:
-    rules = Rules(None, first_turns, responder)
+    rules = ExampleRules(None, first_turns, responder)
     found = inspect(told(**corpus), rules=rules, quiet=True).findings["duplicates"].data
     first = 0 if first_turns else 1
 
@@ -91,13 +91,16 @@ def test_the_leak_is_that_of_the_filter_and_of_the_evaluation(
 ) -> None:
     from dialog.data.filters import DropLeakingDialogues
 
-    source, rules = told(**corpus), Rules(None, first_turns=False, merge_turns=merge_turns, reverse=reverse)
+    source, rules = told(**corpus), ExampleRules(None, first_turns=False, merge_turns=merge_turns, reverse=reverse)
     for said in source.splits.values():
         said[:] = [replace(each, turns=tuple(map(Turn, speakers, (turn.text for turn in each.turns)))) for each in said]
     found = inspect(source, rules=rules, quiet=True).findings["leak"].data
-    kept = {split: [each for _, each in Surveyed(source.dialogues, rules, split)] for split in SPLITS}
+    kept = {split: [each for _, each in UsableDialogues(source.dialogues, rules, split)] for split in SPLITS}
     for split in ("validation", "test"):
-        assert (found[split]["clean"], found[split]["leaked"]) == clean_and_leaked(kept["train"], kept[split])
+        detector = LeakDetector(kept[split])
+        for each in kept["train"]:
+            detector.add_training(hash_long_pairs(each))
+        assert (found[split]["clean"], found[split]["leaked"]) == detector.report()
     filter = DropLeakingDialogues()
     known = filter.survey({split: list(enumerate(kept[split])) for split in SPLITS})
     dropped = [each for each in kept["train"] if filter.drops(known, 0, each)]
@@ -151,7 +154,7 @@ def test_what_merged_turns_say_is_no_leak(told: told_type) -> None:
 
     shared = "Where is the hat ?", "On the big table ."
     source = told(train=[twice("learnt", *shared, "a", "b")], test=[twice("asked", *shared, "c", "d")])
-    rules = Rules(None, first_turns=False)
+    rules = ExampleRules(None, first_turns=False)
     leaks = [
         inspect(source, rules=replace(rules, merge_turns=merged), quiet=True).findings["leak"].data["train"]["leaking"]
         for merged in (False, True)
@@ -161,7 +164,7 @@ def test_what_merged_turns_say_is_no_leak(told: told_type) -> None:
 
 def test_a_dialogue_that_gives_no_example_is_counted_and_not_looked_at(told: told_type) -> None:
     source = told(train=[["a", "b"], ["alone"]], validation=[["a", "b"]], test=[["alone"]])
-    found = inspect(source, rules=Rules(None, first_turns=False), quiet=True)
+    found = inspect(source, rules=ExampleRules(None, first_turns=False), quiet=True)
     assert found.sizes["train"] == {"dialogues": 1, "turns": 2}
     assert found.findings["records"].data["train"]["unused_dialogues"] == 1
     assert found.findings["lengths"].data["train"]["dialogues_under_two_turns"] == 0
@@ -222,13 +225,13 @@ lines = st.lists(st.sampled_from([LONG, LONG[1:], LONG[:-1], LONG[::-1], [*LONG[
 def test_a_text_among_its_repeats_is_near_to_what_it_would_be_near_to_alone(
     asked: list[list[str]], learnt: list[list[str]]
 ) -> None:
-    together, alone = Index(), [Index() for _ in asked]
+    together, alone = NearDuplicateIndex(), [NearDuplicateIndex() for _ in asked]
     for number, said in enumerate(asked):
         for index in (together, alone[number]):
-            index.add(Probe(f"test-{number}", " ".join(said), said, 2))
+            index.add(ShingledText(f"test-{number}", " ".join(said), said, 2))
     for number, said in enumerate(learnt):
         for index in (together, *alone):
-            index.meet(Probe(f"train-{number}", " ".join(said), said, 2))
+            index.compare(ShingledText(f"train-{number}", " ".join(said), said, 2))
     assert together.near == {number: index.near[0] for number, index in enumerate(alone) if index.near}
 
 
@@ -246,12 +249,12 @@ def test_repeats_are_indexed_once_and_met_once() -> None:
             self.calls["candidates"] += len(found)
             return found
 
-    index = Index()
+    index = NearDuplicateIndex()
     index.index = watched = Watched(index.index)
     for number in range(50):
-        index.add(Probe(f"test-{number}", SENTENCE, LONG, 2))
+        index.add(ShingledText(f"test-{number}", SENTENCE, LONG, 2))
     for number in range(50):
-        index.meet(Probe(f"train-{number}", SENTENCE, LONG[:-1], 2))
+        index.compare(ShingledText(f"train-{number}", SENTENCE, LONG[:-1], 2))
     assert watched.calls == {"insert": 1, "candidates": 1}
     assert [(near.id, near.other_id) for near in index.near.values()] == [(f"test-{n}", "train-0") for n in range(50)]
 
@@ -271,7 +274,7 @@ def test_generic_responses_are_those_that_the_filter_drops(told: told_type) -> N
 
 
 BY_RULES = st.builds(
-    Rules,
+    ExampleRules,
     st.none(),
     first_turns=st.booleans(),
     responder=st.sampled_from([None, "A", "B"]),
@@ -282,16 +285,16 @@ BY_RULES = st.builds(
 
 @given(st.lists(st.lists(st.tuples(st.sampled_from("AB"), st.sampled_from("abcd ")), max_size=5), max_size=9), BY_RULES)
 def test_what_is_said_to_be_generic_is_what_a_preparation_drops(
-    told: told_type, dialogues: list[list[tuple[str, str]]], rules: Rules
+    told: told_type, dialogues: list[list[tuple[str, str]]], rules: ExampleRules
 ) -> None:
     source = told(train=[Dialogue(str(n), tuple(Turn(*turn) for turn in each)) for n, each in enumerate(dialogues)])
     data = inspect(source, rules=rules, quiet=True).findings["generic"].data
     entries = list(source.dialogues("train"))
-    assert data["pairs"] == sum(len(each.windows) for each in choose(0, entries, rules, []).chosen)
+    assert data["pairs"] == sum(len(each.windows) for each in filter_block(0, entries, rules, []).dialogues)
     for side in ("target", "source"):
         filter = DropOpenPairs(side=side)
-        known = filter.survey({split: Surveyed(source.dialogues, rules, split) for split in SPLITS})
-        left = choose(0, entries, rules, [Sieve("entropy", filter, known)]).chosen
+        known = filter.survey({split: UsableDialogues(source.dialogues, rules, split) for split in SPLITS})
+        left = filter_block(0, entries, rules, [SurveyedFilter("entropy", filter, known)]).dialogues
         assert data[side]["pairs_above"] == data["pairs"] - sum(len(each.windows) for each in left)
 
 
@@ -381,7 +384,7 @@ def test_the_headline_of_records_is_what_makes_their_state(
 ) -> None:
     two = [["a", "b"]]
     source = told(train=[*two, odd], validation=two, test=two)
-    found = inspect(source, rules=Rules(None, first_turns=False), quiet=True).findings["records"]
+    found = inspect(source, rules=ExampleRules(None, first_turns=False), quiet=True).findings["records"]
     assert found.headline == headline
     assert advice in found.advice
     assert bool(advice) == bool(found.advice) == (found.state != "good")

@@ -13,7 +13,7 @@ from dialog.config.components import build
 from dialog.errors import UserError
 from dialog.models.heads import HEADS, Decoded, Head, PointerGeneratorHead, PointerHead, VocabularyHead
 from dialog.models.seq2seq import Seq2Seq
-from dialog.training.losses import LOSSES, build_loss, given
+from dialog.training.losses import LOSSES, build_loss, needs_of
 
 Draw = Callable[..., Tensor]
 Stir = Callable[[nn.Module], nn.Module]
@@ -174,8 +174,8 @@ def test_no_head_or_loss_overflows_in_halves(name: str, loss: str, dtype: torch.
     leaves = [each.requires_grad_() for each in (outputs, inputs, weights)]
     scores = head(Decoded(*leaves, decoded.source.flatten(0, 1)))
     made = build_loss(LOSSES, {"name": loss}, padding=PAD)
-    offered = {"previous": torch.tensor([[1, 2]] * 6), "again": scores.detach()}
-    sums = made(scores, torch.tensor([3, 0, 2, 6, 4, 1]), **given(made, **offered))
+    offered = {"previous": torch.tensor([[1, 2]] * 6), "second_pass": scores.detach()}
+    sums = made(scores, torch.tensor([3, 0, 2, 6, 4, 1]), **{name: offered[name] for name in needs_of(made)})
     sums.objective.backward()
     assert all(each.isfinite() and each.dtype is torch.float32 for each in sums)
     assert all(each.grad is None or each.grad.isfinite().all() for each in (*leaves, *head.parameters()))

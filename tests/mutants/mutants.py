@@ -51,9 +51,9 @@ CELLS = "models/recurrent/cells.py"
 ENCODER = "models/recurrent/encoder.py"
 STORAGE = "training/checkpoints/checkpoint_io.py"
 SPEAKER = "models/transformer/decoder.py"
-PROJECTION = "training/losses/projection.py"
-REAL = "there = targets != padding"
-PREDICTED = "training/losses/test_projection.py::test_each_real_token_and_the_end_is_predicted_from_those_before"
+TRAINING_STEP = "training/step.py"
+MASK = "mask = targets != self.padding"
+PREDICTED = "training/test_step.py::test_tokens_and_end_are_predicted_from_those_before"
 ASK = "            context, read = self.attention(loop.top.unsqueeze(1), memory, read, watch)  # [B, 1, M]\n"
 STEP = "            loop.step(gates, context.squeeze(1))\n"
 LATE = (
@@ -61,59 +61,59 @@ LATE = (
     "            loop.step(gates, before)\n"
 )
 SHOW = "            if hook is not None:\n                hook(self, weights)\n"
-ONCE = "data/store/test_plan.py::test_every_example_once_within_budget_and_as_many_batches_for_all"
-FULL = '    largest = np.argsort(-sizes, kind="stable")[:missing]  # no others are halved\n'
+ONCE = "data/store/test_plan.py::test_each_example_once_in_equal_numbers_of_full_batches"
+FULL = '    largest = np.argsort(-sizes, kind="stable")[:missing]  # only these can be halved\n'
 DROP = "            mixed = mix(weights, values, dropout)"
 
 MUTANTS = (
     mutant(
         "loss-1",
         "mean over ranks",
-        "training/test_window.py::test_a_step_is_of_all_its_tokens",
-        ("training/window.py", "self.unit = mean_over_ranks(tokens, objective)", "self.unit = tokens"),
+        "training/test_sums.py::test_a_step_is_of_all_its_tokens",
+        ("training/sums.py", "self.unit = mean_over_ranks(tokens, objective)", "self.unit = tokens"),
     ),
     mutant(
         "loss-1b",
         "mean over accumulated batches",
-        "training/test_window.py::test_a_step_is_of_all_its_tokens",
-        ("training/window.py", "if not self.tokens:", "if True:"),
+        "training/test_sums.py::test_a_step_is_of_all_its_tokens",
+        ("training/sums.py", "if not self.sums:", "if True:"),
         ("training/module.py", "if micro_batches > 1:", "if False:"),
     ),
     mutant(
         "loss-2",
         "padding in the loss",
         PREDICTED,
-        (PROJECTION, REAL, "there = targets >= 0"),
-        (PROJECTION, "there.nonzero() if count is None else there.nonzero_static(size=count)", "there.nonzero()"),
+        (TRAINING_STEP, MASK, "mask = targets >= 0"),
+        (TRAINING_STEP, "mask.nonzero() if count is None else mask.nonzero_static(size=count)", "mask.nonzero()"),
     ),
     mutant(
         "loss-3",
         "predicts the token that it reads",
         PREDICTED,
-        ("training/module.py", "decode(self.model, target[:, :-1]", "decode(self.model, target[:, 1:]"),
+        (TRAINING_STEP, "decode(model, target[:, :-1]", "decode(model, target[:, 1:]"),
     ),
     mutant(
         "loss-4",
         "predicts the token after the next",
         PREDICTED,
-        ("training/module.py", "passes, target[:, 1:], padding", "passes, target[:, 1:].roll(-1, 1), padding"),
+        (TRAINING_STEP, "targets = target[:, 1:]", "targets = target[:, 1:].roll(-1, 1)"),
     ),
     mutant(
         "loss-5",
         "label smoothing counts padding",
         PREDICTED,
-        (PROJECTION, REAL, "there = targets >= 0"),
+        (TRAINING_STEP, MASK, "mask = targets >= 0"),
         (
             "training/losses/single.py",
-            'nll = F.nll_loss(known, targets, reduction="sum")',
-            'nll = F.nll_loss(known, targets, reduction="sum", ignore_index=PAD)',
+            'nll = F.nll_loss(log_p, targets, reduction="sum")',
+            'nll = F.nll_loss(log_p, targets, reduction="sum", ignore_index=PAD)',
         ),
     ),
     mutant(
         "loss-6",
         "the end token is not in the loss",
         PREDICTED,
-        (PROJECTION, REAL, "there = (targets != padding) & (targets != 2)"),
+        (TRAINING_STEP, MASK, "mask = (targets != self.padding) & (targets != 2)"),
     ),
     mutant(
         "attention-1",
@@ -282,13 +282,13 @@ MUTANTS = (
     mutant(
         "training-2",
         "the gradient is clipped before it is unscaled",
-        "training/test_module.py::test_fused_optimizer_with_clipping_in_mixed_precision",
+        "training/test_module.py::test_clipping_with_a_fused_optimizer_in_mixed_precision",
         ("training/module.py", "            scaler.unscale_(optimizer)", "            pass"),
     ),
     mutant(
         "training-5",
         "the best weights are those of the highest loss",
-        "training/test_module.py::test_best_is_the_lowest_validation_loss_and_last_the_last",
+        "training/checkpoints/test_best_and_last.py::test_best_has_the_lowest_loss_and_last_the_last_step",
         ("training/checkpoints/monitors.py", '"validation/loss": "min"', '"validation/loss": "max"'),
     ),
     mutant(
@@ -312,7 +312,7 @@ MUTANTS = (
     mutant(
         "training-6b",
         "the gradient of a last step of fewer batches stays too small",
-        "training/test_window.py::test_a_step_is_of_all_its_tokens",
+        "training/test_sums.py::test_a_step_is_of_all_its_tokens",
         ("training/module.py", "if micro_batches > 1:", "if False:"),
     ),
 )

@@ -17,7 +17,7 @@ from dialog.config.compose import Composed
 from dialog.data.store.store import Store
 from dialog.profiling import bound, memory
 from dialog.profiling.flops import FUSED, forward_flops, training_flops
-from dialog.profiling.training import rates, short
+from dialog.profiling.training import rates, shortened
 from dialog.training import trainer
 from dialog.training.callbacks import stopwatch
 from dialog.training.callbacks.stopwatch import Loading, Shape, Step, Stopwatch
@@ -60,7 +60,7 @@ def test_the_stopwatch_sees_every_batch_of_every_step(
 ) -> None:
     ticks = itertools.count()
     monkeypatch.setattr(stopwatch.time, "perf_counter", lambda: float(next(ticks)))
-    recipe = short(tiny("transformer", f"trainer.accumulate_grad_batches={batches}").recipe, 3)
+    recipe = shortened(tiny("transformer", f"trainer.accumulate_grad_batches={batches}").recipe, 3)
     store = Store(prepared, "train")
     module, watch = build_module(recipe, len(store.tokenizer)), Stopwatch()
     lightning = build_trainer(recipe, tmp_path, [], [watch])
@@ -146,11 +146,11 @@ def test_the_bound_is_of_the_precision(precision: str, dtype: torch.dtype, monke
 FORGOTTEN = """
 import torch
 from dialog.profiling import memory
-memory.forget_peak()
+memory.reset_peak()
 before = memory.peak()
 torch.ones(64 * 2**20, dtype=torch.uint8).sum()
 after = memory.peak()
-memory.forget_peak()
+memory.reset_peak()
 print(after - before, after - memory.peak())
 """
 

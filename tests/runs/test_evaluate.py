@@ -18,7 +18,7 @@ from dialog.analysis.maps import attention_maps
 from dialog.build import build_corpus
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.dialogue import Copy, Example, Turn
-from dialog.data.examples import Rules, examples
+from dialog.data.examples import ExampleRules, examples
 from dialog.data.gold_alignment import alignment
 from dialog.data.store.layout import encode_example
 from dialog.data.tokenizers.tokenizer import EOS, PAD
@@ -42,7 +42,7 @@ def responder(request: pytest.FixtureRequest, trained: Callable[[str], Path]) ->
 def split() -> list[Example]:
     """Examples of a split, with first turns: some have an empty context."""
     stream = BuiltinDialogues(size=60).dialogues("validation")
-    return list(examples(stream, Rules(7, first_turns=True), Counter()))
+    return list(examples(stream, ExampleRules(7, first_turns=True), Counter()))
 
 
 def evaluated(responder: Responder, split: list[Example], budget: int) -> tuple[list[Answered], dict[str, Any]]:
@@ -169,7 +169,7 @@ def test_files_of_a_split(trained: Callable[[str], Path], family: str) -> None:
     rows = [json.loads(line) for line in (folder / "responses.jsonl").read_text(encoding="utf-8").splitlines()]
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     dialogues = build_corpus(dialog.load(trained(family)).recipe).dialogues("test")
-    expected = list(examples(dialogues, Rules(7, first_turns=False), Counter()))
+    expected = list(examples(dialogues, ExampleRules(7, first_turns=False), Counter()))
     assert [row["id"] for row in rows] == [each.id for each in expected]
     for row, example in zip(rows, expected, strict=True):
         assert list(row) == FIELDS

@@ -14,7 +14,7 @@ from dialog.data.corpora.parsing.splits import split_by_hash
 from dialog.data.dialogue import SPLITS, Dialogue, Entry
 from dialog.data.reading.hub import hub_rows
 from dialog.data.reading.json_text import Json
-from dialog.data.reading.parquet import Read, rows
+from dialog.data.reading.parquet import RowOrError, read_rows
 from dialog.errors import UserError
 
 SPEAKERS = ("role", "speaker", "from")
@@ -22,7 +22,7 @@ TEXTS = ("content", "text", "value")
 
 
 class HuggingFace:
-    """Read Parquet files, or with `dataset` a data set of the Hugging Face Hub.
+    """RowOrError Parquet files, or with `dataset` a data set of the Hugging Face Hub.
 
     A row is a dialogue. Its column `turns` lists texts (speakers "A" and "B" alternate) or messages with a `role`,
     `speaker` or `from` and a `content`, `text` or `value`. System and developer messages before the first turn become
@@ -92,13 +92,13 @@ class HuggingFace:
         files = {file for name in self.names.values() for file in split_shards(self.path, name)}
         return digests(self.path.parent if self.path.is_file() else self.path, files)
 
-    def _rows(self, split: str) -> Iterator[tuple[str, Read]]:
+    def _rows(self, split: str) -> Iterator[tuple[str, RowOrError]]:
         if self.dataset:
             return hub_rows(self.dataset, self.config, self.revision, self.names[split])
         columns = [*self.columns, *([self.id] if self.id else [])]
-        return (row for file in split_shards(self.path, self.names[split]) for row in rows(file, columns))
+        return (row for file in split_shards(self.path, self.names[split]) for row in read_rows(file, columns))
 
-    def _dialogue(self, id: str, row: Read, place: str) -> Dialogue:
+    def _dialogue(self, id: str, row: RowOrError, place: str) -> Dialogue:
         if isinstance(row, UnicodeDecodeError):
             raise UserError(f"{place}: a text is not UTF-8 ({row.reason}); correct or remove the row") from row
         for column in (*self.columns, self.id or self.columns[0]):

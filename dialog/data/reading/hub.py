@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dialog.data.reading.downloads import offline
+from dialog.data.reading.downloads import is_offline
 from dialog.data.reading.parquet import INSTALL, Row
 from dialog.errors import UserError
 
@@ -15,7 +15,7 @@ def hub_rows(dataset: str, config: str | None, revision: str | None, split: str)
     Raises:
         UserError: DIALOG_OFFLINE is set, the package `datasets` is missing, or the Hub returns an error.
     """
-    if offline():
+    if is_offline():
         raise UserError(
             f"{dataset} is on the Hub and DIALOG_OFFLINE forbids downloads; get its files and set data.path=DIR"
         )

@@ -8,13 +8,21 @@ from typing import Any
 import numpy as np
 
 from dialog.data.dialogue import SPLITS, Dialogue
-from dialog.data.examples import Rules
-from dialog.data.text_matching.fingerprints import NORMALISATIONS, Hashes, Integers, Said, among, joined, repeats
+from dialog.data.examples import ExampleRules
+from dialog.data.text_matching.fingerprints import (
+    NORMALISATIONS,
+    DialogueHashes,
+    Hashes,
+    Integers,
+    contained_in,
+    hash_pairs,
+    repeats_earlier,
+)
 from dialog.inspection.findings import EVALUATED, Finding, Quotation, ReadDialogues, Table, counted, location, part_of
 from dialog.inspection.response_indices import ResponseIndices
 from dialog.report.measures import count
 
-COMPARED = ("verbatim", "letters")
+COMPARED = {name: NORMALISATIONS[name] for name in ("verbatim", "letters")}
 """Normalisations: verbatim except for white space; letters and digits only."""
 UNITS = {
     "dialogues": "dialogues",
@@ -43,24 +51,21 @@ class DuplicateSection:
         rules: Rules that turn dialogues into examples.
     """
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: ExampleRules) -> None:
         self.responses = {split: ResponseIndices(rules) for split in SPLITS}
-        self.fingerprints = {name: {split: Said(NORMALISATIONS[name]) for split in SPLITS} for name in COMPARED}
+        self.hashes = {name: {split: DialogueHashes(NORMALISATIONS[name]) for split in SPLITS} for name in COMPARED}
 
     def add(self, split: str, dialogue: Dialogue) -> None:
         """Add the hashes of a dialogue."""
         self.responses[split].add(dialogue)
         for name in COMPARED:
-            self.fingerprints[name][split].add(dialogue)
+            self.hashes[name][split].add(dialogue)
 
     def finding(self, read_dialogues: ReadDialogues) -> Finding:
         """Return duplicates within each split, of validation and test in train, and of test in validation."""
         responses = {split: indices.array() for split, indices in self.responses.items()}
         hashes = {
-            name: {
-                split: _unit_hashes(fingerprints, responses[split])
-                for split, fingerprints in self.fingerprints[name].items()
-            }
+            name: {split: _unit_hashes(self.hashes[name][split], responses[split]) for split in SPLITS}
             for name in COMPARED
         }
         data = {name: _counts(hashes[name]) for name in COMPARED}
@@ -77,17 +82,13 @@ class DuplicateSection:
             f"Verbatim duplicates: {counted(within_train, 'dialogue')} within train, "
             f"{counted(in_train['test'], 'test dialogue')} and "
             f"{counted(in_train['validation'], 'validation dialogue')} in train, "
-            f"{counted(in_validation, 'test dialogue')} in validation. Scores on them measure memorisation.",
+            f"{counted(in_validation, 'test dialogue')} in validation."
+            + (" Scores on these measure memorisation." if in_train["validation"] or in_either else ""),
             " ".join(_advice(within_train, in_validation)),
             (
                 _table("Across splits: verbatim / by letters and digits", data, ACROSS),
                 _table("Duplicates of an earlier one in the split: verbatim / by letters and digits", data, WITHIN),
-                *(_examples(hashes["verbatim"], "train", read_dialogues) if in_train["test"] else ()),
-                *(
-                    _examples(hashes["verbatim"], "validation", read_dialogues)
-                    if in_validation and not in_train["test"]
-                    else ()
-                ),
+                *_examples(hashes["verbatim"], "train" if in_train["test"] else "validation", read_dialogues),
             ),
             {
                 "normalisations": data,
@@ -99,7 +100,7 @@ class DuplicateSection:
 def _examples(hashes: UnitHashes, other: str, read_dialogues: ReadDialogues) -> list[Quotation]:
     """Quote test dialogues that are also in `other`, those that occur earliest there first."""
     test, others = hashes["test"]["dialogues"], hashes[other]["dialogues"]
-    duplicates = np.flatnonzero(among(test, np.unique(others)))
+    duplicates = np.flatnonzero(contained_in(test, np.unique(others)))
     order = np.argsort(others, kind="stable")
     originals = order[np.searchsorted(others[order], test[duplicates])]
     earliest = np.argsort(originals, kind="stable")[:EXAMPLES]
@@ -115,15 +116,15 @@ def _examples(hashes: UnitHashes, other: str, read_dialogues: ReadDialogues) -> 
     ]
 
 
-def _unit_hashes(fingerprints: Said, responses: Integers) -> dict[str, Hashes]:
-    turns, offsets, answers = fingerprints.turns, fingerprints.offsets, np.intersect1d(responses, fingerprints.answers)
-    histories = fingerprints.histories()
+def _unit_hashes(hashes: DialogueHashes, responses: Integers) -> dict[str, Hashes]:
+    turns, histories, offsets = hashes.turns, hashes.histories(), hashes.offsets
+    replies = np.intersect1d(responses, hashes.reply_positions)
     ends = offsets[1:][np.diff(offsets) > 0] - 1
     return {
         "dialogues": histories[ends],
-        "histories": histories[answers],
-        "pairs": joined(turns[answers - 1], turns[answers]),
-        "responses": turns[answers],
+        "histories": histories[replies],
+        "pairs": hash_pairs(turns[replies - 1], turns[replies]),
+        "responses": turns[replies],
     }
 
 
@@ -135,7 +136,9 @@ def _counts(hashes: UnitHashes) -> dict[str, Any]:
         "in_train": {split: overlaps(split, "train") for split in EVALUATED},
         "in_validation": {"test": overlaps("test", "validation")},
         "in_train_or_validation": {"test": overlaps("test", "train", "validation")},
-        "repeated": {split: {unit: int(repeats(hashes[split][unit]).sum()) for unit in UNITS} for split in SPLITS},
+        "repeated": {
+            split: {unit: int(repeats_earlier(hashes[split][unit]).sum()) for unit in UNITS} for split in SPLITS
+        },
         "totals": {split: {unit: len(hashes[split][unit]) for unit in UNITS} for split in SPLITS},
     }
 
@@ -143,7 +146,7 @@ def _counts(hashes: UnitHashes) -> dict[str, Any]:
 def _overlap(hashes: UnitHashes, unit: str, split: str, *others: str) -> int:
     """Return the number of units of a split that occur in any of the others."""
     other_hashes = np.unique(np.concatenate([hashes[other][unit] for other in others]))
-    return int(among(hashes[split][unit], other_hashes).sum())
+    return int(contained_in(hashes[split][unit], other_hashes).sum())
 
 
 def _distinct_dialogues(hashes: UnitHashes) -> int:

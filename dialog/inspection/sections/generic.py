@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from dialog.data.dialogue import Dialogue
-from dialog.data.examples import Rules
+from dialog.data.examples import ExampleRules
 from dialog.data.text_matching.entropy import Entropies, entropies
-from dialog.data.text_matching.fingerprints import Hashes, Integers, Said, among, verbatim
+from dialog.data.text_matching.fingerprints import DialogueHashes, Hashes, Integers, collapse_whitespace, contained_in
 from dialog.inspection.findings import BarChart, Finding, ReadDialogues, Table, part_of
 from dialog.inspection.response_indices import ResponseIndices
 
@@ -30,8 +30,8 @@ class GenericSection:
         rules: Rules that turn dialogues into examples.
     """
 
-    def __init__(self, rules: Rules) -> None:
-        self.fingerprints, self.responses = Said(verbatim), ResponseIndices(rules)
+    def __init__(self, rules: ExampleRules) -> None:
+        self.fingerprints, self.responses = DialogueHashes(collapse_whitespace), ResponseIndices(rules)
 
     def add(self, split: str, dialogue: Dialogue) -> None:
         """Add a training dialogue; other splits are ignored."""
@@ -41,7 +41,7 @@ class GenericSection:
 
     def finding(self, read_dialogues: ReadDialogues) -> Finding:
         """Return the number of responses that the filter drops, and the utterances of highest entropy."""
-        turns, answers = self.fingerprints.turns, self.fingerprints.answers
+        turns, answers = self.fingerprints.turns, self.fingerprints.reply_positions
         indices = {"target": answers, "source": answers - 1}
         by_side = {
             "target": entropies(turns[answers], turns[answers - 1]),
@@ -99,7 +99,7 @@ class GenericSection:
 
 
 def _number_above(by_utterance: Entropies, utterances: Hashes) -> int:
-    return int(among(utterances, by_utterance.utterances[by_utterance.above(THRESHOLD)]).sum())
+    return int(contained_in(utterances, by_utterance.utterances[by_utterance.above(THRESHOLD)]).sum())
 
 
 def _bars(top: Examples) -> tuple[tuple[str, float, str], ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from dialog.data.dialogue import Dialogue
-from dialog.data.text_matching.fingerprints import unspaced
-from dialog.data.text_matching.leaks import MINIMUM_WORDS, Asked, Split, long_pairs
+from dialog.data.text_matching.fingerprints import is_unspaced_script
+from dialog.data.text_matching.leaks import MINIMUM_WORDS, LeakDetector, LeakReport, hash_long_pairs
 from dialog.inspection.findings import EVALUATED, BarChart, Finding, ReadDialogues, Table, part_of
 from dialog.report.measures import count, percent
 
@@ -18,25 +18,25 @@ class LeakSection:
     """Finds validation and test dialogues that share a long pair of turns with train, and the training dialogues."""
 
     def __init__(self) -> None:
-        self.detectors = {split: Asked() for split in EVALUATED}
+        self.detectors = {split: LeakDetector() for split in EVALUATED}
         self.counts: Counter[str] = Counter()
 
     def add(self, split: str, dialogue: Dialogue) -> None:
         """Add the long pairs of a dialogue."""
         if split in EVALUATED:
-            self.detectors[split].ask(dialogue)
+            self.detectors[split].add_evaluated(dialogue)
             self.counts["evaluated"] += 1
-            self.counts["unspaced"] += unspaced(" ".join(turn.text for turn in dialogue.turns))
+            self.counts["unspaced"] += is_unspaced_script(" ".join(turn.text for turn in dialogue.turns))
             return
-        pairs = long_pairs(dialogue)
-        splits = [name for name in EVALUATED if self.detectors[name].meet(pairs)]
+        pairs = hash_long_pairs(dialogue)
+        splits = [name for name in EVALUATED if self.detectors[name].add_training(pairs)]
         self.counts.update(["dialogues"], turns=len(dialogue.turns))
         self.counts.update(splits, leaking=bool(splits), leaking_turns=len(dialogue.turns) if splits else 0)
 
     def finding(self, read_dialogues: ReadDialogues) -> Finding:
         """Return clean and leaked dialogues, and the number of dialogues that the filter drops."""
         counts = self.counts
-        ids = {split: detector.parted() for split, detector in self.detectors.items()}
+        ids = {split: detector.report() for split, detector in self.detectors.items()}
         leaked = {split: part_of(len(ids[split].leaked), len(self.detectors[split].ids)) for split in EVALUATED}
         leaking = counts["leaking"]
         return Finding(
@@ -44,8 +44,8 @@ class LeakSection:
             "bad" if leaking else "good",
             f"{leaked['test']} of test dialogues share a pair of turns with train",
             f"{leaked['test']} of the test dialogues and {leaked['validation']} of the validation dialogues share a "
-            "pair of consecutive turns with train: the same words, with at least "
-            f"{MINIMUM_WORDS} in the second turn. A model that memorises these pairs scores too well.",
+            f"pair of consecutive turns with train: the same words, at least {MINIMUM_WORDS} in the second turn."
+            + (" A model that memorises these pairs scores too well." if leaking else ""),
             self._advice() if leaking else "",
             (_bar_chart(ids), self._table()) if leaking else (),
             {
@@ -92,7 +92,7 @@ class LeakSection:
         )
 
 
-def _bar_chart(ids: dict[str, Split]) -> BarChart:
+def _bar_chart(ids: dict[str, LeakReport]) -> BarChart:
     bars = []
     for split, dialogues in ids.items():
         total = len(dialogues.leaked) + len(dialogues.clean)

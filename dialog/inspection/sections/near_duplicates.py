@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from dialog.data.dialogue import SPLITS, Dialogue
-from dialog.data.examples import Rules, windows
-from dialog.data.text_matching.fingerprints import words
-from dialog.data.text_matching.minhash import FIRSTS, THRESHOLD, Index, Probe, Repeats
+from dialog.data.examples import ExampleRules, example_windows
+from dialog.data.text_matching.fingerprints import normalise_words
+from dialog.data.text_matching.minhash import MAX_FIRSTS, THRESHOLD, NearDuplicateIndex, RepeatDetector, ShingledText
 from dialog.inspection.findings import EVALUATED, Finding, Quotation, ReadDialogues, Severity, Table, part_of
 from dialog.report.measures import count, percent
 
@@ -29,25 +29,25 @@ class NearDuplicateSection:
         rules: Rules that turn dialogues into examples.
     """
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: ExampleRules) -> None:
         self.rules = rules
-        self.within = {split: Repeats() for split in SPLITS}
-        self.indices = {unit: {split: Index() for split in EVALUATED} for unit in SHINGLE_WORDS}
+        self.within = {split: RepeatDetector() for split in SPLITS}
+        self.indices = {unit: {split: NearDuplicateIndex() for split in EVALUATED} for unit in SHINGLE_WORDS}
 
     def add(self, split: str, dialogue: Dialogue) -> None:
         """Index the texts of an evaluated dialogue; look up those of a training dialogue."""
-        for unit, probe in _probes(dialogue, self.rules):
+        for unit, text in _shingled_texts(dialogue, self.rules):
             if unit == "dialogues":
-                self.within[split].meet(probe)
+                self.within[split].compare(text)
             if split in EVALUATED:
-                self.indices[unit][split].add(probe)
+                self.indices[unit][split].add(text)
             else:
                 for index in self.indices[unit].values():
-                    index.meet(probe)
+                    index.compare(text)
 
     def finding(self, read_dialogues: ReadDialogues) -> Finding:
         """Return the number of near duplicates, with examples that barely reach the threshold."""
-        in_validation = {unit: index["test"].against(index["validation"]) for unit, index in self.indices.items()}
+        in_validation = {unit: index["test"].compared_with(index["validation"]) for unit, index in self.indices.items()}
         test = self.indices["dialogues"]["test"]
         in_train = part_of(len(test.near), len(test.kept))
         within_train = len(self.within["train"].near)
@@ -56,8 +56,8 @@ class NearDuplicateSection:
             self._severity(in_validation["dialogues"]),
             f"{in_train} of test dialogues in train; {count(within_train)} within train",
             f"Near duplicates in train: {in_train} of the test dialogues; in validation: "
-            f"{count(len(in_validation['dialogues'].near))}; within train: {count(within_train)}. Near duplicates share "
-            f"at least {percent(THRESHOLD)} of their three-word sequences; exact duplicates count too.",
+            f"{count(len(in_validation['dialogues'].near))}; within train: {count(within_train)}. Near duplicates "
+            f"share at least {percent(THRESHOLD)} of their three-word sequences; exact duplicates count too.",
             "data.filters=[{name: drop_leaking_dialogues}] drops training dialogues that share a pair of turns, word "
             "for word, with validation or test."
             if test.near
@@ -79,14 +79,14 @@ class NearDuplicateSection:
             },
         )
 
-    def _severity(self, in_validation: Index) -> Severity:
+    def _severity(self, in_validation: NearDuplicateIndex) -> Severity:
         dialogues, responses = self.indices["dialogues"]["test"], self.indices["responses"]["test"]
         if max(len(dialogues.near), len(in_validation.near)) > 0.01 * len(dialogues.kept):
             return "bad"
         within = any(repeats.near for repeats in self.within.values())
         return "look" if dialogues.near or in_validation.near or responses.near or within else "good"
 
-    def _tables(self, in_validation: dict[str, Index]) -> Iterator[Table]:
+    def _tables(self, in_validation: dict[str, NearDuplicateIndex]) -> Iterator[Table]:
         rows = tuple(
             (
                 unit,
@@ -100,7 +100,7 @@ class NearDuplicateSection:
         yield Table(f"Near duplicates across splits ({minimum})", header, rows)
         within = [part_of(len(repeats.near), repeats.compared) for repeats in self.within.values()]
         yield Table(
-            f"Near duplicates of an earlier one in the split (of the first {count(FIRSTS)} distinct ones)",
+            f"Near duplicates of an earlier one in the split (of the first {count(MAX_FIRSTS)} distinct ones)",
             ("", *SPLITS),
             (("dialogues", *within),),
         )
@@ -114,7 +114,7 @@ class NearDuplicateSection:
                 caption = f"{unit.capitalize()} of test and train that barely reach the threshold"
                 yield Quotation(caption, tuple(line for pair in pairs for line in pair))
 
-    def _data(self, unit: str, in_validation: Index) -> dict[str, Any]:
+    def _data(self, unit: str, in_validation: NearDuplicateIndex) -> dict[str, Any]:
         return {
             "in_validation": {"test": _near(in_validation, "validation")},
             **{
@@ -124,17 +124,17 @@ class NearDuplicateSection:
         }
 
 
-def _near(index: Index, other: str) -> list[dict[str, str | float]]:
+def _near(index: NearDuplicateIndex, other: str) -> list[dict[str, str | float]]:
     return [
         {"id": near.id, other: near.other_id, "similarity": round(near.similarity, 4)} for near in index.near.values()
     ]
 
 
-def _probes(dialogue: Dialogue, rules: Rules) -> Iterator[tuple[str, Probe]]:
+def _shingled_texts(dialogue: Dialogue, rules: ExampleRules) -> Iterator[tuple[str, ShingledText]]:
     """Yield the texts that are long enough: the dialogue, its (previous turn, response) pairs and its responses."""
-    turns = [words(turn.text).split() for turn in dialogue.turns]
+    turns = [normalise_words(turn.text).split() for turn in dialogue.turns]
     texts = [("dialogues", dialogue.id, 0, len(turns))]
-    for _, response in windows(dialogue, rules):
+    for _, response in example_windows(dialogue, rules):
         if response > 0:  # a first turn has no previous turn
             id = f"{dialogue.id}#{response}"
             texts += [("pairs", id, response - 1, response + 1), ("responses", id, response, response + 1)]
@@ -142,4 +142,4 @@ def _probes(dialogue: Dialogue, rules: Rules) -> Iterator[tuple[str, Probe]]:
         text_words = [word for turn in turns[start:end] for word in turn]
         if len(text_words) >= MINIMUM_WORDS[unit]:
             text = " / ".join(turn.text for turn in dialogue.turns[start:end])
-            yield unit, Probe(id, text, text_words, SHINGLE_WORDS[unit])
+            yield unit, ShingledText(id, text, text_words, SHINGLE_WORDS[unit])

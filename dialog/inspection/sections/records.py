@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed
-from dialog.data.text_matching.fingerprints import hashes, repeats
+from dialog.data.text_matching.fingerprints import hash_texts, repeats_earlier
 from dialog.inspection.findings import Finding, Quotation, Severity, Table, part_of
 from dialog.report.measures import count
 
@@ -60,7 +60,7 @@ class RecordSection:
             counts["unused_dialogues"] += 1
         else:
             counts["empty_dialogues"] += 1
-        self.ids[split].frombytes(hashes([entry.id]).tobytes())
+        self.ids[split].frombytes(hash_texts([entry.id]).tobytes())
         if WARNING in entry.meta:
             counts["warnings"] += 1
             self.warnings += [str(entry.meta[WARNING])][: EXAMPLES - len(self.warnings)]
@@ -68,7 +68,7 @@ class RecordSection:
     def finding(self) -> Finding:
         """Return counts by split, with the first messages."""
         for split in SPLITS:
-            self.counts[split]["repeated_ids"] = int(repeats(np.array(self.ids[split], dtype=np.uint64)).sum())
+            self.counts[split]["repeated_ids"] = int(repeats_earlier(np.array(self.ids[split], dtype=np.uint64)).sum())
         total = sum(self.counts.values(), Counter[str]())
         records = total["malformed"] + total["dialogues"]
         empty_splits = " and ".join(split for split, size in self.sizes().items() if not size["dialogues"])

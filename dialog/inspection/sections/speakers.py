@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import pairwise
 
 from dialog.data.dialogue import SPLITS, Dialogue
-from dialog.data.text_matching.fingerprints import verbatim
+from dialog.data.text_matching.fingerprints import collapse_whitespace
 from dialog.inspection.findings import Finding, Quotation, ReadDialogues, Table, counted, location
 from dialog.report.measures import count
 
@@ -30,7 +30,9 @@ class SpeakerSection:
         """Count the irregularities of a dialogue."""
         speakers = {turn.speaker for turn in dialogue.turns}
         pairs = list(pairwise(dialogue.turns))
-        echoes = [turn for turn, following in pairs if verbatim(turn.text) == verbatim(following.text)]
+        echoes = [
+            turn for turn, following in pairs if collapse_whitespace(turn.text) == collapse_whitespace(following.text)
+        ]
         counts = {
             "one_sided": int(len(speakers) == 1 and len(dialogue.turns) > 1),
             "same_speaker": sum(turn.speaker == following.speaker for turn, following in pairs),

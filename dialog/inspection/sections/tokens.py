@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from dialog.data.dialogue import SPLITS, Dialogue
-from dialog.data.examples import Chosen, Rules, windows
-from dialog.data.preparation.writer import lay
-from dialog.data.store.layout import kept
+from dialog.data.examples import DialogueWindows, ExampleRules, example_windows
+from dialog.data.preparation.encoding import dialogue_lines
+from dialog.data.store.layout import truncate
 from dialog.data.text_matching.fingerprints import Integers
 from dialog.data.tokenizers.tokenizer import UNK, Tokenizer
 from dialog.inspection.findings import EVALUATED, BarChart, Finding, ReadDialogues, Table, part_of, percent_of
@@ -57,7 +57,7 @@ class TokenSection:
         max_target: Limit of target ids of a training response, end included.
     """
 
-    def __init__(self, tokenizer: Tokenizer, rules: Rules, *, max_source: int, max_target: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, rules: ExampleRules, *, max_source: int, max_target: int) -> None:
         self.tokenizer = tokenizer
         self.rules = rules
         self.limits = {"source": max_source, "target": max_target}
@@ -75,10 +75,11 @@ class TokenSection:
 
     def add(self, split: str, dialogue: Dialogue) -> None:
         """Queue a dialogue; lines are encoded in batches."""
-        laid, start = lay(Chosen(dialogue, list(windows(dialogue, self.rules)))), self.lines[split]
-        self.examples[split].extend(start + line for example in laid.examples for line in example)
-        self.lines[split] += len(laid.lines)
-        self.waiting += [(split, line.text, number >= laid.facts) for number, line in enumerate(laid.lines)]
+        windows = list(example_windows(dialogue, self.rules))
+        new, start = dialogue_lines(DialogueWindows(dialogue, windows)), self.lines[split]
+        self.examples[split].extend(start + line for example in new.examples for line in example)
+        self.lines[split] += len(new.lines)
+        self.waiting += [(split, line.text, number >= new.facts) for number, line in enumerate(new.lines)]
         if len(self.waiting) >= BATCH_LINES:
             self._encode()
 
@@ -143,7 +144,7 @@ class TokenSection:
         """
         offsets = np.concatenate([[0], np.cumsum(1 + np.array(self.line_lengths[split], dtype=np.int64))])
         examples = np.array(self.examples[split], dtype=np.int64).reshape(-1, 4)
-        whole = kept(offsets, examples, max_source=None, max_target=None)
+        whole = truncate(offsets, examples, max_source=None, max_target=None)
         minimum = 2 * whole.facts_length if with_facts else 0
         return {"source": np.maximum(whole.source_lengths, minimum), "target": whole.target_lengths}
 

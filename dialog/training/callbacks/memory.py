@@ -17,12 +17,12 @@ from lightning.pytorch.utilities.memory import is_oom_error
 from lightning.pytorch.utilities.seed import isolate_rng
 
 from dialog.data.batching import Batch
-from dialog.data.datamodule import Loader
+from dialog.data.datamodule import BatchLoader
 from dialog.data.preparation.example_ids import Names
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.errors import UserError
 from dialog.training.module import DialogModule
-from dialog.training.window import Window
+from dialog.training.sums import StepSums
 
 NAMED = 3
 """Examples that are named where memory does not suffice."""
@@ -51,17 +51,18 @@ class Memory(Callback):
         """Run them and say what it took."""
         loader = trainer.train_dataloader
         assert isinstance(module, DialogModule)
-        if not self.preflight or not isinstance(loader, Loader):
+        if not self.preflight or not isinstance(loader, BatchLoader):
             return
-        costly, talkative, share = loader.heaviest()
+        most_tokens, most_target_tokens, relative_cost = loader.heaviest()
         with untouched(module):
-            self._run(trainer, module, costly)
-            if trainer.world_size > 1 or not torch.equal(costly.rows, talkative.rows):  # as many on each process
-                self._run(trainer, module, talkative)
+            self._run(trainer, module, most_tokens)
+            same = torch.equal(most_tokens.rows, most_target_tokens.rows)
+            if trainer.world_size > 1 or not same:  # every rank runs the same number of batches
+                self._run(trainer, module, most_target_tokens)
             began = time.monotonic()
-            self._run(trainer, module, costly)
+            self._run(trainer, module, most_tokens)
             seconds = time.monotonic() - began
-        self._say(trainer, module, costly, seconds, share)
+        self._say(trainer, module, most_tokens, seconds, relative_cost)
 
     def on_train_batch_start(self, trainer: Trainer, module: LightningModule, batch: Batch, batch_index: int) -> None:
         """Remember what is in the works."""
@@ -132,8 +133,8 @@ def shape(batch: Batch) -> str:
 def untouched(module: DialogModule) -> Iterator[None]:
     """Nothing is logged, and afterwards gradients, random numbers and counts are as before."""
     gradients = [(parameter, parameter.grad) for parameter in module.parameters()]
-    tokens, window = module.target_tokens, module.window
-    module.window = Window()
+    tokens, sums = module.target_tokens, module.step_sums
+    module.step_sums = StepSums()
     for parameter, _ in gradients:
         parameter.grad = None
     vars(module)["log"] = lambda *values, **options: None
@@ -142,7 +143,7 @@ def untouched(module: DialogModule) -> Iterator[None]:
             yield
     finally:
         del vars(module)["log"]
-        module.target_tokens, module.window = tokens, window
+        module.target_tokens, module.step_sums = tokens, sums
         for parameter, gradient in gradients:
             parameter.grad = gradient
 

@@ -12,13 +12,12 @@ import pytest
 from dialog.config.components import name_and_arguments
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.dialogue import Entry, Malformed, Turn
-from dialog.data.examples import Rules
+from dialog.data.examples import ExampleRules
+from dialog.data.preparation.job import Job, Limits
 from dialog.data.preparation.prepare import prepare
-from dialog.data.preparation.shards import Job
-from dialog.data.preparation.writer import Limits
 from dialog.data.store.store import Store
 from dialog.data.tokenizers import byte_bpe
-from dialog.data.tokenizers.symbols import word
+from dialog.data.tokenizers.word_level import word
 from dialog.inspection.inspect import inspect
 from dialog.inspection.sections.tokens import Tokens
 
@@ -51,10 +50,10 @@ CHANGES: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("changes", [{}, *({key: each} for key, values in CHANGES.items() for each in values)], ids=str)
 def test_counts_what_the_store_counts(tmp_path: Path, changes: dict[str, Any]) -> None:
-    assert CHANGES.keys() == {each.name for each in fields(Rules)}
+    assert CHANGES.keys() == {each.name for each in fields(ExampleRules)}
     component = {"name": "builtin", "size": 60}
     corpus = Knowing(**name_and_arguments(component)[1])
-    rules = replace(Rules(2, first_turns=False, malformed="drop"), **changes)
+    rules = replace(ExampleRules(2, first_turns=False, malformed="drop"), **changes)
     tokenizer = {"name": "byte_bpe", "vocabulary": 300}
     folder = prepare(Job(corpus, component, tokenizer, rules, LIMITS, max_dropped=1.0), tmp_path)
     store = Store(folder, "train")
@@ -78,14 +77,14 @@ def test_counts_what_the_store_counts(tmp_path: Path, changes: dict[str, Any]) -
 def test_a_character_in_pieces_is_counted_by_its_pieces(told: Callable[..., Any]) -> None:
     tokenizer = byte_bpe(["aé é é aé"] * 9, vocabulary=300)
     assert len(tokenizer.encode("é")) == 1
-    section = Tokens(tokenizer, Rules(2, first_turns=False), **LIMITS._asdict())
+    section = Tokens(tokenizer, ExampleRules(2, first_turns=False), **LIMITS._asdict())
     found = inspect(told(train=[["a", "é"]], test=[["a", "🙂 é"], ["你", "b"]]), section, quiet=True).findings["tokens"]
     assert found.data["train"]["parts"] == 0
     assert found.data["test"]["parts"] == len("🙂你".encode())
 
 
 def test_unknown_words_are_counted_and_name_and_arguments(told: Callable[..., Any]) -> None:
-    section = Tokens(word(["a b"]), Rules(2, first_turns=True), **LIMITS._asdict())
+    section = Tokens(word(["a b"]), ExampleRules(2, first_turns=True), **LIMITS._asdict())
     corpus = told(train=[["a", "x"]], validation=[["a b", "b"]], test=[["a x", "y x b"]])
     found = inspect(corpus, section, quiet=True).findings["tokens"]
     assert (found.data["test"]["unknown"], found.data["test"]["tokens"]) == (3, 5)

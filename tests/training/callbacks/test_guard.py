@@ -39,7 +39,7 @@ class Poison(dialog.DialogModule):
         loss = super().training_step(batch, batch_index)
         if batch_index != self.at or self.place == "gradient":
             return loss
-        self.window.sums["loss"][0] *= self.value  # what is logged, and its gradient is finite
+        self.step_sums.sums["loss"][0] *= self.value  # what is logged, and its gradient is finite
         return loss if self.place == "loss" else loss * self.value
 
     def on_after_backward(self) -> None:
@@ -161,7 +161,7 @@ def test_a_validation_that_is_not_finite_is_never_the_best(
 
     def step(*_: object) -> None:
         wrong = torch.inf if trainer.global_step == 3 else 1.0
-        module.sums.add(torch.tensor(wrong), torch.tensor(0.0), 1, 1)
+        module.split_sums.add(torch.tensor(wrong), torch.tensor(0.0), 1, 1)
 
     module.validation_step = step
     with pytest.raises(RunError, match=r"^step 3: the validation loss is inf"):

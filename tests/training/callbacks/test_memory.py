@@ -22,7 +22,7 @@ from dialog.build import build_corpus, build_module, build_trainer
 from dialog.config.compose import Composed
 from dialog.config.schema import Recipe
 from dialog.data.batching import Batch
-from dialog.data.datamodule import Loader
+from dialog.data.datamodule import BatchLoader
 from dialog.data.store.length_classes import by_length
 from dialog.data.store.plan import Plan
 from dialog.data.store.store import Store
@@ -84,10 +84,10 @@ def test_the_plan_knows_its_heaviest_batches(pairs: list[tuple[int, int]], budge
         batches = [[exact[row] for row in rows.tolist()] for rows in plan.batches()]
         costs = [len(rows) * (max(s for s, _ in rows) + max(t for _, t in rows)) for rows in batches]
         said = [sum(target for _, target in rows) for rows in batches]
-        costly, talkative, share = plan.heaviest()
-        assert said[talkative] == max(said)
-        assert share >= 1
-        assert costs[costly] == max(costs)
+        most_tokens, most_target_tokens, relative_cost = plan.heaviest()
+        assert said[most_target_tokens] == max(said)
+        assert relative_cost >= 1
+        assert costs[most_tokens] == max(costs)
 
 
 # ------------------------------------------------------------------ nothing is other
@@ -133,7 +133,7 @@ def test_the_heaviest_batch_is_run_and_told(
     with caplog.at_level(logging.INFO, logger="dialog"):
         train(tiny("transformer", *steps()), tmp_path / "run", quiet=True)
     (line,) = [each.getMessage() for each in caplog.records if "preflight" in each.getMessage()]
-    loader = Loader(Store(prepare_data(tiny("lstm").recipe), "train"), batch_tokens=1200, seed=1, shuffle=True)
+    loader = BatchLoader(Store(prepare_data(tiny("lstm").recipe), "train"), batch_tokens=1200, seed=1, shuffle=True)
     sizes = [each.source.numel() + each.target[:, 1:].numel() for each in loader]
     found = run[0].source.numel() + run[0].target[:, 1:].numel()
     assert found >= 0.9 * max(sizes)  # lengths are rounded where batches are planned

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dialog.data.corpora.parsing.records import records
 from dialog.data.dialogue import Dialogue, Entry
-from dialog.data.reading.json_text import Json, json_members, no_members
+from dialog.data.reading.json_text import Json, json_members, no_members_error
 from dialog.errors import UserError
 
 
@@ -21,7 +21,7 @@ def json_records(path: Path, parse: Callable[[str, Json, str], Dialogue | None])
     members = json_members(path)
     first = next(members, None)
     if first is None:
-        raise no_members(path)
+        raise no_members_error(path)
 
     def parse_member(member: tuple[str, Json | UserError], place: str) -> Dialogue | None:
         key, value = member

@@ -1,4 +1,4 @@
-"""Where the corpora come from: official sources, licences, checksums."""
+"""Table of the official download sources of corpora: addresses, licences, checksums."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from pathlib import Path
 from types import MappingProxyType
 
 CHECKSUMS = Path(__file__).with_name("checksums")
-"""A file for each corpus of many files: its lines are a checksum, two spaces and a path."""
+"""One list per corpus of many files; each line is a checksum, two spaces and a path."""
 GITHUB = "https://raw.githubusercontent.com"
 PARLAI = "http://parl.ai/downloads"
 
 
 @dataclass(frozen=True)
-class File:
-    """A file at its source.
+class RemoteFile:
+    """A file to download.
 
     Args:
-        addresses: Where it lies; the next one is tried where one does not give it.
-        checksum: Its SHA-256 (64 hexadecimal digits), or its id in the git repository that it comes from (40).
-        name: Its name in the corpus's folder; "" for an archive, of which the `members` are kept instead.
-        members: What is kept of an archive: patterns of the ends of its members' paths. A member has as much of its
-            path in the corpus's folder as its pattern has parts. `a.zip!b` is `b` in `a.zip` inside the archive.
+        addresses: Its URLs; each is tried until one succeeds.
+        checksum: SHA-256 (64 hexadecimal digits), or object id in a git repository (40 digits).
+        name: Path in the corpus folder; "" for an archive, whose `members` are extracted instead.
+        members: Patterns of the members to extract from an archive, as `archives.unpack` defines them.
     """
 
     addresses: tuple[str, ...]
@@ -32,58 +31,58 @@ class File:
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where a corpus comes from.
+class DownloadSource:
+    """The official source of a corpus.
 
     Args:
-        licence: What its publisher allows, in short.
-        page: Where a person finds it.
-        holds: What lies in the corpus's folder, whoever puts it there.
-        root: The address below which the files of `checksums/<corpus>.txt` lie, if that is how it is published.
-        files: Its other files. Without root and files no checksum is known, and a person has to get it.
+        licence: The publisher's licence, in short.
+        page: Web page of the corpus.
+        holds: Files that the corpus folder must contain.
+        root: URL prefix of the files listed in `checksums/<corpus>.txt`, if there is such a list.
+        files: Further files. A source without root and files has to be downloaded manually.
     """
 
     licence: str
     page: str
     holds: str
     root: str = ""
-    files: tuple[File, ...] = ()
+    files: tuple[RemoteFile, ...] = ()
 
     @property
     def automatic(self) -> bool:
-        """Whether it can be downloaded without a person."""
+        """True if the corpus can be downloaded without manual steps."""
         return bool(self.root or self.files)
 
 
-def all_files(corpus: str, source: Source) -> list[File]:
-    """The files of a corpus, with those of its list."""
+def all_files(corpus: str, source: DownloadSource) -> list[RemoteFile]:
+    """Return the files of a corpus, including those of its checksum list."""
     if not source.root:
         return list(source.files)
     lines = (CHECKSUMS / f"{corpus}.txt").read_text(encoding="utf-8").splitlines()
     rows = (line.split("  ", 1) for line in lines)
-    return [*source.files, *(File((source.root + path,), checksum, path) for checksum, path in rows)]
+    return [*source.files, *(RemoteFile((source.root + path,), checksum, path) for checksum, path in rows)]
 
 
-DOWNLOADS: Mapping[str, Source] = MappingProxyType(
+DOWNLOADS: Mapping[str, DownloadSource] = MappingProxyType(
     {
-        "cornell": Source(
+        "cornell": DownloadSource(
             licence="none stated, for research",
             page="https://www.cs.cornell.edu/~cristian/Cornell_Movie-Dialogs_Corpus.html",
             holds="movie_lines.txt and movie_conversations.txt",
             files=(
-                File(
+                RemoteFile(
                     ("https://www.cs.cornell.edu/~cristian/data/cornell_movie_dialogs_corpus.zip",),
                     "3bde8a571f615201bc2d2453e22878090719638592f774720eddec739de8c900",
                     members=("movie_*.txt",),
                 ),
             ),
         ),
-        "crosswoz": Source(
+        "crosswoz": DownloadSource(
             licence="Apache 2.0",
             page="https://github.com/thu-coai/CrossWOZ (data/crosswoz)",
             holds="train.json, val.json and test.json",
             files=tuple(
-                File(
+                RemoteFile(
                     (
                         f"{GITHUB}/thu-coai/CrossWOZ/df82c9fdff91b9b130f2d6b89110d3870ba6260e/data/crosswoz"
                         f"/{split}.json.zip",
@@ -98,12 +97,12 @@ DOWNLOADS: Mapping[str, Source] = MappingProxyType(
                 )
             ),
         ),
-        "dailydialog": Source(
+        "dailydialog": DownloadSource(
             licence="CC BY-NC-SA 4.0: not for commercial use",
             page="http://yanran.li/dailydialog",
             holds="train/dialogues_train.txt and its siblings",
             files=(
-                File(
+                RemoteFile(
                     (
                         "http://yanran.li/files/ijcnlp_dailydialog.zip",
                         "https://web.archive.org/web/20220516002703id_/http://yanran.li/files/ijcnlp_dailydialog.zip",
@@ -113,12 +112,12 @@ DOWNLOADS: Mapping[str, Source] = MappingProxyType(
                 ),
             ),
         ),
-        "empathetic": Source(
+        "empathetic": DownloadSource(
             licence="CC BY-NC 4.0: not for commercial use",
             page="https://github.com/facebookresearch/EmpatheticDialogues",
             holds="train.csv, valid.csv and test.csv",
             files=(
-                File(
+                RemoteFile(
                     (
                         "https://dl.fbaipublicfiles.com/parlai/empatheticdialogues/empatheticdialogues.tar.gz",
                         f"{PARLAI}/empatheticdialogues/empatheticdialogues.tar.gz",
@@ -128,35 +127,35 @@ DOWNLOADS: Mapping[str, Source] = MappingProxyType(
                 ),
             ),
         ),
-        "kdconv": Source(
+        "kdconv": DownloadSource(
             licence="Apache 2.0",
             page="https://github.com/thu-coai/KdConv (data)",
             holds="film/train.json and its siblings",
             root=f"{GITHUB}/thu-coai/KdConv/653db76432de09a004ba708a68f8bbd5500e6bec/data/",
         ),
-        "multi30k": Source(
+        "multi30k": DownloadSource(
             licence="none stated, for research",
             page="https://github.com/multi30k/dataset (data/task1/raw)",
             holds="train.de.gz, train.en.gz and their siblings",
             root=f"{GITHUB}/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw/",
         ),
-        "multiwoz": Source(
+        "multiwoz": DownloadSource(
             licence="MIT",
             page="https://github.com/budzianowski/multiwoz (data/MultiWOZ_2.2)",
             holds="train/dialogues_001.json and its siblings",
             root=f"{GITHUB}/budzianowski/multiwoz/01e689362833ce33427a771a21cefe253e8f5886/data/MultiWOZ_2.2/",
         ),
-        "opensubtitles": Source(
+        "opensubtitles": DownloadSource(
             licence="none stated; the subtitles are their writers'",
             page="https://opus.nlpl.eu/OpenSubtitles (monolingual plain text)",
             holds="en.txt.gz",
         ),
-        "personachat": Source(
+        "personachat": DownloadSource(
             licence="none stated, for research",
             page="https://parl.ai/projects/personachat",
             holds="train_self_original.txt and its siblings",
             files=(
-                File(
+                RemoteFile(
                     (
                         "https://dl.fbaipublicfiles.com/parlai/personachat/personachat.tgz",
                         f"{PARLAI}/personachat/personachat.tgz",
@@ -166,43 +165,46 @@ DOWNLOADS: Mapping[str, Source] = MappingProxyType(
                 ),
             ),
         ),
-        "selfdialogue": Source(
+        "selfdialogue": DownloadSource(
             licence="BSD 3-Clause",
             page="https://github.com/jfainberg/self_dialogue_corpus",
             holds="the repository's folder corpus and blocked_workers.txt",
             root=f"{GITHUB}/jfainberg/self_dialogue_corpus/113a1b0ff10308f1227c13a4aaded9bc85577816/",
         ),
-        "sgd": Source(
+        "sgd": DownloadSource(
             licence="CC BY-SA 4.0",
             page="https://github.com/google-research-datasets/dstc8-schema-guided-dialogue",
             holds="train/dialogues_001.json and its siblings",
             root=f"{GITHUB}/google-research-datasets/dstc8-schema-guided-dialogue"
             "/e852981ae34990f4358979625854259302feaa78/",
         ),
-        "switchboard": Source(
+        "switchboard": DownloadSource(
             licence="LDC User Agreement, to be signed and paid for",
             page="https://catalog.ldc.upenn.edu/LDC97S62",
             holds="the transcripts",
         ),
-        "taskmaster": Source(
+        "taskmaster": DownloadSource(
             licence="CC BY 4.0",
             page="https://github.com/google-research-datasets/Taskmaster (TM-4-2024)",
             holds="the folder data of a release",
             root=f"{GITHUB}/google-research-datasets/Taskmaster/d92cb6af3005f1dc09c39e75e7daf4a04905e00b/TM-4-2024/",
         ),
-        "topical_chat": Source(
+        "topical_chat": DownloadSource(
             licence="CDLA-Sharing 1.0",
             page="https://github.com/alexa/Topical-Chat",
             holds="conversations/train.json and its siblings",
             root=f"{GITHUB}/alexa/Topical-Chat/7c939229cbcf6f55f6977b341a5a2f2fe982d53f/",
         ),
-        "ubuntu": Source(
+        "ubuntu": DownloadSource(
             licence="none stated",
             page="http://dataset.cs.mcgill.ca/ubuntu-corpus-1.0 (ubuntu_dialogs.tgz)",
             holds="dialogs/3/1.tsv and its siblings",
         ),
     }
 )
-"""By the corpus's name. Checksums are those that ParlAI (facebookresearch/ParlAI, a29567f) or Hugging Face's
-`dataset_infos.json` (huggingface/datasets, 0197cdf and 040102f) publish, that of `cornell` JuliaText/CorpusLoaders.jl;
-those of files of a repository were computed from it, at the commit in the address."""
+"""Download sources by corpus name.
+
+Checksums are those that ParlAI (facebookresearch/ParlAI, a29567f), Hugging Face's `dataset_infos.json`
+(huggingface/datasets, 0197cdf and 040102f) or, for `cornell`, JuliaText/CorpusLoaders.jl publish. Those of files of a
+repository were computed from it at the commit in the URL.
+"""

@@ -1,4 +1,4 @@
-"""A given tokenizer.json: its ids and six more, whatever its model, and nothing of it is special."""
+"""Tokenizer files of the user: ids are shifted by six for every model, and no text is special."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from dialog.data.tokenizers import TOKENIZERS, byte_bpe, file, identity
+from dialog.data.tokenizers import TOKENIZERS, byte_bpe, file, tokenizer_identity
 from dialog.data.tokenizers.tokenizer import EOS, SELF, SPECIAL_TOKENS, UNK
 from dialog.errors import UserError
 
@@ -24,7 +24,7 @@ TEXTS = [
 
 
 def bpe() -> tokenizers.Tokenizer:
-    """As GPT-2's."""
+    """A byte-level BPE like GPT-2's."""
     tokenizer = tokenizers.Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     tokenizer.decoder, tokenizer.post_processor = decoders.ByteLevel(), processors.ByteLevel()
@@ -35,7 +35,7 @@ def bpe() -> tokenizers.Tokenizer:
 
 
 def words_bpe() -> tokenizers.Tokenizer:
-    """A BPE with word ends, whose merges spell names of special tokens."""
+    """A BPE with word ends, whose merges produce names of special tokens."""
     tokenizer = tokenizers.Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.WhitespaceSplit(), decoders.BPEDecoder()
     trainer = trainers.BpeTrainer(end_of_word_suffix="</w>", special_tokens=["<unk>"], show_progress=False)
@@ -44,7 +44,7 @@ def words_bpe() -> tokenizers.Tokenizer:
 
 
 def word_piece() -> tokenizers.Tokenizer:
-    """As BERT's, with truncation and padding."""
+    """A WordPiece model like BERT's, with a template."""
     tokenizer = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer, tokenizer.decoder = normalizers.BertNormalizer(), decoders.WordPiece()
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -56,7 +56,7 @@ def word_piece() -> tokenizers.Tokenizer:
 
 
 def unigram() -> tokenizers.Tokenizer:
-    """As T5's."""
+    """A unigram LM like T5's."""
     tokenizer = tokenizers.Tokenizer(models.Unigram())
     tokenizer.normalizer, tokenizer.decoder = normalizers.NFKC(), decoders.Metaspace()
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -67,7 +67,7 @@ def unigram() -> tokenizers.Tokenizer:
 
 
 def word_level() -> tokenizers.Tokenizer:
-    """A model that finds `<s>` as a word."""
+    """A word model with `<s>` in its vocabulary."""
     tokenizer = tokenizers.Tokenizer(models.WordLevel(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.train_from_iterator(TEXTS, trainers.WordLevelTrainer(special_tokens=["<unk>"], show_progress=False))
@@ -82,7 +82,7 @@ anything = st.lists(st.one_of(st.text(max_size=4), st.sampled_from([*SPECIAL_TOK
 
 @pytest.fixture(scope="module", params=MAKERS, ids=lambda make: make.__name__)
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
-    """A tokenizer, and ours from its file."""
+    """A tokenizer, and ours loaded from its file."""
     theirs = request.param()
     path = tmp_path_factory.mktemp("given") / "tokenizer.json"
     theirs.save(str(path))
@@ -90,16 +90,16 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @given(text=ordinary)
-def test_ordinary_text_has_the_given_ids_and_six_more(pair: tuple[Any, Any], text: str) -> None:
+def test_ordinary_text_has_shifted_ids(pair: tuple[Any, Any], text: str) -> None:
     theirs, ours = pair
     unknown = theirs.token_to_id("[UNK]"), theirs.token_to_id("<unk>")
     encoding = theirs.encode(text, add_special_tokens=False)
-    assert ours.encode(text) == [UNK if each in unknown else each + 6 for each in encoding.ids]
+    assert ours.encode(text) == [UNK if id in unknown else id + 6 for id in encoding.ids]
     assert ours.decode(ours.encode(text)) == theirs.decode(encoding.ids)
 
 
 @given(text=anything.map("".join))
-def test_no_text_is_special(pair: tuple[Any, Any], text: str) -> None:
+def test_no_text_becomes_a_special_token(pair: tuple[Any, Any], text: str) -> None:
     _, ours = pair
     text = text.encode("utf-8", "ignore").decode()
     ids = ours.encode(text)
@@ -117,7 +117,7 @@ def test_every_id_has_a_token(pair: tuple[Any, Any]) -> None:
     assert len({ours.label(token) for token in range(len(ours))} & {*SPECIAL_TOKENS}) == 6
 
 
-def test_transformers_reads_the_same_ids(pair: tuple[Any, Any], tmp_path: Path) -> None:
+def test_transformers_gives_the_same_ids(pair: tuple[Any, Any], tmp_path: Path) -> None:
     from transformers import PreTrainedTokenizerFast
 
     _, ours = pair
@@ -127,63 +127,63 @@ def test_transformers_reads_the_same_ids(pair: tuple[Any, Any], tmp_path: Path) 
         assert fast(text)["input_ids"] == ours.encode(text)
 
 
-def test_what_a_file_adds_is_taken_off(tmp_path: Path) -> None:
+def test_templates_truncation_and_padding_are_removed(tmp_path: Path) -> None:
     theirs = word_piece()
     text = "the station is behind the market"
     plain = theirs.encode(text, add_special_tokens=False).ids
     theirs.enable_truncation(3)
     theirs.enable_padding(length=20)
-    theirs.save(str(tmp_path / "given.json"))
-    assert file(path=str(tmp_path / "given.json")).encode(text) == [each + 6 for each in plain]
+    theirs.save(str(tmp_path / "user.json"))
+    assert file(path=str(tmp_path / "user.json")).encode(text) == [id + 6 for id in plain]
     content = json.loads(bpe().to_str())
     content["model"]["dropout"] = 0.5
-    (tmp_path / "given.json").write_text(json.dumps(content))
-    ours = file(path=str(tmp_path / "given.json"))
+    (tmp_path / "user.json").write_text(json.dumps(content))
+    ours = file(path=str(tmp_path / "user.json"))
     assert len({tuple(ours.encode(text)) for _ in range(20)}) == 1
 
 
-def test_what_a_bpe_drops_becomes_unknown(tmp_path: Path) -> None:
-    tokenizers.Tokenizer(models.BPE({"a": 0, "b": 1}, [])).save(str(tmp_path / "given.json"))
-    assert file(path=str(tmp_path / "given.json")).encode("abc") == [6, 7, UNK]
+def test_text_that_a_bpe_drops_becomes_unknown(tmp_path: Path) -> None:
+    tokenizers.Tokenizer(models.BPE({"a": 0, "b": 1}, [])).save(str(tmp_path / "user.json"))
+    assert file(path=str(tmp_path / "user.json")).encode("abc") == [6, 7, UNK]
 
 
-def test_ids_with_gaps_and_names_that_are_taken(tmp_path: Path) -> None:
+def test_gaps_between_ids_and_name_clashes(tmp_path: Path) -> None:
     vocabulary = {"a": 0, "<given <s>>": 1, "<s>": 4, "b": 6}
     theirs = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="a"))
     theirs.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    theirs.save(str(tmp_path / "given.json"))
-    ours = file(path=str(tmp_path / "given.json"))
+    theirs.save(str(tmp_path / "user.json"))
+    ours = file(path=str(tmp_path / "user.json"))
     assert len(ours) == 13
     assert ours.encode("b") == [12]
     assert len({ours.label(token) for token in range(13)}) == 13
 
 
-def test_one_of_ours_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_our_own_files_are_unchanged(tmp_path: Path) -> None:
     for learn in (TOKENIZERS[name] for name in TOKENIZERS if name != "file"):
         learned = learn(TEXTS)
         learned.save(tmp_path / "tokenizer.json")
         assert file(path=str(tmp_path / "tokenizer.json")).fingerprint == learned.fingerprint
 
 
-def test_a_moved_one_is_ours_from_then_on(tmp_path: Path) -> None:
-    word_level().save(str(tmp_path / "given.json"))
-    once = file(path=str(tmp_path / "given.json"))
+def test_a_shifted_file_is_not_shifted_again(tmp_path: Path) -> None:
+    word_level().save(str(tmp_path / "user.json"))
+    once = file(path=str(tmp_path / "user.json"))
     once.save(tmp_path / "once.json")
     assert file(path=str(tmp_path / "once.json")).fingerprint == once.fingerprint
 
 
-def test_the_content_is_the_identity_and_the_place_is_not(tmp_path: Path) -> None:
-    places = [tmp_path / name for name in ("a.json", "b.json", "c.json")]
-    for place, texts in zip(places, (TEXTS, TEXTS, TEXTS[:1]), strict=True):
-        byte_bpe(texts).save(place)
-    first, same, other = (identity({"name": "file", "path": str(place)}) for place in places)
+def test_the_identity_is_the_content_not_the_path(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a.json", "b.json", "c.json")]
+    for path, texts in zip(paths, (TEXTS, TEXTS, TEXTS[:1]), strict=True):
+        byte_bpe(texts).save(path)
+    first, same, other = (tokenizer_identity({"name": "file", "path": str(path)}) for path in paths)
     assert first == same != other
-    assert identity({"name": "word", "lower": True}) == {"name": "word", "lower": True}
+    assert tokenizer_identity({"name": "word", "lower": True}) == {"name": "word", "lower": True}
     with pytest.raises(UserError, match=r"d\.json does not exist; data\.tokenizer\.path"):
-        identity({"name": "file", "path": str(tmp_path / "d.json")})
+        tokenizer_identity({"name": "file", "path": str(tmp_path / "d.json")})
 
 
-def spoiled(**model: object) -> str:
+def invalid(**model: object) -> str:
     content = json.loads(words_bpe().to_str())
     content["model"] |= model
     return json.dumps(content)
@@ -201,23 +201,23 @@ def spoiled(**model: object) -> str:
         tokenizers.Tokenizer(models.Unigram()).to_str().replace('"vocab":[["<unk>",0.0]]', '"vocab":[]'),
         tokenizers.Tokenizer(models.WordLevel({"a": 0, "b": 1}, "a")).to_str().replace('"b":1', '"b":0'),
         tokenizers.Tokenizer(models.WordLevel({"a": 0}, "a")).to_str().replace('"a":0', '"a":2147483648'),
-        spoiled(merges=[["no", "such"]]),
-        spoiled(end_of_word_suffix=">"),
-        spoiled(continuing_subword_prefix="("),
+        invalid(merges=[["no", "such"]]),
+        invalid(end_of_word_suffix=">"),
+        invalid(continuing_subword_prefix="("),
     ],
     ids=range(12),
 )
-def test_a_file_that_cannot_be_used_is_refused_by_name(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "given.json"
+def test_an_invalid_file_is_an_error_with_its_path(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "user.json"
     path.write_bytes(content.encode("utf-8", "surrogatepass"))
     with pytest.raises(
-        UserError, match=r"given\.json: .*should name a tokenizer\.json|given\.json: .*cannot be"
+        UserError, match=r"user\.json: .*should name a tokenizer\.json|user\.json: .*cannot be"
     ) as error:
         file(path=str(path))
     assert "\n" not in str(error.value)
 
 
-def test_no_file_or_one_too_large(tmp_path: Path) -> None:
+def test_a_folder_or_a_huge_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"is not a regular file; data\.tokenizer\.path"):
         file(path=str(tmp_path))
     with (tmp_path / "huge.json").open("wb") as huge:
@@ -226,6 +226,6 @@ def test_no_file_or_one_too_large(tmp_path: Path) -> None:
         file(path=str(tmp_path / "huge.json"))
 
 
-def test_ends_are_still_added_by_id(pair: tuple[Any, Any]) -> None:
+def test_decode_skips_special_ids(pair: tuple[Any, Any]) -> None:
     _, ours = pair
     assert ours.decode([*ours.encode("the market"), EOS, 0]) == ours.decode(ours.encode("the market"))

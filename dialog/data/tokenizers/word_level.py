@@ -1,4 +1,4 @@
-"""Tokenizers of whole words and of single characters: what training has not shown is unknown."""
+"""Word and character tokenizers: tokens that do not occur in the training texts are unknown."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from collections.abc import Iterable
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from dialog.data.tokenizers.sample import evenly
+from dialog.data.tokenizers.text_sample import sample_evenly
 from dialog.data.tokenizers.tokenizer import SPECIAL_TOKENS, UNK, Tokenizer
 from dialog.errors import UserError
 
 WORD = r"[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s\x1c-\x1f]|\n"
-r"""`\w+|[^\w\s]|\n` as Python's `re` reads it; to the library's own `\w` accents are letters."""
+r"""`\w+|[^\w\s]|\n` of Python's `re`, spelled out because accents match the `\w` of `tokenizers`."""
 CHARACTER = r"[\s\S]"
-ALL = 2**32
-"""More than there are words."""
+UNLIMITED = 2**32
 
 
 def word(
@@ -26,55 +25,55 @@ def word(
     lower: bool = False,
     sample: int = 1_000_000,
 ) -> Tokenizer:
-    r"""Words, single other signs and line ends, as ParlAI's `re` splits them: `\w+|[^\w\s]|\n`.
+    r"""Words, single other symbols and line ends, split as by ParlAI's `re` tokenizer: `\w+|[^\w\s]|\n`.
 
-    Decoding joins the tokens by spaces: white space, and case where `lower`, are lost, and so are unknown words.
+    Decoding joins tokens by spaces. It loses white space, unknown words and, with `lower`, case.
 
     Args:
-        texts: What to learn from.
-        vocabulary: The most tokens, special ones included: the words seen most often, of equal ones the first in the
-            order of code points. None keeps all.
-        min_frequency: How often a word must be seen.
-        lower: Whether text is lower-cased.
-        sample: The most texts to learn from; of more, so many are taken that lie evenly spread.
+        texts: Training texts.
+        vocabulary: Most tokens, including the special ones: the most frequent words, ties broken by code points. None
+            keeps all.
+        min_frequency: Fewest occurrences of a word.
+        lower: Whether to lower-case the text.
+        sample: Most training texts; of more, an evenly spaced sample is used.
 
     Raises:
-        UserError: a number out of range.
+        UserError: a number is out of range.
     """
     steps = [normalizers.NFC(), normalizers.Lowercase()] if lower else [normalizers.NFC()]
     tokenizer = _split_by(WORD, "removed", normalizers.Sequence(steps))
-    return _learned(tokenizer, evenly(texts, sample), vocabulary=vocabulary, min_frequency=min_frequency)
+    return _trained(tokenizer, sample_evenly(texts, sample), vocabulary=vocabulary, min_frequency=min_frequency)
 
 
 def characters(
     texts: Iterable[str], *, vocabulary: int | None = None, min_frequency: int = 1, sample: int = 1_000_000
 ) -> Tokenizer:
-    """Characters, one token each: decode(encode(text)) == NFC(text) but for characters that are unknown.
+    """One token per character: decode(encode(text)) == NFC(text) up to unknown characters.
 
     Args:
-        texts: What to learn from.
-        vocabulary: The most tokens, special ones included: the characters seen most often, of equal ones the first in
-            the order of code points. None keeps all.
-        min_frequency: How often a character must be seen.
-        sample: The most texts to learn from; of more, so many are taken that lie evenly spread.
+        texts: Training texts.
+        vocabulary: Most tokens, including the special ones: the most frequent characters, ties broken by code points.
+            None keeps all.
+        min_frequency: Fewest occurrences of a character.
+        sample: Most training texts; of more, an evenly spaced sample is used.
 
     Raises:
-        UserError: a number out of range.
+        UserError: a number is out of range.
     """
     tokenizer = _split_by(CHARACTER, "isolated", normalizers.NFC())
     tokenizer.decoder = decoders.Fuse()
-    return _learned(tokenizer, evenly(texts, sample), vocabulary=vocabulary, min_frequency=min_frequency)
+    return _trained(tokenizer, sample_evenly(texts, sample), vocabulary=vocabulary, min_frequency=min_frequency)
 
 
 def _split_by(pattern: str, rest: str, normalizer: normalizers.Normalizer) -> tokenizers.Tokenizer:
-    """A tokenizer whose tokens are what the pattern matches."""
+    """Return an untrained tokenizer whose tokens are the matches of a pattern."""
     tokenizer = tokenizers.Tokenizer(models.WordLevel(unk_token=SPECIAL_TOKENS[UNK]))
     tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex(pattern), behavior=rest, invert=True)
     return tokenizer
 
 
-def _learned(
+def _trained(
     tokenizer: tokenizers.Tokenizer, texts: list[str], *, vocabulary: int | None, min_frequency: int
 ) -> Tokenizer:
     if vocabulary is not None and vocabulary <= len(SPECIAL_TOKENS):
@@ -84,7 +83,7 @@ def _learned(
     if min_frequency < 1:
         raise UserError(f"min_frequency is {min_frequency}; give at least 1")
     trainer = trainers.WordLevelTrainer(
-        vocab_size=ALL if vocabulary is None else vocabulary,
+        vocab_size=UNLIMITED if vocabulary is None else vocabulary,
         min_frequency=min_frequency,
         special_tokens=list(SPECIAL_TOKENS),
         show_progress=False,

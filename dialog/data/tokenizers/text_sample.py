@@ -1,4 +1,4 @@
-"""The texts that a tokenizer learns from, where there are more than it needs."""
+"""Sample of the texts that a tokenizer is trained on."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterable
 from dialog.errors import UserError
 
 
-def evenly(texts: Iterable[str], most: int) -> list[str]:
-    """At most `most` of the texts, spread evenly over them: every k-th, for the least k = 1, 2, 4, ... that fits.
+def sample_evenly(texts: Iterable[str], most: int) -> list[str]:
+    """Return every k-th text, for the least k = 1, 2, 4, ... that gives at most `most` texts.
 
-    One pass, and never more than `most` texts are held: when they are too many, every second one goes.
+    It takes one pass and holds at most `most` texts: when there are more, every second one is discarded.
 
     Raises:
         UserError: `most` is not positive.
     """
     if most < 1:
-        raise UserError(f"sample is {most}; give at least 1 text to learn from")
+        raise UserError(f"sample is {most}; give at least 1 text to train on")
     kept: list[str] = []
     step = 1
     for number, text in enumerate(texts):
