@@ -258,7 +258,7 @@ MUTANTS = (
     mutant(
         "infra-5",
         "text is put into a page as it is",
-        "inspection/test_shown.py::test_hostile_text_is_text",
+        "inspection/test_output.py::test_hostile_text_is_escaped",
         ("report/page.py", "autoescape=True", "autoescape=False"),
     ),
     mutant(
