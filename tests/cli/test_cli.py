@@ -220,9 +220,12 @@ REAL = [
         ["prepare", "dailydialog/transformer"],
         "data.corpus: dailydialog is missing and DIALOG_OFFLINE forbids downloading it; get it from http",
     ),
-    (["prepare", TRANSFORMER, "--shard", "2/2"], "Invalid value for '--shard': 2/2 is not of the form I/N"),
-    (["prepare", TRANSFORMER, "--shard", "0/2", "--merge"], "--shard makes a part, --merge joins the parts; give one"),
-    (["prepare", TRANSFORMER, "--shard", "0/2", "--workers", "2"], "--shard and --merge are done by one process"),
+    (["prepare", TRANSFORMER, "--shard", "2/2"], "Invalid value for '--shard': 2/2 must be I/N"),
+    (
+        ["prepare", TRANSFORMER, "--shard", "0/2", "--merge"],
+        "--shard prepares one shard, --merge merges all",
+    ),
+    (["prepare", TRANSFORMER, "--shard", "0/2", "--workers", "2"], "--shard and --merge run in one process"),
     (["evaluate", "folder"], "folder is not a run folder: it has no recipe.yaml"),
     (["respond", "nowhere"], "nowhere is not a run folder: it has no recipe.yaml"),
     (["compare", TRANSFORMER], "compare needs at least two recipes or run folders"),
@@ -418,7 +421,7 @@ def test_debugging_shows_where(monkeypatch: pytest.MonkeyPatch, call: Callable[.
 
 
 def test_a_failure_of_ours_is_one_line_and_exits_1(monkeypatch: pytest.MonkeyPatch, call: Callable[..., Done]) -> None:
-    monkeypatch.setattr("dialog.config.compose.find", lambda name: {}["a\nb"])
+    monkeypatch.setattr("dialog.config.compose.find_recipe", lambda name: {}["a\nb"])
     done = call("show", TRANSFORMER)
     assert done.code == 1
     assert done.out == ""
@@ -473,9 +476,9 @@ def test_show_counts_a_network_without_its_corpus(call: Callable[..., Done]) -> 
     done = call("show", "dailydialog/hred", "--model")
     assert (done.code, done.err) == (0, "")
     vocabulary, parameters, forward = done.out.rstrip("\n").split("\n")[-3:]
-    assert vocabulary == "vocabulary: 8,000 tokens (as the recipe says; the corpus is not here)"
+    assert vocabulary == "vocabulary: 8,000 tokens (from the recipe; the corpus is missing)"
     assert parameters == "parameters: 9,670,320 in all, 7,622,320 without embeddings and output layer"
-    assert re.fullmatch(r"forward: [\d,]+ FLOPs per target token \(64 tokens to a source of 96, .*\)", forward)
+    assert re.fullmatch(r"forward: [\d,]+ FLOPs per target token \(64 target and 96 source tokens, .*\)", forward)
 
 
 RESPOND_WRONG = [
@@ -484,7 +487,7 @@ RESPOND_WRONG = [
     (b'{"context": []}\n', 'questions:2: needs {"context": [TEXT, ...]}'),
     (b'{"context": "Hi"}\n', 'questions:2: needs {"context": [TEXT, ...]}'),
     (b'{"context": ["Hi", 3]}\n', 'questions:2: needs {"context": [TEXT, ...]}'),
-    (b'{"context": ["\\ud800"]}\n', "questions:2: half a character"),
+    (b'{"context": ["\\ud800"]}\n', "questions:2: lone surrogate"),
     (b'["Hi"]\n', 'questions:2: needs {"context": [TEXT, ...]}'),
     (b"\n", "questions:2: not JSON"),
     (b'{"context": ["\xff"]}\n', "questions:2: not UTF-8 at byte 15"),

@@ -19,7 +19,7 @@ def logged(folder: Path, name: str) -> list[float]:
     return [line[name] for line in map(json.loads, lines) if name in line]
 
 
-@pytest.mark.parametrize("choice", ["overfit", "fast", "limit", "profile", "detect_anomaly"])
+@pytest.mark.parametrize("choice", ["overfit", "fast_dev_run", "limit", "profile", "detect_anomaly"])
 def test_fits_a_recipe(choice: str) -> None:
     origin = compose("dailydialog/lstm_pointer", [f"debug={choice}", "data.path=."]).origin
     assert any(place.rpartition(":")[0].endswith(f"debug/{choice}.yaml") for place in origin.values())
@@ -50,7 +50,7 @@ def test_profile_writes_a_table_and_a_trace(tiny: Callable[..., Composed], tmp_p
 
 def test_fast_goes_through_each_stage(tiny: Callable[..., Composed], tmp_path: Path) -> None:
     steps = ["trainer.max_steps=6", "trainer.val_check_interval=3"]  # as the group has them, over the fixture's own
-    train(tiny("lstm", "debug=fast", *steps), tmp_path / "run", quiet=True)
+    train(tiny("lstm", "debug=fast_dev_run", *steps), tmp_path / "run", quiet=True)
     assert len(logged(tmp_path / "run", "validation/loss")) == 2
     assert {"best.ckpt", "last.ckpt"} <= {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()}
 

@@ -18,9 +18,9 @@ from dialog.data.store.store import Store
 from dialog.errors import UserError
 from dialog.runs.check import check_recipe
 from dialog.training.callbacks.trial import PrunedError, TrialWatch
-from dialog.tuning import sweep as made
+from dialog.tuning import sweep as sweeps
 from dialog.tuning.space import spaces
-from dialog.tuning.sweep import Settings, search
+from dialog.tuning.sweep import SweepSettings, sweep
 
 SPACE = {"optimizer.lr": {"low": 1e-4, "high": 1e-1, "log": True}, "model.dropout": [0.0, 0.1, 0.2, 0.3]}
 NAMES = ["quickstart/lstm_bahdanau", "quickstart/transformer"]
@@ -50,9 +50,9 @@ class Training:
                 raise PrunedError
 
 
-def begun(folder: Path, trials: int, **settings: Any) -> Settings:  # noqa: ANN401 - a search's settings
-    asked = Settings(dict.fromkeys(NAMES, SPACE), trials, **settings)
-    made.begin([compose(name) for name in NAMES], asked, folder)
+def begun(folder: Path, trials: int, **settings: Any) -> SweepSettings:  # noqa: ANN401 - a search's settings
+    asked = SweepSettings(dict.fromkeys(NAMES, SPACE), trials, **settings)
+    sweeps.create([compose(name) for name in NAMES], asked, folder)
     return asked
 
 
@@ -70,7 +70,7 @@ def test_every_recipe_gets_as_many_trials_whatever_becomes_of_them(
 ) -> None:
     training = Training(fails_at=6)
     monkeypatch.setattr("dialog.tuning.sweep.train_run", training)
-    found = search(tmp_path, begun(tmp_path, 10, sampler="random"))
+    found = sweep(tmp_path, begun(tmp_path, 10, sampler="random"))
     assert training.count == 20
     states = [trial["state"] for each in found["recipes"] for trial in each["trials"]]
     assert {"complete", "pruned", "fail"} == set(states)
@@ -84,20 +84,20 @@ def test_every_recipe_gets_as_many_trials_whatever_becomes_of_them(
         kept = [path.parent.name for path in (tmp_path / "runs" / each["name"]).glob("*/checkpoints")]
         assert kept == [f"{best['trial']:03}"]  # weights of the others are gone
     assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8")) == json.loads(json.dumps(found))
-    assert len((tmp_path / "search.md").read_text(encoding="utf-8").splitlines()) == 4
+    assert len((tmp_path / "sweep.md").read_text(encoding="utf-8").splitlines()) == 4
 
 
 def test_a_search_that_was_stopped_goes_on_as_it_would_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dialog.tuning.sweep.train_run", Training())
-    whole = search(tmp_path / "whole", begun(tmp_path / "whole", 6))
+    whole = sweep(tmp_path / "whole", begun(tmp_path / "whole", 6))
     monkeypatch.setattr("dialog.tuning.sweep.train_run", Training(interrupted_at=6))
     asked = begun(tmp_path / "stopped", 6)
     with pytest.raises(KeyboardInterrupt):
-        search(tmp_path / "stopped", asked)
+        sweep(tmp_path / "stopped", asked)
     between = json.loads((tmp_path / "stopped" / "results.json").read_text(encoding="utf-8"))
     assert [each["spent"]["trials"] for each in between["recipes"]] == [3, 2]
     monkeypatch.setattr("dialog.tuning.sweep.train_run", Training())
-    resumed = search(tmp_path / "stopped", asked)
+    resumed = sweep(tmp_path / "stopped", asked)
     assert paths(resumed) == paths(whole)
     assert [each["spent"]["interrupted"] for each in resumed["recipes"]] == [0, 1]
 
@@ -105,9 +105,9 @@ def test_a_search_that_was_stopped_goes_on_as_it_would_have(tmp_path: Path, monk
 def test_recipes_of_different_budgets_are_refused() -> None:
     one, other = compose(NAMES[0]), compose(NAMES[1], ["trainer.max_steps=7"])
     with pytest.raises(UserError, match=r"the budgets differ: trainer\.max_steps is 2300 in .* and 7 in .*transformer"):
-        made.check([one, other])
+        sweeps.check([one, other])
     with pytest.raises(UserError, match=r"the budgets differ: data\.corpus is "):
-        made.check([one, compose(NAMES[1], ["data.corpus.size=100"])])
+        sweeps.check([one, compose(NAMES[1], ["data.corpus.size=100"])])
 
 
 # ------------------------------------------------------------------ the space
@@ -125,7 +125,7 @@ def test_recipes_of_different_budgets_are_refused() -> None:
         ("all: {optimizer.lr: {low: 0, high: 1, many: 3}}", "optimizer.lr: must be"),
         ("all: {optimizer.lr: []}", "optimizer.lr: must be"),
         ("all: 3", "all must be a mapping"),
-        ("quickstart/transformer: {seed: [1]}", "nothing to choose for quickstart/lstm_bahdanau"),
+        ("quickstart/transformer: {seed: [1]}", "no key to sweep for quickstart/lstm_bahdanau"),
     ],
 )
 def test_a_space_that_makes_no_sense_is_refused(text: str, message: str, tmp_path: Path) -> None:
@@ -185,8 +185,8 @@ def test_a_search_of_both_families(
     ("arguments", "message"),
     [
         (["quickstart/transformer", "--space", "nothing"], "unknown space 'nothing'"),
-        ([], "name recipes, or a folder to --resume"),
-        (["--resume", "nowhere"], "no search is there"),
+        ([], "give recipes to sweep, or --resume SWEEP"),
+        (["--resume", "nowhere"], "not the folder of a sweep"),
         (["quickstart/transformer", "--space", "space.yaml"], "model.dropuot: unknown key"),
         (["quickstart/transformer", "--space", "other.yaml"], "adamw: unknown argument 'momentum'"),
     ],
@@ -205,11 +205,11 @@ def test_what_cannot_be_searched_leaves_no_folder(
 # ------------------------------------------------------------------ sweeps of Weights & Biases
 
 
-def sweeps() -> list[Path]:
+def wandb_sweeps() -> list[Path]:
     return sorted(path for root in asset_folders("sweeps") for path in root.glob("wandb/*.yaml"))
 
 
-@pytest.mark.parametrize("path", sweeps(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", wandb_sweeps(), ids=lambda path: path.stem)
 def test_the_agents_command_is_a_recipe_with_overrides(path: Path) -> None:
     from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
 
@@ -235,7 +235,7 @@ def test_the_agents_command_is_a_recipe_with_overrides(path: Path) -> None:
 
 
 def test_sweeps_of_both_families_have_the_same_space_and_budget() -> None:
-    one, *others = (yaml.safe_load(path.read_text(encoding="utf-8")) for path in sweeps())
+    one, *others = (yaml.safe_load(path.read_text(encoding="utf-8")) for path in wandb_sweeps())
     assert others
     for other in others:
         assert {key: one[key] for key in ("method", "metric", "run_cap", "parameters")} == {

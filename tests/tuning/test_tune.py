@@ -65,10 +65,10 @@ def test_batches_grow_until_memory_ends(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "what is to be tuned"),
+        ([], "nothing to tune"),
         (["--lr", "--lowest", "1", "--highest", "0.1"], "--lowest 1 must be above 0 and below"),
-        (["--lr", "--output", "lr.png"], "the picture is an .svg"),
-        (["--batch-tokens", "--output", "lr.svg"], "the picture is an .svg"),
+        (["--lr", "--output", "lr.png"], "the plot must be an .svg"),
+        (["--batch-tokens", "--output", "lr.svg"], "the plot must be an .svg"),
         (["--lr", "--output", "t.svg"], "t.svg exists"),
     ],
 )

@@ -33,7 +33,7 @@ class SyntheticTasks:
 
     Each task tests a mechanism. `copies` give the source of each word of the response.
 
-    - `reverse` and `copy` of random symbols: any attention learns them, a fixed vector only short ones.
+    - `reverse` and `copy` of random symbols: any attention learns them, a fixed vector only few symbols.
     - `sort` of different symbols into alphabetical order: a pure pointer learns it too (Vinyals et al. 2015).
     - `recall` of the value after a key. The context holds values, all keys among them, `?` and a key; the response is
       the value after that key (`> value key value value key value ? key`). With many values attention learns it, a

@@ -16,14 +16,14 @@ from dialog.data.dialogue import SPLITS, Copy, Dialogue
 from dialog.errors import UserError
 
 HARD: dict[str, Any] = {"memory": 2, "distractors": 2, "corrections": 0.3}
-DIALOGUES = list(BuiltinDialogues(size=2000, **HARD).dialogues("train"))
+DIALOGUES = list(BuiltinDialogues(size=1000, **HARD).dialogues("train"))
 LAST = 4
-"""Turns of the two questions and their answers, which come last."""
+"""Number of final turns with the two questions and their answers."""
 
 OTHERS = re.compile(rf"\b[Mm]y ({'|'.join(VALUES['person'])})\b")
 CORRECTED = re.compile("|".join(SORRY))
 
-# A reader who knows English but not the generator: the answer to each question, who states its fact, and how it is put.
+# A reader that knows English but not the generator: maps a question to (answer, who states the fact, its phrasings).
 ANSWERS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "How many seats do I have?": ("You have {} seats.", "I", (r"[Aa] table for (\w+), please", r"I need (\w+) seats")),
     "Under what name is it?": ("It is under {}.", "I", (r"[Mm]y name is (\w+)", r"(?:my table|I booked) under (\w+)")),
@@ -69,16 +69,16 @@ ANSWERS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 
 
 def read(dialogue: Dialogue, index: int) -> tuple[str, tuple[Copy, ...]]:
-    """The answer due as turn `index`: what was said last of the fact by who knows it, and where that was."""
+    """Return the answer expected as turn `index` and its copy, from the last statement by the right speaker."""
     turns = dialogue.turns
     question = re.split(r"(?<=\.) ", turns[index - 1].text)[-1]
     form, who, patterns = ANSWERS[question]
     knows = turns[index - 1 if who == "I" else index].speaker
     number, start, value = max(
-        (number, found.start(1), found[1])
+        (number, match.start(1), match[1])
         for number, turn in enumerate(turns[:-LAST])
         for pattern in patterns
-        for found in re.finditer(pattern, turn.text)
+        for match in re.finditer(pattern, turn.text)
         if turn.speaker == knows
     )
     at = form.index("{}")
@@ -91,28 +91,26 @@ def settings() -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries({"memory": few, "distractors": few, "corrections": chance, "seed": st.integers()})
 
 
-def told(dialogue: Dialogue) -> list[str]:
+def texts_before_questions(dialogue: Dialogue) -> list[str]:
     """The texts before the first question."""
     return [turn.text for turn in dialogue.turns[:-LAST]]
 
 
 def count(pattern: re.Pattern[str], dialogue: Dialogue) -> int:
-    return sum(bool(pattern.search(text)) for text in told(dialogue))
+    return sum(bool(pattern.search(text)) for text in texts_before_questions(dialogue))
 
 
 @given(settings(), st.sampled_from(SPLITS), st.sampled_from(sorted(SCENARIOS)))
-def test_a_reader_finds_every_answer_and_its_source_in_the_turns_before(
-    chosen: dict[str, Any], split: str, scenario: str
-) -> None:
-    for dialogue in islice(BuiltinDialogues(scenarios=[scenario], **chosen).dialogues(split), 8):
+def test_a_reader_finds_every_answer_and_its_source(settings_drawn: dict[str, Any], split: str, scenario: str) -> None:
+    for dialogue in islice(BuiltinDialogues(scenarios=[scenario], **settings_drawn).dialogues(split), 4):
         last = len(dialogue.turns) - 1
         assert [index for index, turn in enumerate(dialogue.turns) if turn.copies] == [last - 2, last]
         for index in (last - 2, last):
             assert (dialogue.turns[index].text, dialogue.turns[index].copies) == read(dialogue, index)
 
 
-def test_a_reader_finds_every_answer_of_the_default() -> None:
-    for dialogue in BuiltinDialogues(size=2000).dialogues("train"):
+def test_a_reader_finds_every_answer_of_the_default_corpus() -> None:
+    for dialogue in BuiltinDialogues(size=500).dialogues("train"):
         for index in (-3, -1):
             number = index % len(dialogue.turns)
             assert (dialogue.turns[index].text, dialogue.turns[index].copies) == read(dialogue, number)
@@ -123,44 +121,46 @@ def test_the_reader_knows_every_question() -> None:
 
 
 @given(settings(), st.sampled_from(SPLITS))
-def test_between_opening_and_questions_stand_as_many_exchanges_as_the_settings_say(
-    chosen: dict[str, Any], split: str
-) -> None:
-    for dialogue in islice(BuiltinDialogues(**chosen).dialogues(split), 8):
+def test_the_settings_give_the_number_of_exchanges(settings_drawn: dict[str, Any], split: str) -> None:
+    for dialogue in islice(BuiltinDialogues(**settings_drawn).dialogues(split), 4):
         scenario = SCENARIOS[str(dialogue.meta["scenario"])]
         facts = sum(map(len, scenario.corrections))
         corrections = count(CORRECTED, dialogue)
-        assert corrections <= 2 * facts * (chosen["corrections"] > 0)
-        assert chosen["corrections"] < 1 or corrections == 2 * facts
-        assert sum(text in dict(SMALL_TALK) for text in told(dialogue)) == chosen["memory"]
-        exchanges = chosen["memory"] + chosen["distractors"] + corrections
+        assert corrections <= 2 * facts * (settings_drawn["corrections"] > 0)
+        assert settings_drawn["corrections"] < 1 or corrections == 2 * facts
+        assert sum(text in dict(SMALL_TALK) for text in texts_before_questions(dialogue)) == settings_drawn["memory"]
+        exchanges = settings_drawn["memory"] + settings_drawn["distractors"] + corrections
         assert len(dialogue.turns) == len(scenario.opening) + 2 * exchanges + LAST
         assert dialogue.turns[-LAST].text.startswith(scenario.back) == (exchanges > 0)
 
 
 @given(settings())
-def test_a_harder_dialogue_is_plain_text_of_two_speakers_in_turn(chosen: dict[str, Any]) -> None:
-    for dialogue in islice(BuiltinDialogues(**chosen).dialogues("train"), 8):
+def test_harder_dialogues_are_plain_text_of_two_speakers(settings_drawn: dict[str, Any]) -> None:
+    for dialogue in islice(BuiltinDialogues(**settings_drawn).dialogues("train"), 4):
         assert all(one.speaker != other.speaker for one, other in pairwise(dialogue.turns))
         assert {turn.speaker for turn in dialogue.turns} == set(SCENARIOS[str(dialogue.meta["scenario"])].speakers)
         for turn in dialogue.turns:
             assert re.fullmatch(r"[A-Z][A-Za-z,]*([.?]? [A-Za-z,]+)*[.?]", turn.text)
 
 
-def test_a_fact_that_is_copied_is_said_once_and_of_nobody_else() -> None:
+def test_a_copied_fact_is_stated_once_and_about_no_other() -> None:
     for dialogue in DIALOGUES:
         for turn in dialogue.turns:
             for copy in turn.copies:
                 fact = turn.text[copy.start : copy.end]
-                said = [text for text in told(dialogue) for _ in re.findall(rf"\b{fact}\b", text)]
-                assert said == [dialogue.turns[copy.turn].text]
-                assert not OTHERS.search(said[0])
+                statements = [
+                    text for text in texts_before_questions(dialogue) for _ in re.findall(rf"\b{fact}\b", text)
+                ]
+                assert statements == [dialogue.turns[copy.turn].text]
+                assert not OTHERS.search(statements[0])
 
 
-def test_a_distractor_says_a_fact_of_a_kind_that_is_asked_for() -> None:
+def test_distractors_state_facts_of_the_questioned_kinds() -> None:
     rivals: Counter[tuple[object, str]] = Counter()
     for dialogue in DIALOGUES:
-        others = " ".join(text for exchange in pairwise(told(dialogue)) for text in exchange if OTHERS.search(text))
+        others = " ".join(
+            text for exchange in pairwise(texts_before_questions(dialogue)) for text in exchange if OTHERS.search(text)
+        )
         for turn in dialogue.turns:
             for copy in turn.copies:
                 fact = turn.text[copy.start : copy.end]
@@ -168,41 +168,41 @@ def test_a_distractor_says_a_fact_of_a_kind_that_is_asked_for() -> None:
                 if any(set(VALUES[kind]) & set(re.findall(r"\w+", others)) for kind in kinds):
                     rivals[dialogue.meta["scenario"], min(kinds)] += 1
     assert {scenario for scenario, _ in rivals} == set(SCENARIOS)
-    assert min(rivals.values()) > 10
+    assert min(rivals.values()) > 5
 
 
-def test_facts_are_corrected_as_often_as_the_chance_says_and_corrections_too() -> None:
+def test_corrections_occur_with_their_probability() -> None:
     corrected: Counter[int] = Counter()
-    dialogues = list(BuiltinDialogues(size=4000, scenarios=["pets"], corrections=0.3).dialogues("train"))
+    dialogues = list(BuiltinDialogues(size=3000, scenarios=["pets"], corrections=0.3).dialogues("train"))
     for dialogue in dialogues:
-        corrected[len([text for text in told(dialogue) if "my cat is called" in text])] += 1
+        corrected[len([text for text in texts_before_questions(dialogue) if "my cat is called" in text])] += 1
     assert 0.67 < corrected[0] / len(dialogues) < 0.73
     assert 0.27 < corrected[2] / (corrected[1] + corrected[2]) < 0.33
 
 
-def test_no_small_talk_and_no_person_comes_again_while_there_is_another() -> None:
+def test_small_talk_and_people_repeat_only_after_all_others() -> None:
     corpus = BuiltinDialogues(memory=len(SMALL_TALK) + 1, distractors=len(VALUES["person"]) + 1)
-    for dialogue in islice(corpus.dialogues("train"), 50):
-        talk = Counter(text for text in told(dialogue) if text in dict(SMALL_TALK))
+    for dialogue in islice(corpus.dialogues("train"), 20):
+        talk = Counter(text for text in texts_before_questions(dialogue) if text in dict(SMALL_TALK))
         assert sorted(talk.values()) == [1] * (len(SMALL_TALK) - 1) + [2]
-        people = Counter(person for text in told(dialogue) for person in OTHERS.findall(text))
+        people = Counter(person for text in texts_before_questions(dialogue) for person in OTHERS.findall(text))
         assert sorted(people.values()) == [1] * (len(VALUES["person"]) - 1) + [2]
 
 
 def test_exchanges_come_in_any_order() -> None:
-    dialogues = list(BuiltinDialogues(size=2000, memory=1, distractors=1).dialogues("train"))
-    first = [bool(OTHERS.search(" ".join(told(dialogue)[-4:-2]))) for dialogue in dialogues]
+    dialogues = list(BuiltinDialogues(size=1000, memory=1, distractors=1).dialogues("train"))
+    first = [bool(OTHERS.search(" ".join(texts_before_questions(dialogue)[-4:-2]))) for dialogue in dialogues]
     assert 0.45 < sum(first) / len(dialogues) < 0.55
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_a_smaller_harder_corpus_is_the_beginning_of_a_larger(split: str) -> None:
+def test_a_smaller_harder_corpus_is_a_prefix_of_a_larger_one(split: str) -> None:
     small = list(BuiltinDialogues(size=10, **HARD).dialogues(split))
     assert len(small) == (10 if split == "train" else 1)
     assert small == list(islice(BuiltinDialogues(size=10_000_000, **HARD).dialogues(split), len(small)))
 
 
-def test_the_fingerprint_names_what_is_not_left_at_its_default() -> None:
+def test_the_fingerprint_lists_settings_that_add_turns() -> None:
     easy = BuiltinDialogues(size=10).fingerprint()
     assert easy == BuiltinDialogues(size=10, memory=0, distractors=0, corrections=0.0).fingerprint()
     for name, value in HARD.items():
@@ -210,7 +210,7 @@ def test_the_fingerprint_names_what_is_not_left_at_its_default() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"memory": -1}, {"distractors": -2}, {"corrections": 1.5}, {"corrections": -0.1}])
-def test_a_setting_out_of_range_is_refused(wrong: dict[str, Any]) -> None:
+def test_a_setting_out_of_range_is_rejected(wrong: dict[str, Any]) -> None:
     ((name, value),) = wrong.items()
     with pytest.raises(UserError, match=rf"corpus builtin: .*{name} (is )?{value}.*0 or more"):
         BuiltinDialogues(**wrong)
@@ -221,7 +221,7 @@ def slots(*lines: str) -> list[str]:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
-def test_each_fact_has_a_correction_by_who_stated_it(scenario: Scenario) -> None:
+def test_each_fact_has_a_correction_by_its_speaker(scenario: Scenario) -> None:
     asker = len(scenario.opening) % 2
     stated: dict[bool, list[str]] = {True: [], False: []}
     for number, phrasings in enumerate(scenario.opening):
@@ -232,7 +232,7 @@ def test_each_fact_has_a_correction_by_who_stated_it(scenario: Scenario) -> None
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
-def test_asides_are_about_others_and_of_every_kind_that_is_asked_for(scenario: Scenario) -> None:
+def test_asides_about_others_cover_every_questioned_kind(scenario: Scenario) -> None:
     for exchange in scenario.asides:
         others = slots(*exchange)
         assert others.count("person") == 1
@@ -243,19 +243,19 @@ def test_asides_are_about_others_and_of_every_kind_that_is_asked_for(scenario: S
 
 
 def values_in(kinds: Iterable[str], *lines: str) -> set[str]:
-    """Words of the lines that are values of some kind."""
+    """Return the words of the lines that are values of one of the kinds."""
     values = {value.lower() for kind in kinds for value in VALUES[kind]}
     return values & set(re.findall(r"\w+", re.sub(r"\{\w+\}", "", " ".join(lines)).lower()))
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
-def test_a_line_that_is_added_says_no_value_but_in_a_slot(scenario: Scenario) -> None:
+def test_added_lines_have_values_only_in_slots(scenario: Scenario) -> None:
     exchanges = [line for exchange in scenario.asides for line in exchange]
     kinds = {slot.rstrip("23") for slot in slots(*exchanges)}
     assert not values_in(kinds, scenario.back, *scenario.corrections[0], *scenario.corrections[1], *exchanges)
 
 
-def test_small_talk_says_no_value() -> None:
+def test_small_talk_contains_no_value() -> None:
     talk = [line for exchange in SMALL_TALK for line in exchange]
     assert not values_in(VALUES, *SORRY, *CHECKS, *CONSENT, *talk)
     assert len(set(talk)) == len(talk)
