@@ -18,7 +18,6 @@ from dialog.errors import UserError
 
 REFUSE, DROP = "refuse", "drop"
 NO_RESPONSES = "no turn of the responder"
-"""Reason under which dialogues without a turn of the responder are counted."""
 
 
 @dataclass(frozen=True)
@@ -155,12 +154,9 @@ def with_merged_turns(dialogue: Dialogue) -> Dialogue:
     if len(runs) == len(dialogue.turns):
         return dialogue
     new_indices = {run[0][0]: new for new, run in enumerate(runs) if len(run) == 1}
-    turns = (
-        _with_moved_copies(run[0][1], new_indices)
-        if len(run) == 1
-        else Turn(run[0][1].speaker, " ".join(turn.text.strip() for _, turn in run))
-        for run in runs
-    )
+    joined = (Turn(run[0][1].speaker, " ".join(turn.text.strip() for _, turn in run)) for run in runs)
+    pairs = zip(runs, joined, strict=True)
+    turns = (_with_moved_copies(run[0][1], new_indices) if len(run) == 1 else turn for run, turn in pairs)
     return replace(dialogue, turns=tuple(turns))
 
 

@@ -9,34 +9,34 @@ from torch import Tensor
 
 from dialog.config.components import build
 from dialog.errors import UserError
-from dialog.models.positions import POSITIONS, LearnedPositions, Positions, RotaryPositions, SinusoidalPositions
+from dialog.models.positions import POSITIONS, LearnedPositions, PositionEncoding, RotaryPositions, SinusoidalPositions
 
 SIZE, HEADS, LENGTH = 12, 3, 10
 
 
 @pytest.fixture(params=POSITIONS)
-def positions(request: pytest.FixtureRequest) -> Positions:
+def positions(request: pytest.FixtureRequest) -> PositionEncoding:
     return build(POSITIONS, {"name": request.param}, size=SIZE, heads=HEADS).double()
 
 
 # ------------------------------------------------------------------ every kind
 
 
-def test_an_offset_goes_on_where_the_others_stopped(positions: Positions, draw: Callable[..., Tensor]) -> None:
+def test_an_offset_goes_on_where_the_others_stopped(positions: PositionEncoding, draw: Callable[..., Tensor]) -> None:
     inputs, heads = draw(2, LENGTH, SIZE), draw(2, HEADS, LENGTH, 4)
     for offset in range(LENGTH):
         assert torch.equal(positions(inputs[:, offset:], offset), positions(inputs)[:, offset:])
         assert torch.equal(positions.turn(heads[:, :, offset:], offset), positions.turn(heads)[:, :, offset:])
 
 
-def test_each_place_is_another_one(positions: Positions, draw: Callable[..., Tensor]) -> None:
+def test_each_place_is_another_one(positions: PositionEncoding, draw: Callable[..., Tensor]) -> None:
     inputs, heads = draw(1, 1, SIZE).expand(1, LENGTH, SIZE), draw(1, HEADS, 1, 4).expand(1, HEADS, LENGTH, 4)
     turned = positions.turn(heads).transpose(1, 2).flatten(2)  # [1, T, D]
     both = torch.cat([positions(inputs), turned], -1)[0]
     assert len(both.unique(dim=0)) == LENGTH
 
 
-def test_what_is_not_rotary_turns_nothing(positions: Positions, draw: Callable[..., Tensor]) -> None:
+def test_what_is_not_rotary_turns_nothing(positions: PositionEncoding, draw: Callable[..., Tensor]) -> None:
     inputs, heads = draw(2, LENGTH, SIZE), draw(2, HEADS, LENGTH, 4)
     rotary = isinstance(positions, RotaryPositions)
     assert (positions(inputs, 3) is inputs) is rotary
@@ -44,7 +44,7 @@ def test_what_is_not_rotary_turns_nothing(positions: Positions, draw: Callable[.
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-def test_they_keep_the_format(positions: Positions, dtype: torch.dtype) -> None:
+def test_they_keep_the_format(positions: PositionEncoding, dtype: torch.dtype) -> None:
     positions = positions.to(dtype)
     assert positions(torch.ones(1, 3, SIZE, dtype=dtype)).dtype is dtype
     assert positions.turn(torch.ones(1, HEADS, 3, 4, dtype=dtype)).dtype is dtype
@@ -177,9 +177,9 @@ def test_gradients_of_rotary_positions_are_right(draw: Callable[..., Tensor]) ->
 @pytest.mark.parametrize(
     ("size", "heads", "line"),
     [
-        (6, 2, "rotary: rotary positions turn pairs: the width of a head, 6 / 2, must be even"),
-        (8, 3, "rotary: size 8 is no multiple of 3 heads"),
-        (8, 0, "rotary: size 8 is no multiple of 0 heads"),
+        (6, 2, "rotary: the width of a head, 6 / 2, must be even for rotary positions"),
+        (8, 3, "rotary: size 8 is not a multiple of 3 heads"),
+        (8, 0, "rotary: size 8 is not a multiple of 0 heads"),
     ],
 )
 def test_rotary_positions_need_an_even_width(size: int, heads: int, line: str) -> None:

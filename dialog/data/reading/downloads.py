@@ -6,11 +6,10 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dialog.atomic import lock
 from dialog.data.reading.archives import unpack
 from dialog.data.reading.download_sources import DOWNLOADS, DownloadSource, RemoteFile, all_files
 from dialog.errors import UserError
@@ -48,16 +47,14 @@ def ensure_downloaded(corpus: str, folder: Path | None, root: Path) -> None:
     if corpus not in DOWNLOADS or folder != root / corpus or folder.is_dir():
         return
     source = DOWNLOADS[corpus]
+    manual = manual_instructions(corpus, source)
     if not source.automatic:
-        raise UserError(
-            f"{corpus} ({source.licence}) cannot be downloaded automatically; {manual_instructions(corpus, source)}"
-        )
+        raise UserError(f"{corpus} ({source.licence}) cannot be downloaded automatically; {manual}")
     if is_offline():
-        raise UserError(
-            f"{corpus} is missing and DIALOG_OFFLINE forbids downloading it; {manual_instructions(corpus, source)}"
-        )
+        raise UserError(f"{corpus} is missing and DIALOG_OFFLINE forbids downloading it; {manual}")
     try:
-        with _locked(root / f".{corpus}.lock"):
+        root.mkdir(parents=True, exist_ok=True)
+        with lock(root / f".{corpus}.lock", wait=True):
             if not folder.is_dir():
                 _download(corpus, source, folder)
     except OSError as error:
@@ -141,23 +138,9 @@ def _reason(error: RequestException) -> str:
 
 
 def _checksum(path: Path, expected: str) -> str:
-    """Compute the kind of checksum that is expected: SHA-256, or git's object id.
-
-    The object id is the SHA-1 of `blob <size>`, a zero byte and the content.
-    """
+    """Return SHA-256 or, if expected, git's object id: the SHA-1 of `blob <size>`, a zero byte and the content."""
     digest = hashlib.sha256() if len(expected) == 64 else hashlib.sha1(b"blob %d\0" % path.stat().st_size)
     with path.open("rb") as file:
         while part := file.read(CHUNK):
             digest.update(part)
     return digest.hexdigest()
-
-
-@contextmanager
-def _locked(lock: Path) -> Iterator[None]:
-    """Hold an exclusive file lock; the system releases it even if the process is killed."""
-    import fcntl  # not available on Windows
-
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -33,14 +33,7 @@ class NearDuplicate(NamedTuple):
 
 
 class ShingledText:
-    """A text as the set of its shingles: runs of `length` consecutive words.
-
-    Args:
-        id: Identifies the text in results.
-        text: The text as shown.
-        words: Its normalised words.
-        length: Words per shingle.
-    """
+    """A text as the set of its shingles: runs of `length` consecutive normalised words."""
 
     def __init__(self, id: str, text: str, words: list[str], length: int) -> None:
         self.id, self.text = id, text

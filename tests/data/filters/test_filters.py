@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dialog.config.components import build
@@ -51,6 +51,7 @@ def filter_of(name: str, **arguments: object) -> Filter:
 
 
 @pytest.mark.parametrize("name", FILTERS)
+@settings(max_examples=40)
 @given(corpus=splits)
 def test_drops_is_a_pure_function_of_a_saved_survey(name: str, corpus: Texts) -> None:
     views = {split: Records(corpus[split]) for split in SPLITS}

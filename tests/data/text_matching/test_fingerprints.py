@@ -77,11 +77,11 @@ def test_history_hashes_are_equal_iff_facts_and_turns_are(corpus: list[Dialogue]
         facts = [(fact.speaker, collapse_whitespace(fact.text)) for fact in dialogue.facts]
         turns = [collapse_whitespace(turn.text) for turn in dialogue.turns]
         histories += [(facts, turns[: end + 1]) for end in range(len(turns))]
-    found = hashes.histories()
-    assert len(found) == len(histories) == len(hashes.turns)
+    history_hashes = hashes.histories()
+    assert len(history_hashes) == len(histories) == len(hashes.turns)
     for one in range(len(histories)):
         for other in range(one):
-            assert (found[one] == found[other]) == (histories[one] == histories[other])
+            assert (history_hashes[one] == history_hashes[other]) == (histories[one] == histories[other])
 
 
 @given(corpora)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tokenizers
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
@@ -45,6 +45,7 @@ def reference_merges(symbols: list[int], dropped: list[int]) -> list[int]:
     return symbols
 
 
+@settings(max_examples=50)
 @given(valid_texts, probabilities, st.integers(0, 9))
 def test_the_text_is_unchanged(text: str, probability: float, seed: int) -> None:
     ids = BYTES.encode(text)
@@ -91,6 +92,7 @@ def test_the_random_state_determines_the_draw() -> None:
     assert dropout(np.array(ids, dtype=np.uint16), np.random.default_rng(1)) == draws[0]
 
 
+@settings(max_examples=50)
 @given(valid_texts, probabilities, st.data())
 def test_truncated_turns_keep_their_text(text: str, probability: float, data: st.DataObject) -> None:
     ids = BpeDropout(BYTES, 0.5)(BYTES.encode(text), np.random.default_rng(0))

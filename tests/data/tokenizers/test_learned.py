@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import tokenizers
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dialog.data.tokenizers import TOKENIZERS, byte_bpe, characters, unigram, word
@@ -77,6 +77,7 @@ def test_the_rule_matches_characters_as_python_does() -> None:
 
 
 @pytest.mark.parametrize("name", LEARNED)
+@settings(max_examples=40)
 @given(text=mixed)
 def test_spans_tile_the_text_and_no_token_is_special(name: str, text: str) -> None:
     ids, spans = LEARNED[name].encode(text), LEARNED[name].offsets(text)

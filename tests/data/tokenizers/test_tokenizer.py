@@ -25,29 +25,8 @@ TOKENIZER = byte_bpe(TEXTS, vocabulary=600)
 BYTES = byte_bpe([], vocabulary=SMALLEST_VOCABULARY)
 
 assigned = st.characters(exclude_categories=("Cs", "Cn"))  # what a later Unicode assigns, libraries may normalise apart
-mixed = st.lists(st.one_of(st.text(assigned, max_size=5), st.sampled_from([*SPECIAL_TOKENS, " ", "station"]))).map(
-    "".join
-)
-
-
-@given(mixed)
-def test_decode_inverts_encode(text: str) -> None:
-    assert TOKENIZER.decode(TOKENIZER.encode(text)) == unicodedata.normalize("NFC", text)
-
-
-@given(mixed)
-def test_text_never_becomes_a_special_token(text: str) -> None:
-    assert all(token > SELF for token in TOKENIZER.encode(text))
-
-
-@given(mixed)
-def test_spans_tile_the_text(text: str) -> None:
-    spans = TOKENIZER.offsets(text)
-    assert len(spans) == len(TOKENIZER.encode(text))
-    assert all(0 <= start < end <= len(text) for start, end in spans)
-    assert spans == sorted(spans)
-    covered = {index for start, end in spans for index in range(start, end)}
-    assert all(text[index].isspace() for index in range(len(text)) if index not in covered)
+parts = st.sampled_from([*SPECIAL_TOKENS, " ", "station"])
+mixed = st.lists(st.one_of(st.text(assigned, max_size=5), parts)).map("".join)
 
 
 @pytest.mark.parametrize("how", ["load", "pickle", "copy"])
@@ -85,11 +64,6 @@ def test_training_is_deterministic_and_depends_on_its_texts() -> None:
 def test_without_texts_the_vocabulary_is_the_bytes() -> None:
     assert len(BYTES) == SMALLEST_VOCABULARY
     assert BYTES.decode(BYTES.encode("日本 \0")) == "日本 \0"
-
-
-def test_a_vocabulary_that_is_too_small_is_an_error() -> None:
-    with pytest.raises(UserError, match="at least 262"):
-        byte_bpe(TEXTS, vocabulary=261)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"not json", b"\xff", b'{"version": "1.0"}'])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import tokenizers
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -89,6 +89,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return theirs, file(path=str(path))
 
 
+@settings(max_examples=40)
 @given(text=ordinary)
 def test_ordinary_text_has_shifted_ids(pair: tuple[Any, Any], text: str) -> None:
     theirs, ours = pair
@@ -98,6 +99,7 @@ def test_ordinary_text_has_shifted_ids(pair: tuple[Any, Any], text: str) -> None
     assert ours.decode(ours.encode(text)) == theirs.decode(encoding.ids)
 
 
+@settings(max_examples=40)
 @given(text=anything.map("".join))
 def test_no_text_becomes_a_special_token(pair: tuple[Any, Any], text: str) -> None:
     _, ours = pair

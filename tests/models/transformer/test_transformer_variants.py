@@ -1,4 +1,4 @@
-"""What every kind of Transformer keeps: the fold, the hook, finite numbers, the names; and where each dropout acts."""
+"""Laws of every kind of Transformer, names of its parts, and the place of each dropout."""
 
 import itertools
 from collections.abc import Callable
@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dialog.config.components import construct
 from dialog.models.contracts import AttentionHook, Encoded, Only
 from dialog.models.transformer import TransformerDecoder, TransformerEncoder
 
@@ -33,12 +34,12 @@ def name_of(variant: dict[str, Any]) -> str:
 
 def encoder(**variant: Any) -> TransformerEncoder:  # noqa: ANN401 - arguments of a recipe
     arguments = {"heads": 4, "feed_forward_size": 6, "layers": 2, **variant}
-    return TransformerEncoder(input_size=SIZE, **arguments)
+    return construct(TransformerEncoder, input_size=SIZE, **arguments)
 
 
 def decoder(**variant: Any) -> TransformerDecoder:  # noqa: ANN401 - arguments of a recipe
     arguments = {"heads": 4, "feed_forward_size": 6, "layers": 2, **variant}
-    return TransformerDecoder(input_size=SIZE, memory_size=SIZE, **arguments)
+    return construct(TransformerDecoder, input_size=SIZE, memory_size=SIZE, **arguments)
 
 
 class Both(nn.Module):
@@ -98,7 +99,7 @@ def test_every_kind_keeps_the_laws(variant: dict[str, Any], draw: Draw, stir: St
 @pytest.mark.parametrize("hooked", [False, True], ids=["fused", "hooked"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("variant", SOME, ids=name_of)
-def test_a_source_with_nothing_real_is_finite_in_every_format(
+def test_a_source_without_real_tokens_is_finite(
     variant: dict[str, Any], dtype: torch.dtype, hooked: bool, draw: Draw
 ) -> None:
     torch.manual_seed(0)
@@ -124,7 +125,7 @@ def test_mixed_precision_stays_near_float32(variant: dict[str, Any], draw: Draw)
     torch.testing.assert_close(found.float(), expected, rtol=0.05, atol=0.05 * expected.abs().max().item())
 
 
-def test_learned_positions_end_where_they_are_said_to(draw: Draw, stir: Stir) -> None:
+def test_learned_positions_end_at_their_length(draw: Draw, stir: Stir) -> None:
     model = stir(Both({"positions": {"name": "learned", "length": LENGTH}}))
     source, target = draw(3, SOURCE, SIZE), draw(3, LENGTH + 1, SIZE)
     model(source, MASK, target[:, :LENGTH])
@@ -134,7 +135,7 @@ def test_learned_positions_end_where_they_are_said_to(draw: Draw, stir: Stir) ->
 
 
 @pytest.mark.parametrize("variant", SOME, ids=name_of)
-def test_parts_keep_their_names(variant: dict[str, Any]) -> None:
+def test_module_names(variant: dict[str, Any]) -> None:
     modules = dict(Both(variant).named_modules())
     for layer in (0, 1):
         for part in ("self_attention", "feed_forward"):
@@ -147,9 +148,7 @@ def test_parts_keep_their_names(variant: dict[str, Any]) -> None:
 # ------------------------------------------------------------------ a hook for one module
 
 
-def test_watching_the_last_cross_attention_leaves_the_rest_fused(
-    draw: Draw, stir: Stir, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hook_for_one_module_leaves_the_rest_fused(draw: Draw, stir: Stir, monkeypatch: pytest.MonkeyPatch) -> None:
     model, source, target = stir(Both({"layers": 3})), draw(3, SOURCE, SIZE), draw(3, LENGTH, SIZE)
     watched = model.decoder.pointer
     assert watched is model.decoder.layers[-1].cross_attention
@@ -167,7 +166,7 @@ def test_watching_the_last_cross_attention_leaves_the_rest_fused(
     close(weights, next(each for module, each in all_shown if module is watched))
 
 
-def test_the_watched_module_cannot_be_replaced() -> None:
+def test_pointer_is_read_only() -> None:
     with pytest.raises(AttributeError):
         decoder().pointer = None
 
@@ -178,7 +177,7 @@ ALMOST = 1 - 1e-12
 
 
 def zeroed(model: nn.Module, *parts: str) -> nn.Module:
-    """The model in evaluation with the parameters of the named parts 0."""
+    """Set the parameters of the named parts to 0; switch to evaluation."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if any(part in name for part in parts):
@@ -198,7 +197,7 @@ def zeroed(model: nn.Module, *parts: str) -> nn.Module:
     ids=["attention", "activation", "residual", "none"],
 )
 @pytest.mark.parametrize("hook", [None, lambda *_: None], ids=["fused", "hooked"])
-def test_each_dropout_acts_where_it_says(
+def test_each_dropout_acts_in_its_place(
     hook: AttentionHook | None,
     dropouts: dict[str, float],
     dropped: list[str],
@@ -218,14 +217,14 @@ def test_each_dropout_acts_where_it_says(
     close(model.eval()(source, MASK, target, hook), plain)
 
 
-def test_dropouts_that_are_not_named_are_as_dropout() -> None:
+def test_unset_dropouts_default_to_dropout() -> None:
     for named, expected in (({}, (0.3, 0.3)), ({"attention_dropout": 0.0, "activation_dropout": 0.1}, (0.0, 0.1))):
         for layer in [*encoder(dropout=0.3, **named).layers, *decoder(dropout=0.3, **named).layers]:
             assert (layer.self_attention.dropout, layer.feed_forward[2].p) == expected
             assert layer.self_residual.dropout.p == layer.feed_residual.dropout.p == 0.3
 
 
-def test_evaluation_is_the_same_each_time_and_training_is_not(draw: Draw, stir: Stir) -> None:
+def test_dropout_is_random_in_training_only(draw: Draw, stir: Stir) -> None:
     dropouts = ("dropout", "attention_dropout", "activation_dropout", "layer_drop")
     source, target = draw(3, SOURCE, SIZE), draw(3, LENGTH, SIZE)
     plain = stir(Both({}))(source, MASK, target)
@@ -237,11 +236,11 @@ def test_evaluation_is_the_same_each_time_and_training_is_not(draw: Draw, stir: 
             close(model.eval()(source, MASK, target), plain)
 
 
-# ------------------------------------------------------------------ layers left out
+# ------------------------------------------------------------------ layer drop
 
 
-def test_layers_are_left_out_on_their_own_in_both_stacks(draw: Draw, stir: Stir) -> None:
-    """Each output in training is that of a stack without some layers, as often as stated."""
+def test_layers_are_dropped_independently(draw: Draw, stir: Stir) -> None:
+    """Each output in training is that of a stack without some layers, with the stated probability."""
     states, target = draw(3, SOURCE, SIZE), draw(3, LENGTH, SIZE)
     encoded, mask = Encoded(states, MASK, states.mean(1)), MASK
 
@@ -279,9 +278,7 @@ def test_layers_are_left_out_on_their_own_in_both_stacks(draw: Draw, stir: Stir)
 
 
 @pytest.mark.parametrize("variant", SOME, ids=name_of)
-def test_a_layer_left_out_still_takes_part_in_the_backward_pass(
-    variant: dict[str, Any], draw: Draw, stir: Stir
-) -> None:
+def test_a_dropped_layer_takes_part_in_the_backward_pass(variant: dict[str, Any], draw: Draw, stir: Stir) -> None:
     model, source, target = stir(Both({**variant, "layer_drop": 0.5})), draw(3, SOURCE, SIZE), draw(3, LENGTH, SIZE)
     torch.manual_seed(0)
     silent = set()
