@@ -96,7 +96,7 @@ def refused(done: Done) -> str:
     *progress, last = done.err.rstrip("\n").split("\n")
     assert done.code == 2, done
     assert done.out == ""
-    looked = {f"looking through {split}" for split in SPLITS}
+    looked = {f"inspecting {split}" for split in SPLITS}
     assert set(progress) <= {"learning the tokenizer", "training the tokenizer", "tokenising", "joining", *looked}
     assert last.startswith("dialog: ")
     assert one_line(last) == last

@@ -258,7 +258,7 @@ MUTANTS = (
     mutant(
         "infra-5",
         "text is put into a page as it is",
-        "inspection/test_shown.py::test_hostile_text_is_text",
+        "inspection/test_output.py::test_hostile_text_is_escaped",
         ("report/page.py", "autoescape=True", "autoescape=False"),
     ),
     mutant(
@@ -289,7 +289,7 @@ MUTANTS = (
         "training-5",
         "the best weights are those of the highest loss",
         "training/checkpoints/test_best_and_last.py::test_best_has_the_lowest_loss_and_last_the_last_step",
-        ("training/checkpoints/monitors.py", '"validation/loss": "min"', '"validation/loss": "max"'),
+        ("training/checkpoints/best_and_last.py", '"validation/loss": "min"', '"validation/loss": "max"'),
     ),
     mutant(
         "training-7",
