@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from dialog.config.compose import Composed
+
+if TYPE_CHECKING:
+    from processes import Server
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")  # a law holds or not, however busy the machine is that tries it
@@ -55,6 +59,15 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for name in ("DIALOG_DATA", "DIALOG_DEBUG", "WANDB_MODE", "WANDB_API_KEY"):
             patch.delenv(name, raising=False)
         yield
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Starts the command line in processes that need not import torch again."""
+    from processes import serving
+
+    with serving(tmp_path_factory.mktemp("processes")) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

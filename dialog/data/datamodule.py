@@ -99,7 +99,7 @@ class BatchLoader:
         """
         for key, value in self._identity().items():
             if state[key] != value:
-                raise UserError(f"the checkpoint's {key} is {state[key]}, here it is {value}; resume with the former")
+                raise UserError(f"the checkpoint's {key} is {state[key]}, here it is {value}; resume with {state[key]}")
         self._start = int(state["epoch"]), int(state["position"])
 
     def _identity(self) -> dict[str, int | str]:

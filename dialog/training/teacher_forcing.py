@@ -15,7 +15,7 @@ from torch import Tensor
 from dialog.config.components import Family
 from dialog.models.contracts import State
 from dialog.models.heads import Decoded, Head
-from dialog.models.seq2seq import Seq2Seq, Source
+from dialog.models.seq2seq import Seq2Seq, SourceMemory
 from dialog.training.losses.chunks import chunks
 
 Schedule = Callable[[int], float]
@@ -90,7 +90,7 @@ def check_fraction(name: str, value: float) -> None:
 
 
 def decode(
-    model: Seq2Seq, tokens: Tensor, memory: Source, state: State, *, ratio: float = 1.0, sampled: bool = False
+    model: Seq2Seq, tokens: Tensor, memory: SourceMemory, state: State, *, ratio: float = 1.0, sampled: bool = False
 ) -> Decoded:
     """Decode tokens [B, T], feeding each gold token with probability ``ratio``, else the model's prediction for it.
 
@@ -111,7 +111,7 @@ def decode(
 
 
 def _token_by_token(
-    model: Seq2Seq, tokens: Tensor, memory: Source, state: State, gold: Tensor, *, sampled: bool
+    model: Seq2Seq, tokens: Tensor, memory: SourceMemory, state: State, gold: Tensor, *, sampled: bool
 ) -> Decoded:
     """Feed the gold token where ``gold`` [B, T] is true, else the prediction of the step before."""
     steps: list[Decoded] = []

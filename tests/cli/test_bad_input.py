@@ -96,7 +96,7 @@ def refused(done: Done) -> str:
     *progress, last = done.err.rstrip("\n").split("\n")
     assert done.code == 2, done
     assert done.out == ""
-    looked = {f"looking through {split}" for split in SPLITS}
+    looked = {f"inspecting {split}" for split in SPLITS}
     assert set(progress) <= {"learning the tokenizer", "training the tokenizer", "tokenising", "joining", *looked}
     assert last.startswith("dialog: ")
     assert one_line(last) == last
@@ -594,7 +594,7 @@ def test_empty_turns_above_the_share_are_refused_with_the_first_place() -> None:
     FORMATS["jsonl"].lay(GOOD * 3 + GAPS + GAPS)
     line = refused(prepared("jsonl"))
     assert line.startswith(
-        "train: 20 of 30 turns are empty, more than data.max_dropped=0.01 allows; mend them or raise"
+        "train: 20 of 30 turns are empty, more than data.max_dropped=0.01 allows; fix them or raise it"
     )
     assert line.endswith("; first: corpus/train.jsonl:4: 10 of 12 turns are empty")
 
@@ -793,7 +793,7 @@ def test_a_split_that_the_rule_leaves_empty_is_refused_with_the_rule() -> None:
     Path("one.jsonl").write_bytes(FORMATS["jsonl"].good[0])
     line = refused(prepared("jsonl", path="one.jsonl"))
     assert line.startswith("the split validation gives no example (it is empty); a corpus without splits is split")
-    assert line.endswith("or data.path a folder with a file a split")
+    assert line.endswith("or set data.path to a folder with one file per split")
 
 
 # ------------------------------------------------------------------ what is no file

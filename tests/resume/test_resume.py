@@ -24,7 +24,7 @@ from dialog.runs.proof import compare
 from dialog.runs.resume import resume
 from dialog.runs.train import train
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO, newest
-from dialog.training.distributed.signals import ASKED, Signals
+from dialog.training.distributed.signals import STOP_SIGNALS, StopSignals
 from dialog.training.module import DialogModule
 
 CHANCE = [
@@ -163,16 +163,16 @@ def test_a_signal_saves_at_the_next_step_and_skips_validation(
 ) -> None:
     sent(name, place, number)
     folder = tmp_path / "run"
-    before = [signal.getsignal(each) for each in ASKED]
+    before = [signal.getsignal(each) for each in STOP_SIGNALS]
     with caplog.at_level("INFO", "dialog"), pytest.raises((SystemExit, KeyboardInterrupt)) as stop:
         train(tiny("transformer", *CHANCE, *SHORT), folder, quiet=True)
-    assert [signal.getsignal(each) for each in ASKED] == before
+    assert [signal.getsignal(each) for each in STOP_SIGNALS] == before
     if number == signal.SIGINT:
         told = str(stop.value)
     else:
         assert stop.value.code == 143
         (told,) = [line for line in caplog.messages if "--resume" in line]
-    assert re.fullmatch(rf"stopped by {number.name}; to go on from step {steps}: .* train --resume {folder}", told)
+    assert re.fullmatch(rf"stopped by {number.name}; resume at step {steps}: .* train --resume {folder}", told)
     assert len(validations(folder)) < len(validations(whole))
     assert (newest(folder / "checkpoints") is not None) == (steps > 0)
     if steps:
@@ -208,7 +208,7 @@ def test_a_second_signal_ends_at_once() -> None:
     """But not what starters pass on a moment after the first."""
     child = os.fork()
     if not child:
-        Signals(None).register_signal_handlers()
+        StopSignals(None).register_signal_handlers()
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)
         time.sleep(1.1)

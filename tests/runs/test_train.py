@@ -69,7 +69,7 @@ def test_check_of_a_recipe_downloads_nothing() -> None:
     ).recipe
     assert check_recipe(recipe) == 1
     for read in (build_corpus, prepare_data):
-        with pytest.raises(UserError, match=r"^data\.corpus: dailydialog is not here and DIALOG_OFFLINE"):
+        with pytest.raises(UserError, match=r"^data\.corpus: dailydialog is missing and DIALOG_OFFLINE"):
             read(recipe)
 
 

@@ -6,11 +6,10 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dialog.atomic import lock
 from dialog.data.reading.archives import unpack
 from dialog.data.reading.download_sources import DOWNLOADS, DownloadSource, RemoteFile, all_files
 from dialog.errors import UserError
@@ -54,7 +53,8 @@ def ensure_downloaded(corpus: str, folder: Path | None, root: Path) -> None:
     if is_offline():
         raise UserError(f"{corpus} is missing and DIALOG_OFFLINE forbids downloading it; {manual}")
     try:
-        with _locked(root / f".{corpus}.lock"):
+        root.mkdir(parents=True, exist_ok=True)
+        with lock(root / f".{corpus}.lock", wait=True):
             if not folder.is_dir():
                 _download(corpus, source, folder)
     except OSError as error:
@@ -144,14 +144,3 @@ def _checksum(path: Path, expected: str) -> str:
         while part := file.read(CHUNK):
             digest.update(part)
     return digest.hexdigest()
-
-
-@contextmanager
-def _locked(lock: Path) -> Iterator[None]:
-    """Hold an exclusive file lock; the system releases it even if the process is killed."""
-    import fcntl  # not available on Windows
-
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -27,6 +27,7 @@ from dialog.errors import UserError
 ROOT = Path(__file__).parents[3]
 HELD = """
 import os, time
+import numpy as np
 from pathlib import Path
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 
@@ -42,6 +43,14 @@ class Held(BuiltinDialogues):
             while (split, number) == ("train", 1028) and os.getpid() != self.main and not self.until.exists():
                 time.sleep(0.02)
             yield dialogue
+
+class Even:
+    def survey(self, splits):
+        return np.array([number for number, _ in splits["train"] if number % 3 == 0])
+
+    def drops(self, surveyed, number, dialogue):
+        turns = range(len(dialogue.turns))
+        return list(turns if number in surveyed else turns[1::2])
 """
 CLUSTER = """
 import ray, sys
@@ -106,8 +115,9 @@ def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
 
 @pytest.mark.usefixtures("held")
 def test_environment_and_workers_change_no_byte(tmp_path: Path, contents: Callable[[Path], object]) -> None:
-    one = start(tmp_path / "one", LC_ALL="C", PYTHONHASHSEED="1", TZ="Asia/Tokyo", PYTHONUTF8="0")
-    two = start(tmp_path / "two", "--workers", "3", PYTHONHASHSEED="2", TZ="America/New_York")
+    filters = "data.filters=[{name: held.Even}]"
+    one = start(tmp_path / "one", filters, LC_ALL="C", PYTHONHASHSEED="1", TZ="Asia/Tokyo", PYTHONUTF8="0")
+    two = start(tmp_path / "two", filters, "--workers", "3", PYTHONHASHSEED="2", TZ="America/New_York")
     folder = finish(two)
     assert contents(finish(one)) == contents(folder)
     assert list((tmp_path / "two").iterdir()) == [folder]

@@ -20,7 +20,7 @@ from dialog.errors import UserError
 from dialog.models.seq2seq import Seq2Seq
 from dialog.runs.evaluate import evaluate
 from dialog.runs.train import train
-from dialog.training.callbacks.averaging import Averaging, averaging, refuse_shards
+from dialog.training.callbacks.averaging import Averaging, build_averaging, check_not_sharded
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
 
 EMA = {"name": "ema", "decay": 0.6}
@@ -78,7 +78,7 @@ class Fitted:
             limit_val_batches=1,
             num_sanity_val_steps=1,
             accumulate_grad_batches=2,
-            callbacks=[self.watch, *averaging(component)],
+            callbacks=[self.watch, *build_averaging(component)],
             plugins=[SafeCheckpointIO()],
             **settings,
             **dict(options),
@@ -226,5 +226,5 @@ def test_arguments_that_mean_nothing_are_refused(tiny: Callable[..., Any], compo
 
 def test_parts_of_weights_are_not_averaged() -> None:
     with pytest.raises(UserError, match=r"^checkpoint\.averaging needs all weights in each process"):
-        refuse_shards(FSDPStrategy())
-    assert isinstance(averaging(EMA)[0], Averaging)
+        check_not_sharded(FSDPStrategy())
+    assert isinstance(build_averaging(EMA)[0], Averaging)

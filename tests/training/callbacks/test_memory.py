@@ -195,7 +195,7 @@ def test_names_are_those_of_the_rows(tiny: Callable[..., Composed]) -> None:
 @pytest.mark.parametrize("error", [RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ValueError("no")])
 def test_other_errors_are_left_alone(error: Exception) -> None:
     memory = Memory()
-    with pytest.raises(type(error)) as caught, memory.explained(lambda split, rows: {}, mend=""):
+    with pytest.raises(type(error)) as caught, memory.explained(lambda split, rows: {}, remedy=""):
         raise error
     assert caught.value is error
     assert not (isinstance(error, RuntimeError) and out_of_memory(error))

@@ -20,9 +20,9 @@ from dialog.data.batching import Batch
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.errors import UserError
 from dialog.runs.train import train
-from dialog.training.callbacks.clock import clock
+from dialog.training.callbacks.stopping import build_clock
+from dialog.training.checkpoints.best_and_last import MONITORS, monitor_named
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
-from dialog.training.checkpoints.monitors import MONITORS, monitor
 from dialog.training.loggers import RecordLogger
 
 Tiny = Callable[..., Any]
@@ -83,7 +83,7 @@ def test_what_no_validation_logs_is_refused_first_with_what_there_is(tiny: Tiny,
         train(tiny("lstm", "checkpoint.monitor=val_loss"), tmp_path / "run", quiet=True)
     assert str(refused.value) == f"checkpoint.monitor: no validation logs 'val_loss'; choose from {known}"
     assert not (tmp_path / "run").exists()
-    assert {monitor(name).mode for name in MONITORS} == {"min", "max"}
+    assert {monitor_named(name).mode for name in MONITORS} == {"min", "max"}
 
 
 # ------------------------------------------------------------------ the clock
@@ -109,7 +109,7 @@ def test_every_spelling_of_a_time_is_that_time(
         parse_value("", text),
         parse_value("", f"'{text}'"),
     ):
-        (made,) = clock(spelt)
+        (made,) = build_clock(spelt)
         assert made.time_remaining() == wanted
 
 

@@ -22,7 +22,7 @@ from dialog.errors import UserError
 from dialog.models.seq2seq import Seq2Seq
 from dialog.runs.resume import resume
 from dialog.runs.train import train
-from dialog.training.checkpoints.initial_weights import freeze, take_vectors, take_weights
+from dialog.training.checkpoints.initial_weights import freeze, load_from_run, load_vectors
 
 Tiny = Callable[..., Any]
 SHORT = ["trainer.max_steps=2", "trainer.val_check_interval=2"]
@@ -38,7 +38,7 @@ def taken(tiny: Tiny, folder: Path, *overrides: str, tokenizer: Tokenizer | None
     tokenizer = tokenizer or Tokenizer.load(folder / "tokenizer.json")
     model = build(tiny, len(tokenizer), *overrides)
     larger = build(tiny, len(tokenizer) + 1, *overrides)
-    return model, take_weights(model, larger, tokenizer, folder)
+    return model, load_from_run(model, larger, tokenizer, folder)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_what_does_not_fit_is_said_and_keeps_what_it_had(
     (line,) = [record.getMessage() for record in caplog.records]
     left = [*found["missing"], *found["unlike"]]
     assert f"{len(found['taken'])} of {len(found['taken']) + len(left)} parameters" in line
-    assert f"not taken: {left[0]}, " in line
+    assert f"not loaded: {left[0]}, " in line
     assert f"and {len(left) - 3} more" in line
 
 
@@ -112,7 +112,7 @@ QUERY = "encoder.layers.0.self_attention.query.weight"
 
 def test_a_run_of_another_kind_is_refused(tiny: Tiny, source: Path) -> None:
     save_file({"weight": torch.zeros(3)}, source / "model.safetensors")
-    with pytest.raises(UserError, match=r"model\.safetensors: no parameter has the name and the shape"):
+    with pytest.raises(UserError, match=r"model\.safetensors: no parameter matches this network"):
         taken(tiny, source)
 
 
@@ -136,7 +136,9 @@ def test_what_is_inside_a_frozen_module_takes_no_gradient(tiny: Tiny, family: st
 
 def test_a_module_that_is_not_there_cannot_be_frozen() -> None:
     network = nn.ModuleDict({"encoder": nn.Linear(2, 2), "head": nn.Linear(2, 2)})
-    with pytest.raises(UserError, match=r"^frozen: the network has no 'enc'; it has encoder, head and what is in"):
+    with pytest.raises(
+        UserError, match=r"^frozen: the network has no module 'enc'; use one of encoder, head, or inside"
+    ):
         freeze(network, ["enc"])
 
 
@@ -151,7 +153,7 @@ def test_embeddings_are_vectors_of_unit_size(tiny: Tiny, source: Path, tmp_path:
     values = {word.upper() if word == "" else word: 5 * torch.randn(24) + 1 for word in dict.fromkeys(words)}
     path.write_text("".join(f"{w} {' '.join(map(str, v.tolist()))}\n" for w, v in values.items()), encoding="utf-8")
     model, plain = build(tiny, 400), build(tiny, 400)
-    found = take_vectors(model, tokenizer, path)
+    found = load_vectors(model, tokenizer, path)
     assert len(words) <= found["tokens"] < 400
     table, drawn = model.source_embedding.table.weight, plain.source_embedding.table.weight
     moved = [token for token in range(400) if not torch.equal(table[token], drawn[token])]
@@ -167,7 +169,7 @@ def test_vectors_of_another_language_are_refused(tiny: Tiny, source: Path, tmp_p
     path = tmp_path / "v.txt"
     path.write_text("žluťoučký " + "1 " * 24 + "\nbad\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"none of its 2 lines is a token's \(1 are malformed\)"):
-        take_vectors(build(tiny, 400), Tokenizer.load(source / "tokenizer.json"), path)
+        load_vectors(build(tiny, 400), Tokenizer.load(source / "tokenizer.json"), path)
 
 
 # ------------------------------------------------------------------ whole runs
@@ -205,7 +207,7 @@ def test_a_run_that_began_with_vectors_is_complete_without_them(tiny: Tiny, tmp_
         (["model.init_from=nowhere"], r"^nowhere/model\.safetensors does not exist; model\.init_from should"),
         (["model.vectors=nowhere"], r"^nowhere does not exist; model\.vectors should"),
         (["model.init_from=a", "model.vectors=b"], r"^model\.init_from and model\.vectors both"),
-        (["model.frozen=[enc]"], r"^model: frozen: the network has no 'enc'; it has source_embedding"),
+        (["model.frozen=[enc]"], r"^model: frozen: the network has no module 'enc'; use one of source_embedding"),
         (
             ["model.frozen=[source_embedding,target_embedding,encoder,decoder,head]"],
             r"^optimizer: every parameter is frozen",
