@@ -23,8 +23,8 @@ RoleIds = Iterable[tuple[bool, Sequence[int]]]
 def source_ids(turns: RoleIds, *, max_source: int, facts: RoleIds = ()) -> list[int]:
     """Return `<self> ids <other> ids ... </s>`: the facts, the turns of the context and the end token.
 
-    Facts are truncated from the right to `max_source // 2` ids, turns from the left to the rest of `max_source`. The role
-    of the first turn is kept: it replaces the first remaining id if the truncation is inside the turn.
+    Facts are truncated from the right to `max_source // 2` ids, turns from the left to the rest of `max_source`. If
+    that removes the beginning of a turn, its role replaces the first remaining id.
 
     Args:
         turns: The context; `<self>` precedes the responder's turns.
