@@ -24,8 +24,8 @@ class PersonaChat:
 
     Lines are numbered from 1 in each dialogue: `<number> your persona: <text>`, `<number> partner's persona: <text>`,
     or two turns, `<number> <A>\t<B>`, followed by two tabs, a reward and candidates, which are ignored. `__SILENCE__`
-    is a missing turn. "Your" persona is a fact that B knows, the partner's a fact that A knows. Ids are `<split>-<number
-    of the first line in the file>`.
+    is a missing turn. "Your" persona is a fact that B knows, the partner's a fact that A knows. Ids are
+    `<split>-<number of the first line in the file>`.
     Train lists each dialogue twice, once from each side.
 
     ConvAI2 has no test part: with `halves`, a dialogue of valid is in validation if the SHA-256 of its first two turns,
