@@ -182,7 +182,7 @@ MUTANTS = (
     mutant(
         "positions-2",
         "sine and cosine swapped",
-        "models/test_positions.py::test_sinusoidal_positions_are_their_formula",
+        "models/test_positions.py::test_sinusoidal_positions_follow_their_formula",
         ("models/positions.py", "[angles.sin(), angles.cos()]", "[angles.cos(), angles.sin()]"),
     ),
     mutant(
