@@ -46,7 +46,7 @@ def process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_report_names_problems_and_advice(corpus: Path) -> None:
     done = process(corpus)
     assert done.returncode == 0, done.stderr
-    assert "✗ Leak between splits" in done.stdout
+    assert "✗ Leaks between splits" in done.stdout
     assert "data.filters=[{name: drop_leaking_dialogues}]" in done.stdout
     assert "data.filters=[{name: drop_duplicates}]" in done.stdout
     assert "\x1b" not in done.stdout
@@ -148,7 +148,7 @@ def test_text_is_printed_if_the_page_fails(corpus: Path, monkeypatch: pytest.Mon
     done = CliRunner().invoke(inspect, [*arguments, "--html", "page.html"])
     assert isinstance(done.exception, UserError)
     assert str(done.exception) == "page.html: cannot be written (Input/output error); choose another --html"
-    assert "✗ Leak between splits" in done.stdout
+    assert "✗ Leaks between splits" in done.stdout
 
 
 def test_missing_corpus_is_one_line(corpus: Path) -> None:

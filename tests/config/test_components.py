@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import sys
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +181,39 @@ def test_hint_names_the_nearest_or_all() -> None:
     assert hint("tansformer", ["lstm", "transformer"]) == "; did you mean 'transformer'?"
     assert hint("x", ["lstm", "transformer"]) == "; choose from lstm, transformer"
     assert hint("x", []) == ""
+
+
+# ------------------------------------------------------------------ settings
+
+
+@dataclass(frozen=True)
+class Sizes:
+    size: int
+    inner: dict[str, Any] = field(default_factory=lambda: {"name": "part"})
+    input_size: int = 1
+
+
+class Sized:
+    Settings = Sizes
+
+    def __init__(self, cell: str, settings: Sizes, *, both: bool = True) -> None:
+        self.made = cell, settings, both
+
+
+def test_fields_of_settings_are_arguments() -> None:
+    family = Family("part", {"sized": partial(Sized, "cell")}, runtime=("input_size",))
+    assert {key: each.default for key, each in family.arguments("sized").items() if key != "size"} == {
+        "inner": {"name": "part"},
+        "both": True,
+    }
+    part = build(family, {"name": "sized", "size": 2, "both": False}, input_size=7)
+    assert part.made == ("cell", Sizes(2, {"name": "part"}, 7), False)
+    for component, message in (
+        ({"name": "sized"}, "sized: missing required argument: size"),
+        ({"name": "sized", "size": "wide"}, "sized: size must be int, not 'wide'"),
+        ({"name": "sized", "siz": 2}, "sized: unknown argument 'siz'; did you mean 'size'?"),
+        ({"name": "sized", "settings": 2}, "sized: unknown argument 'settings'"),
+    ):
+        with pytest.raises(UserError) as caught:
+            build(family, component)
+        assert str(caught.value).startswith(message)

@@ -182,7 +182,7 @@ MUTANTS = (
     mutant(
         "positions-2",
         "sine and cosine swapped",
-        "models/test_positions.py::test_sinusoidal_positions_are_their_formula",
+        "models/test_positions.py::test_sinusoidal_positions_follow_their_formula",
         ("models/positions.py", "[angles.sin(), angles.cos()]", "[angles.cos(), angles.sin()]"),
     ),
     mutant(
@@ -258,7 +258,7 @@ MUTANTS = (
     mutant(
         "infra-5",
         "text is put into a page as it is",
-        "inspection/test_shown.py::test_hostile_text_is_text",
+        "inspection/test_output.py::test_hostile_text_is_escaped",
         ("report/page.py", "autoescape=True", "autoescape=False"),
     ),
     mutant(

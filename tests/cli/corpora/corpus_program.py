@@ -85,7 +85,7 @@ def error_line(done: Done) -> str:
     *progress, last = done.err.rstrip("\n").split("\n")
     assert done.code == 2, done
     assert done.out == ""
-    inspected = {f"looking through {split}" for split in SPLITS}
+    inspected = {f"inspecting {split}" for split in SPLITS}
     assert set(progress) <= {"learning the tokenizer", "training the tokenizer", "tokenising", "joining", *inspected}
     assert last.startswith("dialog: ")
     assert one_line(last) == last
