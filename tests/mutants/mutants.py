@@ -182,7 +182,7 @@ MUTANTS = (
     mutant(
         "positions-2",
         "sine and cosine swapped",
-        "models/test_positions.py::test_sinusoidal_positions_are_their_formula",
+        "models/test_positions.py::test_sinusoidal_positions_follow_their_formula",
         ("models/positions.py", "[angles.sin(), angles.cos()]", "[angles.cos(), angles.sin()]"),
     ),
     mutant(
@@ -258,13 +258,13 @@ MUTANTS = (
     mutant(
         "infra-5",
         "text is put into a page as it is",
-        "inspection/test_shown.py::test_hostile_text_is_text",
+        "inspection/test_output.py::test_hostile_text_is_escaped",
         ("report/page.py", "autoescape=True", "autoescape=False"),
     ),
     mutant(
         "infra-6",
         "a share that just reaches the limit is refused",
-        "cli/test_bad_input.py::test_more_than_the_share_is_refused_with_the_first_place",
+        "cli/corpora/test_counts.py::test_more_than_max_dropped_is_an_error",
         ("data/preparation/checks.py", "dropped > max_dropped * read", "dropped >= max_dropped * read"),
     ),
     mutant(
