@@ -18,7 +18,7 @@ from dialog.build import build_module
 from dialog.config.compose import compose
 from dialog.config.schema import Recipe
 from dialog.data.batching import Batch
-from dialog.data.datamodule import Loader
+from dialog.data.datamodule import BatchLoader
 from dialog.data.store.store import Store
 from dialog.runs.prepare import prepare_data
 
@@ -33,7 +33,7 @@ def main() -> None:
     recipe = compose(options.recipe, options.overrides).recipe
     folder = prepare_data(recipe, quiet=False)
     store = Store(folder, "train")
-    loader = Loader(store, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed, shuffle=True)
+    loader = BatchLoader(store, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed, shuffle=True)
     began = time.perf_counter()
     tokens = padded = 0
     for batch in loader:

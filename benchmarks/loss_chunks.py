@@ -17,7 +17,7 @@ import torch
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.models.heads import Decoded, VocabularyHead
 from dialog.training.losses import CrossEntropy, chunks
-from dialog.training.losses.projection import Positions, loss_sums
+from dialog.training.step import RealPositions, loss_sums
 
 SIZE = 512
 REPEATS = 5
@@ -34,7 +34,7 @@ def measure(tokens: int, vocabulary: int, *, whole: bool) -> tuple[float, float]
     outputs = torch.randn(tokens, SIZE, requires_grad=True)
     targets = torch.randint(PAD + 1, vocabulary, (tokens,))
     nothing = outputs.detach()[:, :0]
-    real = Positions((Decoded(outputs, outputs, nothing, nothing.long()),), targets, None)
+    real = RealPositions((Decoded(outputs, outputs, nothing, nothing.long()),), targets, None)
     head.weight.grad = torch.zeros_like(head.weight)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     seconds = []

@@ -31,8 +31,8 @@ from dialog.config.schema import Recipe
 from dialog.data.store.store import Store
 from dialog.runs.prepare import prepare_data
 from dialog.training.loggers import build_loggers, close
+from dialog.training.sums import StepSums
 from dialog.training.trainer import quiet
-from dialog.training.window import Window
 
 WARM = 5
 """Warm-up steps of each round."""
@@ -105,7 +105,7 @@ def bare(recipe: Recipe, data: Path, steps: int) -> float:
             loss = module.training_step(batch, index)
         optimizer.zero_grad()
         loss.backward()
-        module.window = Window()
+        module.step_sums = StepSums()
         torch.nn.utils.clip_grad_norm_(module.parameters(), clip)
         optimizer.step()
         scheduler.step()

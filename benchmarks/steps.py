@@ -126,7 +126,7 @@ def compiled(module: DialogModule) -> Iterator[None]:
 def unblocked(module: DialogModule) -> Iterator[None]:
     """Keep all attention weights of a Transformer layer in memory."""
     keep_freed_memory()
-    with mock.patch.object(multi_head, "_would_fill_memory", return_value=False):
+    with mock.patch.object(multi_head, "would_fill_memory", return_value=False):
         yield
 
 

@@ -53,11 +53,11 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """What is public, also before it is imported."""
+    """Return the public names, imported or not."""
     return [*globals(), *PUBLIC]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever is public
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public object
     """Import a public name when it is first used, so that ``import dialog`` stays light."""
     if name not in PUBLIC:
         raise AttributeError(f"module 'dialog' has no attribute {name!r}")

@@ -76,7 +76,7 @@ def lock(path: Path, *, shared: bool = False, wait: bool = False) -> Iterator[bo
     machines that share a file system see each other's locks only then.
 
     Raises:
-        OSError: the file cannot be opened.
+        OSError: the file cannot be opened, or not be locked although `wait` is set.
     """
     import fcntl  # missing on Windows
 
@@ -85,6 +85,8 @@ def lock(path: Path, *, shared: bool = False, wait: bool = False) -> Iterator[bo
             fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
             held = True
         except OSError:
+            if wait:
+                raise
             held = False
         yield held
 

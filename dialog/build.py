@@ -1,4 +1,4 @@
-"""Build the objects of a recipe: corpus, network, data module, LightningModule and Trainer.
+"""Build the objects of a recipe: corpus, model, data module, LightningModule and Trainer.
 
 This is the only module that imports every part; heavy packages are imported inside the functions.
 """
@@ -11,29 +11,84 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dialog.config.components import accepts, build, name_and_arguments, resolve
+from dialog.config.components import accepts, build, name_and_arguments
 from dialog.config.schema import ModelConfig, Recipe
 from dialog.data.corpora import CORPORA, Corpus
 from dialog.data.corpora.readable import ReadableCorpus, read_errors_as_user_errors
-from dialog.data.filters import FILTERS
-from dialog.data.reading.downloads import corpus_folder, provide
+from dialog.data.reading.downloads import corpus_folder, ensure_downloaded
 from dialog.errors import UserError, section
 from dialog.paths import cache
 
 if TYPE_CHECKING:
     from dialog.data.datamodule import DialogDataModule
-    from dialog.data.examples import Rules
-    from dialog.data.preparation.shards import Job
+    from dialog.data.examples import ExampleRules
+    from dialog.data.preparation.job import Job
     from dialog.data.tokenizers.tokenizer import Tokenizer
     from dialog.models.seq2seq import Seq2Seq
     from dialog.training.module import DialogModule
     from dialog.training.trainer import Callback, Logger, Trainer
 
-# ------------------------------------------------------------------ network
+# ------------------------------------------------------------------ data
+
+
+def build_corpus(recipe: Recipe, *, read: bool = True) -> Corpus:
+    """Build the corpus from ``data.path``, else ``$DIALOG_DATA/<corpus>``, else its official source.
+
+    With ``read``, a missing corpus is downloaded; without, nothing is read or downloaded.
+    """
+    with read_errors_as_user_errors(), section("data.corpus"):
+        return ReadableCorpus(_build_member(recipe.data.corpus, recipe.data.path, read=read))
+
+
+def _build_member(component: Mapping[str, Any], path: str | None = None, *, read: bool) -> Corpus:
+    """Build a corpus, or a member of a mixture; a member has its own ``path`` among its arguments."""
+    name, arguments = name_and_arguments(component)
+    downloads = cache() / "downloads"
+    path = arguments.pop("path", path)
+    if path and not accepts(CORPORA, component, "path"):
+        raise UserError(f"{name} reads no folder; remove the path {path}, or choose a corpus that reads one")
+    if path and "\0" in str(path):
+        raise UserError(f"the path {str(path)!r} contains a NUL character; remove it")
+    folder = corpus_folder(name, path, downloads)
+    member = partial(_build_member, read=read)
+    corpus = build(CORPORA, {"name": name, **arguments}, path=folder, member=member)
+    if read:
+        ensure_downloaded(name, folder, downloads)
+    return corpus
+
+
+def build_rules(recipe: Recipe) -> ExampleRules:
+    """Build the rules by which dialogues become examples."""
+    from dialog.data.examples import ExampleRules
+
+    return ExampleRules(**{rule.name: getattr(recipe.data, rule.name) for rule in fields(ExampleRules)})
+
+
+def build_job(recipe: Recipe) -> Job:
+    """Build the preparation job: all that determines the tokenizer and the token stores."""
+    from dialog.data.preparation.job import Job, Limits
+
+    data = recipe.data
+    limits = Limits(data.max_source, data.max_target)
+    rules, corpus = build_rules(recipe), build_corpus(recipe)
+    return Job(corpus, data.corpus, data.tokenizer, rules, limits, data.max_dropped, tuple(data.filters))
+
+
+def build_data(recipe: Recipe, data: Path, tokenizer: Tokenizer) -> DialogDataModule:
+    """Build the LightningDataModule over a folder of prepared data."""
+    from dialog.data.datamodule import DialogDataModule
+    from dialog.data.tokenizers.bpe_dropout import BpeDropout
+
+    with section("data.bpe_dropout"):
+        retokenise = BpeDropout(tokenizer, recipe.data.bpe_dropout) if recipe.data.bpe_dropout else None
+    return DialogDataModule(data, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed, retokenise=retokenise)
+
+
+# ------------------------------------------------------------------ model
 
 
 def build_model(model: ModelConfig, vocabulary: int) -> Seq2Seq:
-    """The network of a recipe's ``model`` section, for a vocabulary of so many tokens."""
+    """Build the network for a vocabulary of ``vocabulary`` tokens."""
     from dialog.data.tokenizers.tokenizer import OTHER, PAD, SELF
     from dialog.models.seq2seq import Seq2Seq
 
@@ -52,9 +107,9 @@ def build_model(model: ModelConfig, vocabulary: int) -> Seq2Seq:
 
 
 def build_module(recipe: Recipe, vocabulary: int, tokenizer: Tokenizer | None = None) -> DialogModule:
-    """The LightningModule of a recipe, its weights drawn from the recipe's seed.
+    """Build the LightningModule, with weights initialised from the recipe's seed.
 
-    Without the run's tokenizer it can be looked at, but an objective that reads text cannot be trained.
+    Objectives that read text need the tokenizer to train; without it the module can only be inspected.
     """
     from dialog.data.tokenizers.tokenizer import PAD
     from dialog.training.checkpoints.initial_weights import freeze
@@ -64,70 +119,23 @@ def build_module(recipe: Recipe, vocabulary: int, tokenizer: Tokenizer | None = 
     seed(recipe.seed)
     model = build_model(recipe.model, vocabulary)
     freeze(model, recipe.model.frozen)
-    taught = {key: getattr(recipe.model, key) for key in ("loss", "teacher_forcing", "objectives")}
-    return DialogModule(model, padding=PAD, optimizer=recipe.optimizer, tokenizer=tokenizer, **taught)
+    objective = {key: getattr(recipe.model, key) for key in ("loss", "teacher_forcing", "objectives")}
+    return DialogModule(model, padding=PAD, optimizer=recipe.optimizer, tokenizer=tokenizer, **objective)
 
 
 # ------------------------------------------------------------------ training
 
 
-def check_recipe(recipe: Recipe) -> int:
-    """Refuse a recipe of which no run can be made, before anything is read or written: its network has no storage.
-
-    Returns:
-        How many processes would train it.
-
-    Raises:
-        UserError: with the section that cannot be built.
-    """
-    import torch
-
-    from dialog.data.tokenizers.tokenizer import SMALLEST_VOCABULARY
-    from dialog.training.loggers import LOGGERS
-    from dialog.training.trainer import quiet, seed
-
-    quiet()
-    build_corpus(recipe, read=False)
-    check_data(recipe)
-    check_search(recipe)
-    with section("logger"):
-        resolve(LOGGERS, recipe.logger, folder=Path())
-    with section("seed"):
-        seed(recipe.seed)
-    with section("model"), torch.device("meta"):
-        module = build_module(recipe, SMALLEST_VOCABULARY)
-    with section("optimizer"):
-        module.configure_optimizers()
-    return build_trainer(with_precision(recipe), Path(), []).world_size
-
-
-def with_precision(recipe: Recipe) -> Recipe:
-    """The recipe with the precision that fits this hardware in place of auto."""
-    from dialog.training.optimization.precision import fitting
-
-    precision = fitting(recipe.trainer.precision, recipe.trainer.accelerator)
-    return replace(recipe, trainer=replace(recipe.trainer, precision=precision))
-
-
-def check_search(recipe: Recipe) -> None:
-    """Refuse a search that cannot be built."""
-    from dialog.generation.responder import build_search
-
-    limits = recipe.generation
-    with section("generation"):
-        build_search(limits.search, min_length=limits.min_length, max_length=limits.max_length)
-
-
 def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks: Sequence[Callback] = ()) -> Trainer:
-    """The ``lightning.Trainer`` of a recipe, for a run folder."""
+    """Build the ``lightning.Trainer`` that writes to a run folder."""
     from dialog.training import trainer
-    from dialog.training.callbacks.averaging import averaging
-    from dialog.training.checkpoints.monitors import monitor
+    from dialog.training.callbacks.averaging import build_averaging
+    from dialog.training.checkpoints.best_and_last import monitor_named
 
     with section("checkpoint.monitor"):
-        watched = monitor(recipe.checkpoint.monitor)
+        monitored = monitor_named(recipe.checkpoint.monitor)
     with section("checkpoint.averaging"):
-        averages = averaging(recipe.checkpoint.averaging)
+        averages = build_averaging(recipe.checkpoint.averaging)
     with section("trainer"):
         return trainer.build_trainer(
             asdict(recipe.trainer),
@@ -136,81 +144,14 @@ def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks
             seed=recipe.seed,
             every_n_steps=recipe.checkpoint.every_n_steps,
             patience=recipe.checkpoint.patience,
-            monitor=watched,
-            callbacks=[*callbacks, *averages],  # what others see at a validation's end is what was validated
+            monitor=monitored,
+            callbacks=[*callbacks, *averages],  # averages last: other callbacks see the weights that were validated
         )
 
 
-def build_data(recipe: Recipe, data: Path, tokenizer: Tokenizer) -> DialogDataModule:
-    """The LightningDataModule of a recipe, over its prepared data."""
-    from dialog.data.datamodule import DialogDataModule
-    from dialog.data.tokenizers.dropout import BpeDropout
+def with_precision(recipe: Recipe) -> Recipe:
+    """Return the recipe with ``precision: auto`` replaced by the precision that fits this hardware."""
+    from dialog.training.optimization.precision import fitting
 
-    with section("data.bpe_dropout"):
-        retokenise = BpeDropout(tokenizer, recipe.data.bpe_dropout) if recipe.data.bpe_dropout else None
-    return DialogDataModule(data, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed, retokenise=retokenise)
-
-
-# ------------------------------------------------------------------ runs
-
-
-# ------------------------------------------------------------------ evaluation
-
-
-def build_corpus(recipe: Recipe, *, read: bool = True) -> Corpus:
-    """The corpus of a recipe, from ``data.path``, else ``$DIALOG_DATA/<corpus>``, else its official source.
-
-    The source is downloaded, where it has not been yet, if the corpus is to be read.
-    """
-    with read_errors_as_user_errors(), section("data.corpus"):
-        return ReadableCorpus(_member(recipe.data.corpus, recipe.data.path, read=read))
-
-
-def _member(component: Mapping[str, Any], path: str | None = None, *, read: bool) -> Corpus:
-    """A corpus, or one of a mixture's, which has its own ``path``."""
-    name, arguments = name_and_arguments(component)
-    downloads = cache() / "downloads"
-    given = arguments.pop("path", path)
-    if given and not accepts(CORPORA, component, "path"):
-        raise UserError(f"{name} reads no folder: leave the path {given} out, or give it to a corpus that does")
-    if given and "\0" in str(given):
-        raise UserError(f"the path {str(given)!r} holds a NUL, which no file's name does")
-    folder = corpus_folder(name, given, downloads)
-    member = partial(_member, read=read)
-    corpus = build(CORPORA, {"name": name, **arguments}, path=folder, member=member)
-    if read:
-        provide(name, folder, downloads)
-    return corpus
-
-
-def check_data(recipe: Recipe) -> None:
-    """Refuse a corpus, a tokenizer or a filter that there is not, or that takes other arguments."""
-    from dialog.data.tokenizers import TOKENIZERS
-
-    with section("data.corpus"):
-        resolve(CORPORA, recipe.data.corpus, path=None, member=None)
-    build_rules(recipe)
-    with section("data.tokenizer"):
-        resolve(TOKENIZERS, recipe.data.tokenizer, texts=())
-    with section("data.filters"):
-        for component in recipe.data.filters:
-            resolve(FILTERS, component)
-
-
-def build_rules(recipe: Recipe) -> Rules:
-    """How the dialogues of a recipe's corpus become examples."""
-    from dialog.data.examples import Rules
-
-    return Rules(**{each.name: getattr(recipe.data, each.name) for each in fields(Rules)})
-
-
-def build_job(recipe: Recipe) -> Job:
-    """What is prepared for a recipe."""
-    from dialog.data.preparation.shards import Job
-    from dialog.data.preparation.writer import Limits
-
-    data = recipe.data
-    check_data(recipe)
-    limits = Limits(data.max_source, data.max_target)
-    rules, corpus = build_rules(recipe), build_corpus(recipe)
-    return Job(corpus, data.corpus, data.tokenizer, rules, limits, data.max_dropped, tuple(data.filters))
+    precision = fitting(recipe.trainer.precision, recipe.trainer.accelerator)
+    return replace(recipe, trainer=replace(recipe.trainer, precision=precision))

@@ -31,7 +31,7 @@ def attention_maps(model: Seq2Seq, source: Tensor, source_mask: Tensor, target: 
     If the encoder is hierarchical, each cross-attention map is followed by its sums over turns.
     """
     names = {module: name for name, module in model.named_modules()}
-    turns = turn_numbers(source, model.turn_tokens).masked_fill(~source_mask, 0) if model.tells_turns else None
+    turns = turn_numbers(source, model.turn_tokens).masked_fill(~source_mask, 0) if model.needs_turns else None
     maps: list[AttentionMap] = []
 
     def record(module: torch.nn.Module, weights: Tensor) -> None:
@@ -81,7 +81,7 @@ def maps_to_json(
 
 def turn_indices(model: Seq2Seq, source: Tensor, length: int) -> list[int]:
     """Return the turn index of each of the first `length` tokens of a source [S]; empty if the encoder is flat."""
-    if not model.tells_turns:
+    if not model.needs_turns:
         return []
     indices: list[int] = turn_numbers(source.unsqueeze(0), model.turn_tokens)[0, :length].tolist()
     return indices

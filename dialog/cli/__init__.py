@@ -1,4 +1,7 @@
-"""The command line: a verb a file, loaded when it is asked for."""
+"""Command line: one file per verb, imported only when the verb is run.
+
+Read first: `train.py`.
+"""
 
 from __future__ import annotations
 
@@ -17,30 +20,30 @@ from dialog.errors import RunError, UserError
 from dialog.version import __version__
 
 VERBS = {
-    "recipes": "List the recipes that ship.",
-    "show": "Show a composed recipe, and where each value comes from.",
-    "parts": "List what a recipe can name, with arguments and defaults.",
-    "prepare": "Turn a raw corpus into a tokenizer and a token store.",
-    "inspect": "Look through a corpus for leaks, repeats and damage.",
+    "recipes": "List the shipped recipes.",
+    "show": "Print a composed recipe, and where each value comes from.",
+    "parts": "List the components of a recipe, with arguments and defaults.",
+    "prepare": "Build the tokenizer and the token store of a corpus.",
+    "inspect": "Check a corpus for leaks, duplicates and damage.",
     "tune": "Suggest a learning rate or a batch size for a recipe.",
     "train": "Train a recipe into a run folder.",
-    "evaluate": "Score a run on a split.",
-    "respond": "Answer contexts: JSON lines in, JSON lines out.",
-    "benchmark": "Measure how fast a recipe trains and answers here.",
+    "evaluate": "Compute metrics and responses of a run on one split.",
+    "respond": "Generate responses: JSON lines in, JSON lines out.",
+    "benchmark": "Measure training and generation speed on this machine.",
     "sweep": "Sweep hyperparameters, with the same budget for each recipe.",
-    "compare": "Train recipes with several seeds and write one report.",
+    "compare": "Train and evaluate recipes, and write one report.",
 }
 
 
-class Verbs(click.Group):
+class VerbGroup(click.Group):
     """Imports a verb's module only when the verb is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All verbs, in the order in which they are used."""
+        """Return all verbs, in the order of their use."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The verb ``dialog.cli.<name>.<name>``."""
+        """Import the command ``dialog.cli.<name>.<name>``."""
         if cmd_name not in VERBS:
             return None
         command: click.Command = getattr(importlib.import_module(f"dialog.cli.{cmd_name}"), cmd_name)
@@ -49,7 +52,7 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """A verb, or the nearest one that there is."""
+        """Resolve a verb; an unknown one raises UserError with the nearest name."""
         from dialog.config.components import hint
 
         if args and not args[0].startswith("-") and args[0] not in VERBS:
@@ -57,7 +60,7 @@ class Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a verb; where the reader of its output has enough, that is 141, as for any program."""
+        """Run a verb; a closed pipe exits with 141, as for any program, and a full disk raises UserError."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -67,19 +70,19 @@ class Verbs(click.Group):
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             self._drop_output()
-            raise UserError(f"{error}; make room on the disk and run it again") from error
+            raise UserError(f"{error}; free disk space and run it again") from error
 
     def _drop_output(self) -> None:
-        """Nothing more is written, nor tried to be at the end."""
+        """Redirect standard output to the null device, so that the interpreter's final flush succeeds."""
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Names and first lines, without importing the verbs."""
+        """Write names and summaries, without importing the verbs."""
         with formatter.section("Verbs"):
             formatter.write_dl(list(VERBS.items()))
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=VerbGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="dialog-seq2seq")
 def program() -> None:
     """Train, understand and fairly compare sequence-to-sequence dialogue models.
@@ -89,7 +92,7 @@ def program() -> None:
 
 
 def main() -> NoReturn:
-    """Run the command line; what the user can mend is one line and exit code 2, a failure of ours is 1."""
+    """Run the command line; exit with 2 for a UserError, 1 for a RunError or an internal failure, 130 for SIGINT."""
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
     logging.getLogger("dialog").setLevel(logging.INFO)
     try:
@@ -108,7 +111,7 @@ def main() -> NoReturn:
 
 
 def leave(message: str, code: int) -> NoReturn:
-    """One line on standard error, and out."""
+    """Print one line on standard error and exit."""
     from dialog.report.terminal import one_line
 
     if os.environ.get("DIALOG_DEBUG"):

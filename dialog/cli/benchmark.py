@@ -13,25 +13,24 @@ from dialog.escaping import to_json
 @click.command()
 @click.argument("recipe")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--steps", type=click.IntRange(1), default=50, show_default=True, help="Optimizer steps that count.")
-@click.option("--warm-up", type=click.IntRange(1), default=10, show_default=True, help="Steps before them.")
-@click.option("--generation/--no-generation", default=True, help="Also answer contexts.")
-@click.option("--json", "as_json", is_flag=True, help="All figures as JSON: seconds, bytes, FLOP/s, shares of 1.")
+@click.option("--steps", type=click.IntRange(1), default=50, show_default=True, help="Measured optimizer steps.")
+@click.option("--warm-up", type=click.IntRange(1), default=10, show_default=True, help="Warm-up steps (not measured).")
+@click.option("--generation/--no-generation", default=True, help="Also measure generation.")
+@click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON: seconds, bytes, FLOP/s, fractions.")
 def benchmark(
     recipe: str, overrides: tuple[str, ...], steps: int, warm_up: int, generation: bool, as_json: bool
 ) -> None:
-    """Train a RECIPE for a moment and answer with it: tokens per second, memory and share of the machine's bound.
+    """Measure a RECIPE: tokens per second, memory, and the fraction of the machine's bound.
 
-    Training is the recipe's own, in one process, without validation, checkpoints and W&B; nothing is kept. FLOPs are
-    those of the products in forward and backward pass for real tokens, the bound is a large matrix product. Responses
-    have 32 tokens, whatever the network would say.
+    Trains in one process with the recipe's own settings, without validation, checkpoints and loggers; nothing is kept.
+    FLOPs count the matrix products of the forward and backward pass for real tokens. The bound is the speed of a large
+    matrix product. Every generated response has 32 tokens.
 
     Example: dialog-seq2seq benchmark quickstart/transformer trainer.precision=bf16-mixed
     """
     composed = compose(recipe, overrides)
     from dialog.profiling import benchmark as measure
 
-    found = measure.benchmark(
-        composed, steps=steps, warm_up=warm_up, generation=generation, imported=time.perf_counter()
-    )
-    click.echo(to_json(found) if as_json else measure.to_text(found), nl=as_json)
+    imported = time.perf_counter()
+    results = measure.benchmark(composed, steps=steps, warm_up=warm_up, generation=generation, imported=imported)
+    click.echo(to_json(results) if as_json else measure.to_text(results), nl=as_json)

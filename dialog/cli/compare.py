@@ -7,27 +7,27 @@ from pathlib import Path
 
 import click
 
+from dialog.config.compose import split_overrides
 from dialog.escaping import to_json
 from dialog.paths import check_new
 
 
 @click.command()
 @click.argument("recipes", nargs=-1, required=True, metavar="RECIPE RECIPE... [KEY=VALUE]...")
-@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Train each recipe so many times.")
+@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Number of seeds per recipe.")
 @click.option("--output", type=click.Path(path_type=Path), help="Folder of the comparison [default: comparisons/...].")
-@click.option("--trust", is_flag=True, help="Let the recipes of run folders import code.")
+@click.option("--trust", is_flag=True, help="Allow recipes of run folders to import code.")
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the table.")
 def compare(recipes: tuple[str, ...], seeds: int, output: Path | None, trust: bool, as_json: bool) -> None:
-    """Train RECIPES (or take run folders), evaluate all on test, and write report.html, report.md and results.json.
+    """Train RECIPES, evaluate them on the test split, and write report.html, report.md and results.json.
 
-    Overrides hold for every recipe; runs are compared as they were trained.
+    A RECIPE may also be a run folder, which is evaluated as it was trained; overrides apply to recipes only.
 
     Example: dialog-seq2seq compare quickstart/lstm_bahdanau quickstart/transformer --seeds 3
     """
     if output is not None:
         check_new(output)
-    names = [each for each in recipes if "=" not in each and not each.startswith("~")]
-    overrides = [each for each in recipes if each not in names]
+    names, overrides = split_overrides(recipes)
     from dialog.comparison.compare import compare as run
     from dialog.comparison.compare import load_systems
     from dialog.report.markdown import terminal_table

@@ -13,38 +13,38 @@ from dialog.config.components import Family, lookup
 
 @click.command()
 @click.argument("family", required=False)
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def parts(family: str | None, as_json: bool) -> None:
-    """List the components that a recipe can name, with their arguments and defaults; of one FAMILY, or all.
+    """List the components that a recipe can name, of one FAMILY or all, with their arguments and defaults.
 
     Example: dialog-seq2seq parts attentions
     """
     families = tables()
     chosen = {family: lookup(families, family, "family")} if family else families
-    found = {
-        name: {
-            part: {
-                key: "required" if each.default is each.empty else each.default
-                for key, each in table.arguments(part).items()
-            }
-            for part in table
-        }
-        for name, table in chosen.items()
-    }
+    listing = {name: {part: arguments(members, part) for part in members} for name, members in chosen.items()}
     if as_json:
-        click.echo(json.dumps(found, indent=1, default=str))
+        click.echo(json.dumps(listing, indent=1, default=str))
         return
-    for name, table in chosen.items():
+    for name, members in chosen.items():
         click.echo(f"{name}")
-        for part, factory in table.items():
-            given = found[name][part].items()
-            shown = ", ".join(f"{key}={value}" if value != "required" else key for key, value in given)
-            click.echo(f"  {part}({shown})")
-            click.echo(f"      {(inspect.getdoc(getattr(factory, 'func', factory)) or '').partition(chr(10))[0]}")
+        for part, constructor in members.items():
+            items = listing[name][part].items()
+            signature = ", ".join(f"{key}={value}" if value != "required" else key for key, value in items)
+            click.echo(f"  {part}({signature})")
+            summary = (inspect.getdoc(getattr(constructor, "func", constructor)) or "").partition("\n")[0]
+            click.echo(f"      {summary}")
+
+
+def arguments(family: Family[Any], part: str) -> dict[str, Any]:
+    """Map each argument of a part that a recipe may set to its default, or to "required"."""
+    return {
+        key: "required" if parameter.default is parameter.empty else parameter.default
+        for key, parameter in family.arguments(part).items()
+    }
 
 
 def tables() -> dict[str, Family[Any]]:
-    """Every table by the name of its family."""
+    """Map the plural name of every family to the family."""
     from dialog.data.corpora import CORPORA
     from dialog.data.filters import FILTERS
     from dialog.data.tokenizers import TOKENIZERS
@@ -58,7 +58,7 @@ def tables() -> dict[str, Family[Any]]:
     from dialog.training.callbacks.averaging import AVERAGES
     from dialog.training.loggers import LOGGERS
     from dialog.training.losses import LOSSES
-    from dialog.training.objectives.objectives import OBJECTIVES
+    from dialog.training.objectives.joint import OBJECTIVES
     from dialog.training.optimization.optimizers import OPTIMIZERS
     from dialog.training.optimization.schedules import SCHEDULES
     from dialog.training.teacher_forcing import TEACHER_FORCINGS

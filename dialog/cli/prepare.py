@@ -14,27 +14,29 @@ from dialog.config.compose import compose
 from dialog.errors import UserError
 
 
-class Share(click.ParamType[tuple[int, int]]):
-    """``I/N``: number I of N, from 0 on."""
+class ShardNumber(click.ParamType[tuple[int, int]]):
+    """``I/N``: shard I of N, counted from 0."""
 
     name = "I/N"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """Both numbers."""
+        """Parse both numbers."""
         index, slash, count = str(value).partition("/")
         if not (slash and index.isdecimal() and count.isdecimal() and int(index) < int(count)):
-            self.fail(f"{value} is not of the form I/N, with I from 0 to N - 1", param, ctx)
+            self.fail(f"{value} must be I/N, with I from 0 to N - 1", param, ctx)
         return int(index), int(count)
 
 
 @click.command()
 @click.argument("recipe")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes that share the work.")
-@click.option("--engine", type=click.Choice(["processes", "ray"]), default="processes", help="What runs the workers.")
-@click.option("--shard", type=Share(), help="Do part I of N, from 0 on, for example in a SLURM array.")
-@click.option("--merge", "merges", is_flag=True, help="Join the parts that --shard has made.")
-@click.option("--json", "as_json", is_flag=True, help="The manifest as JSON.")
+@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Number of worker processes.")
+@click.option(
+    "--engine", type=click.Choice(["processes", "ray"]), default="processes", help="Engine that runs the workers."
+)
+@click.option("--shard", type=ShardNumber(), help="Prepare only shard I of N (from 0), such as in a SLURM array.")
+@click.option("--merge", "merges", is_flag=True, help="Merge the shards made with --shard.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 def prepare(
     recipe: str,
     overrides: tuple[str, ...],
@@ -44,9 +46,9 @@ def prepare(
     merges: bool,
     as_json: bool,
 ) -> None:
-    """Turn the raw corpus of a RECIPE into a tokenizer and a token store, and say what was kept and dropped.
+    """Build the tokenizer and the token store of a RECIPE's corpus; reports what was kept and dropped, by reason.
 
-    However the work is shared, the result is the same to the byte.
+    The result is byte-identical for any number of workers and shards.
 
     Example: dialog-seq2seq prepare dailydialog/transformer data.path=DIR
     """
@@ -55,16 +57,16 @@ def prepare(
     from dialog.runs.prepare import prepare_data, prepare_part
 
     if shard and merges:
-        raise UserError("--shard makes a part, --merge joins the parts; give one of them")
+        raise UserError("--shard prepares one shard, --merge merges all of them; give one of the two")
     if (shard or merges) and (workers > 1 or engine != "processes"):
-        raise UserError("--shard and --merge are done by one process; give --workers and --engine without them")
+        raise UserError("--shard and --merge run in one process; remove --workers and --engine")
     composed = compose(recipe, overrides).recipe
     if shard:
         click.echo(str(prepare_part(composed, *shard)))
         return
     folder = prepare_data(composed, quiet=False, engine=engine, workers=workers, merges=merges)
     manifest = read_manifest(folder)
-    batches = planned(folder, manifest["splits"], composed.data.batch_tokens)
+    batches = plan_batches(folder, manifest["splits"], composed.data.batch_tokens)
     if as_json:
         click.echo(json.dumps({"folder": str(folder), "batches": batches, **manifest}, indent=1))
         return
@@ -77,7 +79,7 @@ def prepare(
 
 
 def table(splits: dict[str, dict[str, int]], batches: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """What of each split was read, dropped and kept: a line a count, a column a split."""
+    """Yield the lines of a table of counts, with a row per count and a column per split."""
     reasons = {key for counts in splits.values() for key in counts}
     order = ("dialogues read", "dropped dialogues", "dialogues", "turns read", "dropped turns", "turns")
     keys = sorted(
@@ -88,18 +90,18 @@ def table(splits: dict[str, dict[str, int]], batches: dict[str, dict[str, Any]])
     rows.append(("padding in batches, at most", *(f"{batches[split]['padding']:.1%}" for split in splits)))
     width = max(len(row[0]) for row in rows)
     yield " " * width + "".join(f"  {split:>12}" for split in splits)
-    for key, *shown in rows:
-        yield f"{key:<{width}}" + "".join(f"  {each:>12}" for each in shown)
+    for key, *cells in rows:
+        yield f"{key:<{width}}" + "".join(f"  {cell:>12}" for cell in cells)
 
 
-def planned(folder: Path, splits: dict[str, dict[str, int]], batch_tokens: int) -> dict[str, dict[str, Any]]:
-    """How many batches each split is, and the most of their tokens that is padding."""
+def plan_batches(folder: Path, splits: dict[str, dict[str, int]], batch_tokens: int) -> dict[str, dict[str, Any]]:
+    """Return for each split the number of batches and an upper bound of their fraction of padding."""
     from dialog.data.store.length_classes import read_classes
     from dialog.data.store.plan import Plan
 
-    found = {}
+    batches = {}
     for split, counts in splits.items():
         plan = Plan(read_classes(folder, split), budget=batch_tokens)
         real = counts["source tokens"] + counts["target tokens"]
-        found[split] = {"number": len(plan), "padding": 1 - real / plan.padded}
-    return found
+        batches[split] = {"number": len(plan), "padding": 1 - real / plan.padded}
+    return batches

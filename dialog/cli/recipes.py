@@ -12,9 +12,9 @@ from dialog.config.compose import Composed, compose, shipped_recipes
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def recipes(as_json: bool) -> None:
-    """List the recipes that ship: corpus, model, parameters, cost, expected and measured result.
+    """List the shipped recipes: corpus, model, parameters, cost, expected and measured result.
 
     Example: dialog-seq2seq recipes
     """
@@ -27,12 +27,12 @@ def recipes(as_json: bool) -> None:
         size = f"{row['parameters'] / 1e6:.1f} M parameters" if row["parameters"] else ""
         parts = (row["corpus"], f"{row['encoder']} -> {row['decoder']}", size, row["cost"])
         click.echo(f"{row['name']:<{width}}  {', '.join(filter(None, parts))}")
-        expected = "; ".join(f"{each['metric']} {each['value']} ± {each['tolerance']}" for each in row["expect"])
+        expected = "; ".join(f"{item['metric']} {item['value']} ± {item['tolerance']}" for item in row["expect"])
         click.echo(f"{'':<{width}}  expected: {expected or '-'}; measured: {row['measured'] or '-'}")
 
 
 def describe(composed: Composed) -> dict[str, Any]:
-    """What a list shows of a recipe."""
+    """Return the row of a recipe."""
     recipe = composed.recipe
     return {
         "name": composed.name,

@@ -22,11 +22,11 @@ BATCH = 64
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--input", "source", default="-", help="JSON lines with a context each; - is standard input.")
-@click.option("--output", "target", default="-", help="Where responses go; - is standard output.")
-@click.option("--trust", is_flag=True, help="Let the run's recipe import code.")
+@click.option("--input", "source", default="-", help="File of JSON lines, one context each; - is standard input.")
+@click.option("--output", "target", default="-", help="New file for the responses; - is standard output.")
+@click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
 def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, trust: bool) -> None:
-    """Answer contexts with a RUN: {"context": [TEXT, ...]} a line in, the response added a line out.
+    """Generate responses with a RUN: reads {"context": [TEXT, ...]} per line, writes the line with its response.
 
     Example: echo '{"context": ["How are you ?"]}' | dialog-seq2seq respond runs/quickstart/transformer/...
     """
@@ -39,22 +39,22 @@ def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, tru
 
     search = loaded.recipe.generation.search
     try:
-        with click.open_file(source, "rb") as lines, whole(target) as out:
+        with click.open_file(source, "rb") as lines, new_file(target) as out:
             questions = contexts(lines, source)
             while block := list(islice(questions, BATCH)):
-                found = loaded.responder.respond([context for _, context in block], search)
-                for (name, context), candidate in zip(block, found, strict=True):
+                responses = loaded.responder.respond([context for _, context in block], search)
+                for (name, context), candidate in zip(block, responses, strict=True):
                     out.write(to_json(response_row(name, context, candidate)) + "\n")
                 out.flush()
     except BrokenPipeError:
-        raise  # whoever reads has enough
+        raise  # the reader has closed the pipe
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror}") from error
 
 
 @contextmanager
-def whole(target: str) -> Iterator[IO[str]]:
-    """A file that is there when all is written, and not before."""
+def new_file(target: str) -> Iterator[IO[str]]:
+    """Open a file that appears under its name only when everything is written; - is standard output."""
     if target == "-":
         with click.open_file("-", "w", encoding="utf-8") as out:
             yield out
@@ -64,7 +64,7 @@ def whole(target: str) -> Iterator[IO[str]]:
 
 
 def contexts(lines: IO[bytes], file: str) -> Iterator[tuple[Any, list[str]]]:
-    """Id and context of each line."""
+    """Yield id and context of each line; an invalid line raises UserError with file:line."""
     for number, line in enumerate(lines, start=1):
         where = f"{'standard input' if file == '-' else file}:{number}"
         try:
@@ -72,10 +72,10 @@ def contexts(lines: IO[bytes], file: str) -> Iterator[tuple[Any, list[str]]]:
         except UnicodeDecodeError as error:
             raise UserError(f"{where}: not UTF-8 at byte {error.start + 1}") from error
         except (ValueError, RecursionError) as error:
-            raise UserError(f"{where}: not JSON ({error}); give one object a line") from error
+            raise UserError(f"{where}: not JSON ({error}); write one object per line") from error
         context = row.get("context") if isinstance(row, dict) else None
         if not isinstance(context, list) or not context or not all(isinstance(turn, str) for turn in context):
-            raise UserError(f'{where}: needs {{"context": [TEXT, ...]}} with one turn or more')
+            raise UserError(f'{where}: needs {{"context": [TEXT, ...]}} with at least one turn')
         if any("\ud800" <= char <= "\udfff" for turn in context for char in turn):
-            raise UserError(f"{where}: half a character (a lone surrogate) in the context; write both halves")
+            raise UserError(f"{where}: lone surrogate (half a character) in the context; write both halves")
         yield row.get("id", str(number)), context

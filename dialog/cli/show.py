@@ -17,11 +17,13 @@ from dialog.report.terminal import one_line
 @click.command()
 @click.argument("recipe")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--examples", type=click.IntRange(1), help="Print so many training examples as the model sees them.")
+@click.option(
+    "--examples", type=click.IntRange(1), metavar="N", help="Print N training examples as the model sees them."
+)
 @click.option("--model", "model", is_flag=True, help="Print the modules with their parameters and FLOPs per token.")
-@click.option("--json", "as_json", is_flag=True, help="The composed recipe as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the composed recipe as JSON.")
 def show(recipe: str, overrides: tuple[str, ...], examples: int | None, model: bool, as_json: bool) -> None:
-    """Show a composed RECIPE with where each value comes from.
+    """Print a composed RECIPE, with the file and line that each value comes from.
 
     Example: dialog-seq2seq show quickstart/transformer model.dropout=0.2 --model
     """
@@ -37,7 +39,7 @@ def show(recipe: str, overrides: tuple[str, ...], examples: int | None, model: b
 
 
 def values(composed: Composed) -> Iterator[str]:
-    """Each value with the file and line, or the default, that it comes from."""
+    """Yield a line for each value: the value, and its file and line, "command line" or "default"."""
     lines = [
         (f"{key}: {json.dumps(value, ensure_ascii=False)}", composed.origin.get(key, "default"))
         for key, value in leaves(to_dict(composed.recipe))
@@ -47,7 +49,7 @@ def values(composed: Composed) -> Iterator[str]:
 
 
 def modules(recipe: Recipe) -> Iterator[str]:
-    """The module tree with parameters, their sums, and what a response costs."""
+    """Yield the lines of the module tree with parameters, and the FLOPs per target token."""
     import torch
 
     from dialog.build import build_model
@@ -55,7 +57,7 @@ def modules(recipe: Recipe) -> Iterator[str]:
     from dialog.models.seq2seq import count_parameters
     from dialog.profiling.flops import forward_flops
 
-    vocabulary, source = tokens_of(recipe)
+    vocabulary, origin = vocabulary_size(recipe)
     with section("model"), torch.random.fork_rng():
         network = build_model(recipe.model, vocabulary).eval()
     for name, module in network.named_modules():
@@ -65,31 +67,31 @@ def modules(recipe: Recipe) -> Iterator[str]:
         if size:
             yield f"{label:<56}{size:>12,}"
     sizes = count_parameters(network)
-    yield f"vocabulary: {vocabulary:,} tokens ({source})"
+    yield f"vocabulary: {vocabulary:,} tokens ({origin})"
     yield f"parameters: {sizes['total']:,} in all, {sizes['rest']:,} without embeddings and output layer"
-    read, said = recipe.data.max_source, recipe.data.max_target
-    flops = forward_flops(network, read, said) // said
-    yield f"forward: {flops:,} FLOPs per target token ({said} tokens to a source of {read}, which is counted in)"
+    source, target = recipe.data.max_source, recipe.data.max_target
+    flops = forward_flops(network, source, target) // target
+    yield f"forward: {flops:,} FLOPs per target token ({target} target and {source} source tokens, encoder included)"
 
 
-def tokens_of(recipe: Recipe) -> tuple[int, str]:
-    """How many tokens the vocabulary has, and who says so: the corpus, or without it the recipe."""
-    from dialog.build import check_data
+def vocabulary_size(recipe: Recipe) -> tuple[int, str]:
+    """Return the size of the vocabulary and its origin: the corpus, or without it the recipe."""
     from dialog.data.store.store import Store
+    from dialog.runs.check import check_data
     from dialog.runs.prepare import prepare_data
 
     check_data(recipe)
     try:
-        return len(Store(prepare_data(recipe), "train").tokenizer), "learnt from the corpus"
+        return len(Store(prepare_data(recipe), "train").tokenizer), "trained on the corpus"
     except UserError:
         stated = recipe.data.tokenizer.get("vocabulary")
         if stated is None:
             raise
-        return int(stated), "as the recipe says; the corpus is not here"
+        return int(stated), "from the recipe; the corpus is missing"
 
 
 def first_examples(recipe: Recipe, count: int) -> Iterator[str]:
-    """The first training examples, token by token."""
+    """Yield the source and the target tokens of the first training examples."""
     from dialog.data.store.store import Store
     from dialog.runs.prepare import prepare_data
 

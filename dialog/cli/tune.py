@@ -23,14 +23,20 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("recipe")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--lr", is_flag=True, help="A learning rate: the loss while it rises from step to step.")
-@click.option("--batch-tokens", is_flag=True, help="How many tokens a batch can have before memory ends.")
-@click.option("--steps", type=click.IntRange(20), default=100, show_default=True, help="Learning rates to try.")
-@click.option("--lowest", type=float, default=1e-6, show_default=True, help="The lowest learning rate.")
-@click.option("--highest", type=float, default=1.0, show_default=True, help="The highest learning rate.")
-@click.option("--most", type=click.IntRange(1), default=131_072, show_default=True, help="The most tokens of a batch.")
-@click.option("--output", type=click.Path(path_type=Path), metavar="FILE.svg", help="A picture of the loss over lr.")
-@click.option("--json", "as_json", is_flag=True, help="All that was measured, as JSON.")
+@click.option("--lr", is_flag=True, help="Suggest a learning rate, by a range test: it rises with every step.")
+@click.option("--batch-tokens", is_flag=True, help="Find the largest batch, in tokens, that fits in memory.")
+@click.option(
+    "--steps", type=click.IntRange(20), default=100, show_default=True, help="Number of learning rates to try."
+)
+@click.option("--lowest", type=float, default=1e-6, show_default=True, help="Lowest learning rate.")
+@click.option("--highest", type=float, default=1.0, show_default=True, help="Highest learning rate.")
+@click.option(
+    "--most", type=click.IntRange(1), default=131_072, show_default=True, help="Largest batch to try, in tokens."
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path), metavar="FILE.svg", help="Plot of the loss over the learning rate."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print all measurements as JSON.")
 def tune(
     recipe: str,
     overrides: tuple[str, ...],
@@ -43,25 +49,25 @@ def tune(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Suggest a learning rate or a batch size for a RECIPE; nothing is kept but what --output names.
+    """Suggest a learning rate or a batch size for a RECIPE; only the file --output is kept.
 
     Example: dialog-seq2seq tune quickstart/transformer --lr --output lr.svg
     """
     composed = compose(recipe, overrides)
     if not lr and not batch_tokens:
-        raise UserError("what is to be tuned? --lr, --batch-tokens or both")
+        raise UserError("nothing to tune; give --lr, --batch-tokens or both")
     if not 0 < lowest < highest:
         raise UserError(f"--lowest {lowest:g} must be above 0 and below --highest {highest:g}")
     if output is not None:
         if not lr or output.suffix != ".svg":
-            raise UserError(f"--output {output}: the picture is an .svg of the loss over --lr")
+            raise UserError(f"--output {output}: the plot must be an .svg file, and needs --lr")
         check_new(output)
-    found: dict[str, Any] = {"recipe": composed.name}
+    results: dict[str, Any] = {"recipe": composed.name}
     if lr:
-        found["lr"] = _rates(composed.recipe, lowest, highest, steps, output)
+        results["lr"] = _rates(composed.recipe, lowest, highest, steps, output)
     if batch_tokens:
-        found["batch_tokens"] = _sizes(composed.recipe, most)
-    click.echo(to_json(found) if as_json else "\n".join(_lines(found)))
+        results["batch_tokens"] = _sizes(composed.recipe, most)
+    click.echo(to_json(results) if as_json else "\n".join(_lines(results)))
 
 
 def _rates(recipe: Recipe, lowest: float, highest: float, steps: int, output: Path | None) -> dict[str, Any]:
@@ -70,15 +76,15 @@ def _rates(recipe: Recipe, lowest: float, highest: float, steps: int, output: Pa
     test = range_test(recipe, lowest=lowest, highest=highest, steps=steps)
     suggestion = steepest(test)
     if output is not None:
-        write_text(output, _picture(test, suggestion))
+        write_text(output, _plot(test, suggestion))
     return {"suggestion": suggestion, "rates": test.rates, "losses": test.losses}
 
 
-def _picture(test: RangeTest, suggestion: float | None) -> str:
+def _plot(test: RangeTest, suggestion: float | None) -> str:
     from dialog.report.drawing.svg import Curve, curves_svg
 
     points = [(math.log10(rate), loss) for rate, loss in zip(test.rates, test.losses, strict=False)]
-    curves = [Curve("loss of a batch, its lowest ringed", "range test", points)]
+    curves = [Curve("loss of a batch, lowest value ringed", "range test", points)]
     if suggestion is not None:
         at = test.rates.index(suggestion)
         curves.append(Curve(f"suggestion: {suggestion:.2g}", "range test", points[at : at + 1]))
@@ -88,26 +94,26 @@ def _picture(test: RangeTest, suggestion: float | None) -> str:
 def _sizes(recipe: Recipe, most: int) -> dict[str, Any]:
     from dialog.tuning.range_test import sizes_test
 
-    tried = sizes_test(recipe, first=min(1024, most), most=most)
-    if not tried:
-        raise UserError("there is no memory for a batch of 1024 tokens; take a smaller model")
-    fastest = max(tried, key=lambda each: each.target_tokens_per_second)
+    trials = sizes_test(recipe, first=min(1024, most), most=most)
+    if not trials:
+        raise UserError("a batch of 1024 tokens does not fit in memory; choose a smaller model")
+    fastest = max(trials, key=lambda trial: trial.target_tokens_per_second)
     return {
-        "largest": tried[-1].batch_tokens,
+        "largest": trials[-1].batch_tokens,
         "fastest": fastest.batch_tokens,
-        "tried": [each._asdict() for each in tried],
+        "tried": [trial._asdict() for trial in trials],
     }
 
 
-def _lines(found: dict[str, Any]) -> Iterator[str]:
-    if rates := found.get("lr"):
+def _lines(results: dict[str, Any]) -> Iterator[str]:
+    if rates := results.get("lr"):
         suggestion = rates["suggestion"]
-        known = (
+        value = (
             "none: the loss does not fall" if suggestion is None else f"{suggestion:.2g}, where the loss falls fastest"
         )
-        yield f"optimizer.lr: {known} ({len(rates['rates'])} steps from {rates['rates'][0]:.2g})"
-    if sizes := found.get("batch_tokens"):
+        yield f"optimizer.lr: {value} ({len(rates['rates'])} steps from {rates['rates'][0]:.2g})"
+    if sizes := results.get("batch_tokens"):
         yield f"data.batch_tokens: {sizes['largest']} is the largest tried that fits, {sizes['fastest']} the fastest"
-        for each in sizes["tried"]:
-            rate, memory = each["target_tokens_per_second"], each["peak_memory"] / 2**30
-            yield f"{each['batch_tokens']:>9,} tokens: {rate:>9,.0f} target tokens/s, peak memory {memory:.2f} GiB"
+        for trial in sizes["tried"]:
+            rate, memory = trial["target_tokens_per_second"], trial["peak_memory"] / 2**30
+            yield f"{trial['batch_tokens']:>9,} tokens: {rate:>9,.0f} target tokens/s, peak memory {memory:.2f} GiB"

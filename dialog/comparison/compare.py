@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from dialog.atomic import write_json, write_text
-from dialog.build import check_recipe
 from dialog.comparison.parity import EvaluatedSystem, parity
 from dialog.comparison.results import attention_map, draw_samples, learning_curve, select_sample, summarize
 from dialog.config.compose import Composed, compose, with_seed
@@ -20,12 +19,13 @@ from dialog.errors import UserError
 from dialog.paths import fresh_folder, make_folder, name_of
 from dialog.report.html import write_html
 from dialog.report.markdown import to_markdown
+from dialog.runs.check import check_recipe
 from dialog.runs.evaluate import evaluate
 from dialog.runs.load import load as load_run
 from dialog.runs.prepare import prepare_data
 from dialog.runs.run import Run
 from dialog.runs.train import train
-from dialog.training.distributed.cluster import starter
+from dialog.training.distributed.cluster import external_launcher
 
 SPLIT = "test"
 
@@ -120,7 +120,7 @@ def compare(
 
 def check_single_process(systems: Sequence[System]) -> None:
     """Raise UserError if a launcher started several processes, or if a recipe trains in several."""
-    launched = starter()
+    launched = external_launcher()
     if launched is not None and launched[1] > 1:
         launcher, processes = launched
         raise UserError(

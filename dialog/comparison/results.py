@@ -15,6 +15,8 @@ from dialog.runs.run import Run
 
 COUNTS = {"examples", "dialogues", "nll_nats", "tokens", "words", "bytes", "questions", "copied_tokens"}
 """Metrics that describe the test set, not the model."""
+SHARED = ("id", "context", "reference")
+"""Fields of responses.jsonl that are equal for all models."""
 
 
 def learning_curve(folder: Path) -> list[dict[str, Any]]:
@@ -25,17 +27,10 @@ def learning_curve(folder: Path) -> list[dict[str, Any]]:
             continue
         values = json.loads(line)
         tokens = int(values.get("train/tokens", tokens))
-        if "train/loss" in values or "validation/bits_per_byte" in values:
-            points.append(
-                {
-                    "step": values["step"],
-                    "epoch": values["epoch"],
-                    "target_tokens": tokens,
-                    "seconds": values["time"],
-                    "train/loss": values.get("train/loss"),
-                    "validation/bits_per_byte": values.get("validation/bits_per_byte"),
-                }
-            )
+        losses = {key: values.get(key) for key in ("train/loss", "validation/bits_per_byte")}
+        if losses.keys() & values.keys():
+            cost = {"target_tokens": tokens, "seconds": values["time"]}
+            points.append({"step": values["step"], "epoch": values["epoch"], **cost, **losses})
     return points
 
 
@@ -61,10 +56,7 @@ def draw_samples(folders: Sequence[Path], split: str, *, count: int = 12) -> lis
     chosen = set(random.Random(0).sample(eligible, min(count, len(eligible))))
     rows = [read_lines(file, chosen) for file in files]
     return [
-        {
-            **{key: example[0][key] for key in ("id", "context", "reference")},
-            "responses": [row["response"] for row in example],
-        }
+        {**{key: example[0][key] for key in SHARED}, "responses": [row["response"] for row in example]}
         for example in zip(*rows, strict=True)
     ]
 
@@ -107,11 +99,5 @@ def attention_map(
         module, heads = cross[-1]["name"], cross[-1]["weights"]
         head = 0 if len(heads) == 1 else None
         weights = [[statistics.fmean(cell) for cell in zip(*rows, strict=True)] for rows in zip(*heads, strict=True)]
-    return {
-        "model": name,
-        "name": module,
-        "head": head,
-        "context_tokens": attention["context_tokens"],
-        "response_tokens": attention["response_tokens"],
-        "weights": weights,
-    }
+    tokens = {key: attention[key] for key in ("context_tokens", "response_tokens")}
+    return {"model": name, "name": module, "head": head, **tokens, "weights": weights}

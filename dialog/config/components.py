@@ -6,6 +6,7 @@ import difflib
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -25,6 +26,9 @@ class Family(Mapping[str, Callable[..., T]], Generic[T]):
         parts: The constructor of each part, by name.
         runtime: Names of the values that the program passes to a part, such as the sizes that one part imposes on
             another. A constructor receives those that it names; a recipe cannot set them.
+
+    A constructor with a parameter ``settings`` names the dataclass of that parameter in its class attribute
+    ``Settings``; the fields of the dataclass are then arguments of the part, next to the constructor's others.
     """
 
     def __init__(self, kind: str, parts: Mapping[str, Callable[..., T]], *, runtime: Iterable[str] = ()) -> None:
@@ -109,7 +113,23 @@ def resolve(family: Family[T], component: Mapping[str, Any], **runtime: object) 
     ]
     if missing:
         raise UserError(f"{name}: missing required argument: {', '.join(missing)}")
-    return partial(constructor, **passed, **arguments)
+    return partial(construct, constructor, **passed, **arguments)
+
+
+def construct(constructor: Callable[..., T], /, **arguments: object) -> T:
+    """Call a constructor; the fields of its ``Settings`` are passed as one object."""
+    settings = settings_class(constructor)
+    if settings is None:
+        return constructor(**arguments)
+    names = inspect.signature(settings).parameters
+    values = {key: arguments.pop(key) for key in names if key in arguments}
+    return constructor(settings=settings(**values), **arguments)
+
+
+def settings_class(constructor: Callable[..., Any]) -> type | None:
+    """Return the dataclass ``Settings`` of a class, or of the class of a partial constructor, if it has one."""
+    settings: type | None = getattr(getattr(constructor, "func", constructor), "Settings", None)
+    return settings if settings is not None and is_dataclass(settings) else None
 
 
 def accepts(family: Family[Any], component: Mapping[str, Any], key: str) -> bool:
@@ -128,13 +148,20 @@ def check_type(name: str, parameter: inspect.Parameter, value: object) -> None:
 
 
 def parameters(constructor: Callable[..., Any], name: str) -> dict[str, inspect.Parameter]:
-    """Return the parameters of a constructor that can be passed by keyword."""
+    """Return the parameters of a constructor that can be passed by keyword; fields of its ``Settings`` come first."""
     try:
         signature = inspect.signature(constructor)
     except (TypeError, ValueError) as error:
         raise UserError(f"{name} cannot be built: {error}") from error
     keyword_kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return {key: parameter for key, parameter in signature.parameters.items() if parameter.kind in keyword_kinds}
+    accepted = {key: parameter for key, parameter in signature.parameters.items() if parameter.kind in keyword_kinds}
+    settings = settings_class(constructor)
+    if settings is None:
+        return accepted
+    del accepted["settings"]
+    factories = {item.name: item.default_factory() for item in fields(settings) if item.default_factory is not MISSING}
+    declared = inspect.signature(settings).parameters
+    return {key: field.replace(default=factories.get(key, field.default)) for key, field in declared.items()} | accepted
 
 
 def name_and_arguments(component: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

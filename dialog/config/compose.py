@@ -162,6 +162,12 @@ def parse_overrides(overrides: Sequence[str], groups: Container[str]) -> tuple[d
     return swaps, settings
 
 
+def split_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split arguments of the command line into recipes (or runs) and overrides (key=value, ~key)."""
+    names = [argument for argument in arguments if "=" not in argument and not argument.startswith("~")]
+    return names, [argument for argument in arguments if argument not in names]
+
+
 def with_seed(composed: Composed, seed: int) -> Composed:
     """Return the same recipe with another seed."""
     return replace(composed, recipe=replace(composed.recipe, seed=seed))

@@ -1,4 +1,4 @@
-"""Examples side by side, padded."""
+"""A batch: examples as padded tensors."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dialog.data.tokenizers.tokenizer import OTHER, PAD, SELF
+from dialog.data.tokenizers.tokenizer import PAD
 
 Integers = NDArray[np.int64]
 
 
 class Batch(NamedTuple):
-    """Examples padded on the right, and how many of their tokens are real."""
+    """Right-padded examples, and the number of their real tokens."""
 
     source: Tensor  # [B, S]
     target: Tensor  # [B, T + 1], <s> ... </s>
-    rows: Tensor  # [B], the examples' indices in their split
+    rows: Tensor  # [B], indices of the examples in their split
     source_tokens: int
-    target_tokens: int  # ids and </s>: what is predicted
-    target_bytes: int  # of the responses' text in UTF-8
-    last_starts: Tensor  # [B], where in its source the ids of the last turn of the context begin
-    last_turn: int  # tokens of the longest last turn of a context
+    target_tokens: int  # ids and </s>: the predicted tokens
+    target_bytes: int  # UTF-8 length of the responses
+    facts: Tensor  # [B], number of leading source tokens that are facts
 
 
 def collate(
@@ -35,40 +34,27 @@ def collate(
     facts: Sequence[int] | None = None,
     target_bytes: int = 0,
 ) -> Batch:
-    """Put (source ids, target ids) of examples into a batch; `facts` is how many ids of each source are facts."""
+    """Return a batch of (source ids, target ids) pairs; `facts` is the number of ids of each source that are facts."""
     sources, targets = zip(*pairs, strict=True)
-    known = np.zeros(len(sources), dtype=np.int64) if facts is None else np.asarray(facts, dtype=np.int64)
-    chosen = np.asarray(rows, dtype=np.int64)
-    return pack(_padded(sources), _padded(targets), known, chosen, target_bytes=target_bytes)
+    lengths = np.zeros(len(sources), dtype=np.int64) if facts is None else np.asarray(facts, dtype=np.int64)
+    indices = np.asarray(rows, dtype=np.int64)
+    return pack(_pad(sources), _pad(targets), lengths, indices, target_bytes=target_bytes)
 
 
 def pack(source: Integers, target: Integers, facts: Integers, rows: Integers, *, target_bytes: int) -> Batch:
-    """A batch of padded sources [B, S], which begin with so many ids of facts [B], and targets [B, T + 1]."""
-    read = (source != PAD).sum(1)
-    starts = _last_starts(source, facts)
+    """Return a batch of padded sources [B, S] and targets [B, T + 1]; `facts` [B] are the lengths of their facts."""
     return Batch(
         source=torch.from_numpy(source),
         target=torch.from_numpy(target),
         rows=torch.from_numpy(rows),
-        source_tokens=int(read.sum()),
+        source_tokens=int(np.count_nonzero(source != PAD)),
         target_tokens=int(np.count_nonzero(target != PAD)) - len(target),
         target_bytes=target_bytes,
-        last_starts=torch.from_numpy(starts),
-        last_turn=int((read - 1 - starts).max()),
+        facts=torch.from_numpy(facts),
     )
 
 
-def _last_starts(source: Integers, facts: Integers) -> Integers:
-    """Where the ids of the last turn of each `<self> ids <other> ids ... </s>` [B, S] begin [B].
-
-    That is behind the facts where the turn was cut, or there is none.
-    """
-    places = np.where((source == SELF) | (source == OTHER), np.arange(1, source.shape[1] + 1), 0)
-    starts: Integers = np.maximum(places.max(1), facts)
-    return starts
-
-
-def _padded(sequences: Sequence[Sequence[int]]) -> Integers:
+def _pad(sequences: Sequence[Sequence[int]]) -> Integers:
     padded = np.full((len(sequences), max(map(len, sequences))), PAD, dtype=np.int64)
     for row, ids in enumerate(sequences):
         padded[row, : len(ids)] = ids

@@ -1,4 +1,4 @@
-"""Prepared data for Lightning."""
+"""Lightning data module of prepared data."""
 
 from __future__ import annotations
 
@@ -16,28 +16,27 @@ from dialog.errors import UserError
 from dialog.ranks import rank, world_size
 
 
-class Epoch:
-    """The number of the pass over the data; Lightning sets it before each."""
+class EpochCounter:
+    """The number of the epoch; Lightning sets it before each epoch, as a sampler's."""
 
     def __init__(self) -> None:
         self.number = 0
 
     def set_epoch(self, number: int) -> None:
-        """Choose the pass that the next iteration is."""
+        """Set the epoch of the next iteration."""
         self.number = number
 
 
-class Loader:
-    """Batches of a store as `Plan` cuts them, for this process of `torch.distributed` where there is one.
+class BatchLoader:
+    """The batches of a store's `Plan` for this rank of `torch.distributed`.
 
-    Its length is the same in every process and every epoch. With `shuffle` the batches change from epoch to epoch,
-    unless `repeat` makes every epoch the first. Its state, the same in every process, is how many batches of an epoch
-    it has given; a loader that is given that state goes on behind them when that epoch comes, once. With `retokenise`
-    every epoch has other ids of the same texts; a batch may then exceed `batch_tokens`. With `accumulate` batches a
-    step there are whole steps only.
+    The length is equal on all ranks and in all epochs, and a multiple of `accumulate`. With `shuffle` the batches
+    change with the epoch, unless `repeat` makes every epoch the first. The state, equal on all ranks, is the number of
+    batches of an epoch that were yielded; a loader with a loaded state skips them once, when that epoch comes. With
+    `retokenise` every epoch has other ids of the same texts; a batch may then exceed `batch_tokens`.
     """
 
-    batch_sampler = None  # Lightning reads it where there is a sampler
+    batch_sampler = None  # Lightning reads it if there is a sampler
 
     def __init__(
         self,
@@ -57,7 +56,7 @@ class Loader:
         self.repeat = repeat
         self.retokenise = retokenise
         self.accumulate = accumulate
-        self.sampler = Epoch()
+        self.sampler = EpochCounter()
         self._epoch = self._position = 0
         self._start: tuple[int, int] | None = None
         self._batches: dict[int, int] = {}
@@ -78,10 +77,10 @@ class Loader:
             yield self._batch(rows)
 
     def heaviest(self) -> tuple[Batch, Batch, float]:
-        """The batches of this process that ask most: by padded tokens, by target tokens; see `Plan.heaviest`."""
+        """Return this rank's batches with the most tokens and the most target tokens; see `Plan.heaviest`."""
         plan = self._plan()
-        costly, talkative, share = plan.heaviest()
-        return self._batch(plan.rows(costly)), self._batch(plan.rows(talkative)), share
+        most_tokens, most_target_tokens, relative_cost = plan.heaviest()
+        return self._batch(plan.rows(most_tokens)), self._batch(plan.rows(most_target_tokens)), relative_cost
 
     def _batch(self, rows: NDArray[np.int64]) -> Batch:
         if self.retokenise is None:
@@ -89,21 +88,21 @@ class Loader:
         return self.store.retokenised(rows, self.retokenise, seed=self.seed, epoch=self._epoch)
 
     def state_dict(self) -> dict[str, int | str]:
-        """Epoch, position and the plan that they are of, for checkpoints."""
-        return {"epoch": self._epoch, "position": self._position, **self._mark()}
+        """Return the epoch, the position and what identifies the plan, for checkpoints."""
+        return {"epoch": self._epoch, "position": self._position, **self._identity()}
 
     def load_state_dict(self, state: dict[str, int | str]) -> None:
-        """Go on where a loader of the same plan was.
+        """Continue at the position of a loader of the same plan.
 
         Raises:
-            UserError: the state is of another plan, in which its position means nothing.
+            UserError: the state belongs to another plan, so its position does not apply.
         """
-        for key, value in self._mark().items():
+        for key, value in self._identity().items():
             if state[key] != value:
-                raise UserError(f"the checkpoint's {key} is {state[key]}, here it is {value}; resume with the same")
+                raise UserError(f"the checkpoint's {key} is {state[key]}, here it is {value}; resume with {state[key]}")
         self._start = int(state["epoch"]), int(state["position"])
 
-    def _mark(self) -> dict[str, int | str]:
+    def _identity(self) -> dict[str, int | str]:
         data = f"{self.store.manifest['fingerprint']}/{self.store.split}"
         plan = {
             "batch_tokens": self.batch_tokens,
@@ -126,16 +125,16 @@ class Loader:
 
 
 class DialogDataModule(lightning.LightningDataModule):
-    """The three splits of a folder that `dialog.data.preparation.prepare.prepare` has built.
+    """The three splits of a folder built by `dialog.data.preparation.prepare.prepare`.
 
-    The loaders share the examples among processes themselves: give the trainer `use_distributed_sampler=False`.
-    Batches are read from memory-mapped arrays in the training process, without workers.
+    The loaders shard the examples across ranks: set `use_distributed_sampler=False` in the trainer. Batches are read
+    from memory-mapped arrays in the training process, without workers.
 
     Args:
         folder: The prepared data.
-        batch_tokens: The most tokens of a batch with its padding, source and target together.
-        seed: Chooses the order of the training examples, with the epoch.
-        retokenise: Gives training turns other ids of the same text, drawn anew in each epoch; without it they stay.
+        batch_tokens: Maximal tokens of a batch, source and target together, with padding.
+        seed: Seeds the order of the training examples, together with the epoch.
+        retokenise: Draws other ids of the same text for training turns in each epoch; None keeps the ids.
     """
 
     def __init__(self, folder: Path, *, batch_tokens: int, seed: int = 0, retokenise: Retokenise | None = None) -> None:
@@ -146,28 +145,28 @@ class DialogDataModule(lightning.LightningDataModule):
         self.retokenise = retokenise
 
     def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
-        """Where the batch goes to a GPU, it goes from pinned memory, and nobody waits for it."""
+        """Pin the memory of a batch for an asynchronous copy to a GPU."""
         if self.trainer is None or self.trainer.strategy.root_device.type != "cuda":
             return batch
         return batch._replace(
             source=batch.source.pin_memory(),
             target=batch.target.pin_memory(),
             rows=batch.rows.pin_memory(),
-            last_starts=batch.last_starts.pin_memory(),
+            facts=batch.facts.pin_memory(),
         )
 
-    def train_dataloader(self) -> Loader:
-        """Training examples, in another order each epoch; in the same with the trainer's `overfit_batches`."""
+    def train_dataloader(self) -> BatchLoader:
+        """Return training batches, shuffled in each epoch; with `overfit_batches` every epoch is the same."""
         repeat = getattr(self.trainer, "overfit_batches", 0) > 0
         accumulate = getattr(self.trainer, "accumulate_grad_batches", 1)
         return self._loader("train", shuffle=True, repeat=repeat, retokenise=self.retokenise, accumulate=accumulate)
 
-    def val_dataloader(self) -> Loader:
-        """Validation examples, always in the same batches."""
+    def val_dataloader(self) -> BatchLoader:
+        """Return validation batches, the same in every epoch."""
         return self._loader("validation", shuffle=False)
 
-    def test_dataloader(self) -> Loader:
-        """Test examples, always in the same batches."""
+    def test_dataloader(self) -> BatchLoader:
+        """Return test batches, the same in every epoch."""
         return self._loader("test", shuffle=False)
 
     def _loader(
@@ -178,8 +177,8 @@ class DialogDataModule(lightning.LightningDataModule):
         repeat: bool = False,
         retokenise: Retokenise | None = None,
         accumulate: int = 1,
-    ) -> Loader:
-        return Loader(
+    ) -> BatchLoader:
+        return BatchLoader(
             Store(self.folder, split),
             batch_tokens=self.batch_tokens,
             seed=self.seed,

@@ -1,4 +1,4 @@
-"""Dialogues as frozen text, without tensors."""
+"""Text types without tensors: turns, dialogues, and the examples that models learn from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 SPLITS = ("train", "validation", "test")
 WARNING = "warning"
-"""The key of `Dialogue.meta` under which a corpus says what is odd about a dialogue that it reads all the same."""
+"""Key of `Dialogue.meta` for a corpus reader's warning about a dialogue that is odd but readable."""
 
 
 class Copy(NamedTuple):
@@ -23,7 +23,7 @@ class Copy(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one speaker says before another does, with what of it is known to repeat earlier turns."""
+    """One utterance of a speaker; `copies` lists known repetitions of earlier turns."""
 
     speaker: str
     text: str
@@ -32,11 +32,11 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
-    """Turns in the order in which they were said; `id` is unique within a split.
+    """Turns in order; `id` is unique within a split.
 
-    `facts` are known before the first turn, to the speaker of each, or to everybody where that is "": a persona, a text
-    that is talked about. `meta["author"]`, where a corpus knows one person who wrote it all, keeps the dialogues of an
-    author in one split. `place` is the file and line that it comes from.
+    `facts` are background such as a persona or a document, known before the first turn. A fact is known to the speaker
+    that it names, or to everybody if the name is "". `meta["author"]` names the one person who wrote the dialogue, if
+    the corpus records it; all dialogues of an author go to one split. `place` is the file and line of the record.
     """
 
     id: str
@@ -47,21 +47,21 @@ class Dialogue:
 
 
 class Malformed(NamedTuple):
-    """A record of a corpus that is no dialogue: the line that says what, where (file:line) and how to mend it."""
+    """A record that is not a dialogue; the message states the error, its place (file:line) and the fix."""
 
     message: str
 
 
 Entry = Dialogue | Malformed
-"""What a corpus yields for each of its records, so that those that are none can be counted too."""
+"""One record of a corpus. Malformed records are yielded too, so that they can be counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A response, the turns just before it, and the facts that the one who responds knows.
+    """A response, the turns directly before it (its context), and the facts that its speaker knows.
 
-    `first` is the index of `context[0]` in the dialogue, so `Copy.turn - first` is an index of `context`;
-    below 0 it lies outside the window.
+    `first` is the index of `context[0]` in the dialogue, so `Copy.turn - first` is an index of `context`; a negative
+    one points to a turn before the context.
     """
 
     id: str

@@ -1,4 +1,9 @@
-"""Dialogues become examples: which turns are responses, to how much of what was said before."""
+"""Turn dialogues into examples, pairs of a context and a response.
+
+In a dialogue of turns t_0, ..., t_n, every turn from t_1 on is a response. Its context is the turns directly before it,
+at most `context_turns` of them. With `first_turns`, t_0 is a response too, with an empty context. If a `responder` is
+named, only the turns of this speaker are responses; contexts still hold the turns of all speakers.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +17,21 @@ from dialog.data.dialogue import WARNING, Dialogue, Entry, Example, Malformed, T
 from dialog.errors import UserError
 
 REFUSE, DROP = "refuse", "drop"
-OTHERS_ONLY = "no turn of the responder"
+NO_RESPONSES = "no turn of the responder"
 
 
 @dataclass(frozen=True)
-class Rules:
-    """How the dialogues of a corpus become examples, by the keys of a recipe's `data`.
+class ExampleRules:
+    """Rules that turn the dialogues of a corpus into examples; the fields are keys of a recipe's `data` section.
 
     Args:
-        context_turns: The most turns that a context holds; None for all that were said before.
-        first_turns: Whether the first turn of a dialogue is a response too, to an empty context.
-        responder: The speaker whose turns alone are responses; None for everybody's.
-        merge_turns: Whether consecutive turns of a speaker become one, joined by a space.
-        reverse: Whether dialogues run backwards, for a model that guesses what a response answers.
-        max_turn_characters: The most characters of a turn or a fact; more are cut from its end.
-        malformed: "refuse" ends with the first malformed record; "drop" counts them.
+        context_turns: Most turns of a context; None for all earlier turns.
+        first_turns: Whether the first turn of a dialogue is also a response, with an empty context.
+        responder: The only speaker whose turns are responses; None for all speakers.
+        merge_turns: Whether consecutive turns of one speaker are joined by a space into one turn.
+        reverse: Whether dialogues are reversed, to train a model that predicts the context from the response.
+        max_turn_characters: Most characters of a turn or a fact; longer ones are truncated.
+        malformed: "refuse" stops at the first malformed record; "drop" counts and skips them.
     """
 
     context_turns: int | None
@@ -46,20 +51,20 @@ class Rules:
                 raise UserError(f"data.{key} is {value}; give at least {least}")
 
 
-class Chosen(NamedTuple):
-    """A dialogue, and the (first turn of the context, response) of its examples."""
+class DialogueWindows(NamedTuple):
+    """A dialogue, and for each of its examples the turn indices (first turn of the context, response)."""
 
     dialogue: Dialogue
     windows: list[tuple[int, int]]
 
 
-def examples(entries: Iterable[Entry], rules: Rules, counts: Counter[str]) -> Iterator[Example]:
-    """Yield an example for every turn that answers another, in the order of the dialogues; `counts` as in `usable`."""
+def examples(entries: Iterable[Entry], rules: ExampleRules, counts: Counter[str]) -> Iterator[Example]:
+    """Yield the examples of a corpus in the order of its dialogues; update `counts` as `usable_dialogue` does."""
     for entry in entries:
-        dialogue = usable(entry, rules, counts)
+        dialogue = usable_dialogue(entry, rules, counts)
         if dialogue is None:
             continue
-        for first, response in windows(dialogue, rules):
+        for first, response in example_windows(dialogue, rules):
             counts["examples"] += 1
             yield Example(
                 id=f"{dialogue.id}#{response}",
@@ -67,28 +72,29 @@ def examples(entries: Iterable[Entry], rules: Rules, counts: Counter[str]) -> It
                 context=dialogue.turns[first:response],
                 response=dialogue.turns[response],
                 first=first,
-                facts=known(dialogue.facts, dialogue.turns[response].speaker),
+                facts=facts_known_to(dialogue.facts, dialogue.turns[response].speaker),
             )
 
 
-def usable(entry: Entry, rules: Rules, counts: Counter[str]) -> Dialogue | None:
-    """A dialogue by the rules, or None where it gives no example.
+def usable_dialogue(entry: Entry, rules: ExampleRules, counts: Counter[str]) -> Dialogue | None:
+    """Apply the rules to a dialogue; return None if it yields no example.
 
-    Of what comes in,
+    The counts satisfy
 
-        "dialogues read" = "dialogues" + every "dropped dialogues: ..."
-        "turns read" = "turns" + every "dropped turns: ..."
+        "dialogues read" = "dialogues" + the sum of all "dropped dialogues: ..."
+        "turns read" = "turns" + the sum of all "dropped turns: ..."
 
-    where a malformed record is a dialogue without turns. Indices (in ids, `first` and copies) count the turns that
-    stay. "cut: characters" counts turns and facts, "warnings" dialogues, "replaced characters" turns with U+FFFD.
+    where a malformed record counts as a dialogue without turns. "cut: characters" counts truncated turns and facts,
+    "warnings" dialogues, and "replaced characters" turns with U+FFFD. Turn indices (in ids, `first` and copies) refer
+    to the remaining turns.
 
     Raises:
-        UserError: a malformed record, unless the rules drop them.
+        UserError: the record is malformed and the rules do not drop such records.
     """
     counts["dialogues read"] += 1
     if isinstance(entry, Malformed):
         if rules.malformed == REFUSE:
-            raise UserError(f"{entry.message} (data.malformed=drop counts such records and goes on)")
+            raise UserError(f"{entry.message} (data.malformed=drop counts and skips such records)")
         counts["dropped dialogues: malformed"] += 1
         return None
     counts["turns read"] += len(entry.turns)
@@ -99,11 +105,11 @@ def usable(entry: Entry, rules: Rules, counts: Counter[str]) -> Dialogue | None:
         merged = with_merged_turns(dialogue)
         counts["dropped turns: merged"] += len(dialogue.turns) - len(merged.turns)
         dialogue = merged
-    dialogue = _bounded(dialogue, rules.max_turn_characters, counts)
+    dialogue = _truncated(dialogue, rules.max_turn_characters, counts)
     counts["replaced characters"] += sum("\ufffd" in turn.text for turn in dialogue.turns)
     if rules.reverse:
         dialogue = replace(dialogue, turns=tuple(Turn(turn.speaker, turn.text) for turn in dialogue.turns[::-1]))
-    reason = _unusable(dialogue, rules)
+    reason = _unusable_reason(dialogue, rules)
     if reason:
         counts[f"dropped dialogues: {reason}"] += 1
         counts[f"dropped turns: {reason}"] += len(dialogue.turns)
@@ -113,47 +119,48 @@ def usable(entry: Entry, rules: Rules, counts: Counter[str]) -> Dialogue | None:
     return dialogue
 
 
-def _unusable(dialogue: Dialogue, rules: Rules) -> str | None:
+def _unusable_reason(dialogue: Dialogue, rules: ExampleRules) -> str | None:
     if not dialogue.turns:
         return "empty"
     if len(dialogue.turns) == 1 and not rules.first_turns:
         return "single turn"
-    return None if any(windows(dialogue, rules)) else OTHERS_ONLY
+    return None if any(example_windows(dialogue, rules)) else NO_RESPONSES
 
 
-def windows(dialogue: Dialogue, rules: Rules) -> Iterator[tuple[int, int]]:
-    """Yield (first turn of the context, response) for each response."""
+def example_windows(dialogue: Dialogue, rules: ExampleRules) -> Iterator[tuple[int, int]]:
+    """Yield the turn indices (first turn of the context, response) of each example."""
     for response in range(0 if rules.first_turns else 1, len(dialogue.turns)):
         if rules.responder is None or dialogue.turns[response].speaker == rules.responder:
             yield 0 if rules.context_turns is None else max(0, response - rules.context_turns), response
 
 
-def known(facts: Iterable[Turn], speaker: str) -> tuple[Turn, ...]:
-    """The facts that a speaker knows: his own and everybody's."""
+def facts_known_to(facts: Iterable[Turn], speaker: str) -> tuple[Turn, ...]:
+    """Return the facts of a speaker and those that everybody knows."""
     return tuple(fact for fact in facts if fact.speaker in (speaker, ""))
 
 
 def without_empty_turns(dialogue: Dialogue, characters: int | None = None) -> Dialogue:
-    """The dialogue without turns of white space, as far as so many characters; what repeats one is no copy then."""
+    """Drop turns whose first `characters` characters are white space; copies of a dropped turn are removed."""
     kept = [index for index, turn in enumerate(dialogue.turns) if turn.text[:characters].strip()]
     if len(kept) == len(dialogue.turns):
         return dialogue
-    moved = {old: new for new, old in enumerate(kept)}
-    return replace(dialogue, turns=tuple(_renumbered(dialogue.turns[index], moved) for index in kept))
+    new_indices = {old: new for new, old in enumerate(kept)}
+    return replace(dialogue, turns=tuple(_with_moved_copies(dialogue.turns[index], new_indices) for index in kept))
 
 
 def with_merged_turns(dialogue: Dialogue) -> Dialogue:
-    """The dialogue with what a speaker says in a row in one turn, joined by spaces; such turns' copies are lost."""
+    """Join consecutive turns of one speaker by spaces; merged turns lose their copies and can no longer be copied."""
     runs = [list(turns) for _, turns in groupby(enumerate(dialogue.turns), key=lambda item: item[1].speaker)]
     if len(runs) == len(dialogue.turns):
         return dialogue
-    moved = {run[0][0]: new for new, run in enumerate(runs) if len(run) == 1}
+    new_indices = {run[0][0]: new for new, run in enumerate(runs) if len(run) == 1}
     joined = (Turn(run[0][1].speaker, " ".join(turn.text.strip() for _, turn in run)) for run in runs)
-    turns = (_renumbered(run[0][1], moved) if len(run) == 1 else turn for run, turn in zip(runs, joined, strict=True))
+    pairs = zip(runs, joined, strict=True)
+    turns = (_with_moved_copies(run[0][1], new_indices) if len(run) == 1 else turn for run, turn in pairs)
     return replace(dialogue, turns=tuple(turns))
 
 
-def _bounded(dialogue: Dialogue, characters: int, counts: Counter[str]) -> Dialogue:
+def _truncated(dialogue: Dialogue, characters: int, counts: Counter[str]) -> Dialogue:
     long = sum(len(line.text) > characters for line in (*dialogue.facts, *dialogue.turns))
     if not long:
         return dialogue
@@ -165,6 +172,6 @@ def _bounded(dialogue: Dialogue, characters: int, counts: Counter[str]) -> Dialo
     return replace(dialogue, facts=facts, turns=turns)
 
 
-def _renumbered(turn: Turn, moved: dict[int, int]) -> Turn:
-    copies = (copy._replace(turn=moved[copy.turn]) for copy in turn.copies if copy.turn in moved)
+def _with_moved_copies(turn: Turn, new_indices: dict[int, int]) -> Turn:
+    copies = (copy._replace(turn=new_indices[copy.turn]) for copy in turn.copies if copy.turn in new_indices)
     return replace(turn, copies=tuple(copies))

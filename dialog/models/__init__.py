@@ -1,1 +1,4 @@
-"""Networks: any encoder with any decoder, any attention scorer. Needs torch, knows nothing of data or training."""
+"""Networks: any encoder with any decoder and any attention scorer. Imports torch, never data or training.
+
+Read first: `contracts.py`, then `seq2seq.py`.
+"""

@@ -1,4 +1,4 @@
-"""What an encoder and a decoder promise, so that any one of them fits any other.
+"""Contracts of encoders and decoders: any encoder fits any decoder.
 
 Shapes: B rows, S source tokens, T target tokens, E embedding size, M memory size, H heads.
 """
@@ -6,7 +6,7 @@ Shapes: B rows, S source tokens, T target tokens, E embedding size, M memory siz
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -20,33 +20,48 @@ AttentionHook = Callable[[nn.Module, Tensor], None]
 
 @final
 class Only:
-    """A hook for one module: all others take their fastest path."""
+    """Hook for one module; all other modules keep their fastest path."""
 
     def __init__(self, module: nn.Module, hook: AttentionHook) -> None:
         self.module = module
         self.hook = hook
 
     def __call__(self, module: nn.Module, weights: Tensor) -> None:
-        """Pass on what the one module shows."""
+        """Pass on the weights of that module; ignore all others."""
         if module is self.module:
             self.hook(module, weights)
 
 
 def meant_for(hook: AttentionHook | None, module: nn.Module) -> AttentionHook | None:
-    """The hook, unless it is for another module only."""
+    """Return the hook, or None if it is an `Only` for another module."""
     return None if isinstance(hook, Only) and hook.module is not module else hook
 
 
+def declared_needs(part: object, offered: Collection[str]) -> frozenset[str]:
+    """Return the extra inputs that a part declares in `needs`; a part without `needs` needs none.
+
+    Raises:
+        ValueError: it declares an input that is not offered.
+    """
+    needs = frozenset(getattr(part, "needs", ()))
+    if unsupported := needs.difference(offered):
+        supported = ", ".join(sorted(offered)) or "none"
+        raise ValueError(
+            f"{type(part).__name__}.needs: unsupported input {', '.join(sorted(unsupported))}; supported: {supported}"
+        )
+    return needs
+
+
 Memory = Any
-"""What stays fixed for a source while its response is decoded: a bundle of rows."""
+"""Fixed for a source while its response is decoded: a bundle of rows."""
 
 State = Any
-"""What changes from token to token: a bundle of rows."""
+"""Changes from token to token: a bundle of rows."""
 
 
 @dataclass(frozen=True)
 class Encoded(Rows):
-    """A source that has been read."""
+    """Encoder output."""
 
     states: Tensor  # [B, S, M], 0 at padding
     mask: Tensor  # [B, S], True = real
@@ -54,40 +69,40 @@ class Encoded(Rows):
 
 
 class Encoder(nn.Module, ABC):
-    """Reads a source. The law: what stands at padding, and how much of it, changes nothing at real tokens."""
+    """Encoder. The law: content and amount of padding change nothing at real tokens."""
 
     size: int
     """Width M of the states."""
 
+    needs: frozenset[str] = frozenset()
+    """Extra inputs of `forward`, passed by name: ``turns`` [B, S], the turn of each token, counted from 0."""
+
     @abstractmethod
     def forward(self, inputs: Tensor, mask: Tensor, hook: AttentionHook | None = None) -> Encoded:
-        """Inputs [B, S, E] and mask [B, S] (True = real, padding on the right) -> states [B, S, M].
-
-        It may also name ``turns`` [B, S], the number of each token's turn counted from 0, and is given it.
-        """
+        """Encode inputs [B, S, E] with mask [B, S] (True = real, padding on the right) into states [B, S, M]."""
 
 
 class Decoder(nn.Module, ABC):
-    """Turns a source and the tokens said so far into one vector for each token.
+    """Decoder: one output vector for each target token.
 
-    The law: ``decode(xs + ys, s)`` is ``decode(xs, s)`` and then ``decode(ys, s')``. Teacher forcing gives all tokens
-    at once, generation one at a time; there is no second code path to disagree with.
+    The law: ``decode(xs + ys, s)`` is ``decode(xs, s)`` and then ``decode(ys, s')``. Teacher forcing passes all tokens
+    at once, generation one at a time, through the same code.
     """
 
     @property
     @abstractmethod
     def pointer(self) -> nn.Module | None:
-        """The module whose weights [B, H, T, S] over the source a head may point with; none without attention."""
+        """The module whose weights [B, H, T, S] over the source a head may point with; None without attention."""
 
     stepwise: bool = False
-    """Whether it works token by token under teacher forcing too, so that a step costs no more alone."""
+    """True if teacher forcing runs token by token too, so that single steps cost no more."""
 
     @abstractmethod
     def start(self, encoded: Encoded) -> tuple[Memory, State]:
-        """What stays fixed for a source, and the state before its first token."""
+        """Return the memory of a source and the state before the first token."""
 
     @abstractmethod
     def forward(
         self, inputs: Tensor, memory: Memory, state: State, hook: AttentionHook | None = None
     ) -> tuple[Tensor, State]:
-        """Inputs [B, T, E], for any T >= 1 -> outputs [B, T, E] and the state after them."""
+        """Map inputs [B, T, E], T >= 1, to outputs [B, T, E]; return them and the new state."""

@@ -7,24 +7,22 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from dialog.models.dropout import Dropout
-
 
 class TokenEmbedding(nn.Module):
-    """Tokens to vectors: sqrt(E) times a row of N(0, 1 / E); Vaswani et al. 2017, 3.4.
+    """Embedding: sqrt(E) times a row of N(0, 1 / E); Vaswani et al. 2017, 3.4.
 
-    So vectors enter the network with unit variance, and the same table serves as output layer with scores of unit
-    variance (Press & Wolf 2017). The padding token's row takes no gradient from here.
+    Vectors enter the network with unit variance, and the same table as output layer gives scores of unit variance
+    (Press & Wolf 2017). The padding token's row gets no gradient from here.
     """
 
     def __init__(self, vocabulary: int, size: int, *, padding: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.table = nn.Embedding(vocabulary, size, padding_idx=padding)
         self.scale = size**0.5
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         nn.init.normal_(self.table.weight, std=size**-0.5)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Tokens [B, T] -> vectors [B, T, E]."""
+        """Map tokens [B, T] to vectors [B, T, E]."""
         vectors: Tensor = self.dropout(self.table(tokens) * self.scale)  # [B, T, E]
         return vectors

@@ -1,4 +1,4 @@
-"""The encoders that a recipe can name, but for those that are made of others."""
+"""The encoders of token sequences; the hierarchical encoder is made of two of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dialog.models.contracts import Encoder
 from dialog.models.recurrent import GRU, LSTM, RecurrentEncoder
 from dialog.models.transformer import TransformerEncoder
 
-FLAT: Family[Encoder] = Family(
+SEQUENCE_ENCODERS: Family[Encoder] = Family(
     "encoder",
     {
         "lstm": partial(RecurrentEncoder, LSTM()),

@@ -1,4 +1,4 @@
-"""The hierarchical encoder: tokens into turns, turns into a dialogue.
+"""Hierarchical encoder: tokens to turns, turns to a dialogue.
 
 Shapes: B rows, S source tokens, U turns, L tokens of the longest turn, E embedding size, M memory size, H heads.
 """
@@ -12,17 +12,19 @@ from torch import Tensor, nn
 
 from dialog.config.components import Component, build
 from dialog.models.contracts import AttentionHook, Encoded, Encoder, Only
-from dialog.models.encoders import FLAT
+from dialog.models.encoders import SEQUENCE_ENCODERS
 
 
 class HierarchicalEncoder(Encoder):
-    """One encoder reads each turn, another one the turns' summaries; HRED, Sordoni et al. 2015, Serban et al. 2016.
+    """One encoder reads each turn, another the turns' summaries; HRED, Sordoni et al. 2015, Serban et al. 2016.
 
-    Token j of turn u has the state W [h_j; d_u] of its own and its turn's, so that attention over tokens knows the
-    dialogue; the summary is W [last turn's; dialogue's], which with no attention is all that the decoder
-    sees. Maps of the encoder of the turns are over turns; those of the encoder of the tokens are over the whole source,
-    0 between turns.
+    Token j of turn u has the state W [h_j; d_u] from its own state and that of its turn in the dialogue, so attention
+    over tokens depends on the dialogue. The summary is W [summary of the last turn; summary of the dialogue], the only
+    input of a decoder without attention. Attention maps of the turn encoder are over turns; those of the token encoder
+    are over the whole source, 0 between turns.
     """
+
+    needs = frozenset({"turns"})
 
     def __init__(
         self,
@@ -34,21 +36,23 @@ class HierarchicalEncoder(Encoder):
         activation_checkpointing: bool = False,
     ) -> None:
         super().__init__()
-        both = {"dropout": dropout, "activation_checkpointing": activation_checkpointing}
-        self.tokens = build(FLAT, tokens, input_size=input_size, **both)
-        self.turns = build(FLAT, turns, input_size=self.tokens.size, **both)
+        shared = {"dropout": dropout, "activation_checkpointing": activation_checkpointing}
+        self.tokens = build(SEQUENCE_ENCODERS, tokens, input_size=input_size, **shared)
+        self.turns = build(SEQUENCE_ENCODERS, turns, input_size=self.tokens.size, **shared)
         self.size = self.turns.size
         self.join = nn.Linear(self.tokens.size + self.turns.size, self.size)
 
-    def forward(  # type: ignore[override]  # it names turns, see the contract
+    def forward(  # type: ignore[override]  # declared in needs
         self, inputs: Tensor, mask: Tensor, turns: Tensor, hook: AttentionHook | None = None
     ) -> Encoded:
-        """Inputs [B, S, E], mask [B, S], turns [B, S] counted from 0 -> states [B, S, M]."""
+        """Encode inputs [B, S, E], mask [B, S], turns [B, S] counted from 0 into states [B, S, M]."""
         fold = Fold.of(turns, mask)
-        each = self.tokens(fold.split(inputs).flatten(0, 1), fold.mask.flatten(0, 1), fold.watch(hook))  # [B U, L, M']
-        summaries = torch.unflatten(each.summary, 0, fold.mask.shape[:2])  # [B, U, M']
+        within = self.tokens(
+            fold.split(inputs).flatten(0, 1), fold.mask.flatten(0, 1), fold.watch(hook)
+        )  # [B U, L, M']
+        summaries = torch.unflatten(within.summary, 0, fold.mask.shape[:2])  # [B, U, M']
         dialogue = self.turns(summaries, fold.mask.any(2), hook)  # [B, U, M]
-        token = fold.join(torch.unflatten(each.states, 0, fold.mask.shape[:2]))  # [B, S, M']
+        token = fold.join(torch.unflatten(within.states, 0, fold.mask.shape[:2]))  # [B, S, M']
         place = fold.turns.unsqueeze(-1).expand(-1, -1, self.size)  # [B, S, M]
         states = self.join(torch.cat([token, dialogue.states.gather(1, place)], -1))  # [B, S, M]
         last = fold.turns.amax(1)[:, None, None].expand(-1, -1, summaries.shape[-1])  # [B, 1, M']
@@ -58,7 +62,7 @@ class HierarchicalEncoder(Encoder):
 
 @dataclass(frozen=True)
 class Fold:
-    """Where each token of a source stands among the turns."""
+    """Position of each source token among and within the turns."""
 
     turns: Tensor  # [B, S], 0 at padding
     places: Tensor  # [B, S] within its turn, 0 at padding
@@ -67,7 +71,7 @@ class Fold:
 
     @staticmethod
     def of(turns: Tensor, mask: Tensor) -> Fold:
-        """From the number of each token's turn, which begins with 0 and never skips."""
+        """Compute the positions from the turn of each token; turns begin with 0 and skip no number."""
         turns = turns.masked_fill(~mask, 0)
         steps = torch.arange(turns.shape[1], device=turns.device).expand_as(turns)  # [B, S]
         begins = torch.cat([turns[:, :1] * 0, (turns.diff(dim=1) > 0) * steps[:, 1:]], 1).cummax(1).values  # [B, S]
@@ -79,7 +83,7 @@ class Fold:
         return Fold(turns, places, mask, real)
 
     def split(self, states: Tensor) -> Tensor:
-        """States [B, S, E] -> those of each turn [B, U, L, E], 0 elsewhere."""
+        """Arrange states [B, S, E] by turn: [B, U, L, E], 0 elsewhere."""
         rows, turns, length = self.mask.shape
         slots = torch.where(self.real, self.turns * length + self.places, turns * length)  # [B, S]
         empty = states.new_zeros(rows, turns * length + 1, states.shape[-1])
@@ -87,13 +91,13 @@ class Fold:
         return torch.unflatten(filled[:, :-1], 1, (turns, length))  # [B, U, L, E]
 
     def join(self, states: Tensor) -> Tensor:
-        """States of each turn [B, U, L, E] -> [B, S, E]."""
+        """Arrange states [B, U, L, E] by token again: [B, S, E]."""
         slots = self.turns * self.mask.shape[2] + self.places  # [B, S]
         flat = states.flatten(1, 2)  # [B, U L, E]
         return flat.gather(1, slots.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
 
     def watch(self, hook: AttentionHook | None) -> AttentionHook | None:
-        """A hook for weights within turns [B U, H, L, L], which shows them over the source [B, H, S, S]."""
+        """Return a hook for weights within turns [B U, H, L, L] that passes them on over the source [B, H, S, S]."""
         if hook is None:
             return None
 
@@ -110,7 +114,7 @@ class Fold:
 
 
 def turn_numbers(source: Tensor, turn_tokens: tuple[int, ...]) -> Tensor:
-    """Tokens [B, S] -> the number of each one's turn, counted from 0; a turn begins with one of the turn tokens."""
+    """Return the turn of each token [B, S], counted from 0; a turn begins with one of the turn tokens."""
     begins = torch.zeros_like(source, dtype=torch.bool)
     for token in turn_tokens:
         begins |= source == token

@@ -1,4 +1,4 @@
-"""Where a token stands.
+"""Positions of tokens.
 
 Shapes: B rows, T tokens, D width, H heads, W = D / H width of a head.
 """
@@ -15,19 +15,19 @@ from dialog.config.components import Family
 from dialog.errors import UserError
 
 
-class Positions(nn.Module, ABC):
-    """Tells a network the places of tokens: added to its inputs, or by turning queries and keys of self-attention."""
+class PositionEncoding(nn.Module, ABC):
+    """Encodes positions: adds them to the inputs, or turns queries and keys of self-attention."""
 
     @abstractmethod
     def forward(self, inputs: Tensor, offset: int = 0) -> Tensor:
-        """Inputs [B, T, D] of the positions ``offset``, ``offset`` + 1, ... -> [B, T, D]."""
+        """Encode the positions ``offset``, ``offset`` + 1, ... of inputs [B, T, D]."""
 
     @abstractmethod
     def turn(self, heads: Tensor, offset: int = 0) -> Tensor:
-        """Queries or keys [B, H, T, W] of the positions ``offset``, ``offset`` + 1, ... -> [B, H, T, W]."""
+        """Turn query or key heads [B, H, T, W] at the positions ``offset``, ``offset`` + 1, ... ."""
 
 
-class SinusoidalPositions(Positions):
+class SinusoidalPositions(PositionEncoding):
     """p[t, 2i] = sin(t / 10000^(2i / D)), p[t, 2i + 1] = cos(t / 10000^(2i / D)); Vaswani et al. 2017, 3.5."""
 
     def __init__(self, size: int) -> None:
@@ -35,20 +35,20 @@ class SinusoidalPositions(Positions):
         self.size = size
 
     def forward(self, inputs: Tensor, offset: int = 0) -> Tensor:
-        """Inputs [B, T, D] with their positions added."""
+        """Add positions to inputs [B, T, D]."""
         angles = _angles(offset, inputs.shape[1], self.size, inputs.device)  # [T, ceil(D / 2)]
         table = torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, : self.size]  # [T, D]
         return inputs + table.to(inputs.dtype)
 
     def turn(self, heads: Tensor, offset: int = 0) -> Tensor:
-        """Heads as they are."""
+        """Return the heads unchanged."""
         return heads
 
 
-class LearnedPositions(Positions):
-    """p[t] is row t of a table that is learned; Gehring et al. 2017, 3.1.
+class LearnedPositions(PositionEncoding):
+    """p[t] is row t of a learned table; Gehring et al. 2017, 3.1.
 
-    It has ``length`` rows, each N(0, 1 / D) at first: a position begins shorter than a token, which has unit variance.
+    The ``length`` rows start as N(0, 1 / D), so a position starts with a smaller norm than a token (unit variance).
     """
 
     def __init__(self, size: int, *, length: int = 1024) -> None:
@@ -59,7 +59,7 @@ class LearnedPositions(Positions):
         nn.init.normal_(self.table.weight, std=size**-0.5)
 
     def forward(self, inputs: Tensor, offset: int = 0) -> Tensor:
-        """Inputs [B, T, D] with their positions added.
+        """Add positions to inputs [B, T, D].
 
         Raises:
             UserError: the sequence is longer than the table.
@@ -68,34 +68,34 @@ class LearnedPositions(Positions):
         if end > length:
             raise UserError(
                 f"learned positions: length is {length}, but a sequence has {end} tokens; "
-                "give positions a greater length, or keep sequences shorter"
+                "increase positions.length or shorten the sequences"
             )
         return inputs + self.table.weight[offset:end]
 
     def turn(self, heads: Tensor, offset: int = 0) -> Tensor:
-        """Heads as they are."""
+        """Return the heads unchanged."""
         return heads
 
 
-class RotaryPositions(Positions):
+class RotaryPositions(PositionEncoding):
     """Turns the pair (x[2i], x[2i + 1]) of a query or key at t by the angle t / 10000^(2i / W); Su et al. 2021, 3.2.
 
-    So ``q_s . k_t`` depends on ``s - t`` and not on s. Nothing is added to the inputs.
+    ``q_s . k_t`` then depends on ``s - t`` only. The inputs stay unchanged.
     """
 
     def __init__(self, size: int, heads: int) -> None:
         super().__init__()
         if heads < 1 or size % heads:
-            raise ValueError(f"size {size} is no multiple of {heads} heads")
+            raise ValueError(f"size {size} is not a multiple of {heads} heads")
         if size // heads % 2:
-            raise ValueError(f"rotary positions turn pairs: the width of a head, {size} / {heads}, must be even")
+            raise ValueError(f"the width of a head, {size} / {heads}, must be even for rotary positions")
 
     def forward(self, inputs: Tensor, offset: int = 0) -> Tensor:
-        """Inputs as they are."""
+        """Return the inputs unchanged."""
         return inputs
 
     def turn(self, heads: Tensor, offset: int = 0) -> Tensor:
-        """Heads [B, H, T, W], each pair turned; in float32 at least."""
+        """Turn each pair of heads [B, H, T, W], in float32 or better."""
         angles = _angles(offset, heads.shape[2], heads.shape[3], heads.device)  # [T, W / 2]
         exact = torch.promote_types(heads.dtype, torch.float32)
         cosine, sine = angles.cos().to(exact), angles.sin().to(exact)
@@ -105,14 +105,14 @@ class RotaryPositions(Positions):
 
 
 def _angles(offset: int, length: int, size: int, device: torch.device) -> Tensor:
-    """The angles t / 10000^(2i / size) of positions t = offset, offset + 1, ... and i = 0, 1, ... ."""
-    exact = torch.float32 if device.type == "mps" else torch.float64  # in bfloat16, 256 and 257 are one position
+    """Angles t / 10000^(2i / size) for positions t = offset, offset + 1, ... and i = 0, 1, ... ."""
+    exact = torch.float32 if device.type == "mps" else torch.float64  # bfloat16 rounds 257 to 256
     steps = torch.arange(offset, offset + length, device=device, dtype=exact)
     frequencies = torch.exp(torch.arange(0, size, 2, device=device, dtype=exact) * (-math.log(1e4) / size))
     return torch.outer(steps, frequencies)  # [T, ceil(size / 2)]
 
 
-POSITIONS: Family[Positions] = Family(
+POSITIONS: Family[PositionEncoding] = Family(
     "positions",
     {
         "sinusoidal": SinusoidalPositions,

@@ -1,4 +1,4 @@
-"""Frozen bundles of tensors with the batch in dimension 0, and how their rows are picked: written once for all."""
+"""Frozen bundles of tensors with the batch in dimension 0; the only code that selects and repeats their rows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Rows:
-    """A bundle of tensors, tuples and bundles, in which every tensor has the batch in dimension 0."""
+    """Bundle of tensors, tuples and bundles; every tensor has the batch in dimension 0."""
 
     def select(self, rows: Tensor) -> Self:
-        """The given rows [N], in their order: reordering a beam, or dropping what is finished."""
+        """Return the rows [N] in this order, to reorder a beam or to drop finished rows."""
         return self._map(lambda tensor: tensor.index_select(0, rows))
 
     def repeat(self, times: int) -> Self:
-        """Each row ``times`` times in a row: one source for a whole beam."""
+        """Repeat each row, copies side by side: one source for a whole beam."""
         return self._map(lambda tensor: tensor.repeat_interleave(times, 0))
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> Self:
@@ -26,7 +26,6 @@ class Rows:
 
 
 def _map(change: Callable[[Tensor], Tensor], tree: Any) -> Any:  # noqa: ANN401 - a tree of tensors
-    """Change every tensor of a tree."""
     if isinstance(tree, Tensor):
         return change(tree)
     if isinstance(tree, tuple):

@@ -1,1 +1,4 @@
-"""How fast a recipe trains and answers here, and how near that is to what the machine could do."""
+"""Speed and memory of a recipe on this machine, against the machine's bound.
+
+Read first: `benchmark.py`.
+"""

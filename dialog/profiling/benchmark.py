@@ -1,15 +1,15 @@
-"""All that ``dialog benchmark`` measures, and how it reads."""
+"""Measurements of ``dialog benchmark``, and their text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dialog.build import check_recipe
 from dialog.config.compose import Composed
 from dialog.profiling.generation import measure_generation
 from dialog.profiling.training import measure_training
 from dialog.report.measures import count, decimals, duration, hardware, percent
+from dialog.runs.check import check_recipe
 from dialog.runs.environment import environment
 
 Results = Mapping[str, Any]
@@ -17,39 +17,39 @@ WIDTH = 26
 
 
 def benchmark(composed: Composed, *, steps: int, warm_up: int, generation: bool, imported: float) -> dict[str, Any]:
-    """Train and answer for a moment; figures in seconds, bytes, FLOP/s and shares of 1.
+    """Measure training and generation; figures in seconds, bytes, FLOP/s and fractions of 1.
 
     Raises:
-        UserError: the recipe cannot be served, or is for several processes.
+        UserError: the recipe is invalid, or for several processes.
     """
     check_recipe(composed.recipe)
     trained = measure_training(composed.recipe, steps=steps, warm_up=warm_up, imported=imported)
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "recipe": composed.name,
         "environment": environment(),
         "training": trained.figures,
     }
     if generation:
-        found["generation"] = measure_generation(trained.module.model, trained.store, trained.device)
-    return found
+        results["generation"] = measure_generation(trained.module.model, trained.store, trained.device)
+    return results
 
 
 def to_text(results: Results) -> str:
-    """The figures, one a line."""
+    """Return the figures, one per line."""
     return "".join(f"{name:<{WIDTH}}{text}\n" for name, text in _lines(results))
 
 
 def _lines(results: Results) -> Iterator[tuple[str, str]]:
-    training, known = results["training"], results["environment"]
+    training, machine = results["training"], results["environment"]
     yield "recipe", results["recipe"]
-    yield "machine", f"{hardware(known)}, threads {known['threads']}, torch {known['torch']}"
+    yield "machine", f"{hardware(machine)}, threads {machine['threads']}, torch {machine['torch']}"
     yield "precision", f"{training['precision']} on {training['device']}"
     yield "parameters", count(training["parameters"])
     yield from _training(training)
-    for each in results.get("generation", ()):
-        name = f"{each['search']}, batch {each['batch']}"
-        speed = f"{decimals(1)(each['responses_per_second'])} responses/s, {count(each['tokens_per_second'])} tokens/s"
-        yield name, f"{speed}, {_milliseconds(each['seconds'])} for {each['tokens']:.0f} tokens each"
+    for row in results.get("generation", ()):
+        name = f"{row['search']}, batch {row['batch']}"
+        speed = f"{decimals(1)(row['responses_per_second'])} responses/s, {count(row['tokens_per_second'])} tokens/s"
+        yield name, f"{speed}, {_milliseconds(row['seconds'])} for {row['tokens']:.0f} tokens each"
 
 
 def _training(training: Results) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What the machine could do at best: the speed of one large matrix product."""
+"""Upper bound of the machine's speed: one large matrix product."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 DTYPES = {"64-true": torch.float64, "bf16": torch.bfloat16, "16": torch.float16}
-"""In which type the products of a precision are; the others' are in float32."""
+"""Type of the matrix products by precision; other precisions use float32."""
 SECONDS = 0.5
 SMALLEST, LARGEST = 256, {"cuda": 8192}
 LARGEST_OF_OTHERS = 2048
@@ -16,9 +16,9 @@ REPEATS = 3
 
 
 def gemm_peak(precision: str, device: str) -> float:
-    """FLOP/s of the fastest of several products of square matrices, with as many threads as training has.
+    """Return the FLOP/s of the fastest product of square matrices, with the threads that training uses.
 
-    The matrices grow until half a second has passed: a precision that is only emulated is slow.
+    The matrices grow until half a second has passed, since emulated precisions are slow.
     """
     dtype = DTYPES.get(precision, DTYPES.get(precision.partition("-")[0], torch.float32))
     best, size, until = 0.0, SMALLEST, time.perf_counter() + SECONDS

@@ -1,4 +1,4 @@
-"""What a forward pass costs."""
+"""FLOPs of forward and backward passes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dialog.models.seq2seq import Seq2Seq
 
 
 def forward_flops(model: Seq2Seq, source_length: int, target_length: int) -> int:
-    """FLOPs of one source and target under teacher forcing: 2 for each multiplication of its matrix products.
+    """Return the FLOPs of one example under teacher forcing: 2 per multiplication of its matrix products.
 
-    Counted while it runs on a CPU, attention by its formula, so that it holds for any network; what is done number by
-    number is left out.
+    They are counted in a run on a CPU, with attention computed by its formula, so any network can be counted;
+    element-wise operations are left out.
     """
     source = torch.ones(1, source_length, dtype=torch.int64)
     with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=FUSED) as counter:
@@ -24,10 +24,10 @@ def forward_flops(model: Seq2Seq, source_length: int, target_length: int) -> int
 
 
 def training_flops(model: Seq2Seq, source_length: int, target_length: int) -> int:
-    """FLOPs of a forward and a backward pass: each product has two in return, for either factor's gradient.
+    """Return the FLOPs of a forward and a backward pass: every product has two more, one per factor's gradient.
 
-    Where a recurrent layer begins with zeros, which take no gradient, this is one step's product too many. What
-    activation checkpointing computes again is not counted: it is no work that the result needs.
+    One step too many is counted for a recurrent layer that starts from zeros, which have no gradient. Recomputation by
+    activation checkpointing is not counted, since the result does not need it.
     """
     return 3 * forward_flops(model, source_length, target_length)
 
@@ -36,9 +36,9 @@ Shape = Sequence[int]
 
 
 def lstm_flops(inputs: Shape, weight: Shape, recurrent: Shape, *_: object, out_shape: object = None) -> int:
-    """Inputs [B, T, I] in either order, weights [4 D, I] and [4 D, D]: two products at each step."""
+    """Return the FLOPs of inputs [B, T, I] or [T, B, I] with weights [4 D, I] and [4 D, D]: two products per step."""
     return 2 * inputs[0] * inputs[1] * weight[0] * (weight[1] + recurrent[1])
 
 
 FUSED: dict[Any, Any] = {torch.ops.aten.mkldnn_rnn_layer: lstm_flops}
-"""The kernel of a CPU that torch does not count."""
+"""Kernels that torch's FlopCounterMode does not count."""

@@ -1,4 +1,4 @@
-"""How fast a network answers, one context at a time and many."""
+"""Speed of generation, for single contexts and batches."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dialog.generation.responder import Responder
 from dialog.models.seq2seq import Seq2Seq
 
 TOKENS = 32
-"""Of every response: the end is not said before, so that networks that know nothing yet compare."""
+"""Length of every response, minimum and maximum, so that untrained models can be compared."""
 BATCHES = {1: 5, 32: 3}
-"""How many contexts at a time, and how often."""
+"""Repetitions by batch size."""
 SEARCHES: Sequence[Component] = ({"name": "greedy"},)
 
 
 def measure_generation(model: Seq2Seq, store: Store, device: str) -> list[dict[str, Any]]:
-    """Seconds to answer contexts of the training split, in batches of like length; medians after one that warms up."""
+    """Measure generation for training contexts of similar length; medians over repetitions after one warm-up."""
     responder = Responder(model.to(device).eval(), store.tokenizer, store.max_source, TOKENS, TOKENS)
     return [
         _measured(responder, store, search, batch, times) for search in SEARCHES for batch, times in BATCHES.items()
@@ -34,15 +34,15 @@ def _measured(responder: Responder, store: Store, search: Component, batch: int,
         places = [(middle + number * batch + row) % len(store) for row in range(batch)]
         source = store.batch(store.classes.order[places]).source
         began = time.perf_counter()
-        found = responder.generate(source, search)
+        responses = responder.generate(source, search)
         seconds.append(time.perf_counter() - began)
     taken = median(seconds[1:])
-    said = sum(each.tokens for each in found)
+    tokens = sum(response.tokens for response in responses)
     return {
         "search": search["name"],
         "batch": batch,
-        "tokens": said / batch,
+        "tokens": tokens / batch,
         "seconds": taken,
         "responses_per_second": batch / taken,
-        "tokens_per_second": said / taken,
+        "tokens_per_second": tokens / taken,
     }

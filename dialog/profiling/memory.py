@@ -1,4 +1,4 @@
-"""The peak of this process's memory."""
+"""Peak memory of this process."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import torch
 PROCESS = Path("/proc/self")
 
 
-def forget_peak() -> None:
-    """Begin anew, where the system can: what was there before, such as preparation, no longer counts."""
+def reset_peak() -> None:
+    """Reset the peak where the system supports it, so that earlier work does not count."""
     with suppress(OSError):
         (PROCESS / "clear_refs").write_text("5")
     if torch.cuda.is_available():
@@ -22,15 +22,15 @@ def forget_peak() -> None:
 
 
 def peak() -> int:
-    """Bytes resident in memory at the peak."""
+    """Return the peak of resident memory in bytes."""
     with suppress(OSError):
-        found = re.search(r"^VmHWM:\s+(\d+) kB", (PROCESS / "status").read_text(), re.MULTILINE)
-        if found:
-            return int(found[1]) * 1024
+        match = re.search(r"^VmHWM:\s+(\d+) kB", (PROCESS / "status").read_text(), re.MULTILINE)
+        if match:
+            return int(match[1]) * 1024
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def cuda_peak() -> int | None:
-    """Bytes of tensors on the GPU at the peak; none without one."""
+    """Return the peak of tensor memory on the GPU in bytes, or None without a GPU."""
     return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None

@@ -1,4 +1,4 @@
-"""Training of a recipe, step by step, with its own data, network, module and trainer."""
+"""Speed of training, step by step, with the recipe's own data, model and trainer."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from dialog.profiling.bound import gemm_peak
 from dialog.profiling.flops import training_flops
 from dialog.runs.prepare import prepare_data
 from dialog.training import loggers, trainer
-from dialog.training.callbacks.stopwatch import Step, Stopwatch
+from dialog.training.callbacks.stopwatch import Stopwatch, TimedStep
 from dialog.training.module import DialogModule
 from dialog.training.optimization.precision import device_of
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What training took, and the network and data that it leaves behind."""
+class MeasuredTraining:
+    """Figures of a training, with the module and the data that were used."""
 
     figures: dict[str, Any]
     module: DialogModule
@@ -38,14 +38,14 @@ class Measured:
     device: str
 
 
-def measure_training(recipe: Recipe, *, steps: int, warm_up: int, imported: float) -> Measured:
-    """Train for `warm_up` steps and then for `steps` that are measured, without validation, checkpoints or W&B.
+def measure_training(recipe: Recipe, *, steps: int, warm_up: int, imported: float) -> MeasuredTraining:
+    """Train for `warm_up` steps and measure the next `steps`, without validation, checkpoints and loggers.
 
     Args:
         recipe: Trained in one process.
-        steps: Optimizer steps that count.
-        warm_up: Steps before them.
-        imported: When the imports were done, by `time.perf_counter`.
+        steps: Measured optimizer steps.
+        warm_up: Steps that are not measured.
+        imported: `time.perf_counter` after the imports.
 
     Raises:
         UserError: the recipe is for several processes.
@@ -53,8 +53,8 @@ def measure_training(recipe: Recipe, *, steps: int, warm_up: int, imported: floa
     prepared = time.perf_counter()
     folder = prepare_data(recipe, quiet=False)
     preparing = time.perf_counter() - prepared
-    memory.forget_peak()
-    recipe = short(recipe, warm_up + steps)
+    memory.reset_peak()
+    recipe = shortened(recipe, warm_up + steps)
     device = device_of(recipe.trainer.accelerator)
     store = Store(folder, "train")
     module = build_module(recipe, len(store.tokenizer), store.tokenizer)
@@ -62,12 +62,11 @@ def measure_training(recipe: Recipe, *, steps: int, warm_up: int, imported: floa
     with TemporaryDirectory() as runs:
         run = Path(runs) / "run"
         run.mkdir()
-        own = loggers.build_loggers(recipe.logger, run)
-        lightning = build_trainer(recipe, run, own, [watch])
+        lightning = build_trainer(recipe, run, loggers.build_loggers(recipe.logger, run), [watch])
         if lightning.world_size > 1:
-            raise UserError("benchmark measures one process; set trainer.devices=1 trainer.num_nodes=1")
+            raise UserError("benchmark runs in one process; set trainer.devices=1 trainer.num_nodes=1")
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*could not find the monitored key")  # there is no validation
+            warnings.filterwarnings("ignore", message=".*could not find the monitored key")  # because validation is off
             trainer.fit(lightning, module, build_data(recipe, folder, store.tokenizer))
     peaks = {"memory_bytes": memory.peak(), "cuda_memory_bytes": memory.cuda_peak() if device == "cuda" else None}
     taken = watch.steps()
@@ -85,13 +84,13 @@ def measure_training(recipe: Recipe, *, steps: int, warm_up: int, imported: floa
         "first_step_seconds": watch.first - imported - preparing,
     }
     figures["share_of_bound"] = figures["flops_per_second"] / bound
-    return Measured(figures, module, store, device)
+    return MeasuredTraining(figures, module, store, device)
 
 
-def short(recipe: Recipe, steps: int) -> Recipe:
-    """The recipe for so many steps of training and nothing else."""
+def shortened(recipe: Recipe, steps: int) -> Recipe:
+    """Return the recipe for `steps` steps of training in one process, without anything else."""
     whole = with_precision(recipe)
-    alone = replace(
+    settings = replace(
         whole.trainer,
         max_steps=steps,
         max_epochs=-1,
@@ -103,20 +102,20 @@ def short(recipe: Recipe, steps: int) -> Recipe:
         enable_progress_bar=False,
     )
     checkpoint = replace(whole.checkpoint, every_n_steps=None, patience=None)
-    return replace(whole, trainer=alone, checkpoint=checkpoint, logger={"name": "none"})
+    return replace(whole, trainer=settings, checkpoint=checkpoint, logger={"name": "none"})
 
 
-def rates(steps: Sequence[Step], model: Seq2Seq) -> dict[str, Any]:
-    """Tokens, seconds and FLOPs: medians over the steps, whose lengths differ, shares of the whole, and each step."""
+def rates(steps: Sequence[TimedStep], model: Seq2Seq) -> dict[str, Any]:
+    """Return tokens, seconds and FLOPs: medians over steps, fractions of the whole, and every step."""
     flops = cache(lambda source, target: training_flops(model, source, target))
-    each = [described(step, flops) for step in steps]
-    seconds = [step["seconds"] for step in each]
-    targets = [step["target_tokens"] for step in each]
-    sums = {key: sum(step[key] for step in each) for key in each[0]}
+    rows = [described(step, flops) for step in steps]
+    seconds = [row["seconds"] for row in rows]
+    targets = [row["target_tokens"] for row in rows]
+    sums = {key: sum(row[key] for row in rows) for key in rows[0]}
     return {
         "steps": len(steps),
         "target_tokens_per_second": median(map(_rate, targets, seconds)),
-        "tokens_per_second": median((one["source_tokens"] + one["target_tokens"]) / one["seconds"] for one in each),
+        "tokens_per_second": median((row["source_tokens"] + row["target_tokens"]) / row["seconds"] for row in rows),
         "target_tokens_per_second_overall": sums["target_tokens"] / sums["seconds"],
         "target_tokens_per_step": sums["target_tokens"] / len(steps),
         "rows_per_step": sums["rows"] / len(steps),
@@ -124,23 +123,23 @@ def rates(steps: Sequence[Step], model: Seq2Seq) -> dict[str, Any]:
         "step_quartiles": quantiles(seconds, n=4, method="inclusive")[::2] if len(steps) > 1 else seconds * 2,
         "padding": 1 - (sums["source_tokens"] + sums["target_tokens"]) / sums["places"],
         "loading": sum(step.loading for step in steps) / sums["seconds"],
-        "flops_per_second": median(one["flops"] / one["seconds"] for one in each),
-        "each_step": each,
+        "flops_per_second": median(row["flops"] / row["seconds"] for row in rows),
+        "each_step": rows,
     }
 
 
-def described(step: Step, flops: Callable[[int, int], int]) -> dict[str, float]:
-    """A step in figures; the examples of a batch, of like lengths, cost what one of their mean lengths does."""
+def described(step: TimedStep, flops: Callable[[int, int], int]) -> dict[str, float]:
+    """Return the figures of a step; the FLOPs of a batch are estimated at the mean lengths of its examples."""
     works = [
-        each.rows * flops(round(each.source_tokens / each.rows), round(each.target_tokens / each.rows))
-        for each in step.batches
+        batch.rows * flops(round(batch.source_tokens / batch.rows), round(batch.target_tokens / batch.rows))
+        for batch in step.batches
     ]
     return {
         "seconds": step.seconds,
-        "rows": sum(each.rows for each in step.batches),
+        "rows": sum(batch.rows for batch in step.batches),
         "source_tokens": step.source_tokens,
         "target_tokens": step.target_tokens,
-        "places": sum(each.places for each in step.batches),
+        "places": sum(batch.positions for batch in step.batches),
         "flops": sum(works),
     }
 

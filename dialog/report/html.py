@@ -82,22 +82,12 @@ def _maps(results: Results) -> list[dict[str, Any]]:
     """Draw every attention map, all on one scale."""
     attention = results.get("attention", ())
     peak = highest_weight(*(np.asarray(entry["weights"], dtype=np.float64) for entry in attention))
-    return [
-        {
-            "name": entry["name"],
-            "head": entry["head"],
-            "svg": _trust_svg(
-                heatmap_svg(
-                    entry["weights"],
-                    rows=entry["response_tokens"],
-                    columns=entry["context_tokens"],
-                    title=entry["model"],
-                    peak=peak,
-                )
-            ),
-        }
-        for entry in attention
-    ]
+    maps = []
+    for entry in attention:
+        axes = {"rows": entry["response_tokens"], "columns": entry["context_tokens"]}
+        svg = _trust_svg(heatmap_svg(entry["weights"], **axes, title=entry["model"], peak=peak))
+        maps.append({"name": entry["name"], "head": entry["head"], "svg": svg})
+    return maps
 
 
 def _signature(results: Results) -> str:

@@ -57,11 +57,7 @@ def summary(results: Results) -> ReportTable:
 def parity(results: Results) -> ReportTable:
     """Return one row per setting: its value for each model, and whether it is equal, differs, or breaks parity."""
     rows = tuple(
-        (
-            ReportCell(str(row["what"])),
-            *(ReportCell(_setting_text(value)) for value in row["values"]),
-            _parity_verdict(row),
-        )
+        (*map(ReportCell, (str(row["what"]), *map(_setting_text, row["values"]))), _parity_verdict(row))
         for row in results.get("parity", ())
     )
     return ReportTable(("", *(model["name"] for model in results["models"]), "parity"), (rows,))

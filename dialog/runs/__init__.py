@@ -1,4 +1,4 @@
-"""A run folder: train, resume, load and evaluate it.
+"""Run folders: check a recipe, prepare its data, train, resume, load and evaluate.
 
 Read first: `train.py`.
 """

@@ -1,4 +1,4 @@
-"""What a run was made with."""
+"""Software, hardware and git state of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 
 
 def environment() -> dict[str, Any]:
-    """Versions, hardware, git state and time: nothing of the user's, nothing secret."""
+    """Return versions, hardware, git state and time; neither user data nor secrets."""
     packages = ("torch", "lightning", "tokenizers", "omegaconf", "numpy", "wandb")
     return {
         "dialog": version("dialog-seq2seq"),
@@ -39,11 +39,11 @@ def _processor() -> str:
 
 
 def _git() -> str:
-    """The commit of the working folder, with a mark where it is not clean."""
+    """Return the commit of the working folder, with -dirty if it has changes."""
     try:
-        found = subprocess.run(
+        described = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True, timeout=5
         )
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
-    return found.stdout.strip() or "unknown"
+    return described.stdout.strip() or "unknown"

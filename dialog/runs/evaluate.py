@@ -11,12 +11,12 @@ from dialog.runs.run import Run
 
 
 def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
-    """Score and answer a split of the run's corpus into ``evaluation/<split>/``; the metrics.
+    """Score and answer a split of the run's corpus into ``evaluation/<split>/``; return the metrics.
 
-    Where several processes are `joined` they share the examples; the first one writes and the others end here.
+    Distributed ranks share the examples; only rank 0 writes and returns.
 
     Raises:
-        SystemExit: at the end of every process but the first.
+        SystemExit: at the end of every rank but 0.
     """
     from collections import Counter
 
@@ -25,24 +25,27 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
     from dialog.analysis.alignment import AlignmentAccuracy
     from dialog.data.examples import examples
     from dialog.runs.evaluator import Evaluation, Evaluator
-    from dialog.training.distributed.collectives import gathered
+    from dialog.training.distributed.collectives import gather_to_first
 
     data = run.recipe.data
     dialogues = build_corpus(run.recipe).dialogues(split)
     stream = examples(dialogues, build_rules(run.recipe), Counter())
     search = run.recipe.generation.search
-    evaluator = Evaluator(run.responder, search, data.batch_tokens, rank=rank(), world=world_size(), gather=gathered)
+    evaluator = Evaluator(
+        run.responder, search, data.batch_tokens, rank=rank(), world=world_size(), gather=gather_to_first
+    )
     aligned, evaluation = AlignmentAccuracy(), Evaluation()
     folder = run.folder / "evaluation" / split
     bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet or rank() else None, leave=False)
     with bar:
         answers = evaluator.answers(stream, aligned, bar.update)
         if rank():
-            assert not list(answers)
-            gathered(aligned)
+            for _ in answers:  # yields nothing on these ranks, but must run: every block is gathered
+                pass
+            gather_to_first(aligned)
             raise SystemExit(0)
         partial = evaluation.write(answers, folder)
-    metrics = {**evaluation.metrics(split), **AlignmentAccuracy.total(gathered(aligned)).metrics()}
+    metrics = {**evaluation.metrics(split), **AlignmentAccuracy.total(gather_to_first(aligned)).metrics()}
     sync(partial)
     rename(partial, folder / "responses.jsonl")
     write_json(folder / "metrics.json", metrics)

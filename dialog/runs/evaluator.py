@@ -1,4 +1,4 @@
-"""Likelihood, responses and attention over a stream of examples.
+"""Score references and generate responses over a stream of examples.
 
 Shapes: B rows, T target tokens, S source tokens, H heads, V vocabulary.
 """
@@ -29,20 +29,20 @@ from dialog.generation.responder import Candidate, Responder
 from dialog.metrics import METRICS, Likelihood
 
 BLOCK = 4096
-"""Examples that are sorted by length at a time: memory does not grow with the split."""
+"""Number of examples that are sorted by length together; bounds the memory, whatever the size of the split."""
 
 
 Gather = Callable[[Any], list[Any]]
-"""From what a process has to what each of them has."""
+"""From this rank's value to the values of all ranks."""
 
 
 def alone(own: Any) -> list[Any]:  # noqa: ANN401 - of any type
-    """What one process has is all."""
+    """Gather in a single process."""
     return [own]
 
 
 class Scored(NamedTuple):
-    """What the model makes of one reference."""
+    """Likelihood of one reference under the model."""
 
     nll: float  # nats, end token included
     tokens: int
@@ -50,7 +50,7 @@ class Scored(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """An example, its likelihood and the model's own response."""
+    """An example, the likelihood of its reference, and the generated response."""
 
     example: Example
     scored: Scored
@@ -58,11 +58,11 @@ class Answered(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Whether the response is the reference, word for word."""
+        """True if the response equals the reference word for word."""
         return self.response.text.split() == self.example.response.text.split()
 
     def row(self) -> dict[str, Any]:
-        """A line of responses.jsonl."""
+        """Return a line of responses.jsonl."""
         reference = self.example.response.text
         return {
             "id": self.example.id,
@@ -80,7 +80,7 @@ class Answered(NamedTuple):
 
 @dataclass
 class Evaluation:
-    """Sums over a split, fed with one answered example after the other."""
+    """Sums over a split, from which its metrics are computed."""
 
     likelihoods: list[Likelihood] = field(default_factory=list)
     responses: list[str] = field(default_factory=list)
@@ -90,42 +90,41 @@ class Evaluation:
     answered: int = 0
     fingerprint: Any = field(default_factory=hashlib.sha256)
 
-    def add(self, each: Answered) -> None:
-        """Count one example."""
-        reference = each.example.response.text
-        self.likelihoods.append(
-            Likelihood.of(reference, each.scored.nll, tokens=each.scored.tokens, correct=each.scored.correct)
-        )
+    def add(self, answered: Answered) -> None:
+        """Add one example."""
+        example, scored, response = answered
+        reference = example.response.text
+        self.likelihoods.append(Likelihood.of(reference, scored.nll, tokens=scored.tokens, correct=scored.correct))
         if len(self.likelihoods) >= BLOCK:
             self.likelihoods = [Likelihood.total(self.likelihoods)]
-        self.responses.append(each.response.text)
+        self.responses.append(response.text)
         self.references.append(reference)
-        self.dialogues.add(each.example.dialogue_id)
-        if each.example.response.copies:
+        self.dialogues.add(example.dialogue_id)
+        if example.response.copies:
             self.questions += 1
-            self.answered += each.exact
-        for text in (*(turn.text for turn in each.example.context), reference):
+            self.answered += answered.exact
+        for text in (*(turn.text for turn in example.context), reference):
             self.fingerprint.update(text.encode() + b"\0")
         self.fingerprint.update(b"\1")
 
     def write(self, answers: Iterable[Answered], folder: Path) -> Path:
-        """Count answers, and write a line for each into a file that is yet to be given its name."""
+        """Add all answers and write them to a temporary file, which the caller renames; on an error it is removed."""
         folder.mkdir(parents=True, exist_ok=True)
         partial = folder / ".responses.partial"
         try:
             with partial.open("w", encoding="utf-8") as file:
-                for each in answers:
-                    self.add(each)
-                    file.write(to_json(each.row()) + "\n")
+                for answered in answers:
+                    self.add(answered)
+                    file.write(to_json(answered.row()) + "\n")
         except BaseException:
             partial.unlink()
             raise
         return partial
 
     def metrics(self, split: str) -> dict[str, Any]:
-        """What metrics.json holds."""
+        """Return the content of metrics.json."""
         likelihood = Likelihood.total(self.likelihoods)
-        found: dict[str, Any] = {
+        metrics: dict[str, Any] = {
             "split": split,
             "examples": likelihood.examples,
             "dialogues": len(self.dialogues),
@@ -134,16 +133,16 @@ class Evaluation:
             **{name: metric(self.responses, self.references) for name, metric in METRICS.items()},
         }
         if self.questions:
-            found |= {"questions": self.questions, "answer_accuracy": self.answered / self.questions}
-        return found
+            metrics |= {"questions": self.questions, "answer_accuracy": self.answered / self.questions}
+        return metrics
 
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Scores references and answers contexts, in batches of like length under a budget of tokens.
+    """Scores references and generates responses, in batches of similar length under a budget of tokens.
 
-    Several processes take turns in the batches that one would make, so that what comes out is the same to the bit:
-    ``gather`` gives the first process what each has, and the others an empty list.
+    The ranks split the batches of a single process between them, so the results are bit-identical. ``gather`` returns
+    the values of all ranks on rank 0, and an empty list on the others.
     """
 
     responder: Responder
@@ -159,9 +158,9 @@ class Evaluator:
         aligned: AlignmentAccuracy | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> Iterator[Answered]:
-        """Each example once, in its order, in the first process; in the others nothing.
+        """Yield every example once and in order on rank 0, and nothing on the others.
 
-        Gold alignments are counted where examples have them, by each process for its own.
+        Every rank counts the gold alignments of its own examples in ``aligned``.
         """
         stream = iter(examples)
         while block := list(islice(stream, BLOCK)):
@@ -171,7 +170,7 @@ class Evaluator:
         self, block: Sequence[Example], aligned: AlignmentAccuracy | None, progress: Callable[[int], object] | None
     ) -> Iterator[Answered]:
         tokenizer, max_source = self.responder.tokenizer, self.responder.max_source
-        pairs = [encode_example(tokenizer, each, max_source=max_source, max_target=None) for each in block]
+        pairs = [encode_example(tokenizer, example, max_source=max_source, max_target=None) for example in block]
         sources = np.array([len(source) for source, _ in pairs])
         targets = np.array([len(target) - 1 for _, target in pairs])
         own: dict[int, tuple[Scored, Candidate]] = {}
@@ -179,22 +178,22 @@ class Evaluator:
         for rows in islice(batches, self.rank, None, self.world):
             chosen = [block[row] for row in rows]
             batch = collate((pairs[row] for row in rows), rows.tolist())
-            gold = [alignment(tokenizer, each, max_source=max_source) for each in chosen] if aligned else None
+            gold = [alignment(tokenizer, example, max_source=max_source) for example in chosen] if aligned else None
             scored = self.score(batch, aligned, gold)
             replies = self.responder.generate(batch.source, self.search)
             own |= dict(zip(rows.tolist(), zip(scored, replies, strict=True), strict=True))
             if progress is not None:
                 progress(len(rows))
-        found = {row: each for share in self.gather(own) for row, each in share.items()}
+        results = {row: result for shard in self.gather(own) for row, result in shard.items()}
         if progress is not None:
-            progress(len(found) - len(own))
-        yield from (Answered(block[row], *found[row]) for row in sorted(found))
+            progress(len(results) - len(own))
+        yield from (Answered(block[row], *results[row]) for row in sorted(results))
 
     @torch.inference_mode()
     def score(
         self, batch: Batch, aligned: AlignmentAccuracy | None = None, gold: list[dict[int, int]] | None = None
     ) -> list[Scored]:
-        """-log p of each target, summed in float64 from log-probabilities in float32 or better."""
+        """Return -log p of each target in nats, summed in float64 from log-probabilities in float32 or better."""
         model = self.responder.model
         device = next(model.parameters()).device
         source, target = batch.source.to(device), batch.target.to(device)
@@ -206,4 +205,4 @@ class Evaluator:
         nll = scores.logsumexp(-1) - scores.gather(-1, targets.unsqueeze(-1)).squeeze(-1)  # [B, T]
         sums = (nll.double() * real).sum(1).tolist()
         correct = ((scores.argmax(-1) == targets) & real).sum(1).tolist()
-        return [Scored(*each) for each in zip(sums, real.sum(1).tolist(), correct, strict=True)]
+        return [Scored(*row) for row in zip(sums, real.sum(1).tolist(), correct, strict=True)]

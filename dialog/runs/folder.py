@@ -1,16 +1,17 @@
-"""A run folder, from its making to the end of its training: complete in itself, held by one process."""
+"""Run folder: its files, its lock, and what is written before and after training."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dialog.atomic import replacing, run_lock, write_json, write_text
+from dialog.config.compose import compose
 from dialog.config.schema import Recipe, to_yaml
 from dialog.errors import UserError
 from dialog.paths import make_folder
@@ -20,10 +21,18 @@ if TYPE_CHECKING:
     from dialog.models.seq2seq import Seq2Seq
     from dialog.training.trainer import Trainer
 
+RECIPE = "recipe.yaml"  # composed, can be run again unchanged
+ENVIRONMENT = "environment.json"  # versions, hardware, seed, fingerprints of data and tokenizer
+TOKENIZER = "tokenizer.json"
+METRICS = "metrics.jsonl"  # one line per logged step
+CHECKPOINTS = "checkpoints"
+WEIGHTS = "model.safetensors"  # the best weights alone
+SUMMARY = "summary.json"  # written when training ends; missing while a run can be resumed
+
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training run leaves."""
+    """Summary of a finished training."""
 
     folder: Path
     seconds: float
@@ -31,67 +40,78 @@ class Trained:
     target_tokens: int
 
 
+def read_recipe(folder: Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Compose the recipe of a run folder.
+
+    Raises:
+        UserError: not a run folder, or an invalid recipe or override.
+    """
+    if not (folder / RECIPE).is_file():
+        raise UserError(f"{folder} is not a run folder: it has no {RECIPE}")
+    return compose(str(folder / RECIPE), overrides).recipe
+
+
 @contextmanager
 def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: bool) -> Iterator[None]:
-    """A run folder for the time of a training; the first process makes it, or tidies up what a kill has left."""
+    """Hold the lock of a run folder during training; rank 0 creates the folder, or removes what a kill left behind."""
     from dialog.runs.environment import environment
-    from dialog.training.checkpoints.checkpoint_io import newest, sweep
+    from dialog.training.checkpoints.checkpoint_io import clean_up, newest
 
     if not first:
         yield
         return
-    marks = {"data": store.manifest["fingerprint"], "tokenizer": store.tokenizer.fingerprint}
+    fingerprints = {"data": store.manifest["fingerprint"], "tokenizer": store.tokenizer.fingerprint}
     if resumed:
-        refuse_other_data(folder, marks)
+        check_same_data(folder, fingerprints)
     else:
         make_folder(folder)
     with run_lock(folder):
         if not resumed:
-            store.tokenizer.save(folder / "tokenizer.json")
-            write_json(folder / "environment.json", {**environment(), "seed": recipe.seed, **marks})
-        (folder / "summary.json").unlink(missing_ok=True)  # of a run that is now to be longer
-        sweep(folder / "checkpoints")
-        if newest(folder / "checkpoints") is None:
-            (folder / "metrics.jsonl").unlink(missing_ok=True)
-        write_text(folder / "recipe.yaml", to_yaml(recipe))
+            store.tokenizer.save(folder / TOKENIZER)
+            write_json(folder / ENVIRONMENT, {**environment(), "seed": recipe.seed, **fingerprints})
+        (folder / SUMMARY).unlink(missing_ok=True)  # of a finished run whose training is extended
+        clean_up(folder / CHECKPOINTS)
+        if newest(folder / CHECKPOINTS) is None:
+            (folder / METRICS).unlink(missing_ok=True)
+        write_text(folder / RECIPE, to_yaml(recipe))
         yield
 
 
 def finish(folder: Path, lightning: Trainer, model: Seq2Seq, *, seconds: float, target_tokens: int) -> Trained:
-    """Write the best weights alone, by way of a network that can hold them all, and what the training was."""
+    """Write the best weights and the summary; ``model`` is an unsharded network that receives the weights."""
     from safetensors.torch import save_model
 
     from dialog.training import trainer
     from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
 
-    best = folder / "checkpoints" / "best.ckpt"
+    best = folder / CHECKPOINTS / "best.ckpt"
     if not best.is_file():
-        raise UserError(f"{folder}: no validation took place, so there are no best weights; train longer")
+        raise UserError(f"{folder}: no validation was run, so there are no best weights; train longer")
     if not math.isfinite(trainer.best_value(lightning)):
         raise UserError(f"{folder}: training diverged, no validation loss is finite; lower optimizer.lr")
     state = SafeCheckpointIO().load_checkpoint(best, map_location="cpu")["state_dict"]
-    weights = {name.removeprefix("model."): each for name, each in state.items() if name.startswith("model.")}
-    model.to(next(each.dtype for each in weights.values() if each.is_floating_point())).load_state_dict(weights)
-    with replacing(folder / "model.safetensors") as new:
+    weights = {name.removeprefix("model."): value for name, value in state.items() if name.startswith("model.")}
+    model.to(next(value.dtype for value in weights.values() if value.is_floating_point())).load_state_dict(weights)
+    with replacing(folder / WEIGHTS) as new:
         save_model(model, str(new))
     trained = Trained(folder, seconds, lightning.global_step, target_tokens)
     summary = {key: value for key, value in asdict(trained).items() if key != "folder"}
-    write_json(folder / "summary.json", summary)
+    write_json(folder / SUMMARY, summary)
     return trained
 
 
-def outcome(folder: Path) -> Trained | None:
-    """What a training has left, if it has come to its end."""
-    path = folder / "summary.json"
+def read_summary(folder: Path) -> Trained | None:
+    """Return the summary of a finished training, or None."""
+    path = folder / SUMMARY
     return Trained(folder, **json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
 
 
-def refuse_other_data(folder: Path, marks: Mapping[str, str]) -> None:
-    """Refuse prepared data, or a tokenizer, that are not those that a run was begun with."""
-    known = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
-    for name, mark in marks.items():
-        if known[name] != mark:
+def check_same_data(folder: Path, fingerprints: Mapping[str, str]) -> None:
+    """Check that prepared data and tokenizer are those with which a run was started."""
+    started = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
+    for name, fingerprint in fingerprints.items():
+        if started[name] != fingerprint:
             raise UserError(
-                f"{folder}: was trained on other {name} ({known[name][:12]}, now {mark[:12]}); "
-                "give data.path=DIR of the corpus as it was"
+                f"{folder}: was trained on other {name} ({started[name][:12]}, now {fingerprint[:12]}); "
+                "give data.path=DIR of the unchanged corpus"
             )

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from dialog.build import build_model, check_search
+from dialog.build import build_model
 from dialog.config.components import lookup
-from dialog.config.compose import compose
 from dialog.config.schema import Recipe
 from dialog.errors import UserError, section
 from dialog.paths import name_of
+from dialog.runs.check import check_search
+from dialog.runs.folder import TOKENIZER, WEIGHTS, read_recipe
 from dialog.runs.run import Run
 
 
@@ -23,20 +24,25 @@ def load(
     precision: str = "float32",
     trust: bool = False,
 ) -> Run:
-    """Load a run folder: its recipe (with overrides), tokenizer and best weights; no code of the folder is run.
+    """Load the recipe (with overrides), the tokenizer and the best weights of a run folder.
+
+    Args:
+        folder: A finished run.
+        overrides: ``key=value`` lines over the run's recipe.
+        device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
+        precision: "float32", "bfloat16" or "float16".
+        trust: Whether the recipe may import parts by dotted names, that is, run code.
 
     Raises:
-        UserError: not a run folder, unfinished, damaged, or made of parts that a recipe imports (unless ``trust``).
+        UserError: not a run folder, unfinished, damaged, or a recipe that imports parts without ``trust``.
     """
     folder = Path(folder)
-    if not (folder / "recipe.yaml").is_file():
-        raise UserError(f"{folder} is not a run folder: it has no recipe.yaml")
-    for name in ("tokenizer.json", "model.safetensors"):
+    recipe = read_recipe(folder, overrides)
+    for name in (TOKENIZER, WEIGHTS):
         if not (folder / name).is_file():
-            raise UserError(f"{folder}: no {name}; has the training come to its end?")
-    recipe = compose(str(folder / "recipe.yaml"), overrides).recipe
+            raise UserError(f"{folder}: {name} is missing; training has not finished (train --resume RUN)")
     if not trust:
-        refuse_imports(recipe, folder)
+        check_no_imports(recipe, folder)
 
     import torch
     from safetensors.torch import load_model
@@ -44,38 +50,38 @@ def load(
     from dialog.data.tokenizers.tokenizer import Tokenizer
 
     check_search(recipe)
-    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    tokenizer = Tokenizer.load(folder / TOKENIZER)
     with section("model"):
         model = build_model(recipe.model, len(tokenizer))
     try:
-        load_model(model, str(folder / "model.safetensors"))
+        load_model(model, str(folder / WEIGHTS))
     except Exception as error:  # safetensors raises its own type, torch RuntimeError
-        raise UserError(f"{folder / 'model.safetensors'}: does not fit the recipe: {_line(error)}") from error
+        raise UserError(f"{folder / WEIGHTS}: does not fit the recipe: {_one_line(error)}") from error
     precisions = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     dtype = lookup(precisions, precision, "precision")
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     try:
         model = model.to(device, dtype)
     except (AssertionError, RuntimeError) as error:  # torch raises either
-        raise UserError(f"device {device}: {_line(error)}") from error
+        raise UserError(f"device {device}: {_one_line(error)}") from error
     return Run(folder, name_of(folder.parent), recipe, model.eval(), tokenizer)
 
 
-def _line(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def refuse_imports(recipe: Recipe, folder: Path) -> None:
-    """A recipe that comes with a run folder names no code to import."""
+def check_no_imports(recipe: Recipe, folder: Path) -> None:
+    """Check that the recipe of a run folder names no code to import."""
     for dotted in imported_names(asdict(recipe)):
         raise UserError(f"{folder}: its recipe imports {dotted!r}; load it with --trust if you trust its author")
 
 
 def imported_names(tree: object) -> list[str]:
-    """Every component's name that has a dot in it."""
+    """Return the names of components that contain a dot."""
     if isinstance(tree, dict):
         own = [tree["name"]] if isinstance(tree.get("name"), str) and "." in tree["name"] else []
-        return own + [found for value in tree.values() for found in imported_names(value)]
+        return own + [name for value in tree.values() for name in imported_names(value)]
     if isinstance(tree, list):
-        return [found for value in tree for found in imported_names(value)]
+        return [name for value in tree for name in imported_names(value)]
     return []

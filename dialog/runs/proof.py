@@ -1,4 +1,4 @@
-"""Whether a training goes on exactly where it was killed: shown with real processes and real kills."""
+"""Check that a killed and resumed run is bit-identical to an uninterrupted one, with real processes and kills."""
 
 from __future__ import annotations
 
@@ -15,34 +15,35 @@ from pathlib import Path
 
 from dialog.config.compose import compose
 from dialog.errors import UserError
+from dialog.runs.folder import CHECKPOINTS, METRICS, WEIGHTS
 
 CLOCK = ("time", "train/tokens_per_second")
-"""What of the record a clock says."""
+"""Logged values that depend on the clock; they are not compared."""
 SMALL = (
     "trainer.max_epochs=null", "trainer.max_steps=24", "trainer.max_time=null", "trainer.log_every_n_steps=1",
     "trainer.check_val_every_n_epoch=null", "trainer.val_check_interval=7", "trainer.limit_val_batches=2",
     "trainer.enable_progress_bar=false", "checkpoint.every_n_steps=3", "checkpoint.patience=null", "logger=none",
 )  # fmt: skip
-"""A training that is over soon, with validations, and with saves that the kills fall between."""
+"""A short training with validations, and with checkpoints between which the kills fall."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """How far two runs are the same, to the last bit."""
+    """Bit-wise comparison of two runs: numbers compared, and numbers that differ."""
 
-    values: int  # of the record
-    other_values: int  # of them
-    tensors: int  # of the newest state's weights and of the best weights
-    other_tensors: int  # of them
+    values: int  # logged values
+    other_values: int
+    tensors: int  # weights of the newest checkpoint and best weights
+    other_tensors: int
 
     @property
     def same(self) -> bool:
-        """Whether they are the same run."""
+        """True if something was compared and nothing differs."""
         return self.values > 0 and self.tensors > 0 and not self.other_values and not self.other_tensors
 
 
 def compare(one: Path, other: Path) -> Comparison:
-    """Two run folders: every number of the record, and every weight."""
+    """Compare every logged value and every weight of two run folders."""
     from safetensors.torch import load_file
 
     from dialog.training.checkpoints.checkpoint_io import LAST, SafeCheckpointIO
@@ -50,10 +51,8 @@ def compare(one: Path, other: Path) -> Comparison:
     logged, again = (values(folder) for folder in (one, other))
     lost = abs(len(logged) - len(again))
     tensors = other_tensors = 0
-    states = [
-        SafeCheckpointIO().load_checkpoint(folder / "checkpoints" / LAST)["state_dict"] for folder in (one, other)
-    ]
-    best = [load_file(folder / "model.safetensors") for folder in (one, other)]
+    states = [SafeCheckpointIO().load_checkpoint(folder / CHECKPOINTS / LAST)["state_dict"] for folder in (one, other)]
+    best = [load_file(folder / WEIGHTS) for folder in (one, other)]
     for first, second in (states, best):
         tensors += len(first)
         other_tensors += sum(name not in second or not value.equal(second[name]) for name, value in first.items())
@@ -62,21 +61,21 @@ def compare(one: Path, other: Path) -> Comparison:
 
 
 def values(folder: Path) -> list[tuple[int, str, str]]:
-    """Step, name and number, as `float.hex` writes it, of all that is in a record."""
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    """Return step, name and value (as `float.hex` writes it) of everything in metrics.jsonl."""
+    rows = (folder / METRICS).read_text(encoding="utf-8").splitlines()
     return [
         (row["step"], name, "null" if value is None else float(value).hex())
-        for row in map(json.loads, lines)
+        for row in map(json.loads, rows)
         for name, value in row.items()
         if name not in CLOCK
     ]
 
 
 def prove(recipe: str, overrides: Sequence[str], folder: Path, *, kills: int = 3) -> tuple[list[int], Comparison]:
-    """Train a recipe in small, once left alone and once killed at random steps and gone on with.
+    """Train a short version of a recipe twice: uninterrupted, and killed at random steps and resumed.
 
     Returns:
-        The last logged step at each kill, and how far the two runs are the same.
+        The last logged step before each kill, and the comparison of the two runs.
 
     Raises:
         UserError: the recipe cannot be trained.
@@ -84,34 +83,34 @@ def prove(recipe: str, overrides: Sequence[str], folder: Path, *, kills: int = 3
     small = [*compose(recipe, overrides).recipe.smoke, *overrides, *SMALL]
     compose(recipe, small)
     whole, killed = folder / "whole", folder / "killed"
-    ended(start(folder, "train", recipe, *small, "--output", str(whole)), folder)
+    wait_for_end(start(folder, "train", recipe, *small, "--output", str(whole)), folder)
     running = start(folder, "train", recipe, *small, "--output", str(killed))
     steps: list[int] = []
-    while len(steps) < kills and comes_to(lines(killed) + random.randint(1, 5), killed, running):
+    while len(steps) < kills and wait_for_lines(lines(killed) + random.randint(1, 5), killed, running):
         os.killpg(running.pid, signal.SIGKILL)
         if running.wait() == -signal.SIGKILL:
             steps.append(values(killed)[-1][0])
             running = start(folder, "train", "--resume", str(killed))
-    ended(running, folder)
+    wait_for_end(running, folder)
     return steps, compare(whole, killed)
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """This program in a process group of its own; what it says goes into a file."""
+    """Start this program in its own process group, with its output in the file ``log``."""
     with (folder / "log").open("wb") as log:
         command = [sys.executable, "-m", "dialog", *arguments]
         return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
 
-def ended(process: subprocess.Popen[bytes], folder: Path) -> None:
-    """Wait for the end of a training."""
+def wait_for_end(process: subprocess.Popen[bytes], folder: Path) -> None:
+    """Wait until a training ends; a failed one raises UserError with its last line."""
     if process.wait():
-        said = (folder / "log").read_text(encoding="utf-8").strip().rpartition("\n")[2]
-        raise UserError(f"--prove-resume: a training has ended with {process.returncode}: {said}")
+        last = (folder / "log").read_text(encoding="utf-8").strip().rpartition("\n")[2]
+        raise UserError(f"--prove-resume: training failed with exit code {process.returncode}: {last}")
 
 
-def comes_to(count: int, folder: Path, process: subprocess.Popen[bytes]) -> bool:
-    """Wait until a record has so many lines; whether it comes to that before the process ends."""
+def wait_for_lines(count: int, folder: Path, process: subprocess.Popen[bytes]) -> bool:
+    """Wait until metrics.jsonl has ``count`` lines; return False if the process ends before."""
     while lines(folder) < count:
         if process.poll() is not None:
             return False
@@ -120,6 +119,6 @@ def comes_to(count: int, folder: Path, process: subprocess.Popen[bytes]) -> bool
 
 
 def lines(folder: Path) -> int:
-    """How many lines a record has."""
-    path = folder / "metrics.jsonl"
+    """Return the number of lines of metrics.jsonl."""
+    path = folder / METRICS
     return path.read_bytes().count(b"\n") if path.is_file() else 0

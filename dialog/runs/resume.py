@@ -6,37 +6,45 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from dialog.build import check_recipe
-from dialog.config.compose import compose
 from dialog.config.schema import Recipe
 from dialog.errors import UserError
 from dialog.ranks import is_first_process
-from dialog.runs.folder import Trained, outcome
-from dialog.runs.load import refuse_imports
+from dialog.runs.check import check_recipe
+from dialog.runs.folder import Trained, read_recipe, read_summary
+from dialog.runs.load import check_no_imports
 from dialog.runs.prepare import prepare_data
 from dialog.runs.train import run_training
 
 log = logging.getLogger("dialog")
 
+END_KEYS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time", "checkpoint.patience")
+"""Keys that decide when training ends; changing one lets a finished run continue."""
+
+CHANGEABLE = (
+    *END_KEYS, "trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.enable_progress_bar",
+    "trainer.log_every_n_steps", "checkpoint", "logger", "data.path",
+)  # fmt: skip
+"""Keys and sections that may change within a run: they determine where it is computed and what is recorded."""
+
 
 def resume(folder: Path, overrides: Sequence[str] = (), *, trust: bool = False, quiet: bool = False) -> Trained:
-    """Go on with a run where its newest whole checkpoint is, or from the beginning where there is none yet.
+    """Resume a run at its newest complete checkpoint, or from the beginning if it has none.
 
-    Of its recipe only what makes it no other run may be overridden. Prepared data that are gone are prepared again.
+    Only `CHANGEABLE` keys may be overridden. Prepared data that are missing are prepared again.
 
     Raises:
-        UserError: not a run folder, one in which another process trains, or one whose corpus has changed.
-        SystemExit: at the end of every process but the first.
+        UserError: not a run folder, locked by another process, or its corpus has changed.
+        SystemExit: at the end of every rank but 0.
     """
-    recipe, longer = continued(folder, overrides)
+    recipe, extended = resumed_recipe(folder, overrides)
     if not trust:
-        refuse_imports(recipe, folder)
-    trained = None if longer else outcome(folder)
+        check_no_imports(recipe, folder)
+    trained = None if extended else read_summary(folder)
     if trained is not None:
         if not is_first_process():
             raise SystemExit(0)
         log.info(
-            "%s has ended, at step %s; to train longer, raise trainer.max_steps or max_epochs", folder, trained.steps
+            "%s has finished at step %s; to train longer, raise trainer.max_steps or max_epochs", folder, trained.steps
         )
         return trained
     check_recipe(recipe)
@@ -44,30 +52,16 @@ def resume(folder: Path, overrides: Sequence[str] = (), *, trust: bool = False, 
     return run_training(recipe, data, folder, resumed=True)
 
 
-ENDS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time", "checkpoint.patience")
-"""Where a run ends: with another of these a run that has ended goes on."""
-
-
-FREE = (
-    *ENDS, "trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.enable_progress_bar",
-    "trainer.log_every_n_steps", "checkpoint", "logger", "data.path",
-)  # fmt: skip
-"""Keys and sections that may change: they say where a run is computed and what is kept of it, not what it computes."""
-
-
-def continued(folder: Path, overrides: Sequence[str]) -> tuple[Recipe, bool]:
-    """The recipe of a run that is gone on with, and whether it is to be longer than it was.
+def resumed_recipe(folder: Path, overrides: Sequence[str]) -> tuple[Recipe, bool]:
+    """Return the recipe of the run to resume, and whether an override may extend its training.
 
     Raises:
-        UserError: not a run folder, or an override that would make it another run.
+        UserError: not a run folder, or an override of a key that must not change within a run.
     """
-    path = folder / "recipe.yaml"
-    if not path.is_file():
-        raise UserError(f"{folder} is not a run folder: it has no recipe.yaml")
-    keys = [each.partition("=")[0].removeprefix("~") for each in overrides]
+    keys = [override.partition("=")[0].removeprefix("~") for override in overrides]
     for key in keys:
-        if not any(key == free or key.startswith(f"{free}.") for free in FREE):
+        if not any(key == free or key.startswith(f"{free}.") for free in CHANGEABLE):
             raise UserError(
-                f"--resume: {key} cannot change within a run, only {', '.join(FREE)}; start a new run for it"
+                f"--resume: {key} cannot change within a run, only {', '.join(CHANGEABLE)}; start a new run for it"
             )
-    return compose(str(path), overrides).recipe, any(key in ENDS for key in keys)
+    return read_recipe(folder, overrides), any(key in END_KEYS for key in keys)

@@ -1,4 +1,4 @@
-"""A trained network with its tokenizer, ready to answer."""
+"""Trained model with its tokenizer: respond, score, attention."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reply:
-    """A response, and what else the search found."""
+    """A response and the other candidates of the search, best first."""
 
     text: str
     candidates: list[Candidate]
@@ -25,13 +25,13 @@ class Reply:
     run: Run = field(repr=False)
 
     def attention(self) -> dict[str, Any]:
-        """The maps of every layer and head while this was said."""
+        """Return the attention maps of every layer and head for this response."""
         return self.run.attention(self.context, self.text)
 
 
 @dataclass(frozen=True)
 class Run:
-    """A trained network, ready to answer."""
+    """Trained model of a run folder."""
 
     folder: Path
     name: str
@@ -41,7 +41,7 @@ class Run:
 
     @property
     def responder(self) -> Responder:
-        """The network with its tokenizer and limits."""
+        """The model with its tokenizer and length limits."""
         from dialog.generation.responder import Responder
 
         data, limits = self.recipe.data, self.recipe.generation
@@ -49,16 +49,19 @@ class Run:
         return Responder(self.model, self.tokenizer, data.max_source, *lengths, context_turns=data.context_turns)
 
     def respond(self, context: Sequence[str], search: Mapping[str, Any] | None = None) -> Reply:
-        """Answer the last of the turns, in which two speakers alternate."""
+        """Answer the last turn of a context in which two speakers alternate."""
         return self.respond_batch([context], search)[0]
 
     def respond_batch(self, contexts: Sequence[Sequence[str]], search: Mapping[str, Any] | None = None) -> list[Reply]:
-        """Answer several contexts at a time."""
-        found = self.responder.respond(contexts, dict(search or self.recipe.generation.search))
-        return [Reply(each.text, [each], context, self) for each, context in zip(found, contexts, strict=True)]
+        """Answer several contexts in one batch."""
+        responses = self.responder.respond(contexts, dict(search or self.recipe.generation.search))
+        return [
+            Reply(response.text, [response], context, self)
+            for response, context in zip(responses, contexts, strict=True)
+        ]
 
     def attention(self, context: Sequence[str], response: str) -> dict[str, Any]:
-        """The maps of every layer and head while the response is said, as ``dialog attention`` writes them."""
+        """Return the attention maps of every layer and head for a response, as ``dialog attention`` writes them."""
         import torch
 
         from dialog.analysis.maps import attention_maps, maps_to_json, turn_indices
@@ -71,11 +74,11 @@ class Run:
         device = next(self.model.parameters()).device
         source, target = (torch.tensor([ids], device=device) for ids in pair)
         maps = attention_maps(self.model, source, source != PAD, target[:, :-1])
-        shown, said = ([self.tokenizer.label(token) for token in ids] for ids in (pair[0], pair[1][1:]))
-        return maps_to_json(maps, 0, shown, said, turn_indices(self.model, source[0], len(shown)))
+        source_labels, target_labels = (list(map(self.tokenizer.label, ids)) for ids in (pair[0], pair[1][1:]))
+        return maps_to_json(maps, 0, source_labels, target_labels, turn_indices(self.model, source[0], len(pair[0])))
 
     def score(self, context: Sequence[str], response: str) -> float:
-        """Log p(response | context) in nats, end token included."""
+        """Return log p(response | context) in nats, end token included."""
         from dialog.data.batching import collate
         from dialog.data.store.layout import encode_example
         from dialog.generation.responder import example_from_texts

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dialog.atomic import write_json
-from dialog.build import build_data, build_model, build_module, build_trainer, check_recipe, with_precision
+from dialog.build import build_data, build_model, build_module, build_trainer, with_precision
 from dialog.config.compose import Composed
 from dialog.config.schema import Recipe
 from dialog.paths import fresh_folder
-from dialog.runs.folder import Trained, finish, opened
+from dialog.runs.check import check_recipe
+from dialog.runs.folder import CHECKPOINTS, Trained, finish, opened
 from dialog.runs.prepare import example_ids, prepare_data
 
 if TYPE_CHECKING:
@@ -24,21 +25,21 @@ if TYPE_CHECKING:
 def train(
     composed: Composed, output: Path | None = None, *, quiet: bool = False, callbacks: Sequence[Callback] = ()
 ) -> Trained:
-    """Train a recipe into a new run folder that is complete in itself, watched by callbacks.
+    """Train a recipe into a new, self-contained run folder: ``output``, or runs/<recipe>/<time>-<random>.
 
-    Where several processes train, the first one writes and the others end here.
+    In distributed training only rank 0 writes and returns.
 
     Raises:
-        UserError: before the folder is made, when the recipe, its corpus or a component cannot be served.
-        SystemExit: at the end of every process but the first.
+        UserError: before the folder is created: an invalid recipe, or a corpus that cannot be read.
+        SystemExit: at the end of every rank but 0.
     """
-    from dialog.training.checkpoints.initial_weights import check_initial
+    from dialog.training.checkpoints.initial_weights import check_initial_weights
     from dialog.training.optimization.precision import warn_emulated
 
     recipe = with_precision(composed.recipe)
     warn_emulated(recipe.trainer.precision, recipe.trainer.accelerator)
     check_recipe(recipe)
-    check_initial(recipe.model)
+    check_initial_weights(recipe.model)
     data = prepare_data(recipe, quiet=quiet)
     return run_training(recipe, data, output or fresh_folder("runs", composed.name), callbacks)
 
@@ -46,46 +47,47 @@ def train(
 def run_training(
     recipe: Recipe, data: Path, folder: Path, callbacks: Sequence[Callback] = (), *, resumed: bool = False
 ) -> Trained:
-    """Put the parts of a training together, run it, and leave what it has found."""
+    """Build the objects of a recipe, fit, and write the results; shared by `train` and `resume`."""
     from dialog.data.store.store import Store
     from dialog.training import loggers, trainer
     from dialog.training.callbacks.attention import AttentionRecorder
-    from dialog.training.callbacks.guard import named
+    from dialog.training.callbacks.guard import with_example_ids
     from dialog.training.callbacks.memory import Memory
     from dialog.training.checkpoints.checkpoint_io import newest
-    from dialog.training.checkpoints.initial_weights import initialise
+    from dialog.training.checkpoints.initial_weights import load_initial_weights
 
     store = Store(data, "validation")
     module = build_module(recipe, len(store.tokenizer), store.tokenizer)
-    start = newest(folder / "checkpoints") if resumed else None
-    found = {} if start else initialise(recipe.model, module.model, build_model, store.tokenizer)
+    checkpoint = newest(folder / CHECKPOINTS) if resumed else None
+    initial = {} if checkpoint else load_initial_weights(recipe.model, module.model, build_model, store.tokenizer)
     batches = build_data(recipe, data, store.tokenizer)
-    own = loggers.build_loggers(recipe.logger, folder)
+    run_loggers = loggers.build_loggers(recipe.logger, folder)
     memory, names = Memory(preflight=recipe.preflight), partial(example_ids, recipe)
-    lightning = build_trainer(recipe, folder, own, [AttentionRecorder(folder, store), memory, *callbacks])
+    lightning = build_trainer(recipe, folder, run_loggers, [AttentionRecorder(folder, store), memory, *callbacks])
     with opened(folder, recipe, store, first=lightning.is_global_zero, resumed=resumed):
-        if found and lightning.is_global_zero:
-            write_json(folder / "initial.json", found)
-        loggers.describe(own, asdict(recipe))
+        if initial and lightning.is_global_zero:
+            write_json(folder / "initial.json", initial)
+        loggers.describe(run_loggers, asdict(recipe))
         with (
-            trainer.nothing_left(folder, lightning) if not resumed else nullcontext(),
-            memory.explained(names, mend=less_memory(recipe)),
-            named(names),
+            trainer.removed_on_error(folder, lightning) if not resumed else nullcontext(),
+            memory.explained(names, remedy=memory_advice(recipe)),
+            with_example_ids(names),
         ):
             try:
-                trainer.fit(lightning, module, batches, start)
+                trainer.fit(lightning, module, batches, checkpoint)
             finally:
-                loggers.close(own)
+                loggers.close(run_loggers)
         if not lightning.is_global_zero:
             raise SystemExit(0)
         model = build_model(recipe.model, len(store.tokenizer))
-        return finish(folder, lightning, model, seconds=loggers.seconds(own), target_tokens=module.target_tokens)
+        seconds = loggers.seconds(run_loggers)
+        return finish(folder, lightning, model, seconds=seconds, target_tokens=module.target_tokens)
 
 
-def less_memory(recipe: Recipe) -> str:
-    """What a run that lacks memory can set."""
-    now, times = recipe.data.batch_tokens, recipe.trainer.accumulate_grad_batches
-    smaller = f"lower data.batch_tokens ({now}) and raise trainer.accumulate_grad_batches ({times}) by as much"
+def memory_advice(recipe: Recipe) -> str:
+    """Return the settings that an out-of-memory error suggests."""
+    tokens, batches = recipe.data.batch_tokens, recipe.trainer.accumulate_grad_batches
+    smaller = f"lower data.batch_tokens ({tokens}) and raise trainer.accumulate_grad_batches ({batches}) by as much"
     parts = (recipe.model.encoder, recipe.model.decoder)
     if recipe.model.activation_checkpointing or all(part.get("name") != "transformer" for part in parts):
         return smaller

@@ -1,1 +1,4 @@
-"""Training with Lightning: the module, its loss, optimizers, schedules, callbacks, loggers and checkpoints."""
+"""Training with Lightning: module, step, losses, objectives, optimizers, callbacks, loggers and checkpoints.
+
+Read first: `module.py`, then `step.py`.
+"""

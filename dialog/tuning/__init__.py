@@ -1,1 +1,4 @@
-"""Which hyperparameters: a learning rate, a size of batches, a search over many."""
+"""Hyperparameters: sweeps, learning-rate range test, batch size.
+
+Read first: `sweep.py`.
+"""

@@ -1,4 +1,4 @@
-"""A learning rate and a size of batches for a recipe, found in a scratch folder that is gone afterwards."""
+"""Learning-rate range test and batch-size test of a recipe, in a temporary folder."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dialog.build import build_data, build_model, build_module, build_trainer, check_recipe, with_precision
+from dialog.build import build_data, build_model, build_module, build_trainer, with_precision
 from dialog.config.schema import Recipe
 from dialog.errors import UserError
+from dialog.runs.check import check_recipe
 from dialog.runs.prepare import prepare_data
 
 if TYPE_CHECKING:
     from dialog.data.datamodule import DialogDataModule
     from dialog.training.module import DialogModule
-    from dialog.training.optimization.tuner import RangeTest, Tried
+    from dialog.training.optimization.tuner import BatchTrial, RangeTest
     from dialog.training.trainer import Trainer
 
 
 class Workbench(NamedTuple):
-    """The parts of a training that is only tried."""
+    """Objects of a short trial training."""
 
     trainer: Trainer
     module: DialogModule
@@ -31,8 +32,8 @@ class Workbench(NamedTuple):
 
 
 @contextmanager
-def workbench(recipe: Recipe, **changes: Any) -> Iterator[Workbench]:  # noqa: ANN401 - the trainer's settings
-    """A recipe's parts, without loggers and validations.
+def workbench(recipe: Recipe, **changes: Any) -> Iterator[Workbench]:  # noqa: ANN401 - settings of the trainer
+    """Build the objects of a recipe, without loggers and validations.
 
     Raises:
         UserError: the recipe cannot be trained, or not in one process.
@@ -41,22 +42,22 @@ def workbench(recipe: Recipe, **changes: Any) -> Iterator[Workbench]:  # noqa: A
     settings = replace(recipe.trainer, max_epochs=-1, strategy="auto", **quiet, **changes)
     recipe = with_precision(replace(recipe, trainer=settings))
     if check_recipe(recipe) > 1:
-        raise UserError("trainer.devices: one process is enough to try; set it to 1")
+        raise UserError("trainer.devices: tuning runs in one process; set it to 1")
     from dialog.data.store.store import Store
-    from dialog.training.checkpoints.initial_weights import check_initial, initialise
+    from dialog.training.checkpoints.initial_weights import check_initial_weights, load_initial_weights
 
-    check_initial(recipe.model)
+    check_initial_weights(recipe.model)
     prepared = prepare_data(recipe, quiet=False)
     tokenizer = Store(prepared, "train").tokenizer
     module = build_module(recipe, len(tokenizer), tokenizer)
-    initialise(recipe.model, module.model, build_model, tokenizer)
+    load_initial_weights(recipe.model, module.model, build_model, tokenizer)
     with tempfile.TemporaryDirectory() as scratch:
         trainer = build_trainer(recipe, Path(scratch), [])
         yield Workbench(trainer, module, build_data(recipe, prepared, tokenizer))
 
 
 def range_test(recipe: Recipe, *, lowest: float, highest: float, steps: int) -> RangeTest:
-    """The loss of a recipe while its learning rate rises; its schedule and its limits are left out."""
+    """Record the loss while the learning rate rises with every step; the recipe's schedule is not used."""
     from dialog.training.optimization.tuner import try_rates
 
     with workbench(recipe, max_steps=steps) as bench:
@@ -64,24 +65,24 @@ def range_test(recipe: Recipe, *, lowest: float, highest: float, steps: int) -> 
 
 
 def steepest(test: RangeTest) -> float | None:
-    """The learning rate at which the loss falls fastest by log lr, before its lowest point; none where it never falls.
+    """Return the learning rate at which d loss / d log lr is lowest, before the loss minimum; None if it never falls.
 
-    The loss is a mean over the neighbours within a twentieth of the steps. A slope by lr itself, as Lightning's
-    suggestion has it, is steepest where rates are tiny and close.
+    The loss is averaged over neighbours within a twentieth of the steps. The derivative by lr itself, as in Lightning's
+    suggestion, is always steepest at the smallest rates.
     """
-    size = max(1, len(test.losses) // 20)
-    near = [test.losses[max(0, at - size) : at + size + 1] for at in range(len(test.losses))]
+    radius = max(1, len(test.losses) // 20)
+    near = [test.losses[max(0, at - radius) : at + radius + 1] for at in range(len(test.losses))]
     smooth = [sum(losses) / len(losses) for losses in near]
     bottom = min(range(len(smooth)), key=lambda at: smooth[at] if math.isfinite(smooth[at]) else math.inf)
-    rise = [math.log(rate) for rate in test.rates]
-    falls = [(smooth[at] - smooth[at - 1]) / (rise[at] - rise[at - 1]) for at in range(1, bottom + 1)]
-    if not falls or min(falls) >= 0:
+    logs = [math.log(rate) for rate in test.rates]
+    gradients = [(smooth[at] - smooth[at - 1]) / (logs[at] - logs[at - 1]) for at in range(1, bottom + 1)]
+    if not gradients or min(gradients) >= 0:
         return None
-    return test.rates[1 + falls.index(min(falls))]
+    return test.rates[1 + gradients.index(min(gradients))]
 
 
-def sizes_test(recipe: Recipe, *, first: int, most: int) -> Sequence[Tried]:
-    """Sizes of batches that a recipe's training has memory for, and how fast it is with each."""
+def sizes_test(recipe: Recipe, *, first: int, most: int) -> Sequence[BatchTrial]:
+    """Try batch sizes from ``first`` up to ``most`` tokens until memory runs out; return speed and memory of each."""
     from dialog.training.optimization.tuner import try_batch_tokens
 
     with workbench(recipe, max_steps=-1, accumulate_grad_batches=1) as bench:

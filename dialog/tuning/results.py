@@ -1,4 +1,4 @@
-"""What a search has found and spent, as results.json and as a table."""
+"""Results and costs of a sweep: results.json and a table."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ HEAD = ("recipe", "best bits per byte", "trials", "pruned", "failed", "target to
 
 
 def spent(study: Study) -> list[FrozenTrial]:
-    """The trials that came to an end of theirs: complete, pruned or failed; not those that were interrupted."""
+    """Return the finished trials: complete, pruned or failed, but not interrupted."""
     return [trial for trial in study.trials if "spent" in trial.user_attrs and trial.state.is_finished()]
 
 
 def best_of(study: Study) -> FrozenTrial | None:
-    """The complete trial with the lowest value."""
+    """Return the complete trial with the lowest value."""
     done = [trial for trial in spent(study) if trial.state.name == "COMPLETE" and trial.value is not None]
     return min(done, key=lambda trial: trial.value or math.inf, default=None)
 
 
 def best_file(name: str) -> str:
-    """Where, in the folder of a search, the best of a recipe is."""
+    """Return the path of a recipe's best trial, relative to the folder of the sweep."""
     return f"best/{name}.yaml"
 
 
 def results(settings: Mapping[str, Any], studies: Mapping[str, Study]) -> dict[str, Any]:
-    """All of a search as plain containers; values are bits per byte on the validation split, lower is better."""
+    """Return a sweep as plain containers; values are bits per byte on the validation split, lower is better."""
     return {"settings": dict(settings), "recipes": [_recipe(name, study) for name, study in studies.items()]}
 
 
@@ -51,21 +51,21 @@ def _recipe(name: str, study: Study) -> dict[str, Any]:
 
 
 def _trial(trial: FrozenTrial) -> dict[str, Any]:
-    known = trial.user_attrs
+    attributes = trial.user_attrs
     last = trial.intermediate_values[max(trial.intermediate_values)] if trial.intermediate_values else None
     return {
         "trial": trial.number,
         "state": trial.state.name.lower(),
         "value": last if trial.value is None else trial.value,
-        "overrides": known["overrides"],
-        "reason": known["reason"],
-        **known["spent"],
+        "overrides": attributes["overrides"],
+        "reason": attributes["reason"],
+        **attributes["spent"],
     }
 
 
-def to_markdown(found: Mapping[str, Any]) -> str:
-    """A table with a line for each recipe."""
-    lines = [HEAD, ("---",) * len(HEAD), *(_line(each) for each in found["recipes"])]
+def to_markdown(sweep: Mapping[str, Any]) -> str:
+    """Return a table with a line per recipe."""
+    lines = [HEAD, ("---",) * len(HEAD), *(_line(recipe) for recipe in sweep["recipes"])]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 

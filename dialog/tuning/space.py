@@ -1,4 +1,4 @@
-"""What a search may choose: choices and ranges of a recipe's keys, from a YAML file."""
+"""Search space of a sweep: values and ranges of recipe keys, from a YAML file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from optuna.trial import Trial
 
 ALL = "all"
-"""The section whose keys every recipe has."""
+"""Section of a space that applies to every recipe."""
 
 BUDGET = (
     "trainer.max_steps",
@@ -33,29 +33,29 @@ BUDGET = (
     "data.filters",
     "checkpoint.patience",
 )
-"""What says how much a trial may learn from: no search chooses it, and it is the same for all recipes."""
+"""Keys that determine how much data a trial trains on: equal for all recipes, never swept."""
 
 Choice = Sequence[Any] | Mapping[str, Any]
-"""A list of values, or ``{low, high}`` with ``log: true`` or ``step: n``; two whole numbers mean whole numbers."""
+"""List of values, or range {low, high} with ``log: true`` or ``step: n``; integer bounds give integers."""
 
 
 def space_file(name: str) -> Path:
-    """A path to YAML, or the name of a space that ships."""
+    """Return the file of a space: a path to YAML, or the name of a shipped space."""
     if name.endswith((".yaml", ".yml")):
         return Path(name)
-    known = {
+    shipped = {
         path.stem: path for root in reversed(asset_folders("sweeps")) for path in sorted(root.glob("spaces/*.yaml"))
     }
-    if name not in known:
-        raise UserError(f"--space: unknown space {name!r}{hint(name, known)}")
-    return known[name]
+    if name not in shipped:
+        raise UserError(f"--space: unknown space {name!r}{hint(name, shipped)}")
+    return shipped[name]
 
 
 def spaces(path: Path, recipes: Sequence[str]) -> dict[str, dict[str, Choice]]:
-    """The space of each recipe: the section ``all``, and over it the section of its name.
+    """Read the space of each recipe: the section ``all``, overridden by the section of its name.
 
     Raises:
-        UserError: with file and line; a key of the budget, a section of no recipe, or what is no choice.
+        UserError: with file and line: a key of the budget, an unknown recipe, or an invalid choice.
     """
     layer = read_yaml(path)
     sections: dict[str, Any] = layer.values
@@ -66,39 +66,41 @@ def spaces(path: Path, recipes: Sequence[str]) -> dict[str, dict[str, Choice]]:
             raise UserError(f"{layer.origin[name]}: {name} must be a mapping of a recipe's keys to choices")
         for key, choice in section.items():
             place = layer.origin.get(f"{name}.{key}", layer.origin[name])
-            if any(key == each or key.startswith(f"{each}.") or each.startswith(f"{key}.") for each in BUDGET):
-                raise UserError(f"{place}: {key} is part of the budget, which is equal for all; set it with {key}=...")
+            if any(f"{key}.".startswith(f"{fixed}.") or fixed.startswith(f"{key}.") for fixed in BUDGET):
+                raise UserError(
+                    f"{place}: {key} is part of the budget, which is equal for all recipes; set it with {key}=..."
+                )
             check_choice(choice, f"{place}: {key}")
-    made = {recipe: {**sections.get(ALL, {}), **sections.get(recipe, {})} for recipe in recipes}
-    if empty := [recipe for recipe, space in made.items() if not space]:
-        raise UserError(f"{path}: there is nothing to choose for {', '.join(empty)}")
-    return made
+    merged = {recipe: {**sections.get(ALL, {}), **sections.get(recipe, {})} for recipe in recipes}
+    if empty := [recipe for recipe, space in merged.items() if not space]:
+        raise UserError(f"{path}: no key to sweep for {', '.join(empty)}")
+    return merged
 
 
 def check_choice(choice: object, place: str) -> None:
-    """Refuse what is neither a list of plain values nor a range."""
-    if isinstance(choice, list) and choice and all(isinstance(each, str | int | float | None) for each in choice):
+    """Check that a choice is a list of scalars or a range."""
+    if isinstance(choice, list) and choice and all(isinstance(value, str | int | float | None) for value in choice):
         return
     if isinstance(choice, dict) and {"low", "high"} <= set(choice) <= {"low", "high", "log", "step"}:
         low, high = choice["low"], choice["high"]
-        numbers = all(isinstance(each, int | float) for each in (low, high))
+        numbers = all(isinstance(bound, int | float) for bound in (low, high))
         if numbers and low < high and (low > 0 or not choice.get("log")):
             return
     raise UserError(f"{place}: must be a list of values, or {{low, high}} with low < high and log: true or step: n")
 
 
 def suggest(trial: Trial, space: Mapping[str, Choice]) -> list[str]:
-    """A value for each key, as overrides of a recipe."""
+    """Draw a value for each key; return overrides of a recipe."""
     return [f"{key}={json.dumps(_value(trial, key, choice))}" for key, choice in space.items()]
 
 
 def simplest(space: Mapping[str, Choice]) -> list[str]:
-    """The first value of each key: enough to see whether a recipe has these keys."""
+    """Return overrides with the first value of each key, to check that a recipe has these keys."""
     firsts = (choice["low"] if isinstance(choice, Mapping) else choice[0] for choice in space.values())
     return [f"{key}={json.dumps(value)}" for key, value in zip(space, firsts, strict=True)]
 
 
-def _value(trial: Trial, key: str, choice: Choice) -> Any:  # noqa: ANN401 - whatever the space says
+def _value(trial: Trial, key: str, choice: Choice) -> Any:  # noqa: ANN401 - any value of a space
     if not isinstance(choice, Mapping):
         return trial.suggest_categorical(key, list(choice))
     low, high, log, step = choice["low"], choice["high"], bool(choice.get("log")), choice.get("step")

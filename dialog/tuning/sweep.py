@@ -1,4 +1,4 @@
-"""A search for hyperparameters with the same budget for every recipe; it can be stopped and gone on with."""
+"""Hyperparameter sweep with the same budget for every recipe; it can be interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from dialog.atomic import write_json, write_text
-from dialog.build import check_recipe
 from dialog.config.components import lookup
 from dialog.config.compose import Composed, compose
 from dialog.config.schema import to_dict
 from dialog.errors import UserError
+from dialog.runs.check import check_recipe
 from dialog.runs.train import train as train_run
 from dialog.training.callbacks.trial import PrunedError, TrialWatch
 from dialog.tuning.results import best_file, best_of, results, spent, to_markdown
 from dialog.tuning.space import BUDGET, Choice, suggest
 
-SETTINGS, JOURNAL = "search.json", "journal.log"
+SETTINGS, JOURNAL = "sweep.json", "journal.log"
 SAMPLERS = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}
 
 log = logging.getLogger("dialog")
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What was asked for; with the recipes beside it, all that going on needs.
+class SweepSettings:
+    """Settings of a sweep; with the recipes in its folder, all that resuming needs.
 
-    Every recipe gets so many ``trials`` of the same length, and one that is pruned or fails is a trial too. Each draws
-    from a ``sampler`` that is seeded by its number: a search that was stopped goes on as it would have.
+    Every recipe gets ``trials`` trials of the same length; pruned and failed trials count. The ``sampler`` of a trial
+    is seeded by the trial's number, so an interrupted sweep continues as if uninterrupted.
     """
 
     spaces: Mapping[str, Mapping[str, Choice]]
@@ -48,64 +48,64 @@ class Settings:
 
 
 def check(recipes: Sequence[Composed]) -> None:
-    """Refuse recipes that no trial could be of.
+    """Check that recipes have the same budget and can be trained.
 
     Raises:
-        UserError: they have different budgets, or one cannot be trained here.
+        UserError: different budgets, an invalid recipe, or one for several processes.
     """
-    first, *others = [(each.name, to_dict(each.recipe)) for each in recipes]
+    first, *others = [(composed.name, to_dict(composed.recipe)) for composed in recipes]
     for name, other in others:
         for key in BUDGET:
             mine, theirs = (_value(tree, key) for tree in (first[1], other))
             if mine != theirs:
                 raise UserError(
-                    f"the budgets differ: {key} is {mine} in {first[0]} and {theirs} in {name}; give it once for all"
+                    f"the budgets differ: {key} is {mine} in {first[0]} and {theirs} in {name}; override it for all"
                 )
-    for each in recipes:
-        if check_recipe(each.recipe) > 1:
+    for composed in recipes:
+        if check_recipe(composed.recipe) > 1:
             raise UserError("trainer.devices: a trial trains in one process; set it to 1")
 
 
-def begin(recipes: Sequence[Composed], settings: Settings, folder: Path) -> None:
-    """Write what is asked for into a new folder."""
-    for each in recipes:
-        path = recipe_file(folder, each.name)
+def create(recipes: Sequence[Composed], settings: SweepSettings, folder: Path) -> None:
+    """Write recipes and settings into a new folder."""
+    for composed in recipes:
+        path = recipe_file(folder, composed.name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, each.yaml())
+        write_text(path, composed.yaml())
     write_json(folder / SETTINGS, asdict(settings))
 
 
-def search(folder: Path, settings: Settings) -> dict[str, Any]:
-    """Run the trials that a folder lacks, the recipes in turn; what was found, which is in the folder too."""
+def sweep(folder: Path, settings: SweepSettings) -> dict[str, Any]:
+    """Run the trials that a folder lacks, recipes in turn; return the results, which are also written."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     storage = JournalStorage(JournalFileBackend(str(folder / JOURNAL)))
-    studies = {name: study(storage, name, settings) for name in settings.spaces}
-    found = write_results(folder, settings, studies)
-    while min(len(spent(each)) for each in studies.values()) < settings.trials:
-        for name, each in studies.items():
-            if len(spent(each)) < settings.trials:
-                one_trial(each, name, settings, folder)
-                found = write_results(folder, settings, studies)
-    return found
+    studies = {name: load_study(storage, name, settings) for name in settings.spaces}
+    written = write_results(folder, settings, studies)
+    while min(len(spent(study)) for study in studies.values()) < settings.trials:
+        for name, study in studies.items():
+            if len(spent(study)) < settings.trials:
+                run_trial(study, name, settings, folder)
+                written = write_results(folder, settings, studies)
+    return written
 
 
-def study(storage: BaseStorage, name: str, settings: Settings) -> optuna.Study:
-    """The trials of a recipe so far; one that was interrupted is put back, to be run first."""
+def load_study(storage: BaseStorage, name: str, settings: SweepSettings) -> optuna.Study:
+    """Load or create the study of a recipe; an interrupted trial is enqueued again, to be run first."""
     pruner = optuna.pruners.MedianPruner(n_startup_trials=4) if settings.prune else optuna.pruners.NopPruner()
-    made = optuna.create_study(
+    study = optuna.create_study(
         study_name=name, storage=storage, pruner=pruner, direction="minimize", load_if_exists=True
     )
-    for trial in made.get_trials(states=[TrialState.RUNNING]):
-        made.tell(trial.number, state=TrialState.FAIL)
-        made.enqueue_trial(trial.params)
-    return made
+    for trial in study.get_trials(states=[TrialState.RUNNING]):
+        study.tell(trial.number, state=TrialState.FAIL)
+        study.enqueue_trial(trial.params)
+    return study
 
 
-def one_trial(made: optuna.Study, name: str, settings: Settings, folder: Path) -> None:
-    """Train a recipe with values that the sampler chooses, and note what came of it."""
-    number = len(spent(made))
-    made.sampler = lookup(SAMPLERS, settings.sampler, "sampler")(seed=settings.seed * 10_000 + number)
-    trial = made.ask()
+def run_trial(study: optuna.Study, name: str, settings: SweepSettings, folder: Path) -> None:
+    """Train a recipe with values drawn by the sampler, and record the outcome."""
+    number = len(spent(study))
+    study.sampler = lookup(SAMPLERS, settings.sampler, "sampler")(seed=settings.seed * 10_000 + number)
+    trial = study.ask()
     overrides = suggest(trial, settings.spaces[name])
     composed = compose(str(recipe_file(folder, name)), overrides)
     began = time.monotonic()
@@ -114,14 +114,14 @@ def one_trial(made: optuna.Study, name: str, settings: Settings, folder: Path) -
     used = {"steps": watch.steps, "target_tokens": watch.target_tokens, "seconds": seconds}
     for key, value in {"overrides": overrides, "reason": reason, "spent": used}.items():
         trial.set_user_attr(key, value)
-    made.tell(trial, watch.lowest if state == TrialState.COMPLETE else None, state)
-    said = f"{state.name.lower()}, {watch.lowest:.4f} bits per byte at best {reason}"
-    log.info("%s, trial %d of %d: %s (%s)", name, number + 1, settings.trials, said.strip(), " ".join(overrides))
-    keep_best(made, trial, composed, folder)
+    study.tell(trial, watch.lowest if state == TrialState.COMPLETE else None, state)
+    outcome = f"{state.name.lower()}, {watch.lowest:.4f} bits per byte at best {reason}"
+    log.info("%s, trial %d of %d: %s (%s)", name, number + 1, settings.trials, outcome.strip(), " ".join(overrides))
+    keep_best(study, trial, composed, folder)
 
 
 def train(trial: optuna.Trial, composed: Composed, run: Path) -> tuple[TrialWatch, TrialState, str]:
-    """A run of a trial: what was seen, what became of it, and if it failed why."""
+    """Train one trial; return its validations, its state, and the reason if it failed."""
 
     def stop(validation: int, value: float) -> bool:
         trial.report(value, validation)
@@ -137,39 +137,39 @@ def train(trial: optuna.Trial, composed: Composed, run: Path) -> tuple[TrialWatc
     return watch, TrialState.COMPLETE, ""
 
 
-def keep_best(made: optuna.Study, trial: optuna.Trial, composed: Composed, folder: Path) -> None:
-    """The best trial's recipe and weights stay; of the others the records do."""
-    best = best_of(made)
+def keep_best(study: optuna.Study, trial: optuna.Trial, composed: Composed, folder: Path) -> None:
+    """Keep the recipe and the weights of the best trial; of the others keep only the records."""
+    best = best_of(study)
     if best is not None and best.number == trial.number:
-        path = folder / best_file(made.study_name)
+        path = folder / best_file(study.study_name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        head = f"# Trial {best.number} of a search: {best.value:.4f} bits per byte (validation)\n"
+        head = f"# Trial {best.number} of a sweep: {best.value:.4f} bits per byte (validation)\n"
         write_text(path, head + composed.yaml())
-    for run in runs(folder, made.study_name).glob("*"):
+    for run in runs(folder, study.study_name).glob("*"):
         if best is None or run.name != f"{best.number:03}":
             shutil.rmtree(run / "checkpoints", ignore_errors=True)
             (run / "model.safetensors").unlink(missing_ok=True)
 
 
-def write_results(folder: Path, settings: Settings, studies: Mapping[str, optuna.Study]) -> dict[str, Any]:
-    """``results.json`` and ``search.md``."""
-    found = results(asdict(settings), studies)
-    write_json(folder / "results.json", found)
-    write_text(folder / "search.md", to_markdown(found))
-    return found
+def write_results(folder: Path, settings: SweepSettings, studies: Mapping[str, optuna.Study]) -> dict[str, Any]:
+    """Write results.json and sweep.md; return the results."""
+    content = results(asdict(settings), studies)
+    write_json(folder / "results.json", content)
+    write_text(folder / "sweep.md", to_markdown(content))
+    return content
 
 
 def recipe_file(folder: Path, name: str) -> Path:
-    """Where a search keeps the recipe that it varies."""
+    """Return the path of the recipe that a sweep varies."""
     return folder / "recipes" / f"{name}.yaml"
 
 
 def runs(folder: Path, name: str) -> Path:
-    """Where the trials of a recipe are."""
+    """Return the folder of a recipe's trials."""
     return folder / "runs" / name
 
 
-def _value(tree: Mapping[str, Any], key: str) -> Any:  # noqa: ANN401 - whatever the recipe says
+def _value(tree: Mapping[str, Any], key: str) -> Any:  # noqa: ANN401 - any value of a recipe
     for part in key.split("."):
         tree = tree[part]
     return tree

@@ -1,4 +1,4 @@
-"""A batch is its examples side by side."""
+"""A batch holds its examples, padded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dialog.data.tokenizers.tokenizer import PAD
 
 @settings(max_examples=30)
 @given(st.lists(st.tuples(*[st.lists(st.integers(1, 99), min_size=1, max_size=9)] * 2), min_size=1, max_size=6))
-def test_a_batch_is_its_examples_and_padding(pairs: list[tuple[list[int], list[int]]]) -> None:
+def test_a_batch_holds_its_padded_examples(pairs: list[tuple[list[int], list[int]]]) -> None:
     rows = list(range(10, 10 + len(pairs)))
     batch = collate(pairs, rows)
     assert batch.rows.tolist() == rows

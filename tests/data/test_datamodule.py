@@ -1,4 +1,4 @@
-"""Under a real trainer, every example is seen once an epoch, in another order each."""
+"""A trainer reads every example once an epoch, in a different order each time."""
 
 from __future__ import annotations
 
@@ -16,34 +16,33 @@ import torch
 from torch import Tensor, nn
 
 from dialog.data.batching import Batch
-from dialog.data.corpora.builtin.builtin import Builtin
-from dialog.data.datamodule import DialogDataModule, Loader
-from dialog.data.examples import Rules
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
+from dialog.data.datamodule import BatchLoader, DialogDataModule
+from dialog.data.examples import ExampleRules
+from dialog.data.preparation.job import Job, Limits
 from dialog.data.preparation.prepare import prepare
-from dialog.data.preparation.shards import Job
-from dialog.data.preparation.writer import Limits
 from dialog.data.store.store import Store
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.errors import UserError
 
 BATCHES = 19
-"""Of an epoch of 1000 tokens a batch."""
+"""Batches of an epoch with 1000 tokens a batch."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     job = Job(
-        Builtin(size=60),
+        BuiltinDialogues(size=60),
         {"name": "builtin", "size": 60},
         {"name": "byte_bpe", "vocabulary": 500},
-        Rules(3, first_turns=True),
+        ExampleRules(3, first_turns=True),
         Limits(128, 64),
     )
     return prepare(job, tmp_path_factory.mktemp("prepared"))
 
 
 class Toy(lightning.LightningModule):
-    """Notes which rows it is given."""
+    """Records the rows of its batches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,17 +51,17 @@ class Toy(lightning.LightningModule):
 
     def training_step(self, batch: Batch) -> Tensor:
         assert isinstance(batch, Batch)
-        self._note("train", batch)
+        self._record("train", batch)
         loss: Tensor = self.embedding(batch.source).mean()
         return loss
 
     def validation_step(self, batch: Batch) -> None:
-        self._note("validation", batch)
+        self._record("validation", batch)
 
     def test_step(self, batch: Batch) -> None:
-        self._note("test", batch)
+        self._record("test", batch)
 
-    def _note(self, split: str, batch: Batch) -> None:
+    def _record(self, split: str, batch: Batch) -> None:
         self.seen.setdefault((split, self.current_epoch), []).extend(batch.rows.tolist())
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -95,7 +94,7 @@ def trainer(**options: Any) -> lightning.Trainer:  # noqa: ANN401 - Lightning ta
 
 
 @pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec:FutureWarning")
-def test_an_epoch_is_every_example_once(folder: Path) -> None:
+def test_an_epoch_reads_every_example_once(folder: Path) -> None:
     module = Toy()
     data = DialogDataModule(folder, batch_tokens=300, seed=3)
     lightning_trainer = trainer(max_epochs=2, num_sanity_val_steps=0)
@@ -111,7 +110,7 @@ def test_an_epoch_is_every_example_once(folder: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec:FutureWarning")
 @pytest.mark.filterwarnings("ignore:You requested to overfit")
-def test_overfitting_sees_the_same_batches_every_epoch(folder: Path) -> None:
+def test_overfitting_repeats_the_same_batches(folder: Path) -> None:
     module = Toy()
     data = DialogDataModule(folder, batch_tokens=300)
     trainer(max_epochs=2, num_sanity_val_steps=0, overfit_batches=2).fit(module, datamodule=data)
@@ -119,7 +118,7 @@ def test_overfitting_sees_the_same_batches_every_epoch(folder: Path) -> None:
     assert 0 < len(module.seen["train", 0]) < len(Store(folder, "train"))
 
 
-def test_lengths_hold_in_every_epoch(folder: Path) -> None:
+def test_the_length_is_the_same_in_every_epoch(folder: Path) -> None:
     loader = DialogDataModule(folder, batch_tokens=300).train_dataloader()
     orders = []
     for epoch in range(3):
@@ -133,21 +132,21 @@ def test_lengths_hold_in_every_epoch(folder: Path) -> None:
     assert [batch.rows.tolist() for batch in loader] == orders[1]
 
 
-@pytest.mark.parametrize("given", [0, 1, 5])
-def test_a_loader_goes_on_where_another_stopped(folder: Path, given: int) -> None:
+@pytest.mark.parametrize("position", [0, 1, 5])
+def test_a_loader_continues_where_another_stopped(folder: Path, position: int) -> None:
     first, second = (DialogDataModule(folder, batch_tokens=300).train_dataloader() for _ in range(2))
     first.sampler.set_epoch(2)
     whole = [batch.rows.tolist() for batch in first]
     batches = iter(first)
-    for _ in range(given):
+    for _ in range(position):
         next(batches)
     second.load_state_dict(first.state_dict())
     second.sampler.set_epoch(2)
-    assert [batch.rows.tolist() for batch in second] == whole[given if given else 0 :]
+    assert [batch.rows.tolist() for batch in second] == whole[position:]
     assert [batch.rows.tolist() for batch in second] == whole, "only once"
 
 
-def test_a_place_in_another_plan_is_refused(folder: Path) -> None:
+def test_the_state_of_another_plan_is_an_error(folder: Path) -> None:
     state = DialogDataModule(folder, batch_tokens=300).train_dataloader().state_dict()
     with pytest.raises(UserError, match=r"batch_tokens is 300, here it is 301"):
         DialogDataModule(folder, batch_tokens=301).train_dataloader().load_state_dict(state)
@@ -155,7 +154,7 @@ def test_a_place_in_another_plan_is_refused(folder: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec:FutureWarning")
 @pytest.mark.parametrize("steps", [1, 7, BATCHES, BATCHES + 11])
-def test_a_run_that_is_resumed_sees_what_the_whole_one_saw(folder: Path, tmp_path: Path, steps: int) -> None:
+def test_a_resumed_run_reads_the_same_rows(folder: Path, tmp_path: Path, steps: int) -> None:
     def seen(max_steps: int, *, save: bool = False, resume: bool = False) -> list[int]:
         module = Toy()
         lightning_trainer = trainer(
@@ -177,7 +176,7 @@ def test_a_run_that_is_resumed_sees_what_the_whole_one_saw(folder: Path, tmp_pat
     assert before + seen(40, resume=True) == whole
 
 
-def test_seeds_order_differently(folder: Path) -> None:
+def test_seeds_shuffle_differently(folder: Path) -> None:
     one, two, again = (
         next(iter(DialogDataModule(folder, batch_tokens=300, seed=seed).train_dataloader())).rows.tolist()
         for seed in (1, 2, 1)
@@ -185,7 +184,7 @@ def test_seeds_order_differently(folder: Path) -> None:
     assert one == again != two
 
 
-def test_processes_share_the_examples(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_shard_the_examples(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loader = DialogDataModule(folder, batch_tokens=300).train_dataloader()
     rows: list[int] = []
     batches = set()
@@ -199,18 +198,18 @@ def test_processes_share_the_examples(folder: Path, monkeypatch: pytest.MonkeyPa
     assert len(batches) == 1
 
 
-def bytewise(ids: list[int], random: np.random.Generator) -> list[int]:
-    """Some ids twice: more of them, drawn."""
-    return [token for each in ids for token in [each] * int(random.integers(1, 3))]
+def repeated(ids: list[int], random: np.random.Generator) -> list[int]:
+    """Repeat random ids."""
+    return [id for token in ids for id in [token] * int(random.integers(1, 3))]
 
 
-def test_training_turns_get_other_ids_in_every_epoch(folder: Path) -> None:
+def test_training_turns_are_retokenised_each_epoch(folder: Path) -> None:
     plain, loader, other = (
         DialogDataModule(folder, batch_tokens=300, seed=seed, retokenise=retokenise).train_dataloader()
-        for seed, retokenise in ((0, None), (0, bytewise), (1, bytewise))
+        for seed, retokenise in ((0, None), (0, repeated), (1, repeated))
     )
 
-    def sources(loader: Loader, epoch: int) -> dict[int, list[int]]:
+    def sources(loader: BatchLoader, epoch: int) -> dict[int, list[int]]:
         loader.sampler.set_epoch(epoch)
         pairs = [pair for batch in loader for pair in zip(batch.rows.tolist(), batch.source.tolist(), strict=True)]
         return {row: [token for token in source if token != PAD] for row, source in pairs}
@@ -223,7 +222,7 @@ def test_training_turns_get_other_ids_in_every_epoch(folder: Path) -> None:
         assert [token for token, _ in groupby(once[row])] == [token for token, _ in groupby(source)]
 
 
-def test_other_ids_are_cut_alike(folder: Path) -> None:
+def test_retokenised_rows_keep_the_limits(folder: Path) -> None:
     store = Store(folder, "train")
     rows = np.argsort(-store.lengths[:, 0].astype(int))[:20]
     same = store.retokenised(rows, lambda ids, _: ids, seed=0, epoch=0)
@@ -234,14 +233,14 @@ def test_other_ids_are_cut_alike(folder: Path) -> None:
     assert long.target.shape[1] == (store.max_target or 0) + 1
 
 
-def test_references_keep_their_ids(folder: Path) -> None:
-    plain, noisy = (DialogDataModule(folder, batch_tokens=300, retokenise=each) for each in (None, bytewise))
+def test_references_are_not_retokenised(folder: Path) -> None:
+    plain, noisy = (DialogDataModule(folder, batch_tokens=300, retokenise=noise) for noise in (None, repeated))
     for one, two in zip(plain.val_dataloader(), noisy.val_dataloader(), strict=True):
         assert torch.equal(one.target, two.target)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda data: pickle.loads(pickle.dumps(data))])
-def test_a_data_module_can_be_copied_and_sent(
+def test_a_data_module_can_be_copied_and_pickled(
     folder: Path, copied: Callable[[DialogDataModule], DialogDataModule]
 ) -> None:
     data = DialogDataModule(folder, batch_tokens=300)

@@ -16,7 +16,7 @@ import pytest
 
 from dialog.cli import VERBS, program
 from dialog.config.compose import compose, shipped_recipes
-from dialog.data.reading.sources import DOWNLOADS
+from dialog.data.reading.download_sources import DOWNLOADS
 
 ROOT = Path(__file__).parents[2]
 PAGES = {

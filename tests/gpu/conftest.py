@@ -6,6 +6,6 @@ import torch
 
 @pytest.fixture(autouse=True)
 def device() -> None:
-    """Skip without one."""
+    """Skip the test on a machine without CUDA."""
     if not torch.cuda.is_available():
-        pytest.skip("there is no CUDA device")
+        pytest.skip("no CUDA device")

@@ -32,7 +32,7 @@ from dialog.training.optimization.precision import precision_plugin
 pytestmark = pytest.mark.gpu
 FAMILIES = ["lstm", "transformer"]
 NEAR = {"32-true": 1e-4, "bf16-mixed": 0.03, "bf16-true": 0.08, "16-mixed": 0.01}
-"""How far, as a share, losses may be from the CPU's in float32."""
+"""Largest relative difference of a loss from the CPU's in float32."""
 CASES: dict[str, dict[str, Any]] = {
     "additive": {"size": 16},
     "dot": {},
@@ -47,7 +47,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def exact() -> Iterator[None]:
-    """Products in float32 are in float32."""
+    """Compute float32 products without TF32."""
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     yield
@@ -55,7 +55,7 @@ def exact() -> Iterator[None]:
 
 
 class Record(lightning.Callback):
-    """What each step logs."""
+    """Loss and gradient norm of each step."""
 
     def __init__(self) -> None:
         self.lines: list[dict[str, float]] = []
@@ -106,8 +106,8 @@ def test_every_precision_trains_near_the_cpu(
 
 @pytest.mark.parametrize("head", ["vocabulary", "pointer_generator"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_gradient_is_the_cpus(tiny: Callable[..., Any], prepared: Path, family: str, head: str) -> None:
-    """In float32 to 1e-4 of its norm; each half has every gradient, and near it, with sampled teacher forcing too."""
+def test_gradients_equal_the_cpus(tiny: Callable[..., Any], prepared: Path, family: str, head: str) -> None:
+    """In float32 to 1e-4 of the norm; halves near it, and without missing gradients in sampled teacher forcing."""
     model = dialog.build_model(tiny(family, f"model.head.name={head}", "model.dropout=0.0").recipe.model, 400)
     batch = next(iter(dialog.DialogDataModule(prepared, batch_tokens=1200).train_dataloader()))
     there = batch._replace(source=batch.source.cuda(), target=batch.target.cuda())
@@ -143,8 +143,8 @@ def near(found: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("case", CASES)
-def test_every_attention_is_the_cpus(case: str, dtype: torch.dtype) -> None:
-    """Weights in float32 that sum to 1, contexts near those in float64; rows with nothing real are finite."""
+def test_every_attention_equals_the_cpus(case: str, dtype: torch.dtype) -> None:
+    """Weights are float32 and sum to 1, contexts are near float64; rows without real tokens are finite."""
     assert {*CASES, "none"} == set(ATTENTIONS)
     torch.manual_seed(1)
     attention = build_attention({"name": case, **CASES[case]}, query_size=32, key_size=32).to(dtype)
@@ -174,7 +174,7 @@ def read(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("groups", [None, 2])
 @pytest.mark.parametrize("causal", [False, True])
-def test_the_fused_kernels_are_the_formula(dtype: torch.dtype, groups: int | None, causal: bool) -> None:
+def test_fused_kernels_equal_the_formula(dtype: torch.dtype, groups: int | None, causal: bool) -> None:
     torch.manual_seed(1)
     attention = MultiHeadAttention(64, 4, key_value_heads=groups).cuda().to(dtype)
     states = torch.randn(3, 40, 64, device="cuda", dtype=dtype)
@@ -186,15 +186,15 @@ def test_the_fused_kernels_are_the_formula(dtype: torch.dtype, groups: int | Non
     torch.testing.assert_close(fused, formula, rtol=tolerance, atol=tolerance)
 
 
-# ------------------------------------------------------------------ nothing waits
+# ------------------------------------------------------------------ no synchronisation
 
 
 @pytest.mark.parametrize("precision", NEAR)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_step_waits_for_nothing(
+def test_a_step_does_not_synchronise(
     tiny: Callable[..., Any], prepared: Path, tmp_path: Path, family: str, precision: str
 ) -> None:
-    """From the batch's beginning to its end, between steps that are logged; the guard looks a step later."""
+    """From the start of a batch to its end, between logged steps; the guard checks a step later."""
 
     class Strict(lightning.Callback):
         def on_train_batch_start(self, trainer: lightning.Trainer, *_: object) -> None:
@@ -214,7 +214,7 @@ def test_a_step_waits_for_nothing(
 
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_own_words_are_read_without_waiting(
+def test_own_predictions_do_not_synchronise(
     tiny: Callable[..., Any], prepared: Path, family: str, sampled: bool
 ) -> None:
     model = dialog.build_model(tiny(family).recipe.model, 400).cuda()
@@ -234,7 +234,7 @@ def test_own_words_are_read_without_waiting(
 
 
 class Poison(dialog.DialogModule):
-    """One of its gradients is NaN at step 3; keeps its weights as they are at each step's beginning."""
+    """One gradient is NaN at step 3; keeps the weights from the start of that step."""
 
     def on_train_batch_start(self, batch: object, batch_index: int) -> None:
         self.before = {name: each.detach().clone() for name, each in self.model.named_parameters()}
@@ -247,7 +247,7 @@ class Poison(dialog.DialogModule):
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_it_stops_a_step_later_with_the_weights_of_the_step_before(
+def test_not_finite_stops_with_the_weights_before(
     tiny: Callable[..., Any], prepared: Path, tmp_path: Path, family: str, precision: str
 ) -> None:
     settings = [f"trainer.precision={precision}", "trainer.accelerator=gpu", "trainer.max_steps=9"]
@@ -259,7 +259,7 @@ def test_it_stops_a_step_later_with_the_weights_of_the_step_before(
         assert torch.equal(each.to("cuda"), module.kept[name].to("cuda")), name
 
 
-def test_a_scaler_skips_a_step_and_goes_on(tiny: Callable[..., Any], prepared: Path, tmp_path: Path) -> None:
+def test_scaler_skips_a_step_and_continues(tiny: Callable[..., Any], prepared: Path, tmp_path: Path) -> None:
     class Overflow(lightning.Callback):
         def on_after_backward(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
             if trainer.global_step in (1, 2):
@@ -275,8 +275,8 @@ def test_a_scaler_skips_a_step_and_goes_on(tiny: Callable[..., Any], prepared: P
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_greedy_replies_are_the_cpus(trained_model: Callable[[str], Seq2Seq], prepared: Path, family: str) -> None:
-    """Scores to 1e-3; a reply may differ from the first token on where the two likeliest are nearer than that."""
+def test_greedy_replies_equal_the_cpus(trained_model: Callable[[str], Seq2Seq], prepared: Path, family: str) -> None:
+    """A reply may differ from the first position at which the two best scores are within 1e-3."""
     model = trained_model(family)
     batches = itertools.islice(dialog.DialogDataModule(prepared, batch_tokens=1200).val_dataloader(), 3)
     pairs: list[tuple[Tensor, list[int], list[int]]] = []
@@ -310,7 +310,7 @@ def trained_model(tiny: Callable[..., Any], prepared: Path, tmp_path: Path) -> C
     return train
 
 
-def test_the_plugin_casts_on_the_gpu() -> None:
+def test_precision_plugin_casts_on_the_gpu() -> None:
     plugin = precision_plugin("bf16-mixed", "cuda")
     assert plugin is not None
     with plugin.forward_context():

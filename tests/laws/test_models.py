@@ -1,6 +1,6 @@
-"""The laws that every encoder with every decoder, attention and head keeps, in float64.
+"""Laws of all encoders, decoders, attentions and heads, in float64.
 
-All widths are 8, so that every part fits every other one. A part of your own is held to them by
+All widths are 8, so that every part fits every other one. To test your own part:
 ``python -m pytest tests/laws --attention '{name: my_lab.Location, size: 8}'``, or --encoder, --decoder, --head.
 """
 
@@ -44,7 +44,7 @@ TRANSFORMER_CASES: list[Component] = [
     PLAIN | {"heads": 4, "key_value_heads": 2, "norm_first": False, "norm": "rms_norm", "attention_dropout": 0.0},
     PLAIN | {"activation": "swiglu", "norm_first": False, "positions": {"name": "rotary"}, "activation_dropout": 0.0},
 ]
-"""The first with every other part, the rest with themselves; layer_drop, which drops gradients, has its own tests."""
+"""The first with other parts, the rest with themselves; layer_drop, which drops gradients, has its own tests."""
 ENCODER_CASES: list[Component] = [
     {"name": "lstm", "size": SIZE},
     {"name": "lstm", "size": SIZE, "bidirectional": False},
@@ -71,7 +71,7 @@ HALF_CASES: list[tuple[Component, Component, Component]] = [
     *((PLAIN, PLAIN, each) for each in HEAD_CASES[1:]),
     *((PLAIN, RECURRENT_CASES[0] | {"attention": ADDITIVE}, each) for each in HEAD_CASES[1:]),
 ]
-"""Each part with one other of each kind: formats go wrong within a part, or where two meet."""
+"""Each part with one other of each kind: formats fail within a part or between two."""
 
 OUTPUTS = (
     "decoder.readout",
@@ -82,44 +82,41 @@ OUTPUTS = (
     *(f"decoder.layers.{last}.{part}" for last in (0, 1) for part in ("feed_", "cross_residual")),
     *(f"decoder.layers.{last}.cross_attention.{part}" for last in (0, 1) for part in ("value", "output")),
 )
-"""Parameters that may serve a decoder's outputs alone."""
+"""Parameters that may affect a decoder's outputs only."""
 
 
 def label(case: Component) -> str:
-    """All that a component says, in one word."""
+    """All values of a component, as a test id."""
     inner = (f"({label(value)})" if isinstance(value, dict) else str(value) for value in case.values())
     return "-".join(inner)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every encoder with every decoder and attention; every head with every way to attend."""
+    """Every encoder with every decoder, every decoder with every attention, every head with both kinds of attention."""
     if "model" not in metafunc.fixturenames:
         return
 
     def family(name: str, cases: list[Component]) -> list[Component]:
-        given = metafunc.config.getoption(f"--{name}", default=None)
-        return cases if given is None else [yaml.safe_load(given)]
+        option = metafunc.config.getoption(f"--{name}", default=None)
+        return cases if option is None else [yaml.safe_load(option)]
 
-    def has(case: Component) -> bool:
-        return case["name"] in {each["name"] for each in RECURRENT_CASES}
-
+    encoders, (plain, *pointing) = family("encoder", ENCODER_CASES), family("head", HEAD_CASES)
     attentions = family("attention", ATTENTION_CASES)
     decoders = family("decoder", [*RECURRENT_CASES, *TRANSFORMER_CASES[:2]])
-    if metafunc.config.getoption("--attention", default=None):
-        decoders = [each for each in decoders if has(each)]
-    decoders = [
-        {**decoder, "attention": attention} if attention else decoder
-        for decoder in decoders
-        for attention in (attentions if has(decoder) else [None])
-    ]
-    encoders, (plain, *pointing) = family("encoder", ENCODER_CASES), family("head", HEAD_CASES)
-    cases = list(itertools.product(encoders, decoders, [plain]))
-    cases += [
-        (encoders[0], decoder, head)
-        for decoder in decoders
-        for head in pointing
-        if decoder.get("attention") != {"name": "none"}
-    ]
+    recurrent = [each for each in decoders if each["name"] in {case["name"] for case in RECURRENT_CASES}]
+    others = [each for each in decoders if each not in recurrent]
+    if len(attentions) == 1:
+        others = []
+    elif not pointing:  # a head of the command line may point
+        attentions = attentions[1:]
+    usual = [each for each in attentions if len(attentions) == 1 or each in (ADDITIVE, ATTENTION_CASES[6])]
+    one, two, every = (
+        [each | {"attention": attention} for each in recurrent for attention in some]
+        for some in (usual[:1], usual, attentions)
+    )
+    cases = [*itertools.product(encoders, [*one, *others], [plain])]
+    cases += [(encoders[0], decoder, plain) for decoder in every if decoder not in one]
+    cases += [*itertools.product(encoders[:1], [*two, *others], pointing)]
     if len(encoders) > 1 < len(decoders) and len(attentions) > 1:
         cases += [(each, each, plain) for each in TRANSFORMER_CASES[2:]]
     metafunc.parametrize("model", cases, ids=["+".join(map(label, case)) for case in cases], indirect=True)
@@ -162,12 +159,12 @@ def close(one: Tensor, other: Tensor) -> None:
 
 
 def mixed(logits: Tensor) -> Tensor:
-    """A number that depends on every logit."""
+    """A scalar that depends on every logit."""
     generator = torch.Generator().manual_seed(9)
     return (logits * torch.randn(logits.shape, generator=generator, dtype=logits.dtype)).sum()
 
 
-def test_the_cases_cover_the_tables() -> None:
+def test_cases_cover_the_tables() -> None:
     assert {case["name"] for case in ENCODER_CASES} == set(ENCODERS)
     assert {case["name"] for case in [*RECURRENT_CASES, *TRANSFORMER_CASES]} == set(DECODERS)
     assert {case["name"] for case in ATTENTION_CASES} == set(ATTENTIONS)
@@ -176,7 +173,7 @@ def test_the_cases_cover_the_tables() -> None:
     assert {case.get("positions", {"name": "sinusoidal"})["name"] for case in TRANSFORMER_CASES} == set(POSITIONS)
 
 
-def test_folding_a_target_in_every_way_gives_the_same(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
+def test_every_split_of_a_target_gives_the_same(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
     source, mask, target = batch
     whole = model(source, mask, target)
     length = target.shape[1]
@@ -189,7 +186,7 @@ def test_folding_a_target_in_every_way_gives_the_same(model: Seq2Seq, batch: tup
         close(torch.cat(parts, 1), whole)
 
 
-def test_reordering_then_stepping_is_stepping_then_reordering(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
+def test_reorder_then_step_equals_step_then_reorder(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
     source, mask, target = batch
     rows = torch.tensor([2, 0, 0, 1])
     memory, state = model.start(source, mask)
@@ -202,7 +199,7 @@ def test_reordering_then_stepping_is_stepping_then_reordering(model: Seq2Seq, ba
     close(more_reordered, more[rows])
 
 
-def test_repeating_a_source_repeats_its_answers(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
+def test_repeating_a_source_repeats_its_logits(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
     source, mask, target = batch
     memory, state = model.start(source, mask)
     logits, _ = model.step(target.repeat_interleave(2, 0), memory.repeat(2), state.repeat(2))
@@ -218,7 +215,7 @@ def test_padding_of_the_source_changes_nothing(model: Seq2Seq, batch: tuple[Tens
     close(model(garbage, mask, target), expected)
 
 
-def test_a_batch_gives_what_each_row_gives_alone(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
+def test_a_batch_equals_its_rows_alone(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
     source, mask, target = batch
     together = model(source, mask, target)
     for row, length in enumerate(mask.sum(1)):
@@ -226,7 +223,7 @@ def test_a_batch_gives_what_each_row_gives_alone(model: Seq2Seq, batch: tuple[Te
         close(alone, together[row : row + 1])
 
 
-def test_watching_changes_nothing_and_shows_distributions(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
+def test_a_hook_changes_nothing_and_gets_distributions(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
     source, mask, target = batch
     close(model(source, mask, target, lambda *_: None), model(source, mask, target))
     maps = attention_maps(model, source, mask, target)
@@ -251,12 +248,13 @@ def test_a_later_token_never_reaches_an_earlier_logit(model: Seq2Seq, batch: tup
         changed[:, step] = (changed[:, step] % (VOCABULARY - 1)) + 1
         after = model(source, mask, changed)
         assert torch.equal(after[:, :step], before[:, :step])
-        late = isinstance(model.head, PointerHead) and isinstance(model.decoder, BahdanauDecoder)  # points, then reads
+        # Bahdanau's attention queries before it reads the token
+        late = isinstance(model.head, PointerHead) and isinstance(model.decoder, BahdanauDecoder)
         if step + late < target.shape[1]:
             assert not torch.equal(after[:, step + late :], before[:, step + late :])
 
 
-def test_a_source_with_nothing_real_is_finite(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
+def test_a_source_without_real_tokens_is_finite(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
     source, mask, target = batch
     mask = mask & (torch.arange(3) != 1).unsqueeze(1)
     logits = model(source, mask, target)
@@ -270,7 +268,7 @@ def test_a_source_with_nothing_real_is_finite(model: Seq2Seq, batch: tuple[Tenso
 def test_half_precision_is_finite_and_near_float32(
     case: tuple[Component, Component, Component], dtype: torch.dtype, batch: tuple[Tensor, ...]
 ) -> None:
-    """Weights and all, with a source in which nothing is real; softmaxes are in float32 all the same."""
+    """All weights are halves and one source has no real token; softmaxes are still float32."""
     source, mask, target = batch
     mask = mask & (torch.arange(3) != 1).unsqueeze(1)
     shown: list[Tensor] = []
@@ -289,7 +287,7 @@ def test_every_parameter_gets_a_gradient(model: Seq2Seq, batch: tuple[Tensor, ..
     mixed(model.train()(*batch)).backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
-        unseen = isinstance(model.head, PointerHead) and name.startswith(OUTPUTS)  # it does not look at the outputs
+        unseen = isinstance(model.head, PointerHead) and name.startswith(OUTPUTS)  # it ignores the outputs
         assert unseen or parameter.grad.abs().sum() > 0, name
 
 

@@ -1,4 +1,4 @@
-"""What the parity tests share: weights that are nowhere 0 or 1, and one way to compare two computations."""
+"""Fixtures of the parity tests: weights that are never 0 or 1, random inputs, and one comparison."""
 
 from collections.abc import Callable, Iterable
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 @pytest.fixture
 def stir() -> Callable[[nn.Module], nn.Module]:
-    """A module in float64 with all parameters drawn anew, so that no bias is 0 and no norm's gain is 1."""
+    """Return a module in float64 with random parameters, so that no bias is 0 and no norm's gain is 1."""
 
     def redraw(module: nn.Module) -> nn.Module:
         generator = torch.Generator().manual_seed(11)
@@ -23,7 +23,7 @@ def stir() -> Callable[[nn.Module], nn.Module]:
 
 @pytest.fixture
 def draw() -> Callable[..., Tensor]:
-    """Numbers from N(0, 1) in float64, new ones at each call."""
+    """Draw from N(0, 1) in float64, different at each call."""
     generator = torch.Generator().manual_seed(7)
 
     def numbers(*shape: int) -> Tensor:
@@ -34,17 +34,17 @@ def draw() -> Callable[..., Tensor]:
 
 @pytest.fixture
 def agree() -> Callable[..., None]:
-    """Two computations from the same leaves have the same outputs, and the same gradients of a random sum of these."""
+    """Check that two computations from the same leaves have equal outputs and equal gradients of a random sum."""
 
     def compare(ours: list[Tensor], theirs: list[Tensor], leaves: Iterable[Tensor], atol: float = 1e-10) -> None:
         torch.testing.assert_close(ours, theirs, rtol=0, atol=atol)
         generator = torch.Generator().manual_seed(13)
         mixture = [torch.randn(each.shape, generator=generator, dtype=each.dtype) for each in ours]
-        wanted = list(leaves)
-        found, expected = (
-            torch.autograd.grad(outputs, wanted, grad_outputs=mixture, retain_graph=True) for outputs in (ours, theirs)
+        inputs = list(leaves)
+        gradients, expected = (
+            torch.autograd.grad(outputs, inputs, grad_outputs=mixture, retain_graph=True) for outputs in (ours, theirs)
         )
         assert any(gradient.any() for gradient in expected)
-        torch.testing.assert_close(found, expected, rtol=0, atol=atol)
+        torch.testing.assert_close(gradients, expected, rtol=0, atol=atol)
 
     return compare

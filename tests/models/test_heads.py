@@ -1,4 +1,4 @@
-"""Heads against loops over single numbers, in float64, and what a decoder gives them to point with."""
+"""Heads against loops over single numbers, in float64, and their inputs from a decoder."""
 
 import math
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from dialog.config.components import build
 from dialog.errors import UserError
 from dialog.models.heads import HEADS, Decoded, Head, PointerGeneratorHead, PointerHead, VocabularyHead
 from dialog.models.seq2seq import Seq2Seq
-from dialog.training.losses import LOSSES, build_loss, given
+from dialog.training.losses import LOSSES, build_loss, needs_of
 
 Draw = Callable[..., Tensor]
 Stir = Callable[[nn.Module], nn.Module]
@@ -26,7 +26,7 @@ MAKE: dict[str, Callable[[], Head]] = {
     "pointer": lambda: PointerHead(VOCABULARY),
     "pointer_generator": lambda: PointerGeneratorHead(VOCABULARY, SIZE),
 }
-SOURCE = [[3, 5, 3, 1, 3], [2, 2, 2, 6, 0], [4, 0, 0, 0, 0]]  # tokens come back; padding at the end
+SOURCE = [[3, 5, 3, 1, 3], [2, 2, 2, 6, 0], [4, 0, 0, 0, 0]]  # repeated tokens; padding at the end
 every_head = pytest.mark.parametrize("name", MAKE)
 
 
@@ -50,7 +50,7 @@ def written(head: Any, output: Vector) -> Vector:  # noqa: ANN401 - a head with 
 
 def pointed(weights: Vector, source: list[int]) -> Vector:
     places = [[place for place, token in enumerate(source) if token == word] for word in range(VOCABULARY)]
-    return [sum((weights[place] for place in found), start=0 * weights[0]) for found in places]
+    return [sum((weights[place] for place in same), start=0 * weights[0]) for same in places]
 
 
 def generation(head: Any, output: Vector, entered: Vector) -> Tensor:  # noqa: ANN401 - a head with a gate
@@ -77,12 +77,12 @@ def by_hand(name: str, head: Head, decoded: Decoded) -> Tensor:
     return torch.unflatten(torch.stack(rows), 0, (3, 2))
 
 
-def test_no_head_is_left_out() -> None:
+def test_cases_cover_all_heads() -> None:
     assert MAKE.keys() == HEADS.keys()
 
 
 @every_head
-def test_a_head_is_its_formula(name: str, decoded: Decoded, stir: Stir, agree: Agree) -> None:
+def test_head_follows_its_formula(name: str, decoded: Decoded, stir: Stir, agree: Agree) -> None:
     head = stir(MAKE[name]())
     scores = head(decoded)
     probabilities = scores.exp() if head.points else scores.softmax(-1)
@@ -92,19 +92,19 @@ def test_a_head_is_its_formula(name: str, decoded: Decoded, stir: Stir, agree: A
 
 
 @every_head
-def test_a_softmax_of_the_scores_is_the_distribution(name: str, decoded: Decoded, stir: Stir) -> None:
+def test_softmax_of_the_scores_is_the_distribution(name: str, decoded: Decoded, stir: Stir) -> None:
     head = stir(MAKE[name]())
     expected = by_hand(name, head, decoded)
     torch.testing.assert_close(head(decoded).softmax(-1), expected, rtol=0, atol=1e-12)
     torch.testing.assert_close(expected.sum(-1), torch.ones(3, 2).double(), rtol=0, atol=1e-12)
 
 
-def test_a_token_that_comes_back_is_as_likely_as_all_its_places(decoded: Decoded) -> None:
+def test_copy_probability_sums_all_positions_of_a_token(decoded: Decoded) -> None:
     scores, weights = PointerHead(VOCABULARY)(decoded), decoded.weights
     torch.testing.assert_close(scores[0, :, 3].exp(), weights[0, :, 0] + weights[0, :, 2] + weights[0, :, 4])
     torch.testing.assert_close(scores[1, :, 2].exp(), weights[1, :, :3].sum(-1))
     torch.testing.assert_close(scores[2, :, 4].exp(), torch.ones(2).double())
-    assert (scores[0, :, 2] < math.log(1e-29)).all()  # what is not there is never said
+    assert (scores[0, :, 2] < math.log(1e-29)).all()  # not in the source
 
 
 def test_measures_are_means_over_positions(decoded: Decoded, stir: Stir) -> None:
@@ -125,14 +125,14 @@ def test_measures_are_means_over_positions(decoded: Decoded, stir: Stir) -> None
 @every_head
 @pytest.mark.parametrize("gate", [-1e4, -100.0, 0.0, 100.0, 1e4])
 @pytest.mark.parametrize("autocast", [False, True])
-def test_scores_and_gradients_are_finite_however_far_a_gate_goes(
+def test_scores_and_gradients_are_finite_for_every_gate(
     name: str, gate: float, autocast: bool, decoded: Decoded, stir: Stir
 ) -> None:
     head = stir(MAKE[name]()).float()
     for part, parameter in head.named_parameters():
         if part == "gate.bias":
             nn.init.constant_(parameter, gate)
-    sharp = torch.zeros(3, 2, 5).index_fill(2, torch.tensor([0]), 1)  # attention that has made up its mind
+    sharp = torch.zeros(3, 2, 5).index_fill(2, torch.tensor([0]), 1)  # all attention on one token
     for weights in (sharp, torch.zeros(3, 2, 5), decoded.weights.detach().float()):
         leaves = [each.detach().float().requires_grad_() for each in (20 * decoded.outputs, decoded.inputs, weights)]
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
@@ -147,8 +147,8 @@ def test_scores_and_gradients_are_finite_however_far_a_gate_goes(
 
 @pytest.mark.parametrize("name", [name for name, make in MAKE.items() if make().points])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_probabilities_of_halves_are_added_up_in_float32(name: str, dtype: torch.dtype, draw: Draw) -> None:
-    """Of 500 tokens and 300 places, each rounded to a half, they would not sum to 1."""
+def test_probabilities_of_halves_sum_in_float32(name: str, dtype: torch.dtype, draw: Draw) -> None:
+    """The sum over 500 tokens and 300 positions, each rounded to a half, would not be 1."""
     head = HEADS[name](500, SIZE, tied=None) if name == "pointer_generator" else HEADS[name](500)
     weights = draw(2, 300).softmax(-1).float()
     source = torch.randint(500, (2, 300), generator=torch.Generator().manual_seed(1))
@@ -162,7 +162,7 @@ def test_probabilities_of_halves_are_added_up_in_float32(name: str, dtype: torch
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_no_head_or_loss_overflows_in_halves(name: str, loss: str, dtype: torch.dtype, decoded: Decoded) -> None:
-    """Neither at the edge of the format nor where attention falls on nothing."""
+    """At the edge of the format, and without any attention."""
     head = MAKE[name]().to(dtype)
     with torch.no_grad():
         for parameter in head.parameters():
@@ -174,15 +174,15 @@ def test_no_head_or_loss_overflows_in_halves(name: str, loss: str, dtype: torch.
     leaves = [each.requires_grad_() for each in (outputs, inputs, weights)]
     scores = head(Decoded(*leaves, decoded.source.flatten(0, 1)))
     made = build_loss(LOSSES, {"name": loss}, padding=PAD)
-    offered = {"previous": torch.tensor([[1, 2]] * 6), "again": scores.detach()}
-    sums = made(scores, torch.tensor([3, 0, 2, 6, 4, 1]), **given(made, **offered))
+    offered = {"previous": torch.tensor([[1, 2]] * 6), "second_pass": scores.detach()}
+    sums = made(scores, torch.tensor([3, 0, 2, 6, 4, 1]), **{name: offered[name] for name in needs_of(made)})
     sums.objective.backward()
     assert all(each.isfinite() and each.dtype is torch.float32 for each in sums)
     assert all(each.grad is None or each.grad.isfinite().all() for each in (*leaves, *head.parameters()))
 
 
 @pytest.mark.parametrize("name", ["vocabulary", "pointer_generator"])
-def test_a_tied_head_scores_with_the_table_of_embeddings(name: str, decoded: Decoded) -> None:
+def test_tied_head_uses_the_embedding_table(name: str, decoded: Decoded) -> None:
     table = nn.Parameter(torch.randn(VOCABULARY, SIZE).double())
     head = HEADS[name](VOCABULARY, SIZE, tied=table).double()
     assert head.weight is table
@@ -191,7 +191,7 @@ def test_a_tied_head_scores_with_the_table_of_embeddings(name: str, decoded: Dec
     assert table.grad.any(1).all()
 
 
-# ------------------------------------------------------------------ what reaches a head
+# ------------------------------------------------------------------ inputs of a head
 
 ENCODER = {"name": "gru", "size": 6}
 TRANSFORMER = {"name": "transformer", "heads": 2, "feed_forward_size": 5, "layers": 3}
@@ -212,7 +212,7 @@ def model_of(decoder: dict[str, Any], head: str = "pointer_generator") -> Seq2Se
 
 @pytest.mark.parametrize("decoder", DECODERS.values(), ids=DECODERS)
 @pytest.mark.parametrize("hooked", [False, True], ids=["alone", "hooked"])
-def test_a_head_points_with_the_decoders_own_attention(decoder: dict[str, Any], hooked: bool, stir: Stir) -> None:
+def test_head_points_with_the_decoders_attention(decoder: dict[str, Any], hooked: bool, stir: Stir) -> None:
     model, source, target = stir(model_of(decoder)), torch.tensor(SOURCE), torch.tensor([[1, 2, 3]] * 3)
     memory, state = model.start(source, source != PAD)
     shown: list[tuple[nn.Module, Tensor]] = []
@@ -220,20 +220,20 @@ def test_a_head_points_with_the_decoders_own_attention(decoder: dict[str, Any], 
     ours = [weights for module, weights in shown if module is model.decoder.pointer]
     assert len(ours) == 1
     seen: list[tuple[nn.Module, Tensor]] = []
-    found, _ = model.decode(target, memory, state, (lambda *call: seen.append(call)) if hooked else None)
-    torch.testing.assert_close(found.weights, ours[0].mean(1), rtol=0, atol=1e-12)
-    assert torch.equal(found.source, source.unsqueeze(1).expand(-1, 3, -1))
-    torch.testing.assert_close(found.inputs, model.target_embedding(target), rtol=0, atol=0)
+    decoded, _ = model.decode(target, memory, state, (lambda *call: seen.append(call)) if hooked else None)
+    torch.testing.assert_close(decoded.weights, ours[0].mean(1), rtol=0, atol=1e-12)
+    assert torch.equal(decoded.source, source.unsqueeze(1).expand(-1, 3, -1))
+    torch.testing.assert_close(decoded.inputs, model.target_embedding(target), rtol=0, atol=0)
     assert len(seen) == hooked * len(shown)  # a hook sees all that it would see without a pointer
     if decoder is TRANSFORMER:
         assert model.decoder.pointer is model.decoder.layers[-1].cross_attention
     logits = model(source, source != PAD, target)
     torch.testing.assert_close(logits.exp().sum(-1), torch.ones(3, 3).double(), rtol=0, atol=1e-12)
-    torch.testing.assert_close(logits, model.head(found), rtol=0, atol=1e-12)
+    torch.testing.assert_close(logits, model.head(decoded), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("decoder", DECODERS.values(), ids=DECODERS)
-def test_a_target_at_once_is_token_by_token(decoder: dict[str, Any], stir: Stir) -> None:
+def test_whole_target_equals_token_by_token(decoder: dict[str, Any], stir: Stir) -> None:
     model, source, target = stir(model_of(decoder)), torch.tensor(SOURCE), torch.tensor([[1, 2, 3]] * 3)
     memory, state = model.start(source, source != PAD)
     parts = []
@@ -244,9 +244,7 @@ def test_a_target_at_once_is_token_by_token(decoder: dict[str, Any], stir: Stir)
 
 
 @pytest.mark.parametrize("head", ["vocabulary", "pointer_generator"])
-def test_only_the_attention_that_points_leaves_the_fused_kernel(
-    head: str, stir: Stir, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_pointer_leaves_the_fused_kernel(head: str, stir: Stir, monkeypatch: pytest.MonkeyPatch) -> None:
     model, source, calls = stir(model_of(TRANSFORMER, head)), torch.tensor(SOURCE), []
     fused = F.scaled_dot_product_attention
 
@@ -261,14 +259,14 @@ def test_only_the_attention_that_points_leaves_the_fused_kernel(
 
 @pytest.mark.parametrize("name", ["lstm", "gru", "lstm_luong", "gru_luong"])
 @pytest.mark.parametrize("head", ["pointer", "pointer_generator"])
-def test_a_head_cannot_point_where_nothing_is_attended_to(name: str, head: str) -> None:
+def test_a_head_that_points_needs_attention(name: str, head: str) -> None:
     decoder = {"name": name, "size": 6, "attention": {"name": "none"}}
-    with pytest.raises(ValueError, match=f"^the head '{head}' points with the decoder's attention, and there is none$"):
+    with pytest.raises(ValueError, match=f"^head '{head}' points with .* but the decoder has none; set model"):
         model_of(decoder, head)
     assert model_of(decoder, "vocabulary").decoder.pointer is None
 
 
 @pytest.mark.parametrize("name", ["pointer", "pointer_generator"])
-def test_a_coverage_below_zero_is_refused(name: str) -> None:
+def test_negative_coverage_is_an_error(name: str) -> None:
     with pytest.raises(UserError, match=r"coverage must be at least 0, not -1\.0"):
         build(HEADS, {"name": name, "coverage": -1.0}, vocabulary=5, size=3)

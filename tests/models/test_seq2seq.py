@@ -1,4 +1,4 @@
-"""Embeddings, the whole network's assembly, and the errors of a recipe that cannot be built."""
+"""Embeddings, the assembly of the network, and the errors of an invalid recipe."""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,12 +37,12 @@ TIES = {
     True: [0, 0, 0],
     False: [0, 1, 2],
 }
-"""Which of the tables of source, target and output layer are one."""
+"""Tables of source, target and output layer; equal numbers share one table."""
 every_tie = pytest.mark.parametrize(("word", "expected"), TIES.items())
 
 
 @every_tie
-def test_embeddings_are_tied_as_the_word_says(word: bool | str, expected: list[int]) -> None:
+def test_embeddings_are_tied(word: bool | str, expected: list[int]) -> None:
     model = make(tie_embeddings=word)
     names = [id(table) for table in tables(model)]
     assert [[*dict.fromkeys(names)].index(each) for each in names] == expected
@@ -72,7 +72,7 @@ def test_shared_parameters_count_once(word: bool | str, expected: list[int]) -> 
     ],
     ids=lambda value: value.get("name"),
 )
-def test_what_a_head_has_counts_with_the_embeddings(head: dict[str, str], more: dict[str, int]) -> None:
+def test_a_head_counts_as_embeddings(head: dict[str, str], more: dict[str, int]) -> None:
     for word, number in more.items():
         counts = count_parameters(make(head=head, tie_embeddings=word))
         assert counts["embeddings"] == VOCABULARY * SIZE + number
@@ -88,7 +88,7 @@ def test_tied_embeddings_stay_tied_after_loading_and_moving() -> None:
     assert torch.equal(one, saved["head.weight"].double())
 
 
-def test_one_step_moves_all_uses_of_a_tied_table() -> None:
+def test_one_update_changes_all_uses_of_a_tied_table() -> None:
     model = make()
     source, target = torch.tensor([[1, 2]]), torch.tensor([[3, 4]])
     model(source, source != PAD, target).logsumexp(-1).sum().backward()
@@ -97,14 +97,14 @@ def test_one_step_moves_all_uses_of_a_tied_table() -> None:
     assert all(torch.equal(one, other) for other in others)
 
 
-def test_padding_takes_no_gradient_from_the_embedding() -> None:
+def test_padding_gets_no_gradient() -> None:
     embedding = TokenEmbedding(VOCABULARY, SIZE, padding=PAD)
     embedding(torch.tensor([[1, 2, PAD], [2, PAD, PAD]])).square().sum().backward()
     touched = embedding.table.weight.grad.abs().sum(1) > 0
     assert touched.nonzero().flatten().tolist() == [1, 2]
 
 
-def test_padding_takes_no_gradient_in_either_embedding_of_a_model() -> None:
+def test_padding_gets_no_gradient_in_both_embeddings() -> None:
     model = make(tie_embeddings=False)
     source, target = torch.tensor([[1, 2, PAD]]), torch.tensor([[3, 4, PAD]])
     model(source, source != PAD, target).logsumexp(-1).sum().backward()
@@ -121,7 +121,7 @@ def test_embeddings_are_scaled_rows() -> None:
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_vectors_and_scores_begin_with_unit_variance(tied: bool) -> None:
+def test_vectors_and_scores_start_with_unit_variance(tied: bool) -> None:
     torch.manual_seed(0)
     embedding = TokenEmbedding(2000, 64, padding=PAD)
     head = VocabularyHead(2000, 64, tied=embedding.table.weight if tied else None)
@@ -129,7 +129,7 @@ def test_vectors_and_scores_begin_with_unit_variance(tied: bool) -> None:
     assert (torch.randn(500, 64) @ head.weight.T).var().item() == pytest.approx(1, rel=0.05)
 
 
-def test_dropout_of_embeddings_is_for_training() -> None:
+def test_embeddings_drop_in_training_only() -> None:
     embedding = TokenEmbedding(VOCABULARY, 400, padding=PAD, dropout=0.25)
     tokens = torch.arange(VOCABULARY)
     torch.manual_seed(0)
@@ -141,7 +141,7 @@ def test_dropout_of_embeddings_is_for_training() -> None:
 # ------------------------------------------------------------------ assembly
 
 
-def test_the_decoder_is_built_for_the_width_of_the_encoder() -> None:
+def test_decoder_has_the_width_of_the_encoder() -> None:
     model = make(encoder={"name": "lstm", "size": 14}, decoder=LSTM)
     assert model.decoder.bridge.dense.in_features == 14
     assert model.decoder.attention.scorer.key.in_features == 14
@@ -164,16 +164,16 @@ def test_a_model_without_dropout_trains_as_it_evaluates(changes: dict[str, Any])
 
 
 @pytest.mark.parametrize("turn_tokens", [(), (9,), (8, 9)])
-def test_an_encoder_that_names_turns_is_given_them(turn_tokens: tuple[int, ...]) -> None:
+def test_encoder_that_needs_turns_gets_them(turn_tokens: tuple[int, ...]) -> None:
     inner = {"name": "lstm", "size": 6}
     encoder = {"name": "hierarchical", "tokens": inner, "turns": inner}
     model = make(encoder=encoder, decoder=LSTM, turn_tokens=turn_tokens).eval()
-    source, given = torch.tensor([[8, 1, 9, 2, 8, 3], [9, 1, 8, 8, PAD, PAD]]), []
-    model.encoder.register_forward_hook(lambda _, __, options, ___: given.append(options["turns"]), with_kwargs=True)
+    source, turns = torch.tensor([[8, 1, 9, 2, 8, 3], [9, 1, 8, 8, PAD, PAD]]), []
+    model.encoder.register_forward_hook(lambda _, __, options, ___: turns.append(options["turns"]), with_kwargs=True)
     model(source, source != PAD, source)
     begins = torch.isin(source, torch.tensor(turn_tokens, dtype=torch.long))
-    begins[:, 0] = False  # what comes first is turn 0, whether its beginning is there or not
-    assert torch.equal(given[0], begins.cumsum(1))
+    begins[:, 0] = False  # the first token is always in turn 0
+    assert torch.equal(turns[0], begins.cumsum(1))
 
 
 # ------------------------------------------------------------------ errors
@@ -189,14 +189,14 @@ def test_an_encoder_that_names_turns_is_given_them(turn_tokens: tuple[int, ...])
         ({"decoder": {**LSTM, "name": "ltsm"}}, "unknown decoder 'ltsm'; did you mean 'lstm'?"),
         ({"decoder": {**LSTM, "attention": {"name": "aditive", "size": 4}}}, "did you mean 'additive'?"),
         ({"encoder": {**TRANSFORMER, "positions": {"name": "sinus"}}}, "did you mean 'sinusoidal'?"),
-        ({"encoder": {**TRANSFORMER, "heads": 3}}, "transformer: size 8 is no multiple of 3 heads"),
-        ({"decoder": {**TRANSFORMER, "heads": 0}}, "transformer: size 8 is no multiple of 0 heads"),
+        ({"encoder": {**TRANSFORMER, "heads": 3}}, "transformer: size 8 is not a multiple of 3 heads"),
+        ({"decoder": {**TRANSFORMER, "heads": 0}}, "transformer: size 8 is not a multiple of 0 heads"),
         ({"encoder": {**TRANSFORMER, "layers": 0}}, "transformer: layers must be at least 1, not 0"),
         ({"decoder": {**TRANSFORMER, "layers": 0}}, "transformer: layers must be at least 1, not 0"),
         ({"encoder": {"name": "lstm", "size": 6, "layers": 0}}, "lstm: layers must be at least 1, not 0"),
         ({"decoder": {**LSTM, "layers": 0}}, "lstm: layers must be at least 1, not 0"),
         ({"decoder": {**LSTM, "name": "gru_luong", "layers": -1}}, "gru_luong: layers must be at least 1, not -1"),
-        ({"encoder": {"name": "lstm", "size": 5}}, "lstm: size 5 of a bidirectional encoder must be even"),
+        ({"encoder": {"name": "lstm", "size": 5}}, "lstm: size of a bidirectional encoder must be even, not 5"),
         ({"encoder": {**TRANSFORMER, "head": 2}}, "transformer: unknown argument 'head'; did you mean 'heads'?"),
         ({"encoder": {"name": "lstm"}}, "lstm: missing required argument: size"),
         ({"decoder": {"name": "lstm", "size": 6}}, "lstm: missing required argument: attention"),
@@ -209,14 +209,14 @@ def test_an_encoder_that_names_turns_is_given_them(turn_tokens: tuple[int, ...])
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_cannot_be_built_is_the_users_to_mend(changes: dict[str, Any], message: str) -> None:
+def test_invalid_recipe_is_one_clear_line(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as raised:
         make(**changes)
     assert message in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
-def test_any_encoder_of_ones_own_fits(draw: Callable[..., Tensor]) -> None:
+def test_encoder_by_dotted_name(draw: Callable[..., Tensor]) -> None:
     name = "dialog.models.transformer.TransformerEncoder"
     model = make(encoder={**TRANSFORMER, "name": name}, decoder=LSTM)
     source = torch.tensor([[1, 2]])

@@ -51,9 +51,9 @@ CELLS = "models/recurrent/cells.py"
 ENCODER = "models/recurrent/encoder.py"
 STORAGE = "training/checkpoints/checkpoint_io.py"
 SPEAKER = "models/transformer/decoder.py"
-PROJECTION = "training/losses/projection.py"
-REAL = "there = targets != padding"
-PREDICTED = "training/losses/test_projection.py::test_each_real_token_and_the_end_is_predicted_from_those_before"
+TRAINING_STEP = "training/step.py"
+MASK = "mask = targets != self.padding"
+PREDICTED = "training/test_step.py::test_tokens_and_end_are_predicted_from_those_before"
 ASK = "            context, read = self.attention(loop.top.unsqueeze(1), memory, read, watch)  # [B, 1, M]\n"
 STEP = "            loop.step(gates, context.squeeze(1))\n"
 LATE = (
@@ -61,116 +61,116 @@ LATE = (
     "            loop.step(gates, before)\n"
 )
 SHOW = "            if hook is not None:\n                hook(self, weights)\n"
-ONCE = "data/store/test_plan.py::test_every_example_once_within_budget_and_as_many_batches_for_all"
-FULL = '    largest = np.argsort(-sizes, kind="stable")[:missing]  # no others are halved\n'
+ONCE = "data/store/test_plan.py::test_each_example_once_in_equal_numbers_of_full_batches"
+FULL = '    largest = np.argsort(-sizes, kind="stable")[:missing]  # only these can be halved\n'
 DROP = "            mixed = mix(weights, values, dropout)"
 
 MUTANTS = (
     mutant(
         "loss-1",
         "mean over ranks",
-        "training/test_window.py::test_a_step_is_of_all_its_tokens",
-        ("training/window.py", "self.unit = mean_over_ranks(tokens, objective)", "self.unit = tokens"),
+        "training/test_sums.py::test_a_step_is_of_all_its_tokens",
+        ("training/sums.py", "self.unit = mean_over_ranks(tokens, objective)", "self.unit = tokens"),
     ),
     mutant(
         "loss-1b",
         "mean over accumulated batches",
-        "training/test_window.py::test_a_step_is_of_all_its_tokens",
-        ("training/window.py", "if not self.tokens:", "if True:"),
+        "training/test_sums.py::test_a_step_is_of_all_its_tokens",
+        ("training/sums.py", "if not self.sums:", "if True:"),
         ("training/module.py", "if micro_batches > 1:", "if False:"),
     ),
     mutant(
         "loss-2",
         "padding in the loss",
         PREDICTED,
-        (PROJECTION, REAL, "there = targets >= 0"),
-        (PROJECTION, "there.nonzero() if count is None else there.nonzero_static(size=count)", "there.nonzero()"),
+        (TRAINING_STEP, MASK, "mask = targets >= 0"),
+        (TRAINING_STEP, "mask.nonzero() if count is None else mask.nonzero_static(size=count)", "mask.nonzero()"),
     ),
     mutant(
         "loss-3",
         "predicts the token that it reads",
         PREDICTED,
-        ("training/module.py", "decode(self.model, target[:, :-1]", "decode(self.model, target[:, 1:]"),
+        (TRAINING_STEP, "decode(model, target[:, :-1]", "decode(model, target[:, 1:]"),
     ),
     mutant(
         "loss-4",
         "predicts the token after the next",
         PREDICTED,
-        ("training/module.py", "passes, target[:, 1:], padding", "passes, target[:, 1:].roll(-1, 1), padding"),
+        (TRAINING_STEP, "targets = target[:, 1:]", "targets = target[:, 1:].roll(-1, 1)"),
     ),
     mutant(
         "loss-5",
         "label smoothing counts padding",
         PREDICTED,
-        (PROJECTION, REAL, "there = targets >= 0"),
+        (TRAINING_STEP, MASK, "mask = targets >= 0"),
         (
             "training/losses/single.py",
-            'nll = F.nll_loss(known, targets, reduction="sum")',
-            'nll = F.nll_loss(known, targets, reduction="sum", ignore_index=PAD)',
+            'nll = F.nll_loss(log_p, targets, reduction="sum")',
+            'nll = F.nll_loss(log_p, targets, reduction="sum", ignore_index=PAD)',
         ),
     ),
     mutant(
         "loss-6",
         "the end token is not in the loss",
         PREDICTED,
-        (PROJECTION, REAL, "there = (targets != padding) & (targets != 2)"),
+        (TRAINING_STEP, MASK, "mask = (targets != self.padding) & (targets != 2)"),
     ),
     mutant(
         "attention-1",
         "softmax over the rows of a batch",
-        "models/attention/test_attention.py::test_masked_softmax_is_a_distribution_over_what_is_real",
+        "models/attention/test_softmax.py::test_masked_softmax_is_a_distribution_over_real_entries",
         (SOFTMAX, "filled.softmax(-1,", "filled.softmax(0,"),
     ),
     mutant(
         "attention-2",
         "the mask is inverted",
-        "models/attention/test_attention.py::test_masked_softmax_is_a_distribution_over_what_is_real",
+        "models/attention/test_softmax.py::test_masked_softmax_is_a_distribution_over_real_entries",
         (SOFTMAX, "scores.masked_fill(~mask,", "scores.masked_fill(mask,"),
     ),
     mutant(
         "attention-3",
         "no mask over the source",
-        "models/attention/test_scorers.py::test_what_stands_at_padding_is_never_read",
+        "models/attention/test_laws.py::test_padding_is_never_read",
         ("models/attention/attention.py", "masked_softmax(scores, mask)", "masked_softmax(scores, None)"),
     ),
     mutant(
         "attention-4",
         "a token does not see itself",
-        "models/attention/test_attention.py::test_with_a_past_the_last_query_sees_all_keys",
+        "models/attention/test_multi_head.py::test_the_last_query_sees_all_keys",
         (MULTI_HEAD, ".tril(keys - queries)", ".tril(keys - queries - 1)"),
     ),
     mutant(
         "attention-4b",
         "a token sees the next one",
-        "models/attention/test_attention.py::test_with_a_past_the_last_query_sees_all_keys",
+        "models/attention/test_multi_head.py::test_the_last_query_sees_all_keys",
         (MULTI_HEAD, ".tril(keys - queries)", ".tril(keys - queries + 1)"),
     ),
     mutant(
         "attention-5",
         "scores over d, not its root",
-        "models/attention/test_attention.py::test_multi_head_attention_agrees_with_torch",
+        "models/attention/test_multi_head.py::test_multi_head_attention_agrees_with_torch",
         (MULTI_HEAD, "/ math.sqrt(query.shape[-1])", "/ query.shape[-1]"),
     ),
     mutant(
         "attention-6",
         "dropout in evaluation",
-        "models/attention/test_attention.py::test_dropout_falls_on_the_weights_after_the_hook_and_in_training_only",
+        "models/attention/test_multi_head.py::test_hook_gets_the_weights_before_dropout",
         (MULTI_HEAD, "dropout = self.dropout if self.training else 0.0", "dropout = self.dropout"),
     ),
     mutant(
         "attention-7",
         "the weights shown are those after dropout",
-        "models/attention/test_attention.py::test_dropout_falls_on_the_weights_after_the_hook_and_in_training_only",
+        "models/attention/test_multi_head.py::test_hook_gets_the_weights_before_dropout",
         (
             MULTI_HEAD,
             SHOW + DROP,
-            "            weights = drop(weights, dropout)\n" + SHOW + "            mixed = weights @ values",
+            "            weights = F.dropout(weights, dropout)\n" + SHOW + "            mixed = weights @ values",
         ),
     ),
     mutant(
         "attention-8",
         "the decoder asks with s_i, not s_(i-1)",
-        "models/recurrent/test_recurrent.py::test_decoder_is_the_equations_of_its_docstring",
+        "models/recurrent/test_decoders.py::test_decoder_follows_the_equations_of_its_docstring",
         (BAHDANAU, ASK + STEP, LATE + ASK),
     ),
     mutant(
@@ -182,25 +182,25 @@ MUTANTS = (
     mutant(
         "positions-2",
         "sine and cosine swapped",
-        "models/test_positions.py::test_sinusoidal_positions_are_their_formula",
+        "models/test_positions.py::test_sinusoidal_positions_follow_their_formula",
         ("models/positions.py", "[angles.sin(), angles.cos()]", "[angles.cos(), angles.sin()]"),
     ),
     mutant(
         "positions-3",
         "positions are added twice",
-        "models/transformer/test_transformer.py::test_decoder_is_a_stack_of_torchs_layers",
+        "models/transformer/test_transformer.py::test_decoder_agrees_with_torchs_stack",
         (SPEAKER, "self.positions(inputs, state.length)", "self.positions(self.positions(inputs, state.length))"),
     ),
     mutant(
         "LSTM-1",
         "the backward direction begins in the padding",
-        "models/recurrent/test_recurrent.py::test_padding_reaches_neither_direction",
+        "models/recurrent/test_encoder.py::test_padding_reaches_neither_direction",
         (ENCODER, "torch.where(mask, lengths - 1 - steps, steps)", "steps.flip(0).expand_as(mask)"),
     ),
     mutant(
         "LSTM-2",
         "the bridge drops the backward direction",
-        "models/recurrent/test_recurrent.py::test_a_bridge_keeps_both_directions",
+        "models/recurrent/test_bridges.py::test_bridge_keeps_both_directions",
         (
             "models/recurrent/bridges.py",
             "self.dense(summary)",
@@ -210,67 +210,67 @@ MUTANTS = (
     mutant(
         "LSTM-3",
         "hidden state and cell are swapped",
-        "models/recurrent/test_recurrent.py::test_layers_at_once_are_layers_step_by_step",
+        "models/recurrent/test_cells.py::test_layers_at_once_equal_layers_step_by_step",
         (CELLS, "return outputs, last.squeeze(0), cell.squeeze(0)", "return outputs, cell.squeeze(0), last.squeeze(0)"),
     ),
     mutant(
         "LSTM-4",
         "states end with the longest real row",
-        "models/recurrent/test_recurrent.py::test_encoder_agrees_with_torch_on_packed_sequences",
+        "models/recurrent/test_encoder.py::test_encoder_agrees_with_torch_on_packed_sequences",
         (ENCODER, "states.masked_fill(~real, 0.0)", "states.masked_fill(~real, 0.0)[:, : int(lengths.max())]"),
     ),
     mutant(
         "training-3",
         "random generators go on anyhow",
-        "resume/test_resume.py::test_a_run_that_loses_power_again_and_again",
+        "resume/test_resume.py::test_run_with_power_cuts_is_the_whole_run",
         ("training/callbacks/reseed.py", "        reseed(self.seed,", "        (self.seed,"),
     ),
     mutant(
         "training-4",
         "the optimizer begins anew",
-        "resume/test_resume.py::test_a_run_that_loses_power_again_and_again",
+        "resume/test_resume.py::test_run_with_power_cuts_is_the_whole_run",
         (STORAGE, "        return checkpoint\n", '        return {**checkpoint, "optimizer_states": []}\n'),
     ),
     mutant(
         "infra-1",
         "a checkpoint is written in its place",
-        "training/checkpoints/test_checkpoint_io.py::test_what_gets_a_name_is_on_the_disk",
+        "training/checkpoints/test_checkpoint_io.py::test_files_are_synced_before_they_are_renamed",
         (STORAGE, "rename(new, target)", "target.write_bytes(new.read_bytes())"),
     ),
     mutant(
         "infra-2",
         "a checkpoint is not synced",
-        "training/checkpoints/test_checkpoint_io.py::test_what_gets_a_name_is_on_the_disk",
+        "training/checkpoints/test_checkpoint_io.py::test_files_are_synced_before_they_are_renamed",
         (STORAGE, "                sync(new)\n", ""),
     ),
     mutant(
         "infra-3",
         "hashes are not compared",
-        "training/checkpoints/test_checkpoint_io.py::test_a_damaged_file_is_refused",
+        "training/checkpoints/test_checkpoint_io.py::test_damaged_file_is_rejected",
         (STORAGE, "sha256(path) in hashes.values()", "hashes"),
     ),
     mutant(
         "infra-4",
         "a checkpoint may run code",
-        "training/checkpoints/test_checkpoint_io.py::test_plain_types_and_tensors_only",
+        "training/checkpoints/test_checkpoint_io.py::test_only_plain_types_and_tensors_are_loaded",
         (STORAGE, "weights_only=True)", "weights_only=False)"),
     ),
     mutant(
         "infra-5",
         "text is put into a page as it is",
-        "inspection/test_shown.py::test_hostile_text_is_text",
+        "inspection/test_output.py::test_hostile_text_is_escaped",
         ("report/page.py", "autoescape=True", "autoescape=False"),
     ),
     mutant(
         "infra-6",
         "a share that just reaches the limit is refused",
-        "cli/test_bad_input.py::test_more_than_the_share_is_refused_with_the_first_place",
+        "cli/corpora/test_counts.py::test_more_than_max_dropped_is_an_error",
         ("data/preparation/checks.py", "dropped > max_dropped * read", "dropped >= max_dropped * read"),
     ),
     mutant(
         "infra-7",
         "the command line and what is printed go to Weights & Biases",
-        "training/test_loggers.py::test_no_secret_is_written",
+        "training/test_wandb.py::test_no_secret_is_written",
         ("training/loggers.py", 'settings={"console": "off", "x_disable_meta": True, "silent": True}', "settings={}"),
     ),
     mutant(
@@ -282,19 +282,19 @@ MUTANTS = (
     mutant(
         "training-2",
         "the gradient is clipped before it is unscaled",
-        "training/test_module.py::test_fused_optimizer_with_clipping_in_mixed_precision",
+        "training/test_module.py::test_clipping_with_a_fused_optimizer_in_mixed_precision",
         ("training/module.py", "            scaler.unscale_(optimizer)", "            pass"),
     ),
     mutant(
         "training-5",
         "the best weights are those of the highest loss",
-        "training/test_module.py::test_best_is_the_lowest_validation_loss_and_last_the_last",
-        ("training/checkpoints/monitors.py", '"validation/loss": "min"', '"validation/loss": "max"'),
+        "training/checkpoints/test_best_and_last.py::test_best_has_the_lowest_loss_and_last_the_last_step",
+        ("training/checkpoints/best_and_last.py", '"validation/loss": "min"', '"validation/loss": "max"'),
     ),
     mutant(
         "training-7",
         "tied weights are untied by what is loaded",
-        "training/callbacks/test_averaging.py::test_tied_weights_stay_tied_when_a_run_goes_on",
+        "training/callbacks/test_averaging.py::test_tied_weights_stay_tied_in_a_resumed_run",
         ("training/callbacks/averaging.py", 'saved["weights"], strict=False', 'saved["weights"], False, True'),
     ),
     mutant(
@@ -312,7 +312,7 @@ MUTANTS = (
     mutant(
         "training-6b",
         "the gradient of a last step of fewer batches stays too small",
-        "training/test_window.py::test_a_step_is_of_all_its_tokens",
+        "training/test_sums.py::test_a_step_is_of_all_its_tokens",
         ("training/module.py", "if micro_batches > 1:", "if False:"),
     ),
 )

@@ -1,4 +1,4 @@
-"""Scores of a split do not depend on how it is cut into batches, and are those of a plain loop."""
+"""Scores of a split depend neither on batches nor on ranks, and agree with a plain loop."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ import dialog
 from dialog.analysis.alignment import AlignmentAccuracy
 from dialog.analysis.maps import attention_maps
 from dialog.build import build_corpus
-from dialog.data.corpora.builtin.builtin import Builtin
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.dialogue import Copy, Example, Turn
-from dialog.data.examples import Rules, examples
+from dialog.data.examples import ExampleRules, examples
 from dialog.data.gold_alignment import alignment
 from dialog.data.store.layout import encode_example
 from dialog.data.tokenizers.tokenizer import EOS, PAD
 from dialog.errors import UserError
 from dialog.generation.responder import Candidate, Responder
-from dialog.runs import evaluator as room
+from dialog.runs import evaluator as evaluator_module
 from dialog.runs.evaluator import Answered, Evaluation, Evaluator, Scored
 
 MAX_SOURCE = 96
@@ -40,9 +40,9 @@ def responder(request: pytest.FixtureRequest, trained: Callable[[str], Path]) ->
 
 @pytest.fixture(scope="module")
 def split() -> list[Example]:
-    """Also responses without a context."""
-    stream = Builtin(size=60).dialogues("validation")
-    return list(examples(stream, Rules(7, first_turns=True), Counter()))
+    """Examples of a split, with first turns: some have an empty context."""
+    stream = BuiltinDialogues(size=60).dialogues("validation")
+    return list(examples(stream, ExampleRules(7, first_turns=True), Counter()))
 
 
 def evaluated(responder: Responder, split: list[Example], budget: int) -> tuple[list[Answered], dict[str, Any]]:
@@ -53,10 +53,10 @@ def evaluated(responder: Responder, split: list[Example], budget: int) -> tuple[
     return found, evaluation.metrics("validation") | aligned.metrics()
 
 
-def test_each_example_once_and_in_order(
+def test_every_example_once_and_in_order(
     responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "BLOCK", 13)
+    monkeypatch.setattr(evaluator_module, "BLOCK", 13)
     seen: list[int] = []
     for budget in BUDGETS:
         found = list(Evaluator(responder, GREEDY, budget).answers(iter(split), progress=seen.append))
@@ -66,11 +66,11 @@ def test_each_example_once_and_in_order(
 
 
 @pytest.mark.parametrize("world", [2, 3, 7])
-def test_processes_change_nothing(
+def test_ranks_change_nothing(
     responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch, world: int
 ) -> None:
-    """Each example once, in order, to the last bit; also in the last block, of fewer batches than processes."""
-    monkeypatch.setattr(room, "BLOCK", len(split) - 1)
+    """Bit-identical, also in the last block, which has fewer batches than ranks."""
+    monkeypatch.setattr(evaluator_module, "BLOCK", len(split) - 1)
     whole, metrics = evaluated(responder, split, 700)
     sent: list[list[Any]] = [[] for _ in range(world - 1)]
     counts = [AlignmentAccuracy() for _ in range(world)]
@@ -89,7 +89,7 @@ def test_processes_change_nothing(
 def test_batches_change_nothing(responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch) -> None:
     first, metrics = evaluated(responder, split, BUDGETS[0])
     for budget in BUDGETS[1:]:
-        monkeypatch.setattr(room, "BLOCK", 20 if budget == BUDGETS[1] else 4096)
+        monkeypatch.setattr(evaluator_module, "BLOCK", 20 if budget == BUDGETS[1] else 4096)
         found, again = evaluated(responder, split, budget)
         assert [each.scored.nll for each in found] == pytest.approx([each.scored.nll for each in first], abs=1e-9)
         assert [each.response.text for each in found] == [each.response.text for each in first]
@@ -99,7 +99,7 @@ def test_batches_change_nothing(responder: Responder, split: list[Example], monk
 
 
 @torch.no_grad()
-def test_likelihood_is_that_of_a_loop_over_examples(responder: Responder, split: list[Example]) -> None:
+def test_likelihood_agrees_with_a_loop_over_examples(responder: Responder, split: list[Example]) -> None:
     nll, tokens, correct = 0.0, 0, 0
     for example in split:
         source, target = encode_example(responder.tokenizer, example, max_source=MAX_SOURCE, max_target=None)
@@ -123,32 +123,32 @@ def test_likelihood_is_that_of_a_loop_over_examples(responder: Responder, split:
     assert metrics["dialogues"] == len({each.dialogue_id for each in split})
 
 
-def test_long_references_are_not_cut(responder: Responder) -> None:
-    """Bits per byte of a cut reference would be too good."""
+def test_long_references_are_not_truncated(responder: Responder) -> None:
+    """Bits per byte of a truncated reference would be too low."""
     long = Example("a#1", "a", (Turn("a", "Hi"),), Turn("b", "so " * 300), 0)
     ((_, scored, _),) = Evaluator(responder, GREEDY, 10).answers([long])
     assert scored.tokens == len(responder.tokenizer.encode(long.response.text)) + 1
     assert scored.nll > 300
 
 
-def test_without_a_context(responder: Responder) -> None:
+def test_empty_context(responder: Responder) -> None:
     alone = Example("a#0", "a", (), Turn("a", "Hello"), 0)
-    told = Example("a#1", "a", (Turn("b", "Hello"),), Turn("a", "Hello"), 0)
-    found = list(Evaluator(responder, GREEDY, 1000).answers([alone, told, alone]))
+    answer = Example("a#1", "a", (Turn("b", "Hello"),), Turn("a", "Hello"), 0)
+    found = list(Evaluator(responder, GREEDY, 1000).answers([alone, answer, alone]))
     assert found[0].row()["context"] == []
     assert math.isfinite(found[0].scored.nll)
     assert found[0].scored.nll == pytest.approx(found[2].scored.nll, abs=1e-9)
     assert found[0].scored.nll != pytest.approx(found[1].scored.nll, abs=1e-6)
 
 
-def test_an_empty_reference_is_its_end_token(responder: Responder) -> None:
+def test_empty_reference_is_one_end_token(responder: Responder) -> None:
     silent = Example("a#1", "a", (Turn("b", "Hello"),), Turn("a", ""), 0)
     (found,) = Evaluator(responder, GREEDY, 1000).answers([silent])
     assert found.scored.tokens == 1
     assert (found.row()["reference_words"], found.row()["reference_bytes"]) == (0, 0)
 
 
-def test_an_empty_split_is_the_users_to_mend() -> None:
+def test_empty_split_raises() -> None:
     with pytest.raises(UserError, match="empty split"):
         Evaluation().metrics("test")
 
@@ -169,7 +169,7 @@ def test_files_of_a_split(trained: Callable[[str], Path], family: str) -> None:
     rows = [json.loads(line) for line in (folder / "responses.jsonl").read_text(encoding="utf-8").splitlines()]
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     dialogues = build_corpus(dialog.load(trained(family)).recipe).dialogues("test")
-    expected = list(examples(dialogues, Rules(7, first_turns=False), Counter()))
+    expected = list(examples(dialogues, ExampleRules(7, first_turns=False), Counter()))
     assert [row["id"] for row in rows] == [each.id for each in expected]
     for row, example in zip(rows, expected, strict=True):
         assert list(row) == FIELDS
@@ -185,7 +185,7 @@ def test_files_of_a_split(trained: Callable[[str], Path], family: str) -> None:
         assert metrics[name] == sum(row[field] for row in rows)
 
 
-def test_the_fingerprint_is_of_the_text_alone(split: list[Example], responder: Responder) -> None:
+def test_fingerprint_depends_on_the_text_only(split: list[Example], responder: Responder) -> None:
     whole = evaluated(responder, split, 700)[1]["fingerprint"]
     assert whole == evaluated(responder, split, 90)[1]["fingerprint"]
     assert whole != evaluated(responder, split[:-1], 700)[1]["fingerprint"]
@@ -200,7 +200,7 @@ def answered(reference: str, response: str, *, copies: bool) -> Answered:
     return Answered(Example("d#1", "d", (Turn("b", "x"),), turn, 0), Scored(1.0, 2, 1), Candidate(response, -1.0, 3))
 
 
-def test_answers_are_right_word_for_word() -> None:
+def test_answers_must_match_word_for_word() -> None:
     evaluation = Evaluation()
     for each in [
         answered("At nine .", "At nine .", copies=True),
@@ -217,7 +217,7 @@ def test_answers_are_right_word_for_word() -> None:
     assert metrics["answer_accuracy"] == pytest.approx(2 / 5)
 
 
-def test_no_questions_no_answer_accuracy() -> None:
+def test_no_answer_accuracy_without_questions() -> None:
     evaluation = Evaluation()
     evaluation.add(answered("Hello .", "Hello .", copies=False))
     assert not {"questions", "answer_accuracy"} & evaluation.metrics("test").keys()
@@ -226,7 +226,7 @@ def test_no_questions_no_answer_accuracy() -> None:
 # ------------------------------------------------------------------ alignment
 
 
-def test_alignment_of_a_network_is_read_off_its_maps(responder: Responder, split: list[Example]) -> None:
+def test_alignment_agrees_with_the_attention_maps(responder: Responder, split: list[Example]) -> None:
     hits: Counter[str] = Counter()
     tokens = 0
     for example in split:

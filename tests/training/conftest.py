@@ -1,11 +1,14 @@
-"""Small networks and batches for what is computed in training."""
+"""Small networks, batches and modules for the tests of training."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+import dialog
 from dialog.data.batching import Batch, collate
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF
 from dialog.models.seq2seq import Seq2Seq
@@ -24,7 +27,7 @@ DECODERS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def network() -> Callable[..., Seq2Seq]:
-    """``network(decoder, **options)``: in float64, with parameters that are far from 0."""
+    """``network(decoder, **options)``: in float64, with parameters far from 0."""
 
     def build(
         decoder: str = "transformer",
@@ -34,11 +37,11 @@ def network() -> Callable[..., Seq2Seq]:
     ) -> Seq2Seq:
         torch.manual_seed(5)
         parts = {"encoder": ENCODERS[encoder], "decoder": DECODERS[decoder]}
-        made = Seq2Seq(vocabulary, padding=PAD, embedding_size=8, turn_tokens=(OTHER, SELF), **parts, **options)
+        model = Seq2Seq(vocabulary, padding=PAD, embedding_size=8, turn_tokens=(OTHER, SELF), **parts, **options)
         with torch.no_grad():
-            for parameter in made.double().parameters():
+            for parameter in model.double().parameters():
                 parameter.copy_(0.5 * torch.randn_like(parameter))
-        return made
+        return model
 
     return build
 
@@ -61,3 +64,61 @@ def batch() -> Callable[..., Batch]:
         return collate(pairs, range(rows), target_bytes=rows)
 
     return draw
+
+
+@pytest.fixture
+def loss_and_gradients() -> Callable[[dialog.DialogModule, Batch], tuple[Tensor, dict[str, Tensor]]]:
+    """``loss_and_gradients(module, batch)``: the loss of a training step, and the gradients of three times that."""
+
+    def step(module: dialog.DialogModule, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        torch.manual_seed(9)
+        module.on_train_start()
+        loss = module.training_step(batch, 0)
+        module.model.zero_grad()
+        (3 * loss).backward()
+        parameters = module.model.named_parameters()
+        return loss.detach(), {name: each.grad for name, each in parameters if each.grad is not None}
+
+    return step
+
+
+@pytest.fixture
+def module(tiny: Callable[..., Any]) -> Callable[..., dialog.DialogModule]:
+    """``module(family, **options)``: a module with a tiny network, for the prepared data."""
+
+    def build(
+        family: str = "transformer",
+        kind: type[dialog.DialogModule] = dialog.DialogModule,
+        **options: Any,  # noqa: ANN401 - the constructor's arguments
+    ) -> dialog.DialogModule:
+        torch.manual_seed(1)
+        return kind(dialog.build_model(tiny(family).recipe.model, 400), padding=PAD, **options)
+
+    return build
+
+
+class Scripted(dialog.DialogModule):
+    """Its validations return given losses."""
+
+    losses: Iterator[float] = iter(())
+
+    def validation_step(self, batch: Batch, batch_index: int) -> None:
+        if batch_index == 0:
+            self.split_sums.add(torch.tensor(next(self.losses)), torch.tensor(0.0), 1, 1)
+
+
+@pytest.fixture
+def scripted(module: Callable[..., dialog.DialogModule]) -> Callable[..., dialog.DialogModule]:
+    """``scripted(losses, **options)``: a module whose n-th validation has the n-th loss."""
+
+    def build(losses: list[float], **options: Any) -> dialog.DialogModule:  # noqa: ANN401 - the constructor's arguments
+        built = module(kind=Scripted, **options)
+        built.losses = iter(losses)
+        return built
+
+    return build
+
+
+@pytest.fixture
+def data(prepared: Path) -> dialog.DialogDataModule:
+    return dialog.DialogDataModule(prepared, batch_tokens=1200)

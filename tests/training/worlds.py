@@ -1,7 +1,8 @@
-"""Train the same global batches in several processes that accumulate several batches: ``worlds.py FOLDER [--all]``.
+"""Train on the same global batches with different world sizes and micro-batches: ``worlds.py FOLDER [--all]``.
 
-One import of torch serves all: the processes are forks, and meet in a file. With ``--all`` both families in 1, 2 and 4
-processes with 1, 2 and 4 batches; a table of how far each is from one process with one batch comes out.
+The processes are forks, so torch is imported once; they rendezvous through a file. ``--all`` trains with world sizes 1,
+2 and 4 and with 1, 2 and 4 micro-batches, in float32 and float64, and prints how much each differs from one process
+with one micro-batch.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from lightning.pytorch.loggers.logger import DummyLogger
 from dialog.data.batching import Batch, collate
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF
 from dialog.models.seq2seq import Seq2Seq
-from dialog.training.distributed.fsdp import FullyShardedStrategy, is_sharded, own, whole
+from dialog.training.distributed.fsdp import FullyShardedStrategy, full_tensor, is_sharded, local_shard
 from dialog.training.module import DialogModule
 from dialog.training.trainer import quiet
 
-SPLITS = ((1, 1), (1, 4), (2, 1), (2, 2), (4, 1))
-ALL = tuple(product((1, 2, 4), (1, 2, 4)))
+SPLITS = {"32-true": ((1, 1),), "64-true": ((1, 1), (1, 4), (2, 1), (2, 2), (4, 1))}
+"""World size and micro-batches of the runs of each precision."""
+ALL = dict.fromkeys(SPLITS, tuple(product((1, 2, 4), (1, 2, 4))))
 SHARDED = ((2, 1), (2, 2))
-PRECISIONS = ("32-true", "64-true")
-EPOCHS, STEPS, ROWS = 4, 5, 16
+EPOCHS, STEPS, ROWS = 2, 5, 16
 FAMILIES: dict[str, dict[str, Any]] = {
     "lstm": {
         "encoder": {"name": "lstm", "size": 6},
@@ -45,11 +46,11 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 
 OPTIMIZERS = {"lstm": {"name": "adamw", "lr": 0.01}, "transformer": {"name": "sgd", "lr": 0.1}}
-"""The gradient of a Transformer's key biases is 0 but for rounding, of which Adam would make whole steps."""
+"""SGD for the Transformer: the gradient of its key biases is only rounding, which Adam would scale to whole steps."""
 
 
 def examples() -> list[tuple[list[int], list[int]]]:
-    """Of lengths that differ much: 5 steps of 16, of which the last has 8."""
+    """Examples of very different lengths: 5 steps of 16 rows, the last one of 8."""
     generator = torch.Generator().manual_seed(7)
 
     def words(most: int) -> list[int]:
@@ -61,7 +62,7 @@ def examples() -> list[tuple[list[int], list[int]]]:
 
 
 class Share:
-    """The batches of a process, so many a step; the last step of an epoch has half as many, if it can."""
+    """The micro-batches of one rank; the last step of an epoch has half as many, if they can be halved."""
 
     def __init__(self, rank: int, world: int, accumulated: int) -> None:
         rows, self.batches = examples(), list[Batch]()
@@ -80,7 +81,7 @@ class Share:
 
 
 class Record(DummyLogger):
-    """What is logged."""
+    """Keeps the logged metrics."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,40 +91,40 @@ class Record(DummyLogger):
         self.lines.append({"step": step, **metrics})
 
 
-class Apart(Callback):
-    """Notes whether gradients have been shared before a step's last batch."""
+class Reductions(Callback):
+    """Records whether ranks have equal gradients before a step's last micro-batch."""
 
     def __init__(self) -> None:
-        self.shared: list[bool] = []
+        self.equal: list[bool] = []
 
-    def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, *given: object) -> None:  # noqa: ANN401 - a DialogModule
+    def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, *_: object) -> None:  # noqa: ANN401 - a DialogModule
         if trainer.fit_loop._should_accumulate() and trainer.world_size > 1 and not is_sharded(module):
-            mine = torch.cat([each.grad.flatten() for each in module.parameters() if each.grad is not None])
-            all_of_them = [torch.empty_like(mine) for _ in range(trainer.world_size)]
-            dist.all_gather(all_of_them, mine)
-            self.shared.append(torch.equal(*all_of_them[:2]))
+            gradient = torch.cat([each.grad.flatten() for each in module.parameters() if each.grad is not None])
+            gradients = [torch.empty_like(gradient) for _ in range(trainer.world_size)]
+            dist.all_gather(gradients, gradient)
+            self.equal.append(torch.equal(*gradients[:2]))
 
 
 def fit(
     family: str, precision: str, rank: int, world: int, accumulated: int, *, sharded: bool = False
 ) -> dict[str, Any]:
-    """20 steps."""
+    """Train; return what is logged, and the weights."""
     torch.manual_seed(0)
     head = {"name": "pointer_generator", "coverage": 0.5}
-    saves = sharded and family == "transformer"  # layers are gathered to be computed again
-    given = {**FAMILIES[family], "activation_checkpointing": saves}
-    model = Seq2Seq(20, padding=PAD, embedding_size=6, head=head, turn_tokens=(OTHER, SELF), **given)
+    checkpointed = sharded and family == "transformer"  # layers are gathered again for the recomputation
+    parts = {**FAMILIES[family], "activation_checkpointing": checkpointed}
+    model = Seq2Seq(20, padding=PAD, embedding_size=6, head=head, turn_tokens=(OTHER, SELF), **parts)
     torch.manual_seed(rank)
-    if sharded and rank:  # the first process's weights are those that count
+    if sharded and rank:  # only the first rank's weights count
         torch.nn.init.normal_(next(model.parameters()))
-    same = {"name": "denoising", "deletion": 0.0, "masking": 0.0, "distance": 0, "weight": 0.2}
+    copying = {"name": "denoising", "deletion": 0.0, "masking": 0.0, "distance": 0, "weight": 0.2}
     module = DialogModule(
         model,
         padding=PAD,
         optimizer=OPTIMIZERS[family],
-        objectives=[{"name": "reverse", "weight": 0.3}, same],
+        objectives=[{"name": "reverse", "weight": 0.3}, copying],
     )
-    record, apart = Record(), Apart()
+    record, reductions = Record(), Reductions()
     trainer = lightning.Trainer(
         accelerator="cpu",
         devices=world,
@@ -134,53 +135,63 @@ def fit(
         gradient_clip_val=1.0,
         log_every_n_steps=1,
         logger=record,
-        callbacks=[apart],
+        callbacks=[reductions],
         use_distributed_sampler=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
     )
     trainer.fit(module, Share(rank, world, accumulated))
-    weights = torch.cat([whole(each).detach().flatten() for each in model.parameters()])
+    weights = torch.cat([full_tensor(each).detach().flatten() for each in model.parameters()])
     states = [each for state in trainer.optimizers[0].state.values() for each in state.values() if each.dim()]
     return {
-        **{"lines": record.lines, "weights": weights, "shared": apart.shared, "tokens": module.target_tokens},
-        "weights here": sum(own(each).numel() for each in model.parameters()),
-        "states here": sum(own(each).numel() for each in states),
+        **{
+            "lines": record.lines,
+            "weights": weights,
+            "equal gradients": reductions.equal,
+            "tokens": module.target_tokens,
+        },
+        "weights here": sum(local_shard(each).numel() for each in model.parameters()),
+        "states here": sum(local_shard(each).numel() for each in states),
     }
 
 
 def work(rank: int, world: int, folder: Path, every: bool) -> None:
-    """All settings of a process."""
+    """Train every run that one rank of a world takes part in."""
     warnings.simplefilter("ignore")
     quiet()
     if world > 1:
         os.environ["LOCAL_RANK"] = str(rank)
         dist.init_process_group("gloo", init_method=f"file://{folder}/{world}", rank=rank, world_size=world)
-    for family, precision, split in product(FAMILIES, PRECISIONS, ALL if every else SPLITS):
-        if split[0] == world:
-            found = fit(family, precision, rank, *split)
-            if rank == 0:
-                torch.save(found, folder / f"{family}-{precision}-{world}-{split[1]}.pt")
+    for precision, splits in (ALL if every else SPLITS).items():
+        for family, split in product(FAMILIES, splits):
+            if split[0] == world:
+                result = fit(family, precision, rank, *split)
+                if rank == 0:
+                    torch.save(result, folder / f"{family}-{precision}-{world}-{split[1]}.pt")
     for family, split in product(FAMILIES, SHARDED):
         if split[0] == world:
-            found = fit(family, "32-true", rank, *split, sharded=True)
-            torch.save(found, folder / f"{family}-sharded-{split[1]}-{rank}.pt")
+            result = fit(family, "32-true", rank, *split, sharded=True)
+            torch.save(result, folder / f"{family}-sharded-{split[1]}-{rank}.pt")
 
 
-def far(folder: Path) -> None:
-    """The table."""
-    print("| family | precision | processes | batches a step | train/loss, most apart | weights, most apart |")
+def print_differences(folder: Path) -> None:
+    print("| family | precision | world size | micro-batches | largest difference of train/loss | of the weights |")
     print("| --- | --- | ---: | ---: | ---: | ---: |")
-    for family, precision, split in product(FAMILIES, PRECISIONS, ALL):
-        one, other = (
-            torch.load(folder / f"{family}-{precision}-{world}-{accumulated}.pt", weights_only=True)
-            for world, accumulated in ((1, 1), split)
-        )
-        lines = zip(one["lines"], other["lines"], strict=True)
-        loss = max(abs(line["train/loss"] - also["train/loss"]) for line, also in lines)
-        weights = (one["weights"] - other["weights"]).abs().max().item()
-        print(f"| {family} | {precision} | {split[0]} | {split[1]} | {loss:.1e} | {weights:.1e} |")
+    for family, (precision, splits) in product(FAMILIES, ALL.items()):
+        for split in splits:
+            print_difference(folder, family, precision, split)
+
+
+def print_difference(folder: Path, family: str, precision: str, split: tuple[int, int]) -> None:
+    one, other = (
+        torch.load(folder / f"{family}-{precision}-{world}-{accumulated}.pt", weights_only=True)
+        for world, accumulated in ((1, 1), split)
+    )
+    pairs = zip(one["lines"], other["lines"], strict=True)
+    loss = max(abs(line["train/loss"] - also["train/loss"]) for line, also in pairs)
+    weights = (one["weights"] - other["weights"]).abs().max().item()
+    print(f"| {family} | {precision} | {split[0]} | {split[1]} | {loss:.1e} | {weights:.1e} |")
 
 
 if __name__ == "__main__":
@@ -196,4 +207,4 @@ if __name__ == "__main__":
         if any(each.exitcode for each in processes):
             sys.exit(1)
     if every:
-        far(folder)
+        print_differences(folder)

@@ -1,4 +1,4 @@
-"""A search: the same budget for each recipe, also where it was stopped; and the sweeps that ship."""
+"""A sweep: the same budget for every recipe, also when interrupted; and the shipped sweeps."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Any
 import pytest
 import yaml
 
-from dialog.build import check_recipe
 from dialog.cli import program
 from dialog.config.compose import Composed, asset_folders, compose
 from dialog.config.schema import to_dict
 from dialog.data.store.store import Store
 from dialog.errors import UserError
+from dialog.runs.check import check_recipe
 from dialog.training.callbacks.trial import PrunedError, TrialWatch
-from dialog.tuning import sweep as made
+from dialog.tuning import sweep as sweeps
 from dialog.tuning.space import spaces
-from dialog.tuning.sweep import Settings, search
+from dialog.tuning.sweep import SweepSettings, sweep
 
 SPACE = {"optimizer.lr": {"low": 1e-4, "high": 1e-1, "log": True}, "model.dropout": [0.0, 0.1, 0.2, 0.3]}
 NAMES = ["quickstart/lstm_bahdanau", "quickstart/transformer"]
 
 
 class Training:
-    """In place of a training: its values are a function of the recipe."""
+    """Stands in for training: the validation values are a function of the recipe."""
 
     def __init__(self, interrupted_at: int | None = None, fails_at: int = 0) -> None:
         self.count = 0
@@ -50,14 +50,14 @@ class Training:
                 raise PrunedError
 
 
-def begun(folder: Path, trials: int, **settings: Any) -> Settings:  # noqa: ANN401 - a search's settings
-    asked = Settings(dict.fromkeys(NAMES, SPACE), trials, **settings)
-    made.begin([compose(name) for name in NAMES], asked, folder)
+def begun(folder: Path, trials: int, **settings: Any) -> SweepSettings:  # noqa: ANN401 - a search's settings
+    asked = SweepSettings(dict.fromkeys(NAMES, SPACE), trials, **settings)
+    sweeps.create([compose(name) for name in NAMES], asked, folder)
     return asked
 
 
 def paths(found: dict[str, Any]) -> list[list[tuple[Any, ...]]]:
-    """What was chosen and found, but for clocks and numbers."""
+    """Everything in the results but trial numbers and clock times."""
     keys = ("state", "value", "overrides", "reason", "steps", "target_tokens")
     return [[tuple(map(str, (trial[key] for key in keys))) for trial in each["trials"]] for each in found["recipes"]]
 
@@ -65,12 +65,10 @@ def paths(found: dict[str, Any]) -> list[list[tuple[Any, ...]]]:
 # ------------------------------------------------------------------ the budget
 
 
-def test_every_recipe_gets_as_many_trials_whatever_becomes_of_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_recipe_gets_the_same_number_of_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     training = Training(fails_at=6)
     monkeypatch.setattr("dialog.tuning.sweep.train_run", training)
-    found = search(tmp_path, begun(tmp_path, 10, sampler="random"))
+    found = sweep(tmp_path, begun(tmp_path, 10, sampler="random"))
     assert training.count == 20
     states = [trial["state"] for each in found["recipes"] for trial in each["trials"]]
     assert {"complete", "pruned", "fail"} == set(states)
@@ -84,30 +82,30 @@ def test_every_recipe_gets_as_many_trials_whatever_becomes_of_them(
         kept = [path.parent.name for path in (tmp_path / "runs" / each["name"]).glob("*/checkpoints")]
         assert kept == [f"{best['trial']:03}"]  # weights of the others are gone
     assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8")) == json.loads(json.dumps(found))
-    assert len((tmp_path / "search.md").read_text(encoding="utf-8").splitlines()) == 4
+    assert len((tmp_path / "sweep.md").read_text(encoding="utf-8").splitlines()) == 4
 
 
-def test_a_search_that_was_stopped_goes_on_as_it_would_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_sweep_continues_as_uninterrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dialog.tuning.sweep.train_run", Training())
-    whole = search(tmp_path / "whole", begun(tmp_path / "whole", 6))
+    whole = sweep(tmp_path / "whole", begun(tmp_path / "whole", 6))
     monkeypatch.setattr("dialog.tuning.sweep.train_run", Training(interrupted_at=6))
     asked = begun(tmp_path / "stopped", 6)
     with pytest.raises(KeyboardInterrupt):
-        search(tmp_path / "stopped", asked)
+        sweep(tmp_path / "stopped", asked)
     between = json.loads((tmp_path / "stopped" / "results.json").read_text(encoding="utf-8"))
     assert [each["spent"]["trials"] for each in between["recipes"]] == [3, 2]
     monkeypatch.setattr("dialog.tuning.sweep.train_run", Training())
-    resumed = search(tmp_path / "stopped", asked)
+    resumed = sweep(tmp_path / "stopped", asked)
     assert paths(resumed) == paths(whole)
     assert [each["spent"]["interrupted"] for each in resumed["recipes"]] == [0, 1]
 
 
-def test_recipes_of_different_budgets_are_refused() -> None:
+def test_recipes_of_different_budgets_are_rejected() -> None:
     one, other = compose(NAMES[0]), compose(NAMES[1], ["trainer.max_steps=7"])
     with pytest.raises(UserError, match=r"the budgets differ: trainer\.max_steps is 2300 in .* and 7 in .*transformer"):
-        made.check([one, other])
+        sweeps.check([one, other])
     with pytest.raises(UserError, match=r"the budgets differ: data\.corpus is "):
-        made.check([one, compose(NAMES[1], ["data.corpus.size=100"])])
+        sweeps.check([one, compose(NAMES[1], ["data.corpus.size=100"])])
 
 
 # ------------------------------------------------------------------ the space
@@ -125,17 +123,17 @@ def test_recipes_of_different_budgets_are_refused() -> None:
         ("all: {optimizer.lr: {low: 0, high: 1, many: 3}}", "optimizer.lr: must be"),
         ("all: {optimizer.lr: []}", "optimizer.lr: must be"),
         ("all: 3", "all must be a mapping"),
-        ("quickstart/transformer: {seed: [1]}", "nothing to choose for quickstart/lstm_bahdanau"),
+        ("quickstart/transformer: {seed: [1]}", "no key to sweep for quickstart/lstm_bahdanau"),
     ],
 )
-def test_a_space_that_makes_no_sense_is_refused(text: str, message: str, tmp_path: Path) -> None:
+def test_invalid_space(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "space.yaml"
     path.write_text(text + "\n", encoding="utf-8")
     with pytest.raises(UserError, match=message):
         spaces(path, NAMES)
 
 
-def test_a_recipes_own_section_is_laid_over_what_all_have(tmp_path: Path) -> None:
+def test_section_of_a_recipe_overrides_all(tmp_path: Path) -> None:
     path = tmp_path / "space.yaml"
     path.write_text("all: {seed: [1, 2], model.dropout: [0]}\nquickstart/transformer: {seed: [3]}\n", encoding="utf-8")
     assert spaces(path, NAMES) == {
@@ -147,7 +145,7 @@ def test_a_recipes_own_section_is_laid_over_what_all_have(tmp_path: Path) -> Non
 # ------------------------------------------------------------------ the command line
 
 
-def test_a_search_of_both_families(
+def test_sweep_of_both_families(
     tiny: Callable[..., Composed],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -185,13 +183,13 @@ def test_a_search_of_both_families(
     ("arguments", "message"),
     [
         (["quickstart/transformer", "--space", "nothing"], "unknown space 'nothing'"),
-        ([], "name recipes, or a folder to --resume"),
-        (["--resume", "nowhere"], "no search is there"),
+        ([], "give recipes to sweep, or --resume SWEEP"),
+        (["--resume", "nowhere"], "not the folder of a sweep"),
         (["quickstart/transformer", "--space", "space.yaml"], "model.dropuot: unknown key"),
         (["quickstart/transformer", "--space", "other.yaml"], "adamw: unknown argument 'momentum'"),
     ],
 )
-def test_what_cannot_be_searched_leaves_no_folder(
+def test_invalid_sweep_leaves_no_folder(
     arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -205,12 +203,12 @@ def test_what_cannot_be_searched_leaves_no_folder(
 # ------------------------------------------------------------------ sweeps of Weights & Biases
 
 
-def sweeps() -> list[Path]:
+def wandb_sweeps() -> list[Path]:
     return sorted(path for root in asset_folders("sweeps") for path in root.glob("wandb/*.yaml"))
 
 
-@pytest.mark.parametrize("path", sweeps(), ids=lambda path: path.stem)
-def test_the_agents_command_is_a_recipe_with_overrides(path: Path) -> None:
+@pytest.mark.parametrize("path", wandb_sweeps(), ids=lambda path: path.stem)
+def test_wandb_command_is_a_recipe_with_overrides(path: Path) -> None:
     from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
 
     config = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -235,7 +233,7 @@ def test_the_agents_command_is_a_recipe_with_overrides(path: Path) -> None:
 
 
 def test_sweeps_of_both_families_have_the_same_space_and_budget() -> None:
-    one, *others = (yaml.safe_load(path.read_text(encoding="utf-8")) for path in sweeps())
+    one, *others = (yaml.safe_load(path.read_text(encoding="utf-8")) for path in wandb_sweeps())
     assert others
     for other in others:
         assert {key: one[key] for key in ("method", "metric", "run_cap", "parameters")} == {

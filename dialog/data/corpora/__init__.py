@@ -1,10 +1,13 @@
-"""A file per corpus format, and the table that names them."""
+"""Corpus readers, one file per format, and the table that names them.
+
+Read first: `contract.py`, then `jsonl.py`.
+"""
 
 from __future__ import annotations
 
 from dialog.config.components import Family
-from dialog.data.corpora.builtin.builtin import Builtin
-from dialog.data.corpora.builtin.synthetic import Synthetic
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
+from dialog.data.corpora.builtin.synthetic_tasks import SyntheticTasks
 from dialog.data.corpora.contract import Corpus
 from dialog.data.corpora.convokit import ConvoKit
 from dialog.data.corpora.cornell import Cornell
@@ -36,7 +39,7 @@ __all__ = ["CORPORA", "Corpus"]
 CORPORA: Family[Corpus] = Family(
     "corpus",
     {
-        "builtin": Builtin,
+        "builtin": BuiltinDialogues,
         "convokit": ConvoKit,
         "cornell": Cornell,
         "crosswoz": CrossWOZ,
@@ -58,7 +61,7 @@ CORPORA: Family[Corpus] = Family(
         "sgd": SGD,
         "switchboard": Switchboard,
         "switchboard_ms98": SwitchboardMS98,
-        "synthetic": Synthetic,
+        "synthetic": SyntheticTasks,
         "taskmaster": Taskmaster,
         "text": PlainText,
         "topical_chat": TopicalChat,

@@ -1,4 +1,4 @@
-"""What a corpus is."""
+"""The interface of a corpus."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ class Corpus(Protocol):
         """Yield the dialogues of a split, in the same order at every call."""
 
     def fingerprint(self) -> Mapping[str, str]:
-        """Map each file to its SHA-256, or each setting to its value; equal exactly when the dialogues are."""
+        """Map each file to its SHA-256 and each setting to its value; equal if and only if the dialogues are equal."""

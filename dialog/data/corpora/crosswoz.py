@@ -5,27 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.parsing.records import digests, json_records, require_path, share
+from dialog.data.corpora.parsing.corpus_files import digests, require_path
+from dialog.data.corpora.parsing.json_records import json_records
+from dialog.data.corpora.parsing.splits import split_by_hash
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
 from dialog.data.reading.files import find_file
 from dialog.data.reading.json_text import Json
 
 
 class CrossWOZ:
-    """Reads `train.json`, `val.json` and `test.json`: an object from dialogue ids to their `messages`.
+    """Read CrossWOZ: `train.json`, `val.json` and `test.json`, each an object from dialogue ids to `messages`.
 
-    Speakers are "usr" and "sys", ids the corpus's own; its `type` and the dialogue acts, a list a turn, are
-    `meta["type"]` and `meta["acts"]`.
+    Speakers are "usr" and "sys". Ids are the corpus's own. `meta["type"]` is the dialogue's type, `meta["acts"]` lists
+    the dialogue acts of each turn.
 
-    A file that is given to several splits is divided among them by the rule of `parsing.records.share`: a
-    tenth of it each to validation and test, where they name it, what remains to the first that names it. So
-    `train: val` trains on nine tenths of `val.json` and validates on the other, and no dialogue is in two splits.
+    A file that is set for several splits is divided by `parsing.splits.split_by_hash`: a tenth each to validation and
+    test, if they use it, and the rest to the first split that does. So `train: val` trains on nine tenths of `val.json`
+    and validates on the remaining tenth; no dialogue is in two splits.
 
     Args:
         path: The folder of the unpacked files.
-        train: Name of the file, without .json, that training reads.
-        validation: The same for validation.
-        test: The same for the test.
+        train: File for training, without .json.
+        validation: File for validation, without .json.
+        test: File for the test, without .json.
     """
 
     def __init__(self, path: Path | None, *, train: str = "train", validation: str = "val", test: str = "test") -> None:
@@ -34,19 +36,19 @@ class CrossWOZ:
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split in the order of its file."""
-        sharers = [each for each in SPLITS if self.names[each] == self.names[split]]
-        rest = [each for each in SPLITS if each not in sharers] if split == sharers[0] else []
+        users = [other for other in SPLITS if self.names[other] == self.names[split]]
+        unused = [other for other in SPLITS if other not in users] if split == users[0] else []
         for entry in json_records(self._file(split), _dialogue):
-            for each in (split, *rest):
-                yield from share([entry], each)
+            for part in (split, *unused):
+                yield from split_by_hash([entry], part)
 
     def fingerprint(self) -> dict[str, str]:
-        """Map the files to their SHA-256, with the split that each is for."""
+        """Map the splits to their files, and the files to their SHA-256."""
         return {**self.names, **digests(self.path, (self._file(split) for split in SPLITS))}
 
     def _file(self, split: str) -> Path:
         name = f"{self.names[split]}.json"
-        return find_file(self.path, name, f"unpack {name}.zip, or name the file that {split} shall read")
+        return find_file(self.path, name, f"unpack {name}.zip, or set data.corpus.{split} to another file")
 
 
 def _dialogue(key: str, fields: Json, place: str) -> Dialogue:

@@ -1,36 +1,38 @@
-"""Dialogues of your own, as a table of comma- or tab-separated values."""
+"""Dialogues as a table of comma- or tab-separated values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.parsing.records import Block, SplitFiles, block_records, require_path
+from dialog.data.corpora.parsing.blocks import Block, block_records
+from dialog.data.corpora.parsing.corpus_files import SplitFiles, require_path
+from dialog.data.corpora.parsing.lines import line_number
 from dialog.data.corpora.parsing.tables import Row, RowError, cells, table
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.errors import UserError
 
 
 class Csv:
-    """Reads a folder with `train.csv`, `validation.csv`, `test.csv` (or `.tsv`), or one file that is split by a rule.
+    """Read tables: `train.csv`, `validation.csv` and `test.csv` (or `.tsv`), or one file.
 
-    The first row names the columns. Either a row is a turn, and consecutive rows of one dialogue id are a dialogue; an
-    id that comes again later is malformed. Or, with `context` and `response`, a row is a dialogue of two turns, with
-    the id `<split>-<line number>`. A row that cannot be read makes the dialogue malformed whose id its first
-    line seems to have, else the one before. Quoted cells may hold line ends; where quotes are wrong, see
-    `parsing.tables.table`. Blank rows are skipped. The rule for one file is that of
-    `parsing.records.share`. Files may be compressed (.gz, .xz, .zst).
+    The first row names the columns. By default a row is a turn, and consecutive rows with one dialogue id are a
+    dialogue; an id that occurs again later is malformed. With `context` and `response`, a row is a dialogue of two
+    turns with the id `<split>-<line number>`. Quoted cells may hold line ends. Blank rows are skipped. A row that
+    cannot be read makes a dialogue malformed: the one whose id its first line seems to hold, else the one before; see
+    `parsing.tables.table` for wrong quotes. One file is divided by `parsing.splits.split_by_hash`. Files may be
+    compressed (.gz, .xz, .zst).
 
     Args:
         path: The folder or the file.
-        dialogue: The column of the dialogue's id.
-        speaker: The column of the turn's speaker; null where there is none: "A" and "B" then alternate.
-        text: The column of what is said.
-        context: The column of what is said first, where a row is a pair.
-        response: The column of the answer to it.
-        delimiter: What stands between two cells; null is a tab where the file's name says `.tsv`, else a comma.
-        quotes: Whether a cell may be quoted; else quotes are text.
-        encoding: Of the files; `utf-8:replace` reads U+FFFD for bytes that are not UTF-8.
+        dialogue: Column of the dialogue id.
+        speaker: Column of the speaker; null lets "A" and "B" alternate.
+        text: Column of the turn's text.
+        context: Column of the first turn, if a row is a pair.
+        response: Column of the second turn.
+        delimiter: Separator of cells; null is a tab for `.tsv` files, else a comma.
+        quotes: Read quoted cells; false treats quotes as text.
+        encoding: Encoding of the files; `utf-8:replace` reads bytes that are not UTF-8 as U+FFFD.
     """
 
     def __init__(
@@ -47,9 +49,9 @@ class Csv:
         encoding: str = "utf-8",
     ) -> None:
         path = require_path(path, "csv", "a folder with train.csv, validation.csv and test.csv, or a file")
-        self.files = SplitFiles(path, (".csv", ".tsv"), "it should hold dialogues, the columns' names in its first row")
+        self.files = SplitFiles(path, (".csv", ".tsv"), "it should hold dialogues, with column names in its first row")
         if (context is None) != (response is None):
-            raise UserError("corpus csv: context or response is not set; give both columns, or neither")
+            raise UserError("corpus csv: only one of context and response is set; set both or neither")
         if delimiter is not None and len(delimiter) != 1:
             raise UserError(f"corpus csv: delimiter is {delimiter!r}; give one character")
         self.dialogue, self.speaker, self.text = dialogue, speaker, text
@@ -64,10 +66,10 @@ class Csv:
             rows = [cells(row) for _, row in block]
             if self.pair:
                 turns = tuple(Turn(speaker, rows[0][column]) for speaker, column in zip("AB", self.pair, strict=True))
-                return Dialogue(f"{split}-{place.rpartition(':')[2]}", turns, place=place)
+                return Dialogue(f"{split}-{line_number(place)}", turns, place=place)
             id = rows[0][self.dialogue]
             if id in seen:
-                raise UserError(f"{place}: the dialogue {id!r} was there before; put its rows one after the other")
+                raise UserError(f"{place}: dialogue {id!r} has earlier rows; make its rows consecutive")
             seen.add(id)
             return Dialogue(id, tuple(map(self._turn, range(len(block)), block)), place=place)
 
@@ -81,17 +83,17 @@ class Csv:
         place, row = item
         speaker = "AB"[index % 2] if self.speaker is None else cells(row)[self.speaker]
         if not speaker:
-            raise UserError(f"{place}: no {self.speaker!r}; say who speaks, or set data.corpus.speaker=null")
+            raise UserError(f"{place}: no {self.speaker!r}; add a speaker, or set data.corpus.speaker=null")
         return Turn(speaker, cells(row)[self.text])
 
     def _begins(self, block: Block[Row], row: Row) -> bool:
         if self.pair:
             return True
-        known, seeming = next(filter(None, (self._id(before) for _, before in block)), None), self._id(row)
-        return None not in (known, seeming) and seeming != known
+        previous, next_id = next(filter(None, (self._id(before) for _, before in block)), None), self._id(row)
+        return None not in (previous, next_id) and next_id != previous
 
     def _id(self, row: Row) -> str | None:
-        """What a row says; of one that cannot be read, what it seems to say if it seems to say more."""
+        """Return the dialogue id; of an unreadable row, the one in its first line if that has more than one cell."""
         if isinstance(row, RowError):
             return row.cells.get(self.dialogue) if len(row.cells) > 1 else None
         return row[self.dialogue]

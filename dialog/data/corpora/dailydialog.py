@@ -1,4 +1,4 @@
-"""DailyDialog (Li et al. 2017, https://aclanthology.org/I17-1099), as its official archive holds it."""
+"""DailyDialog (Li et al. 2017, https://aclanthology.org/I17-1099)."""
 
 from __future__ import annotations
 
@@ -7,30 +7,35 @@ from collections.abc import Iterator
 from itertools import chain, repeat, zip_longest
 from pathlib import Path
 
-from dialog.data.corpora.parsing.records import decoded, digests, numbered, records, require_path
+from dialog.data.corpora.parsing.corpus_files import digests, require_path
+from dialog.data.corpora.parsing.lines import byte_lines, decode_line, line_number
+from dialog.data.corpora.parsing.records import records
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Turn
 from dialog.data.reading.files import all_or_none, find_file, raw_lines
 from dialog.errors import UserError
 
 END = "__eou__"
 LABELS = {"acts": "act", "emotions": "emotion"}
-SPLIT_IN_TWO = "train-7852"
-"""Its turns 4 and 5 are one turn, with one label, in other copies in circulation."""
-SIGNS = str.maketrans({"’": "'", "‘": "'", "′": "'", "“": '"', "”": '"', "—": "--", "–": "--", "。": ". ", "、": ", "})
+SPLIT_TURN = "train-7852"
+"""In other copies its turns 4 and 5 are one turn with one label."""
+PUNCTUATION = str.maketrans(
+    {"’": "'", "‘": "'", "′": "'", "“": '"', "”": '"', "—": "--", "–": "--", "。": ". ", "、": ", "}
+)
 
 
 class DailyDialog:
-    """Reads `<path>/<split>/dialogues_<split>.txt`: a dialogue a line, ` __eou__` after every turn.
+    """Read DailyDialog's official archive.
 
-    Two speakers, "A" and "B", alternate. Ids are `<split>-<line number>`. The files of acts and emotions, where they
-    are there, become `meta["acts"]` and `meta["emotions"]`, a number a turn; a line with another number of labels than
-    turns, as the published train has one, is read without them and with a warning. A blank line is a dialogue without
-    turns and nothing between two marks is a turn without text, so that whoever drops them can count them.
+    `<split>/dialogues_<split>.txt` holds a dialogue a line, with ` __eou__` after every turn. Speakers "A" and "B"
+    alternate. Ids are `<split>-<line number>`. The files of acts and emotions, if present, give `meta["acts"]` and
+    `meta["emotions"]`, one number a turn; a line whose numbers of labels and turns differ, such as one in the published
+    train, is read without labels and with a warning. A blank line is a dialogue without turns, and two marks in a row
+    enclose a turn without text, so that filters can count them.
 
     Args:
         path: The unpacked archive.
-        cleaned: Whether the text is as ParlAI has it, on which Sankar et al. 2019 measured: signs as ASCII, full stops
-            set apart, the turn that is split in two in train in one piece.
+        cleaned: Normalise the text as ParlAI does, for the data of Sankar et al. 2019: ASCII punctuation, full stops
+            set apart, and the one turn of train that the archive splits in two joined.
     """
 
     def __init__(self, path: Path | None, *, cleaned: bool = False) -> None:
@@ -39,44 +44,41 @@ class DailyDialog:
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split in the order of its file."""
-        text, *labels = self._files(split)
-        names = [name for name, kind in LABELS.items() for file in labels if file.name.startswith(_labels(kind, split))]
-        columns = zip_longest(*map(raw_lines, labels)) if labels else repeat(())
-        labelled = (dict(zip(names, column, strict=True)) for column in chain(columns, repeat((None,) * len(names))))
-        items = ((place, (raw, each)) for (place, raw), each in zip(numbered(text), labelled, strict=False))
+        text, labels = self._text_file(split), self._label_files(split)
+        rows = chain(zip_longest(*map(raw_lines, labels.values())), repeat((None,) * len(labels)))
+        lines = zip(byte_lines(text), rows, strict=False)
+        items = ((place, (raw, dict(zip(labels, row, strict=True)))) for (place, raw), row in lines)
         return records(items, lambda item, place: self._dialogue(*item, split, place))
 
     def fingerprint(self) -> dict[str, str]:
         """Map the files to their SHA-256."""
-        return digests(self.path, (file for split in SPLITS for file in self._files(split)))
+        files = ([self._text_file(split), *self._label_files(split).values()] for split in SPLITS)
+        return digests(self.path, chain.from_iterable(files))
 
-    def _files(self, split: str) -> list[Path]:
-        """The text of a split, and those of its labels that are there."""
-        text = find_file(
-            self.path, f"{split}/dialogues_{split}.txt", "the unpacked archive should hold it; set data.path=DIR"
-        )
-        labels = (all_or_none(self.path / split, [_labels(kind, split)]) for kind in LABELS.values())
-        return [text, *chain.from_iterable(labels)]
+    def _text_file(self, split: str) -> Path:
+        hint = "the unpacked archive should hold it; set data.path=DIR"
+        return find_file(self.path, f"{split}/dialogues_{split}.txt", hint)
+
+    def _label_files(self, split: str) -> dict[str, Path]:
+        """Map the keys of `meta` to the label files that exist."""
+        files = {key: [f"dialogues_{kind}_{split}.txt"] for key, kind in LABELS.items()}
+        return {key: file for key, names in files.items() for file in all_or_none(self.path / split, names)}
 
     def _dialogue(self, raw: bytes, labels: dict[str, bytes | None], split: str, place: str) -> Dialogue:
-        id = f"{split}-{place.rpartition(':')[2]}"
-        *texts, rest = (piece.strip(" ") for piece in decoded(raw, place).split(END))
+        id = f"{split}-{line_number(place)}"
+        *texts, rest = (piece.strip(" ") for piece in decode_line(raw, place).split(END))
         if rest:
             raise UserError(f"{place}: text after the last {END}; end every turn with {END}")
         if self.cleaned:
             texts = [_cleaned(text) for text in texts]
-            if (id, len(texts)) == (SPLIT_IN_TWO, 12):
+            if (id, len(texts)) == (SPLIT_TURN, 12):
                 texts[4:6] = [f"{texts[4]} {texts[5]}"]
-        turns = tuple(Turn("AB"[position % 2], text) for position, text in enumerate(texts))
-        meta = {name: [int(each) for each in (found or b"").split()] for name, found in labels.items()}
-        odd = [f"{len(found)} {name}" for name, found in meta.items() if len(found) != len(turns)]
-        warning = {WARNING: f"{place}: {len(turns)} turns but {', '.join(odd)}; read without them"}
-        return Dialogue(id, turns, warning if odd else meta, place=place)
-
-
-def _labels(kind: str, split: str) -> str:
-    return f"dialogues_{kind}_{split}.txt"
+        turns = tuple(Turn("AB"[index % 2], text) for index, text in enumerate(texts))
+        meta = {key: [int(label) for label in (line or b"").split()] for key, line in labels.items()}
+        differing = [f"{len(values)} {key}" for key, values in meta.items() if len(values) != len(turns)]
+        warning = {WARNING: f"{place}: {len(turns)} turns but {', '.join(differing)}; read without them"}
+        return Dialogue(id, turns, warning if differing else meta, place=place)
 
 
 def _cleaned(text: str) -> str:
-    return re.sub(r"\.(\w)", r" . \1", text.translate(SIGNS)).strip()
+    return re.sub(r"\.(\w)", r" . \1", text.translate(PUNCTUATION)).strip()

@@ -1,11 +1,13 @@
-"""Dialogues of your own, as JSON lines."""
+"""Dialogues as JSON lines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from dialog.data.corpora.parsing.records import SplitFiles, line_records, require_path
+from dialog.data.corpora.parsing.corpus_files import SplitFiles, require_path
+from dialog.data.corpora.parsing.lines import line_number, line_records
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.data.reading.json_text import parse_json
 from dialog.errors import UserError
@@ -14,15 +16,15 @@ FORMAT = '{"id": "d1", "turns": [{"speaker": "A", "text": "Hi !"}, ...]}'
 
 
 class JsonLines:
-    """Reads a folder with `train.jsonl`, `validation.jsonl` and `test.jsonl`, or one file that is split by a rule.
+    """Read JSON lines: `train.jsonl`, `validation.jsonl` and `test.jsonl`, or one file.
 
-    Each line is `{"id": str, "turns": [{"speaker": str, "text": str} or str, ...], "meta": {...}}`. `id` and `meta`
-    may be missing (the id is then `<split>-<line number>`), and so may a speaker: "A" and "B" then alternate. The rule
-    for one file is that of `parsing.records.share`. Files may be compressed (.gz, .xz, .zst).
+    Each line is `{"id": str, "turns": [{"speaker": str, "text": str} or str, ...], "meta": {...}}`. `id` (default:
+    `<split>-<line number>`), `meta` and speakers ("A" and "B" then alternate) are optional. One file is divided by
+    `parsing.splits.split_by_hash`. Files may be compressed (.gz, .xz, .zst).
 
     Args:
         path: The folder or the file.
-        encoding: Of the files; `utf-8:replace` reads U+FFFD for bytes that are not UTF-8.
+        encoding: Encoding of the files; `utf-8:replace` reads bytes that are not UTF-8 as U+FFFD.
     """
 
     def __init__(self, path: Path | None, *, encoding: str = "utf-8") -> None:
@@ -32,18 +34,14 @@ class JsonLines:
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split in the order of its file."""
-
-        def parse(line: str, place: str) -> Dialogue:
-            return _dialogue(line, place, split)
-
-        return self.files.entries(split, lambda file: line_records(file, parse, self.encoding))
+        return self.files.entries(split, lambda file: line_records(file, partial(_dialogue, split), self.encoding))
 
     def fingerprint(self) -> dict[str, str]:
         """Map the file or the three files to their SHA-256."""
         return self.files.fingerprint()
 
 
-def _dialogue(line: str, place: str, split: str) -> Dialogue:
+def _dialogue(split: str, line: str, place: str) -> Dialogue:
     if not line.strip():
         raise UserError(f"{place}: empty line; remove it")
     fields = parse_json(line, place)
@@ -53,7 +51,7 @@ def _dialogue(line: str, place: str, split: str) -> Dialogue:
     if not isinstance(meta, dict):
         raise UserError(f'{place}: "meta" is not an object; write {{...}} or leave it out')
     turns = (_turn(turn, where=f"{place}: turn {index + 1}", index=index) for index, turn in enumerate(fields["turns"]))
-    id = _text(fields.get("id", f"{split}-{place.rpartition(':')[2]}"), "id", where=place, empty=False)
+    id = _text(fields.get("id", f"{split}-{line_number(place)}"), "id", where=place, empty=False)
     return Dialogue(id, tuple(turns), meta, place=place)
 
 
@@ -69,6 +67,6 @@ def _turn(turn: object, *, where: str, index: int) -> Turn:
 
 def _text(value: object, key: str, *, where: str, empty: bool = True) -> str:
     if not isinstance(value, str) or not (value or empty):
-        kind = "is empty" if value == "" else f"is {type(value).__name__}, not a string"
-        raise UserError(f'{where}: "{key}" {kind}; write it in quotes')
+        problem = "is empty" if value == "" else f"is {type(value).__name__}, not a string"
+        raise UserError(f'{where}: "{key}" {problem}; write it in quotes')
     return value

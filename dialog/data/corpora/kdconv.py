@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
-from dialog.data.corpora.parsing.records import digests, json_records, require_path
+from dialog.data.corpora.parsing.corpus_files import digests, require_path
+from dialog.data.corpora.parsing.json_records import json_records
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
 from dialog.data.reading.files import find_file
 from dialog.data.reading.json_text import Json
@@ -15,16 +17,17 @@ DOMAINS = ("film", "music", "travel")
 
 
 class KdConv:
-    """Reads `<domain>/{train,dev,test}.json` of the official repository's folder `data`: arrays of dialogues.
+    """Read KdConv's official repository: `data/<domain>/{train,dev,test}.json`, arrays of dialogues.
 
-    Two speakers, "A" and "B", alternate. Ids are `<domain>-<number in its file>`; `meta["domain"]`, `meta["name"]` is
-    what a dialogue begins with, and `meta["attrs"]` lists, a turn, the (name, attribute, value) that it draws on.
+    Speakers "A" and "B" alternate. Ids are `<domain>-<number in its file>`. `meta["domain"]` is the domain,
+    `meta["name"]` the first subject, and `meta["attrs"]` lists for each turn the knowledge that it uses, as (name,
+    attribute, value).
 
     Args:
-        path: The clone of the repository, or its folder `data`.
-        domains: Those that are read, one after another.
-        knowledge: Whether what any turn of a dialogue draws on is known to both from the beginning, as facts in the
-            order of first use. It tells what will be talked about; the other entries on the subject are not given.
+        path: A clone of the repository, or its folder `data`.
+        domains: Domains to read, in this order.
+        knowledge: Make the knowledge that any turn uses a fact known to both, in the order of first use. This reveals
+            the later subjects; unused knowledge on the same subjects is left out.
     """
 
     def __init__(self, path: Path | None, *, domains: Sequence[str] = DOMAINS, knowledge: bool = False) -> None:
@@ -35,12 +38,10 @@ class KdConv:
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split, domain after domain, in the order of the files."""
         for domain in self.domains:
-            yield from json_records(
-                self._file(domain, split), lambda *record, about=domain: self._dialogue(about, *record)
-            )
+            yield from json_records(self._file(domain, split), partial(self._dialogue, domain))
 
     def fingerprint(self) -> dict[str, str]:
-        """Map the files to their SHA-256, with the order in which they are read and what becomes of the knowledge."""
+        """Map the files to their SHA-256, and `domains` and `knowledge` to their values."""
         settings = {"domains": " ".join(self.domains), "knowledge": str(self.knowledge)}
         return settings | digests(self.path, (self._file(domain, split) for domain in self.domains for split in SPLITS))
 
@@ -52,10 +53,10 @@ class KdConv:
     def _dialogue(self, domain: str, key: str, fields: Json, place: str) -> Dialogue:
         messages = fields["messages"]
         turns = tuple(Turn("AB"[index % 2], message["message"]) for index, message in enumerate(messages))
-        attrs = [[_triple(each) for each in message.get("attrs", [])] for message in messages]
+        attrs = [[_triple(attr) for attr in message.get("attrs", [])] for message in messages]
         meta = {"domain": domain, "name": fields.get("name"), "attrs": attrs}
         used = dict.fromkeys(" ".join(triple) for triples in attrs for triple in triples) if self.knowledge else ()
-        return Dialogue(f"{domain}-{key}", turns, meta, tuple(Turn("", each) for each in used), place)
+        return Dialogue(f"{domain}-{key}", turns, meta, tuple(Turn("", text) for text in used), place)
 
 
 def _triple(attr: Json) -> tuple[str, str, str]:

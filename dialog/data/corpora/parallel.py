@@ -1,4 +1,4 @@
-"""Parallel text for translation: line n of one file says in another language what line n of its twin says."""
+"""Parallel text for translation: line n of one file is the translation of line n of the other."""
 
 from __future__ import annotations
 
@@ -6,32 +6,34 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 
-from dialog.data.corpora.parsing.records import decoded, digests, numbered, records, require_path
+from dialog.data.corpora.parsing.corpus_files import digests, require_path
+from dialog.data.corpora.parsing.lines import byte_lines, decode_line, line_number
+from dialog.data.corpora.parsing.records import records
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
 from dialog.data.reading.files import find_file
 from dialog.errors import UserError
 
 Line = tuple[str, bytes]
-"""Its file:line, and itself."""
+"""(file:line, raw line)."""
 
 
 class Parallel:
-    """Reads `<path>/<part>.<language>`: a sentence a line, its translation in the same line of the other language.
+    """Read parallel text, `<part>.<language>`: a sentence a line, its translation in the same line of the other file.
 
-    Each pair is a dialogue of two turns, whose speakers are the languages. Ids are `<split>-<line number>`. A line ends
-    with LF or CRLF and with nothing else, so that no character of Unicode moves one file against the other. Files may
-    be compressed (.gz, .xz, .zst).
+    A pair is a dialogue of two turns; the speakers are the languages. Ids are `<split>-<line number>`. Only LF and CRLF
+    end a line, so other Unicode separators cannot shift one file against the other. Files may be compressed (.gz, .xz,
+    .zst).
 
     Args:
         path: The folder.
-        source: The language that is translated, as the files' names end.
-        target: The language that it is translated to.
-        train: The part that is the training split.
-        validation: The part that is the validation split.
-        test: The part that is the test split.
+        source: Source language, the suffix of its files.
+        target: Target language, the suffix of its files.
+        train: Part for training.
+        validation: Part for validation.
+        test: Part for the test.
 
     Raises:
-        UserError: source and target are the same; while reading, two files have different numbers of lines.
+        UserError: source and target are equal; when reading, two files have different numbers of lines.
     """
 
     def __init__(
@@ -63,9 +65,8 @@ class Parallel:
         return [find_file(self.path, f"{self.parts[split]}.{language}", hint) for language in self.languages]
 
     def _dialogue(self, pair: tuple[Line, Line], split: str, place: str) -> Dialogue:
-        texts = (decoded(raw, where) for where, raw in pair)
-        turns = tuple(map(Turn, self.languages, texts))
-        return Dialogue(f"{split}-{place.rpartition(':')[2]}", turns, place=place)
+        texts = (decode_line(raw, where) for where, raw in pair)
+        return Dialogue(f"{split}-{line_number(place)}", tuple(map(Turn, self.languages, texts)), place=place)
 
 
 def multi30k(
@@ -77,21 +78,21 @@ def multi30k(
     validation: str = "val",
     test: str = "test_2016_flickr",
 ) -> Parallel:
-    """Multi30k task 1, raw text (Elliott et al. 2016, https://aclanthology.org/W16-3210), as `parallel` reads it."""
+    """Read the raw text of Multi30k task 1 (Elliott et al. 2016, https://aclanthology.org/W16-3210), as `parallel`."""
     folder = require_path(path, "multi30k", f"a folder with {train}.{source}, {train}.{target}, ...")
     return Parallel(folder, source=source, target=target, train=train, validation=validation, test=test)
 
 
 def _pairs(source: Path, target: Path) -> Iterator[tuple[str, tuple[Line, Line]]]:
-    """(file:line of the source, both lines), as long as both files have one.
+    """Yield (file:line of the source, (source line, target line)).
 
     Raises:
-        UserError: one file has more lines than the other.
+        UserError: the files have different numbers of lines.
     """
-    both = zip_longest(numbered(source), numbered(target))
-    for before, (left, right) in enumerate(both):
+    pairs = zip_longest(byte_lines(source), byte_lines(target))
+    for before, (left, right) in enumerate(pairs):
         if left is None or right is None:
-            more = before + 1 + sum(1 for _ in both)
+            more = before + 1 + sum(1 for _ in pairs)
             counts = (before, more) if left is None else (more, before)
             raise UserError(
                 f"{source} has {counts[0]:,} lines, but {target} {counts[1]:,}; line n of one should translate "

@@ -1,38 +1,40 @@
-"""PersonaChat (Zhang et al. 2018, https://aclanthology.org/P18-1205) and ConvAI2, as ParlAI hands them out."""
+"""PersonaChat (Zhang et al. 2018, https://aclanthology.org/P18-1205) and ConvAI2, in ParlAI's files."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.parsing.records import Block, block_records, decoded, digests, numbered, require_path
+from dialog.data.corpora.parsing.blocks import Block, block_records
+from dialog.data.corpora.parsing.corpus_files import digests, require_path
+from dialog.data.corpora.parsing.lines import byte_lines, decode_line, line_number
+from dialog.data.corpora.parsing.silence import without_silence
+from dialog.data.corpora.parsing.splits import sha256_number
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Malformed, Turn
 from dialog.data.reading.files import find_file
 from dialog.errors import UserError
 
 PARTS = {"train": "train", "validation": "valid", "test": "test"}
 PERSONAS = {"your persona: ": "B", "partner's persona: ": "A"}
-SILENCE = "__SILENCE__"
-"""Stands where the other should speak first, but does not: no turn."""
 
 
 class PersonaChat:
-    r"""Reads `<path>/<part>_<persona>.txt` of the parts train, valid and test: numbered lines, from 1 in each dialogue.
+    r"""Read ParlAI's files of PersonaChat or ConvAI2: `<part>_<persona>.txt` for the parts train, valid and test.
 
-    A line is `<number> your persona: <text>`, or `<number> partner's persona: <text>`, or what "A" and "B" say,
-    `<number> <A>\t<B>`, with a reward and candidates after two more tabs, which are left out. "Your" persona is a fact
-    that B knows, the partner's one that A knows. Ids are `<split>-<number of the first line in the file>`. Where a part
-    tells a dialogue from both sides, as train does, it is there twice, with the sides changed.
+    Lines are numbered from 1 in each dialogue: `<number> your persona: <text>`, `<number> partner's persona: <text>`,
+    or two turns, `<number> <A>\t<B>`, followed by two tabs, a reward and candidates, which are ignored. `__SILENCE__`
+    is a missing turn. "Your" persona is a fact that B knows, the partner's a fact that A knows. Ids are
+    `<split>-<number of the first line in the file>`.
+    Train lists each dialogue twice, once from each side.
 
-    ConvAI2 has no test part: with `halves`, the dialogues of valid whose first two turns, joined by a line feed, have
-    an even SHA-256 are validation, the others test. Both sides of a dialogue begin alike, so no dialogue is in both.
+    ConvAI2 has no test part: with `halves`, a dialogue of valid is in validation if the SHA-256 of its first two turns,
+    joined by a line feed, is even, else in test. Both sides of a dialogue begin alike, so they stay together.
 
     Args:
         path: The unpacked archive.
-        persona: Whose persona the files tell, and in which words: `self_original`, `both_revised`, `none_original`, ...
-        halves: Whether valid is halved into validation and test.
+        persona: Persona in the file names: `self_original`, `both_revised`, `none_original`, ...
+        halves: Divide valid into validation and test.
     """
 
     def __init__(self, path: Path | None, *, persona: str = "self_original", halves: bool = False) -> None:
@@ -42,14 +44,14 @@ class PersonaChat:
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split in the order of its file."""
-        found = block_records(
-            numbered(self._file(split)),
+        entries = block_records(
+            byte_lines(self._file(split)),
             lambda _, raw: raw.startswith(b"1 "),
             lambda block, place: _dialogue(block, place, split),
         )
         if not self.halves or split == "train":
-            return found
-        return (entry for entry in found if _half(entry) == split)
+            return entries
+        return (entry for entry in entries if _half(entry) == split)
 
     def fingerprint(self) -> dict[str, str]:
         """Map the files to their SHA-256."""
@@ -67,23 +69,23 @@ def _dialogue(block: Block[bytes], place: str, split: str) -> Dialogue:
     facts: list[Turn] = []
     turns: list[Turn] = []
     for number, (where, raw) in enumerate(block, start=1):
-        found = re.fullmatch(r"(\d+) (.*)", decoded(raw, where), re.DOTALL)
-        if not found or int(found[1]) != number:
+        match = re.fullmatch(r"(\d+) (.*)", decode_line(raw, where), re.DOTALL)
+        if not match or int(match[1]) != number:
             raise UserError(f"{where}: not line {number} of its dialogue; number the lines from 1")
-        persona = next((start for start in PERSONAS if found[2].startswith(start)), "")
-        said = [each.strip(" ") for each in found[2].split("\t")]
+        persona = next((start for start in PERSONAS if match[2].startswith(start)), "")
+        fields = [field.strip(" ") for field in match[2].split("\t")]
         if persona:
-            facts.append(Turn(PERSONAS[persona], said[0].removeprefix(persona)))
-        elif len(said) > 1:
-            turns += [Turn(speaker, text) for speaker, text in zip("AB", said[:2], strict=True) if text != SILENCE]
+            facts.append(Turn(PERSONAS[persona], fields[0].removeprefix(persona)))
+        elif len(fields) > 1:
+            turns += without_silence(map(Turn, "AB", fields))
         else:
-            raise UserError(f"{where}: no tab between what is said and the answer to it")
-    return Dialogue(f"{split}-{place.rpartition(':')[2]}", tuple(turns), facts=tuple(facts), place=place)
+            raise UserError(f"{where}: no tab; separate the two turns by a tab")
+    return Dialogue(f"{split}-{line_number(place)}", tuple(turns), facts=tuple(facts), place=place)
 
 
 def _half(entry: Entry) -> str:
-    """What is malformed is counted with validation."""
+    """Return validation or test; malformed entries count as validation."""
     if isinstance(entry, Malformed):
         return "validation"
-    begin = "\n".join(turn.text for turn in entry.turns[:2])
-    return "test" if int(hashlib.sha256(begin.encode()).hexdigest(), 16) % 2 else "validation"
+    start = "\n".join(turn.text for turn in entry.turns[:2])
+    return "test" if sha256_number(start) % 2 else "validation"

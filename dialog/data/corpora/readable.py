@@ -1,4 +1,4 @@
-"""Turn read errors of any corpus into errors that the user can fix."""
+"""Turn read errors of any corpus into UserError."""
 
 from __future__ import annotations
 

@@ -7,13 +7,16 @@ from functools import partial
 from pathlib import Path
 
 from dialog.config.components import lookup
-from dialog.data.corpora.parsing.records import digests, numbered_lines, records, require_path, share
+from dialog.data.corpora.parsing.corpus_files import digests, require_path
+from dialog.data.corpora.parsing.lines import text_lines
+from dialog.data.corpora.parsing.records import records
+from dialog.data.corpora.parsing.splits import split_by_hash
 from dialog.data.corpora.parsing.tables import Row, cells, table
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.data.reading.files import all_or_none, find_files, stem
 
 SENTENCES = [f"Answer.sentence{number}" for number in range(1, 21)]
-"""The columns in the order of the turns; in the files they are in that of the alphabet."""
+"""Columns of the turns in order; the files have them in alphabetical order."""
 COLUMNS = ("AssignmentId", SENTENCES[0])
 EMPTY = ("", "{}")
 BLOCKED = "blocked_workers.txt"
@@ -21,16 +24,17 @@ HINT = "clone https://github.com/jfainberg/self_dialogue_corpus, or set data.pat
 
 
 class SelfDialogue:
-    """Reads the official repository (`corpus/<topic>/*.csv`), or a folder with a `<topic>.csv` each.
+    """Read the Self-dialogue Corpus: its repository (`corpus/<topic>/*.csv`), or a folder with one `<topic>.csv` each.
 
-    A row is a dialogue of up to 20 turns, which one person wrote for both speakers, "A" and "B"; empty sentences and
-    `{}` are no turns. Ids are those of the assignments, `meta["topic"]` the topic and `meta["author"]` the worker, by
-    whom the dialogues are split: see `parsing.records.share`. As in the corpus's own script, rows that were
-    rejected, and those of the workers whom `blocked_workers.txt` names, are no dialogues.
+    A row is a dialogue of up to 20 turns; one person wrote both speakers, "A" and "B". Empty sentences and `{}` are not
+    turns. Ids are the assignments' ids, `meta["topic"]` is the topic. Rejected rows and rows of the workers in
+    `blocked_workers.txt` are skipped, as in the corpus's own script.
+
+    `parsing.splits.split_by_hash` divides the dialogues by worker, `meta["author"]`.
 
     Args:
-        path: The clone, or the folder.
-        topics: Those that are read, all by default.
+        path: A clone of the repository, or the folder.
+        topics: Topics to read; null reads all.
     """
 
     def __init__(self, path: Path | None, *, topics: Sequence[str] | None = None) -> None:
@@ -39,28 +43,26 @@ class SelfDialogue:
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split, topics and their files in the order of their names."""
-        blocked = {line.strip() for file in all_or_none(self.path, [BLOCKED]) for _, line in numbered_lines(file)}
+        blocked = {line.strip() for file in all_or_none(self.path, [BLOCKED]) for _, line in text_lines(file)}
         for topic, files in self._files().items():
             for file in files:
-                yield from share(records(table(file, COLUMNS), partial(_dialogue, topic, blocked)), split)
+                yield from split_by_hash(records(table(file, COLUMNS), partial(_dialogue, topic, blocked)), split)
 
     def fingerprint(self) -> dict[str, str]:
         """Map the files to their SHA-256."""
-        return digests(
-            self.path,
-            [*all_or_none(self.path, [BLOCKED]), *(file for files in self._files().values() for file in files)],
-        )
+        tables = [file for files in self._files().values() for file in files]
+        return digests(self.path, [*all_or_none(self.path, [BLOCKED]), *tables])
 
     def _files(self) -> dict[str, list[Path]]:
-        """The files of each topic."""
+        """Map each topic to its files."""
         corpus = self.path / "corpus"
-        if not corpus.is_dir():
-            found = {stem(file): [file] for file in find_files(self.path, "*.csv", HINT)}
-        else:
-            found = {}
+        files: dict[str, list[Path]] = {}
+        if corpus.is_dir():
             for file in find_files(corpus, "*/*.csv", HINT):
-                found.setdefault(file.parent.name, []).append(file)
-        return {topic: lookup(found, topic, "topic") for topic in (found if self.topics is None else self.topics)}
+                files.setdefault(file.parent.name, []).append(file)
+        else:
+            files = {stem(file): [file] for file in find_files(self.path, "*.csv", HINT)}
+        return {topic: lookup(files, topic, "topic") for topic in (files if self.topics is None else self.topics)}
 
 
 def _dialogue(topic: str, blocked: set[str], row: Row, place: str) -> Dialogue | None:

@@ -1,31 +1,32 @@
-"""Dialogues of your own, as plain text."""
+"""Dialogues as plain text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.parsing.records import Block, SplitFiles, block_records, decoded, numbered, require_path
+from dialog.data.corpora.parsing.blocks import Block, block_records
+from dialog.data.corpora.parsing.corpus_files import SplitFiles, require_path
+from dialog.data.corpora.parsing.lines import byte_lines, decode_line, line_number
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.errors import UserError
 
 
 class PlainText:
-    """Reads a folder with `train.txt`, `validation.txt` and `test.txt`, or one file that is split by a rule.
+    """Read plain text: `train.txt`, `validation.txt` and `test.txt`, or one file.
 
-    A turn is a line; one blank line or more stands between two dialogues. The id of a dialogue is `<split>-<number of
-    its first line>`. The rule for one file is that of `parsing.records.share`. Files may be compressed
-    (.gz, .xz, .zst).
+    A line is a turn; blank lines separate dialogues. Ids are `<split>-<number of the first line>`. One file is divided
+    by `parsing.splits.split_by_hash`. Files may be compressed (.gz, .xz, .zst).
 
     Args:
         path: The folder or the file.
-        speakers: Whether each line begins with its speaker (`Anna: Hi !`); else "A" and "B" alternate.
-        encoding: Of the files; `utf-8:replace` reads U+FFFD for bytes that are not UTF-8.
+        speakers: Lines begin with the speaker (`Anna: Hi !`); false lets "A" and "B" alternate.
+        encoding: Encoding of the files; `utf-8:replace` reads bytes that are not UTF-8 as U+FFFD.
     """
 
     def __init__(self, path: Path | None, *, speakers: bool = False, encoding: str = "utf-8") -> None:
         path = require_path(path, "text", "a folder with train.txt, validation.txt and test.txt, or a file")
-        self.files = SplitFiles(path, (".txt",), "it should hold dialogues, a turn a line, a blank line between two")
+        self.files = SplitFiles(path, (".txt",), "it should hold a turn a line, and a blank line between dialogues")
         self.speakers = speakers
         self.encoding = encoding
 
@@ -35,9 +36,9 @@ class PlainText:
         def parse(block: Block[bytes], place: str) -> Dialogue | None:
             if _blank(block[0][1]):
                 return None
-            return Dialogue(f"{split}-{place.rpartition(':')[2]}", tuple(self._turns(block)), place=place)
+            return Dialogue(f"{split}-{line_number(place)}", tuple(self._turns(block)), place=place)
 
-        return self.files.entries(split, lambda file: block_records(numbered(file), _begins, parse))
+        return self.files.entries(split, lambda file: block_records(byte_lines(file), _begins, parse))
 
     def fingerprint(self) -> dict[str, str]:
         """Map the file or the three files to their SHA-256."""
@@ -45,7 +46,7 @@ class PlainText:
 
     def _turns(self, block: Block[bytes]) -> Iterator[Turn]:
         for index, (place, raw) in enumerate(block):
-            speaker, text = "AB"[index % 2], decoded(raw, place, self.encoding)
+            speaker, text = "AB"[index % 2], decode_line(raw, place, self.encoding)
             if self.speakers:
                 speaker, mark, text = text.partition(": ")
                 if not mark or not speaker.strip():

@@ -1,11 +1,12 @@
-"""Topical-Chat (Gopalakrishnan et al. 2019, https://arxiv.org/abs/2308.11995): talk over what both have read."""
+"""Topical-Chat (Gopalakrishnan et al. 2019, https://arxiv.org/abs/2308.11995): talk about texts that both have read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dialog.data.corpora.parsing.records import digests, json_records, require_path
+from dialog.data.corpora.parsing.corpus_files import digests, require_path
+from dialog.data.corpora.parsing.json_records import json_records
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
 from dialog.data.reading.files import find_file
 from dialog.data.reading.json_text import Json
@@ -15,16 +16,16 @@ LABELS = ("sentiment", "knowledge_source", "turn_rating")
 
 
 class TopicalChat:
-    """Reads `conversations/{train,valid_freq,valid_rare,test_freq,test_rare}.json` of the official repository.
+    """Read Topical-Chat's repository: `conversations/{train,valid_freq,valid_rare,test_freq,test_rare}.json`.
 
-    Speakers are "agent_1" and "agent_2", ids the corpus's own, texts as they stand (some hold line feeds).
-    `meta["config"]` says how the reading was dealt out; `meta["sentiment"]`, `meta["knowledge_source"]` and
-    `meta["turn_rating"]` list the labels, one a turn. The readings themselves are not read: the repository holds what
-    they are to be gathered from.
+    Speakers are "agent_1" and "agent_2". Ids are the corpus's own, texts are unchanged (some hold line feeds).
+    `meta["config"]` is the assignment of reading sets to the speakers; `meta["sentiment"]`, `meta["knowledge_source"]`
+    and `meta["turn_rating"]` list one label a turn. Reading sets are not read: the repository holds only what is needed
+    to collect them.
 
     Args:
-        path: The clone of the repository, or its folder `conversations`.
-        parts: Of validation and test: `freq` is about what training talks about often, `rare` about what it does not.
+        path: A clone of the repository, or its folder `conversations`.
+        parts: Parts of validation and test: `freq` has subjects frequent in training, `rare` rare ones.
     """
 
     def __init__(self, path: Path | None, *, parts: Sequence[str] = PARTS) -> None:
@@ -37,21 +38,21 @@ class TopicalChat:
             yield from json_records(file, _dialogue)
 
     def fingerprint(self) -> dict[str, str]:
-        """Map the files to their SHA-256, with the order of the parts."""
+        """Map the files to their SHA-256, and `parts` to its value."""
         files = (file for split in SPLITS for file in self._files(split))
         return {"parts": " ".join(self.parts), **digests(self.path, files)}
 
     def _files(self, split: str) -> list[Path]:
-        inside = self.path / "conversations"
-        folder = inside if inside.is_dir() else self.path
-        short = {"validation": "valid"}.get(split, split)
-        names = ["train"] if split == "train" else [f"{short}_{part}" for part in self.parts]
+        conversations = self.path / "conversations"
+        folder = conversations if conversations.is_dir() else self.path
+        prefix = {"validation": "valid"}.get(split, split)
+        names = ["train"] if split == "train" else [f"{prefix}_{part}" for part in self.parts]
         hint = f"set data.path=DIR; validation and test have the parts {' and '.join(PARTS)}"
         return [find_file(folder, f"{name}.json", hint) for name in names]
 
 
 def _dialogue(key: str, fields: Json, place: str) -> Dialogue:
     content = fields["content"]
-    turns = tuple(Turn(each["agent"], each["message"]) for each in content)
-    labels = {label: [each.get(label) for each in content] for label in LABELS}
+    turns = tuple(Turn(entry["agent"], entry["message"]) for entry in content)
+    labels = {label: [entry.get(label) for entry in content] for label in LABELS}
     return Dialogue(key, turns, {"config": fields.get("config"), **labels}, place=place)

@@ -7,7 +7,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.parsing.records import decoded, digests, numbered, numbered_lines, records, require_path, share
+from dialog.data.corpora.parsing.corpus_files import digests, require_path
+from dialog.data.corpora.parsing.lines import byte_lines, decode_line, text_lines
+from dialog.data.corpora.parsing.records import records
+from dialog.data.corpora.parsing.splits import split_by_hash
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
 from dialog.data.reading.files import find_file
 from dialog.errors import UserError
@@ -17,15 +20,14 @@ HINT = "the unpacked archive should hold it"
 
 
 class Ubuntu:
-    r"""Reads `<path>/dialogs/<folder>/<number>.tsv`, a file a dialogue, a line a turn.
+    r"""Read the Ubuntu Dialogue Corpus: `dialogs/<folder>/<number>.tsv`, a file a dialogue, a line a turn.
 
-    A line is `<time>\t<speaker>\t<addressee>\t<text>`, where quotes are text and so are further tabs. Turns stay as
-    they are where one speaker says several in a row. The id of a dialogue is `<folder>/<number>`.
+    A line is `<time>\t<speaker>\t<addressee>\t<text>`; quotes and further tabs are text. Consecutive turns of one
+    speaker stay separate. Ids are `<folder>/<number>`.
 
-    The lists of version 2, `<path>/meta/trainfiles.csv`, `valfiles.csv` and `testfiles.csv`, say which dialogues a
-    split has, `<number>.tsv,<folder>` a line, and their order; a file that they name and that is not there is
-    malformed. Without any of them `parsing.records.share` splits all dialogues, in the order of their
-    names.
+    The lists of version 2, `meta/trainfiles.csv`, `valfiles.csv` and `testfiles.csv`, give the dialogues of each split
+    and their order, `<number>.tsv,<folder>` a line; a listed file that does not exist is malformed. Without lists,
+    `parsing.splits.split_by_hash` divides all dialogues, in the order of their names.
 
     Args:
         path: The unpacked archive.
@@ -39,10 +41,10 @@ class Ubuntu:
         lists = self._lists()
         if lists:
             return records(_listed(lists[split]), self._dialogue)
-        return share(records(((name, name) for name in self._names()), self._dialogue), split)
+        return split_by_hash(records(((name, name) for name in self._names()), self._dialogue), split)
 
     def fingerprint(self) -> dict[str, str]:
-        """Map the lists to their SHA-256, and all the dialogues to one of their names and contents in order."""
+        """Map the lists to their SHA-256, and `dialogs` to one SHA-256 of all names and contents in order."""
         whole = hashlib.sha256()
         for name in self._names():
             file = find_file(self.path / "dialogs", name, HINT)
@@ -55,30 +57,30 @@ class Ubuntu:
         return {split: find_file(self.path, LISTS[split], HINT) for split in SPLITS}
 
     def _names(self) -> Iterator[str]:
-        """`<folder>/<number>.tsv` of all dialogues, in the order of these names; one folder's are known at a time."""
-        found = False
-        for folder in _inside(self.path / "dialogs"):
-            files = _inside(self.path / "dialogs" / folder)
+        """Yield `<folder>/<number>.tsv` of all dialogues, sorted; only one folder's names are in memory."""
+        empty = True
+        for folder in _names_in(self.path / "dialogs"):
+            files = _names_in(self.path / "dialogs" / folder)
             for number in sorted({file.partition(".tsv")[0] for file in files if ".tsv" in file}):
                 yield f"{folder}/{number}.tsv"
-                found = True
-        if not found:
+                empty = False
+        if empty:
             raise UserError(f"{self.path / 'dialogs'} holds no dialogue; {HINT}: dialogs/3/1.tsv, ...")
 
     def _dialogue(self, name: str, place: str) -> Dialogue:
         file = find_file(self.path / "dialogs", name, f"{place} names it")
-        turns = tuple(_turn(decoded(raw, where), where) for where, raw in numbered(file))
+        turns = tuple(_turn(decode_line(raw, where), where) for where, raw in byte_lines(file))
         return Dialogue(name.removesuffix(".tsv"), turns, place=str(file))
 
 
 def _listed(path: Path) -> Iterator[tuple[str, str]]:
-    for place, line in numbered_lines(path):
+    for place, line in text_lines(path):
         name, _, folder = line.partition(",")
         yield place, f"{folder}/{name}"
 
 
-def _inside(folder: Path) -> list[str]:
-    """The names of what a folder holds, in order; hidden ones are none of the corpus."""
+def _names_in(folder: Path) -> list[str]:
+    """Return the sorted names in a folder, without hidden ones."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entry.name for entry in entries if not entry.name.startswith("."))
@@ -89,5 +91,5 @@ def _inside(folder: Path) -> list[str]:
 def _turn(line: str, place: str) -> Turn:
     fields = line.split("\t", 3)
     if len(fields) < 4 or not fields[1]:
-        raise UserError(f"{place}: not a time, speaker, addressee and text with tabs between them")
+        raise UserError(f"{place}: not a time, speaker, addressee and text separated by tabs; correct or remove it")
     return Turn(fields[1], fields[3])

@@ -1,6 +1,6 @@
-"""What of the training split is not trained on, a rule a file: `data.filters: [{name: ...}, ...]` of a recipe.
+"""Filters drop responses and dialogues from the training split: `data.filters: [{name: ...}, ...]` of a recipe.
 
-Validation and test are never changed.
+Validation and test are never filtered. Read first: `contract.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a filter of the training split is."""
+"""Interface of filters: one survey of the whole corpus, then an independent decision per training dialogue."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ from numpy.typing import NDArray
 from dialog.data.dialogue import Dialogue
 
 Splits = Mapping[str, Iterable[tuple[int, Dialogue]]]
-"""Of each split of `dialog.data.dialogue.SPLITS` its dialogues without their empty turns, each with the number of its
-record in the split. A split can be iterated as often as one likes, from its beginning each time."""
+"""Per split, pairs (record number, dialogue without empty turns). Each split can be iterated repeatedly."""
 
 
 class Filter(Protocol):
-    """Says which turns of the training split are no responses; validation and test are never changed."""
+    """Select the turns of the training split that must not be responses."""
 
     def survey(self, splits: Splits) -> NDArray[Any]:
-        """What the filter must know of the whole corpus: an array without objects, so that it can be saved."""
+        """Return what the decisions need from the whole corpus, as an array that numpy can save without pickling."""
 
-    def drops(self, known: NDArray[Any], number: int, dialogue: Dialogue) -> Collection[int]:
-        """The turns of a training dialogue that shall be no responses; where that is all of them, the dialogue goes.
+    def drops(self, surveyed: NDArray[Any], number: int, dialogue: Dialogue) -> Collection[int]:
+        """Return the turns of a training dialogue that must not be responses; if all are, the dialogue is dropped.
 
-        A pure function of its arguments: any process may ask it about any dialogue, in any order.
+        This is a pure function: processes call it for any dialogues, in any order.
 
         Args:
-            known: What `survey` gave.
-            number: The number of the dialogue's record in the training split.
-            dialogue: The dialogue without its empty turns.
+            surveyed: The result of `survey`.
+            number: Record number of the dialogue in the training split.
+            dialogue: The dialogue without empty turns.
         """

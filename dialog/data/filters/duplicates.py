@@ -1,4 +1,4 @@
-"""Each training dialogue once."""
+"""Filter: keep one of several equal training dialogues."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ import numpy as np
 from dialog.config.components import lookup
 from dialog.data.dialogue import Dialogue
 from dialog.data.filters.contract import Splits
-from dialog.data.text_matching.fingerprints import NORMALISATIONS, Integers, Said, repeats
+from dialog.data.text_matching.fingerprints import NORMALISATIONS, DialogueHashes, Integers, repeats_earlier
 
 
 class DropDuplicates:
-    """Drops each training dialogue that repeats an earlier one: the same turns to the same facts, whoever says them.
+    """Drop each training dialogue that repeats the turns and facts of an earlier one; speakers of turns do not matter.
 
-    What a mixture repeats for its `weight` are repeats too, and go.
-
-    It knows 8 bytes a dropped dialogue; to find them takes 8 bytes a training turn.
+    Repetitions that a mixture creates through its `weight` are dropped too. The survey holds 8 bytes per dropped
+    dialogue; computing it takes 8 bytes per training turn.
 
     Args:
-        normalisation: What counts as the same: `verbatim` (but for white space), `words` (lower case, without
-            punctuation) or `letters` (without spaces too).
+        normalisation: Equality of texts: `verbatim` (up to white space), `words` (lower case, without punctuation) or
+            `letters` (also without spaces).
     """
 
     def __init__(self, normalisation: str = "verbatim") -> None:
         self.normalise = lookup(NORMALISATIONS, normalisation, "normalisation")
 
     def survey(self, splits: Splits) -> Integers:
-        """The numbers of the dialogues to drop, in order; a dialogue without turns repeats none."""
-        said, numbers = Said(self.normalise), array("q")
+        """Return the sorted record numbers of the dialogues to drop; dialogues without turns are never dropped."""
+        hashes, numbers = DialogueHashes(self.normalise), array("q")
         for number, dialogue in splits["train"]:
             if dialogue.turns:
-                said.add(dialogue)
+                hashes.add(dialogue)
                 numbers.append(number)
-        whole = said.histories()[said.offsets[1:] - 1]
-        return np.sort(np.array(numbers, dtype=np.int64)[repeats(whole)])
+        dialogues = hashes.histories()[hashes.offsets[1:] - 1]
+        return np.sort(np.array(numbers, dtype=np.int64)[repeats_earlier(dialogues)])
 
-    def drops(self, known: Integers, number: int, dialogue: Dialogue) -> Collection[int]:
-        """All turns of a dialogue that repeats another."""
-        place = int(np.searchsorted(known, number))
-        return range(len(dialogue.turns)) if place < len(known) and known[place] == number else ()
+    def drops(self, surveyed: Integers, number: int, dialogue: Dialogue) -> Collection[int]:
+        """Return all turns of a repeated dialogue."""
+        position = int(np.searchsorted(surveyed, number))
+        repeated = position < len(surveyed) and surveyed[position] == number
+        return range(len(dialogue.turns)) if repeated else ()

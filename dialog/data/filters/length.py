@@ -1,4 +1,4 @@
-"""No responses that are too short or too long."""
+"""Filter: drop responses that are too short or too long."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dialog.errors import UserError
 
 
 class DropByLength:
-    """Drops responses with fewer or more words (between white space) or characters than given; contexts stay whole.
+    """Drop responses outside the limits on words (separated by white space) or characters; contexts are not filtered.
 
     Args:
-        min_words: The fewest words of a response.
-        max_words: The most.
-        min_characters: The fewest characters, white space at the ends left out.
-        max_characters: The most.
+        min_words: Fewest words of a response.
+        max_words: Most words; None for no limit.
+        min_characters: Fewest characters, without white space at the ends.
+        max_characters: Most characters; None for no limit.
     """
 
     def __init__(
@@ -31,16 +31,16 @@ class DropByLength:
     ) -> None:
         for unit, least, most in (("words", min_words, max_words), ("characters", min_characters, max_characters)):
             if most is not None and most < max(least, 1):
-                raise UserError(f"max_{unit} is {most}, which no response has that may be kept; give at least {least}")
+                raise UserError(f"max_{unit} is {most}, which drops every response; give at least {max(least, 1)}")
         self.words = (min_words, max_words)
         self.characters = (min_characters, max_characters)
 
     def survey(self, splits: Splits) -> NDArray[np.uint64]:
-        """Nothing: each response is judged by itself."""
+        """Return an empty array: each decision needs its response alone."""
         return np.empty(0, dtype=np.uint64)
 
-    def drops(self, known: NDArray[np.uint64], number: int, dialogue: Dialogue) -> Collection[int]:
-        """The turns that are too short or too long."""
+    def drops(self, surveyed: NDArray[np.uint64], number: int, dialogue: Dialogue) -> Collection[int]:
+        """Return the turns outside the limits."""
         return [index for index, turn in enumerate(dialogue.turns) if not self._fits(turn.text)]
 
     def _fits(self, text: str) -> bool:

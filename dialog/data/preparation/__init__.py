@@ -1,4 +1,4 @@
-"""Turn a raw corpus into a tokenizer and a token store, in one process or many.
+"""Preparation: turn a raw corpus into a tokenizer and a token store, in one process or many.
 
 Read first: `prepare.py`.
 """

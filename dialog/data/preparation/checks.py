@@ -1,4 +1,4 @@
-"""What is refused when the shards of a preparation are joined."""
+"""Checks of the merged shards."""
 
 from __future__ import annotations
 
@@ -11,45 +11,46 @@ from numpy.typing import NDArray
 
 from dialog.data.corpora import Corpus
 from dialog.data.dialogue import Dialogue
-from dialog.data.examples import OTHERS_ONLY
-from dialog.data.preparation.blocks import Remarks
-from dialog.data.preparation.writer import mark
+from dialog.data.examples import NO_RESPONSES
+from dialog.data.preparation.encoding import mark
+from dialog.data.preparation.filtering import Remarks
 from dialog.errors import UserError
 
 MARKS_AT_ONCE = 1 << 22
-"""Dialogues whose ids are held against one another at a time."""
-SEEN, SEEN_SPEAKERS = 100, 10
-"""Dialogues that are looked through for who speaks, and speakers that are named."""
+"""Dialogues whose ids are compared in one pass."""
+DIALOGUES, SPEAKERS = 100, 10
+"""Dialogues searched for speakers, and speakers listed, in an error."""
 
 
-def check_records(given: Mapping[str, int], joined: Mapping[str, int]) -> None:
-    """Refuse a corpus that gave a pass another number of records than the shards hold together."""
-    for split, records in given.items():
-        if records != joined[split]:
+def check_records(records: Mapping[str, int], merged: Mapping[str, int]) -> None:
+    """Check that a pass over the corpus read as many records as the shards hold together."""
+    for split, number in records.items():
+        if number != merged[split]:
             raise UserError(
-                f"{split}: the corpus changed while it was read: one pass found {records:,} dialogues, the shards hold "
-                f"{joined[split]:,}; prepare it again"
+                f"{split}: the corpus changed while it was read: one pass read {number:,} dialogues, the shards hold "
+                f"{merged[split]:,}; prepare it again"
             )
 
 
 def check_examples(corpus: Corpus, split: str, counts: Mapping[str, int], remarks: Remarks) -> None:
-    """Refuse a split without examples."""
+    """Check that a split has examples."""
     if counts["examples"]:
         return
-    if counts[f"dropped dialogues: {OTHERS_ONLY}"]:
-        seen = (entry for entry in islice(corpus.dialogues(split), SEEN) if isinstance(entry, Dialogue))
-        speakers = sorted({turn.speaker for dialogue in seen for turn in dialogue.turns})
-        mend = f"set data.responder to one who answers, of {', '.join(map(repr, speakers[:SEEN_SPEAKERS]))}"
+    if counts[f"dropped dialogues: {NO_RESPONSES}"]:
+        entries = islice(corpus.dialogues(split), DIALOGUES)
+        dialogues = (entry for entry in entries if isinstance(entry, Dialogue))
+        speakers = sorted({turn.speaker for dialogue in dialogues for turn in dialogue.turns})
+        fix = f"set data.responder to one of the speakers: {', '.join(map(repr, speakers[:SPEAKERS]))}"
     elif not counts["dialogues read"]:
-        mend = (
-            "a corpus without splits is dealt out in tenths, by a hash of each dialogue's author, else of its words (8 "
-            "to train, 1 to validation, 1 to test): give more authors or dialogues, or data.path a folder with a file "
-            "a split"
+        fix = (
+            "a corpus without splits is split 8 : 1 : 1 into train, validation and test, by a hash of each dialogue's "
+            "author, else of its text: provide more authors or dialogues, or set data.path to a folder with one file "
+            "per split"
         )
     else:
         first = _first(remarks, "malformed", "empty")
-        mend = f"give dialogues of two turns or more, and filters that leave some{first}"
-    raise UserError(f"the split {split} gives no example ({_listed(counts)}); {mend}")
+        fix = f"provide dialogues of at least two turns, and filters that keep some{first}"
+    raise UserError(f"the split {split} gives no example ({_listed(counts)}); {fix}")
 
 
 def _listed(counts: Mapping[str, int]) -> str:
@@ -57,23 +58,23 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def check_counts(split: str, counts: Mapping[str, int], remarks: Remarks, max_dropped: float) -> None:
-    """Refuse a split of which too much was malformed or empty."""
-    for what, reasons in (("dialogues", ("malformed", "empty")), ("turns", ("empty",))):
-        dropped = sum(counts[f"dropped {what}: {reason}"] for reason in reasons)
-        read = counts[f"{what} read"]
+    """Check that at most a fraction `max_dropped` of a split's dialogues and turns is malformed or empty."""
+    for unit, reasons in (("dialogues", ("malformed", "empty")), ("turns", ("empty",))):
+        dropped = sum(counts[f"dropped {unit}: {reason}"] for reason in reasons)
+        read = counts[f"{unit} read"]
         if dropped > max_dropped * read:
             raise UserError(
-                f"{split}: {dropped:,} of {read:,} {what} are {' or '.join(reasons)}, more than data.max_dropped="
-                f"{max_dropped:g} allows; mend them or raise it{_first(remarks, *reasons)}"
+                f"{split}: {dropped:,} of {read:,} {unit} are {' or '.join(reasons)}, more than data.max_dropped="
+                f"{max_dropped:g} allows; fix them or raise it{_first(remarks, *reasons)}"
             )
 
 
 def _first(remarks: Remarks, *kinds: str) -> str:
-    return next((f"; first: {said}" for kind in kinds for said in remarks.get(kind, ())), "")
+    return next((f"; first: {remark}" for kind in kinds for remark in remarks.get(kind, ())), "")
 
 
 def check_ids(corpus: Corpus, split: str, marks: Path) -> None:
-    """Refuse two dialogues of one id in a split, unless they say the same; the file of marks goes.
+    """Check that dialogues with the same id in a split have the same text, and delete the file of marks.
 
     Raises:
         UserError: with the places of both.
@@ -86,21 +87,21 @@ def check_ids(corpus: Corpus, split: str, marks: Path) -> None:
             first = first or entry
             if (first.turns, first.facts) != (entry.turns, entry.facts):
                 raise UserError(
-                    f"{entry.place or entry.id}: the id {entry.id!r} occurs twice in {split}, for other words at "
-                    f"{first.place or 'an earlier place'}; give each dialogue its own"
+                    f"{entry.place or entry.id}: the id {entry.id!r} occurs twice in {split}, with other text at "
+                    f"{first.place or 'an earlier place'}; give each dialogue its own id"
                 )
 
 
 def ambiguous(marks: NDArray[np.uint64]) -> int | None:
-    """The mark of an id that stands with different words [N, 2], if there is one; looked for among some at a time."""
-    parts = 1 + len(marks) // MARKS_AT_ONCE
-    chunks = range(0, len(marks), MARKS_AT_ONCE)
-    for part in range(parts):
-        some = (marks[start : start + MARKS_AT_ONCE] for start in chunks)
-        ids, words = np.concatenate([each[each[:, 0] % np.uint64(parts) == part] for each in some]).T
+    """Return the mark of an id with two texts, or None; `marks` [N, 2] are read in chunks, one hash class a pass."""
+    passes = 1 + len(marks) // MARKS_AT_ONCE
+    starts = range(0, len(marks), MARKS_AT_ONCE)
+    for number in range(passes):
+        chunks = (marks[start : start + MARKS_AT_ONCE] for start in starts)
+        ids, texts = np.concatenate([chunk[chunk[:, 0] % np.uint64(passes) == number] for chunk in chunks]).T
         order = np.argsort(ids, kind="stable")
-        ids, words = ids[order], words[order]
-        found = np.flatnonzero((ids[1:] == ids[:-1]) & (words[1:] != words[:-1]))
-        if len(found):
-            return int(ids[found[0]])
+        ids, texts = ids[order], texts[order]
+        conflicts = np.flatnonzero((ids[1:] == ids[:-1]) & (texts[1:] != texts[:-1]))
+        if len(conflicts):
+            return int(ids[conflicts[0]])
     return None

@@ -1,35 +1,36 @@
-"""Which example a row of a prepared split is."""
+"""Ids of the examples of a prepared split."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from dialog.data.dialogue import SPLITS
-from dialog.data.preparation.blocks import Sieve, Surveyed, blocks, choose
-from dialog.data.preparation.shards import Job
+from dialog.data.preparation.blocks import blocks
+from dialog.data.preparation.filtering import SurveyedFilter, UsableDialogues, filter_block
+from dialog.data.preparation.job import Job
 
 Names = Callable[[str, Collection[int]], Mapping[int, str]]
-"""From a split and rows of it to the examples' ids."""
+"""Maps a split and some of its rows to the examples' ids."""
 
 
 def example_ids(job: Job, split: str, rows: Collection[int]) -> dict[int, str]:
-    """The ids ``<dialogue>#<response>`` of rows, for which the corpus is read again as far as the last one."""
-    wanted, found = set(rows), dict[int, str]()
-    for row, each in enumerate(_ids(job, split)):
+    """Return the ids ``<dialogue>#<response>`` of rows; reads the corpus again, up to the last of them."""
+    wanted, ids = set(rows), dict[int, str]()
+    for row, id in enumerate(_ids(job, split)):
         if row in wanted:
-            found[row] = each
-            if len(found) == len(wanted):
+            ids[row] = id
+            if len(ids) == len(wanted):
                 break
-    return found
+    return ids
 
 
 def _ids(job: Job, split: str) -> Iterator[str]:
-    sieves = _sieves(job) if split == "train" else []
+    filters = _survey(job) if split == "train" else []
     for start, entries in blocks(job.corpus.dialogues(split)):
-        for dialogue, pairs in choose(start, entries, job.rules, sieves).chosen:
+        for dialogue, pairs in filter_block(start, entries, job.rules, filters).dialogues:
             yield from (f"{dialogue.id}#{response}" for _, response in pairs)
 
 
-def _sieves(job: Job) -> list[Sieve]:
-    splits = {split: Surveyed(job.corpus.dialogues, job.rules, split) for split in SPLITS}
-    return [Sieve("", filter, filter.survey(splits)) for filter in job.build_filters()]
+def _survey(job: Job) -> list[SurveyedFilter]:
+    splits = {split: UsableDialogues(job.corpus.dialogues, job.rules, split) for split in SPLITS}
+    return [SurveyedFilter("", filter, filter.survey(splits)) for filter in job.build_filters()]

@@ -1,4 +1,4 @@
-"""Files from elsewhere, opened with care: regular, read to their end, and bounded in memory whatever they hold."""
+"""Find and open untrusted files: regular files only, read completely, decompressed within bounded memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from dialog.data.reading.xz import XzStreams
+from dialog.data.reading.xz import XzReader
 from dialog.errors import UserError
 
 COMPRESSED = (".gz", ".xz", ".zst")
@@ -20,11 +20,11 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LONGEST_LINE = 64 * 2**20
 BOMB_RATIO = 300
 BOMB_SIZE = 64 * 2**20
-"""A compressed file is refused once it has given more than so many bytes, and so many times its own size."""
+"""A compressed file that yields more than `BOMB_SIZE` bytes and `BOMB_RATIO` times its own size is an error."""
 
 
 def require_file(path: Path, hint: str) -> None:
-    """Raise a UserError that ends with `hint` unless `path` is a regular file that may be read."""
+    """Raise a UserError that ends with `hint` unless `path` is a readable regular file."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise UserError(f"{path} is not a regular file; {hint}")
@@ -37,24 +37,24 @@ def require_file(path: Path, hint: str) -> None:
 
 
 def find_file(folder: Path, name: str, hint: str) -> Path:
-    """The file `name` of a folder, or the one compressed file of that name with .gz, .xz or .zst after it.
+    """Return the path of a file, plain or compressed (with .gz, .xz or .zst appended to its name).
 
     Raises:
-        UserError: there is none, or more than one.
+        UserError: the file is missing, or exists in more than one form.
     """
-    there = [path for suffix in ("", *COMPRESSED) if os.path.exists(path := folder / (name + suffix))]
-    if len(there) > 1:
-        raise UserError(f"{there[0]} and {there[1].name} are both there; keep the one that counts")
-    path = there[0] if there else folder / name
+    paths = [path for suffix in ("", *COMPRESSED) if os.path.exists(path := folder / (name + suffix))]
+    if len(paths) > 1:
+        raise UserError(f"{paths[0]} and {paths[1].name} are both there; keep only one")
+    path = paths[0] if paths else folder / name
     require_file(path, hint)
     return path
 
 
 def find_files(folder: Path, pattern: str, hint: str) -> list[Path]:
-    """The files of a folder whose names fit a pattern, as `find_names` has it; sorted by these names.
+    """Return the files of a folder that match a pattern of `find_names`, sorted by name.
 
     Raises:
-        UserError: there is none, one of them is there twice, or a folder on the way to them cannot be read.
+        UserError: no file matches, one exists in more than one form, or a folder cannot be read.
     """
     names = find_names(folder, pattern)
     if not names:
@@ -63,91 +63,91 @@ def find_files(folder: Path, pattern: str, hint: str) -> list[Path]:
 
 
 def find_names(folder: Path, pattern: str) -> list[str]:
-    """The paths below a folder, without .gz, .xz or .zst, that fit a pattern; sorted.
+    """Return the sorted paths below a folder, without .gz, .xz or .zst, that match a pattern.
 
-    A pattern is of folders and a file as `fnmatch` has them, and `**` for folders of any depth, none included. Hidden
-    names, which begin with a full stop, fit none.
+    The parts of a pattern are `fnmatch` patterns, or `**` for any number of folders. Hidden names, which start with a
+    full stop, never match.
 
     Raises:
-        UserError: a folder on the way to them cannot be read.
+        UserError: a folder cannot be read.
     """
-    return sorted({path.relative_to(folder).as_posix() for path in _fitting(folder, pattern.split("/"))})
+    return sorted({path.relative_to(folder).as_posix() for path in _matches(folder, pattern.split("/"))})
 
 
-def _fitting(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
-    """What is below a folder and fits the parts of a pattern, without .gz, .xz or .zst."""
+def _matches(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
+    """Yield the paths below a folder that match the parts of a pattern, without .gz, .xz or .zst."""
     first, *rest = parts
     try:
-        with os.scandir(folder) as there:
-            seen = [(each.name, each.is_dir(follow_symlinks=first != "**")) for each in there if each.name[0] != "."]
+        with os.scandir(folder) as scan:
+            visible = (entry for entry in scan if not entry.name.startswith("."))
+            entries = [(entry.name, entry.is_dir(follow_symlinks=first != "**")) for entry in visible]
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
-        raise UserError(f"{folder} cannot be read ({error.strerror}); give yourself the right to") from error
+        raise UserError(f"{folder} cannot be read ({error.strerror}); check its permissions") from error
     if first == "**":
-        yield from _fitting(folder, rest)
-    for name, is_folder in seen:
+        yield from _matches(folder, rest)
+    for name, is_folder in entries:
         if not rest:
             yield from (folder / name.removesuffix(end) for end in ("", *COMPRESSED) if fnmatchcase(name, first + end))
         elif is_folder and (first == "**" or fnmatchcase(name, first)):
-            yield from _fitting(folder / name, parts if first == "**" else rest)
+            yield from _matches(folder / name, parts if first == "**" else rest)
 
 
 def all_or_none(folder: Path, names: Sequence[str]) -> list[Path]:
-    """The files of a folder by their names as `find_file` has them, or none where none of them is there."""
+    """Return the paths of files that belong together (see `find_file`), or an empty list if all are missing."""
     if not any(os.path.exists(folder / (name + end)) for name in names for end in ("", *COMPRESSED)):
         return []
     return [find_file(folder, name, f"it belongs with {', '.join(names)}") for name in names]
 
 
 def stem(path: Path) -> str:
-    """The name of a file up to its first dot."""
+    """Return the name of a file up to its first dot."""
     return path.name.partition(".")[0]
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, each with its end, decompressed where its name says so.
+    """Yield the lines of a file with their line ends, decompressed according to its suffix.
 
     Raises:
-        UserError: with the file, when it is damaged or cut off, a line is longer than 64 MiB, or so much comes out of
-            so small a file that it can only be meant to fill the memory.
+        UserError: with the path; the file is damaged or truncated, has a line of more than 64 MiB, or is a
+            decompression bomb.
     """
-    given = 0
+    total = 0
     with _opened(path) as file:
         size = path.stat().st_size
         while line := file.readline(LONGEST_LINE + 1):
-            given += len(line)
-            refuse_bomb(path, given, size)
+            total += len(line)
+            check_decompressed_size(path, total, size)
             if len(line) > LONGEST_LINE:
                 raise UserError(f"{path}: a line is longer than {LONGEST_LINE:,} bytes; is this a text of lines?")
             yield line
 
 
-def pieces(path: Path) -> Iterator[bytes]:
-    """What a file holds, a piece at a time, decompressed where its name says so; errors as `raw_lines`."""
-    given = 0
+def read_chunks(path: Path) -> Iterator[bytes]:
+    """Yield the content of a file in chunks, decompressed according to its suffix; errors as in `raw_lines`."""
+    total = 0
     with _opened(path) as file:
         size = path.stat().st_size
-        while piece := file.read(2**20):
-            given += len(piece)
-            refuse_bomb(path, given, size)
-            yield piece
+        while chunk := file.read(2**20):
+            total += len(chunk)
+            check_decompressed_size(path, total, size)
+            yield chunk
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal; errors as `raw_lines`."""
-    with _to_the_end(path), path.open("rb") as file:
+    """Return the SHA-256 of a file in hexadecimal; errors as in `raw_lines`."""
+    with _read_errors_as_user_errors(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
-def _to_the_end(path: Path) -> Iterator[None]:
-    """What goes wrong while a file is read is the user's to mend."""
+def _read_errors_as_user_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except UserError:
         raise
-    except Exception as error:  # the libraries' errors have nothing narrower in common
+    except Exception as error:  # the libraries' errors share no narrower class
         raise UserError(
             f"{path} cannot be read to its end ({str(error) or type(error).__name__}); get it again"
         ) from error
@@ -155,25 +155,26 @@ def _to_the_end(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file, decompressed where its name says so, unless its beginning already shows a bomb."""
-    with _to_the_end(path), path.open("rb") as packed:
+    """Open a file, decompressed according to its suffix; its first `BOMB_SIZE` bytes are tested for a bomb."""
+    with _read_errors_as_user_errors(path), path.open("rb") as packed:
         if path.suffix not in COMPRESSED:
             yield packed
             return
-        with _unpacked(packed, path.suffix) as file:  # lines may be so short that they would take hours to a bomb's end
-            refuse_bomb(path, sum(len(file.read(2**20)) for _ in range(BOMB_SIZE // 2**20 + 1)), packed.tell())
+        with _decompressed(packed, path.suffix) as file:  # reading short lines up to the limit could take hours
+            total = sum(len(file.read(2**20)) for _ in range(BOMB_SIZE // 2**20 + 1))
+            check_decompressed_size(path, total, packed.tell())
         packed.seek(0)
-        with _unpacked(packed, path.suffix) as file:
+        with _decompressed(packed, path.suffix) as file:
             yield file
 
 
-def _unpacked(packed: BinaryIO, suffix: str) -> BinaryIO:
+def _decompressed(packed: BinaryIO, suffix: str) -> BinaryIO:
     if suffix == ".gz":
         import gzip
 
         return cast(BinaryIO, gzip.open(packed))
     if suffix == ".xz":
-        return cast(BinaryIO, BufferedReader(XzStreams(packed), 2**17))
+        return cast(BinaryIO, BufferedReader(XzReader(packed), 2**17))
     return _open_zst(packed)
 
 
@@ -187,7 +188,7 @@ def _open_zst(packed: BinaryIO) -> BinaryIO:
     return cast(BinaryIO, zstd.open(packed))
 
 
-def refuse_bomb(path: Path, given: int, size: int, mend: str = "unpack it yourself") -> None:
-    """Raise a UserError where a file of so small a size has given so much that it can only fill the memory."""
-    if given > BOMB_SIZE and given > BOMB_RATIO * size:
-        raise UserError(f"{path} gives more than {BOMB_RATIO} times its size; {mend} if that is right")
+def check_decompressed_size(path: Path, decompressed: int, size: int, fix: str = "unpack it yourself") -> None:
+    """Raise a UserError if the number of bytes that a file of `size` bytes has yielded shows a decompression bomb."""
+    if decompressed > BOMB_SIZE and decompressed > BOMB_RATIO * size:
+        raise UserError(f"{path} gives more than {BOMB_RATIO} times its size; {fix} if that is right")

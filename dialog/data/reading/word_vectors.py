@@ -1,4 +1,4 @@
-"""Word vectors as text: a word and its numbers on each line, as word2vec and GloVe write them."""
+"""Word vectors in text form: one word and its numbers per line, as word2vec and GloVe write them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from dialog.data.reading.files import raw_lines, require_file
 from dialog.errors import UserError
 
-WANTED = "model.vectors should name a text of a word and its numbers on each line"
+WANTED = "model.vectors should name a text file with a word and its numbers on each line"
 
 Vector = NDArray[np.float32]
 
 
-class Found(NamedTuple):
-    """What a file has of the words that were looked for."""
+class WordVectors(NamedTuple):
+    """Vectors of the requested words, and the number of all and of malformed lines."""
 
     vectors: dict[str, Vector]
     lines: int
@@ -26,10 +26,10 @@ class Found(NamedTuple):
 
 
 def check_vectors(path: Path, size: int) -> bool:
-    """Whether a file of vectors of so many numbers begins with word2vec's line of counts.
+    """Check that a file holds vectors of `size` numbers; return whether it starts with word2vec's line of counts.
 
     Raises:
-        UserError: there is no such file, or its vectors have another size.
+        UserError: the file does not exist, or its vectors have another size.
     """
     require_file(path, WANTED)
     fields = next(raw_lines(path), b"").split()
@@ -40,44 +40,44 @@ def check_vectors(path: Path, size: int) -> bool:
     return header
 
 
-def find_vectors(path: Path, size: int, words: Container[str]) -> Found:
-    """The vectors of those words that a file has, the first of each.
+def find_vectors(path: Path, size: int, words: Container[str]) -> WordVectors:
+    """Read the vectors of the requested words; the first line of a repeated word counts.
 
-    A word may hold spaces, as some of GloVe's do: the last numbers of a line are the vector. A line that has too few
-    fields, or whose word is not UTF-8, is malformed, and so is the line of a word looked for with anything but finite
-    numbers; the numbers of other words are not read.
+    The last `size` fields of a line are the vector, so words may contain spaces, as in GloVe. A line is malformed if it
+    has too few fields, if its word is not UTF-8, or if the word is requested and a number is not finite; numbers of
+    other words are not parsed.
 
     Raises:
-        UserError: as :func:`check_vectors`.
+        UserError: as in `check_vectors`.
     """
     lines = raw_lines(path)
     if check_vectors(path, size):
         next(lines)
-    found: dict[str, Vector] = {}
+    vectors: dict[str, Vector] = {}
     count = malformed = 0
     for line in lines:
         count += 1
         fields = line.rsplit(None, size)
-        word = _word(fields[0]) if len(fields) == size + 1 else None
+        word = _decoded_word(fields[0]) if len(fields) == size + 1 else None
         if word is None:
             malformed += 1
-        elif word in words and word not in found:
-            vector = _numbers(fields[1:])
+        elif word in words and word not in vectors:
+            vector = _finite_vector(fields[1:])
             if vector is None:
                 malformed += 1
             else:
-                found[word] = vector
-    return Found(found, count, malformed)
+                vectors[word] = vector
+    return WordVectors(vectors, count, malformed)
 
 
-def _word(field: bytes) -> str | None:
+def _decoded_word(field: bytes) -> str | None:
     try:
         return field.decode("utf-8")
     except UnicodeDecodeError:
         return None
 
 
-def _numbers(fields: list[bytes]) -> Vector | None:
+def _finite_vector(fields: list[bytes]) -> Vector | None:
     try:
         vector = np.array([float(field) for field in fields], dtype=np.float32)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What .xz files hold, to their very end and in bounded memory."""
+"""Decompression of .xz files, strict up to the end of the file and within bounded memory."""
 
 from __future__ import annotations
 
@@ -11,59 +11,60 @@ if TYPE_CHECKING:
 
 CHUNK = 2**17
 MEMORY = 2**28
-"""The most bytes that unpacking may take; the strongest preset needs a quarter of it."""
+"""Most bytes of memory for decompression; the strongest preset needs a quarter of it."""
 
 
-class XzStreams(RawIOBase):
-    """One stream after the other, where `lzma.open` takes junk behind the first, or a damaged second, for the end.
+class XzReader(RawIOBase):
+    """Decompressed content of all concatenated xz streams of a file.
 
-    Behind a stream there may be padding, zero bytes in fours, as the format has it.
+    `lzma.open` would silently stop at junk after the first stream or at a damaged second one. Streams may be followed
+    by padding: zero bytes, in multiples of four, as the format defines.
 
     Args:
-        packed: The file as it is.
+        packed: The compressed file.
     """
 
     def __init__(self, packed: BinaryIO) -> None:
         self.packed = packed
-        self.stream = _stream()
+        self.stream = _new_stream()
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """Fill a part of the buffer; 0 at the end.
+        """Fill part of the buffer and return the number of bytes; 0 at the end.
 
         Raises:
-            EOFError: a stream is cut off.
-            lzma.LZMAError: a stream is damaged, or followed by something else.
+            EOFError: a stream is truncated.
+            lzma.LZMAError: a stream is damaged, or followed by other data.
         """
         room = memoryview(buffer)
         while True:
             if self.stream.eof:
-                more = self._behind()
+                more = self._next_stream_start()
                 if not more:
                     return 0
-                self.stream = _stream()
+                self.stream = _new_stream()
             else:
                 more = self.packed.read(CHUNK) if self.stream.needs_input else b""
                 if self.stream.needs_input and not more:
-                    raise EOFError("the compressed file ends too early")
+                    raise EOFError("the compressed file is truncated")
             if data := self.stream.decompress(more, len(room)):
                 room[: len(data)] = data
                 return len(data)
 
-    def _behind(self) -> bytes:
-        """What follows the stream that ended, without padding; nothing at the end of the file."""
+    def _next_stream_start(self) -> bytes:
+        """Skip the padding after a stream and return the first bytes behind it; none at the end of the file."""
         padding, more = 0, self.stream.unused_data or self.packed.read(CHUNK)
         while more and not more.strip(b"\0"):
             padding += len(more)
             more = self.packed.read(CHUNK)
         rest = more.lstrip(b"\0")
         if (padding + len(more) - len(rest)) % 4:
-            raise lzma.LZMAError("zero bytes behind a stream, which should come in fours")
+            raise lzma.LZMAError("the padding after a stream is not a multiple of four bytes")
         return rest
 
 
-def _stream() -> lzma.LZMADecompressor:
+def _new_stream() -> lzma.LZMADecompressor:
     return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY)

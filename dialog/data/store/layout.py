@@ -1,4 +1,4 @@
-"""How an example lies in token ids: the one place that the store and text given later share.
+"""Layout of an example as token ids, the same for prepared data and for text at inference.
 
 Shapes: B rows, N examples, S source tokens, T target tokens.
 """
@@ -16,32 +16,35 @@ from dialog.data.dialogue import Example
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF, Tokenizer
 
 Integers = NDArray[np.int64]
-Said = Iterable[tuple[bool, Sequence[int]]]
-"""Of each line, whether it is the responder's, and its token ids."""
+RoleIds = Iterable[tuple[bool, Sequence[int]]]
+"""For each line, whether it is the responder's, and its token ids."""
 
 
-def source_ids(turns: Said, *, max_source: int, facts: Said = ()) -> list[int]:
-    """`<self> ids <other> ids ... </s>`: the facts, the turns of the context and the end.
+def source_ids(turns: RoleIds, *, max_source: int, facts: RoleIds = ()) -> list[int]:
+    """Return `<self> ids <other> ids ... </s>`: the facts, the turns of the context and the end token.
 
-    Facts are cut from the right to `max_source // 2` ids, turns from the left to what then remains of `max_source`.
+    Facts are truncated from the right to `max_source // 2` ids, turns from the left to the rest of `max_source`. If
+    that removes the beginning of a turn, its role replaces the first remaining id.
 
     Args:
-        turns: The context; `<self>` stands before what the responder says.
-        max_source: The most ids, at least 1: the end always stays.
-        facts: What the responder knows; `<self>` stands before what nobody else does.
+        turns: The context; `<self>` precedes the responder's turns.
+        max_source: Maximal number of ids, at least 1: the end token is always kept.
+        facts: The facts that the responder knows; `<self>` precedes those of the responder alone.
     """
-    before, context = facts_ids(facts, max_source=max_source), _ids(turns)
-    room = max_source - len(before) - 1
-    return [*before, *context[max(0, len(context) - room) :], EOS]
+    before, turns = facts_ids(facts, max_source=max_source), list(turns)
+    context = _ids(turns)
+    roles = [SELF if own else OTHER for own, ids in turns for _ in range(1 + len(ids))]
+    start = max(0, len(context) - (max_source - len(before) - 1))
+    return [*before, *roles[start : start + 1], *context[start + 1 :], EOS]
 
 
-def facts_ids(facts: Said, *, max_source: int) -> list[int]:
-    """What `source_ids` keeps of the facts."""
+def facts_ids(facts: RoleIds, *, max_source: int) -> list[int]:
+    """Return the ids of the facts, truncated as in `source_ids`."""
     return _ids(facts)[: max_source // 2]
 
 
 def target_ids(response: Sequence[int], *, max_target: int | None) -> list[int]:
-    """`<s> ids </s>`, the ids cut from the right so that ids and `</s>` are at most `max_target`; None cuts nothing."""
+    """Return `<s> ids </s>`, truncated from the right to `max_target` ids with `</s>`; None truncates nothing."""
     kept = response if max_target is None else response[: max_target - 1]
     return [BOS, *kept, EOS]
 
@@ -49,32 +52,32 @@ def target_ids(response: Sequence[int], *, max_target: int | None) -> list[int]:
 def encode_example(
     tokenizer: Tokenizer, example: Example, *, max_source: int, max_target: int | None
 ) -> tuple[list[int], list[int]]:
-    """Source and target ids of an example; a `max_target` is for training only, since cut references score too well."""
-    read = (*example.facts, *example.context)
-    *before, response = tokenizer.encode_batch([turn.text for turn in (*read, example.response)])
-    said = [(turn.speaker == example.response.speaker, ids) for turn, ids in zip(read, before, strict=True)]
+    """Return source and target ids; set `max_target` in training only, since truncated references score too well."""
+    inputs = (*example.facts, *example.context)
+    *encoded, response = tokenizer.encode_batch([turn.text for turn in (*inputs, example.response)])
+    lines = [(turn.speaker == example.response.speaker, ids) for turn, ids in zip(inputs, encoded, strict=True)]
     facts = len(example.facts)
-    source = source_ids(said[facts:], max_source=max_source, facts=said[:facts])
+    source = source_ids(lines[facts:], max_source=max_source, facts=lines[:facts])
     return source, target_ids(response, max_target=max_target)
 
 
-def _ids(lines: Said) -> list[int]:
+def _ids(lines: RoleIds) -> list[int]:
     return [token for own, ids in lines for token in (SELF if own else OTHER, *ids)]
 
 
-# ------------------------------------------------------------------ many at a time
+# ------------------------------------------------------------------ batches
 
 
 class Lines(NamedTuple):
-    """The lines of a split, one after the other: turns, before them the facts that their dialogue begins with."""
+    """The lines of a split, concatenated: for each dialogue its facts, then its turns."""
 
-    ids: NDArray[np.integer]  # of each line: a place for its role, its tokens
-    offsets: Integers  # [lines + 1]: where in ids each line starts, and the end
+    ids: NDArray[np.integer]  # of each line: a placeholder for its role, then its tokens
+    offsets: Integers  # [lines + 1]: start of each line in ids, and the end
     speakers: NDArray[np.integer]  # [lines]
 
 
-class Kept(NamedTuple):
-    """What the limits leave of examples: where in ids each part starts, roles included, and its length [N]."""
+class Spans(NamedTuple):
+    """Start in `Lines.ids`, roles included, and length of the facts, context and response of examples [N]."""
 
     facts: Integers
     facts_length: Integers
@@ -85,63 +88,63 @@ class Kept(NamedTuple):
 
     @property
     def source_lengths(self) -> Integers:
-        """Length of each source [N]."""
+        """Length of each source, with the end token [N]."""
         return self.facts_length + self.context_length + 1
 
     @property
     def target_lengths(self) -> Integers:
-        """Length of each target without `<s>` [N]: the tokens that are predicted."""
+        """Length of each target without `<s>` [N]: the number of predicted tokens."""
         return self.response_length
 
 
-def kept(offsets: Integers, examples: Integers, *, max_source: int | None, max_target: int | None) -> Kept:
-    """What `source_ids` and `target_ids` keep of examples; None cuts nothing.
+def truncate(offsets: Integers, examples: Integers, *, max_source: int | None, max_target: int | None) -> Spans:
+    """Return the spans of examples, truncated as in `source_ids` and `target_ids`; None truncates nothing.
 
     Args:
         offsets: As in `Lines`.
-        examples: Lines [N, 4]: first fact, end of the facts, first turn of the context, response.
-        max_source: The most source ids.
-        max_target: The most target ids, without `<s>`.
+        examples: Line numbers [N, 4]: first fact, end of the facts, first turn of the context, response.
+        max_source: Maximal source ids.
+        max_target: Maximal target ids, without `<s>`.
     """
-    most = sys.maxsize if max_source is None else max_source
+    limit = sys.maxsize if max_source is None else max_source
     facts, facts_end, context, response = offsets[examples.T]
     end = offsets[examples[:, 3] + 1]
-    facts_length = np.minimum(facts_end - facts, most // 2)
-    context_length = np.minimum(response - context, most - facts_length - 1)
+    facts_length = np.minimum(facts_end - facts, limit // 2)
+    context_length = np.minimum(response - context, limit - facts_length - 1)
     response_length = np.minimum(end - response, sys.maxsize if max_target is None else max_target)
-    return Kept(facts, facts_length, response - context_length, context_length, response, response_length)
+    return Spans(facts, facts_length, response - context_length, context_length, response, response_length)
 
 
 def padded_pairs(
     lines: Lines, examples: Integers, *, max_source: int, max_target: int | None
 ) -> tuple[Integers, Integers, Integers]:
-    """Sources [B, S] and targets [B, T + 1] of examples, padded on the right, and ids of facts [B]; as in `kept`."""
-    parts = kept(lines.offsets, examples, max_source=max_source, max_target=max_target)
-    source = _sources(lines, parts)
+    """Return right-padded sources [B, S] and targets [B, T + 1], and lengths of the facts [B]; args as `truncate`."""
+    spans = truncate(lines.offsets, examples, max_source=max_source, max_target=max_target)
+    source = _sources(lines, spans)
     speakers = lines.speakers[examples[:, 3]]
-    shift = parts.facts_length - parts.context
-    _set_roles(source, lines, examples[:, 2:], speakers, shift, (parts.facts_length, parts.source_lengths))
-    if parts.facts_length.any():
-        bounds = np.zeros_like(shift), parts.facts_length
-        _set_roles(source, lines, examples[:, :2], speakers, -parts.facts, bounds)
-    target = _gathered(lines.ids, parts.response[:, None], parts.response_length)
+    shift = spans.facts_length - spans.context
+    _set_roles(source, lines, examples[:, 2:], speakers, shift, (spans.facts_length, spans.source_lengths))
+    if spans.facts_length.any():
+        bounds = np.zeros_like(shift), spans.facts_length
+        _set_roles(source, lines, examples[:, :2], speakers, -spans.facts, bounds)
+    target = _gather(lines.ids, spans.response[:, None], spans.response_length)
     target[:, 0] = BOS
-    target[np.arange(len(target)), parts.target_lengths] = EOS
-    return source, target, parts.facts_length
+    target[np.arange(len(target)), spans.target_lengths] = EOS
+    return source, target, spans.facts_length
 
 
-def _sources(lines: Lines, parts: Kept) -> Integers:
-    starts = (parts.context - parts.facts_length)[:, None]
-    if parts.facts_length.any():
-        columns = np.arange(parts.source_lengths.max())
-        starts = np.where(columns < parts.facts_length[:, None], parts.facts[:, None], starts)
-    source = _gathered(lines.ids, starts, parts.source_lengths - 1)
-    source[np.arange(len(source)), parts.source_lengths - 1] = EOS
+def _sources(lines: Lines, spans: Spans) -> Integers:
+    starts = (spans.context - spans.facts_length)[:, None]
+    if spans.facts_length.any():
+        columns = np.arange(spans.source_lengths.max())
+        starts = np.where(columns < spans.facts_length[:, None], spans.facts[:, None], starts)
+    source = _gather(lines.ids, starts, spans.source_lengths - 1)
+    source[np.arange(len(source)), spans.source_lengths - 1] = EOS
     return source
 
 
-def _gathered(ids: NDArray[np.integer], starts: Integers, lengths: Integers) -> Integers:
-    """`ids[starts : starts + lengths]` of each row, padded to one more than the longest; starts [B, 1] or [B, S]."""
+def _gather(ids: NDArray[np.integer], starts: Integers, lengths: Integers) -> Integers:
+    """Return `ids[starts : starts + lengths]` of each row, padded to the longest + 1; starts [B, 1] or [B, S]."""
     columns = np.arange(lengths.max() + 1)
     taken = ids.take(starts + columns, mode="clip")
     taken[columns >= lengths[:, None]] = PAD
@@ -156,11 +159,11 @@ def _set_roles(
     shift: Integers,
     bounds: tuple[Integers, Integers],
 ) -> None:
-    """Write roles where lines [first:end] start: in column offset + `shift`, where that is within the row's bounds."""
+    """Write the roles of lines [first:end] to their first columns, offset + `shift`, within the row's bounds."""
     counts = ranges[:, 1] - ranges[:, 0]
     row = np.repeat(np.arange(len(counts)), counts)
     line = np.arange(len(row)) + np.repeat(ranges[:, 0] - np.cumsum(counts) + counts, counts)
-    column = lines.offsets[line] + shift[row]
-    shown = (column >= bounds[0][row]) & (column < bounds[1][row])
-    row, column, line = row[shown], column[shown], line[shown]
+    column = np.maximum(lines.offsets[line] + shift[row], bounds[0][row])
+    inside = (column < lines.offsets[line + 1] + shift[row]) & (column < bounds[1][row])
+    row, column, line = row[inside], column[inside], line[inside]
     source[row, column] = np.where(lines.speakers[line] == speakers[row], SELF, OTHER)

@@ -1,4 +1,7 @@
-"""Which examples are a batch, and which batch comes when."""
+"""The batch plan: the size, rows and order of the batches of an epoch.
+
+The number of rows of a batch is decided in `_divide`: as many as fit in the budget of tokens, `data.batch_tokens`.
+"""
 
 from __future__ import annotations
 
@@ -14,34 +17,34 @@ from dialog.errors import UserError
 
 Integers = NDArray[np.int64]
 AHEAD = 64
-"""Batches whose rows are looked up at a time."""
+"""Batches whose rows are looked up in one step."""
 
 
 class Plan:
-    """Rows of each batch of a rank in an epoch: a pure function of its arguments.
+    """The rows of each batch of a rank in an epoch: a pure function of its arguments.
 
-    Over all ranks every row occurs once. All ranks get the same number of batches, which no epoch changes, and whole
-    steps of them: where the number of batches is no multiple of `world` x `accumulate`, the largest are split. Which
-    batches a step has depends on this product alone: two ranks read in a step what one reads that accumulates two. A
-    batch of B rows has B (longest source + longest target) <= `budget`, or is one row that is longer alone.
+    Every row occurs once over all ranks. A batch of B rows has B (longest source + longest target) <= `budget`; a row
+    that exceeds the budget alone is a batch. All ranks have the same number of batches in every epoch, a multiple of
+    `accumulate`: the largest batches are split until the total is a multiple of `world` x `accumulate`. The batches of
+    a step depend on this product only: one rank that accumulates two batches reads what two ranks read.
 
-    Classes of like lengths are put in order: by the source into bands, within a band by the target. Rows of a class
-    change places from epoch to epoch, and so do batches, but the cuts between batches depend on the classes alone, and
-    no order of all rows is ever made: time and memory grow with the batches. The batches of a step are of like cost.
+    Length classes are ordered by source length into bands, and by target length within a band; the boundaries between
+    batches follow from the classes alone. Epochs permute the rows within a class, and the steps. Permutations are
+    computed element by element, so time and memory grow with the number of batches, not of rows. The batches of a step
+    have similar cost.
 
     Args:
-        classes: The rows by their lengths.
-        budget: The most tokens of a batch with its padding.
-        seed: With `epoch`, chooses the order where `shuffle` is set.
+        classes: The rows by length.
+        budget: Maximal tokens of a batch, with padding.
+        seed: Seeds the order if `shuffle` is set, together with `epoch`.
         epoch: See `seed`.
-        shuffle: Whether rows and batches change places.
-        rank: Whose batches, of `world`.
-        world: How many share the rows.
-        accumulate: Batches of each rank in a step.
+        shuffle: Permute rows and steps.
+        rank: The rank of the process.
+        world: The world size.
+        accumulate: Batches of each rank per optimizer step.
 
     Raises:
-        UserError: fewer examples than batches of a step, or examples so long that no split gives every rank as many
-            batches.
+        UserError: fewer examples than batches per step, or too few to give every rank the same number of batches.
     """
 
     def __init__(
@@ -59,49 +62,50 @@ class Plan:
         group = world * accumulate
         rows = int(classes.counts.sum())
         if rows < group:
-            shared = f"{world} processes" if accumulate == 1 else f"{world} x {accumulate} batches of a step"
-            mend = "trainer.devices" if accumulate == 1 else "trainer.accumulate_grad_batches or trainer.devices"
-            raise UserError(f"{rows} examples cannot be shared by {shared}; lower {mend}")
-        chosen = _banded(classes, budget=budget)
+            batches = f"{world} processes" if accumulate == 1 else f"{world} x {accumulate} batches per step"
+            keys = "trainer.devices" if accumulate == 1 else "trainer.accumulate_grad_batches or trainer.devices"
+            raise UserError(f"{rows} examples are too few for {batches}; lower {keys}")
+        class_order = _bands(classes, budget=budget)
         self._order = classes.order
-        self._counts = classes.counts[chosen]
+        self._counts = classes.counts[class_order]
         self._ends = np.cumsum(self._counts)
-        self._places = (np.cumsum(classes.counts) - classes.counts)[chosen]  # of each class, in the order
-        sizes, widths = _cuts(classes.sources[chosen], classes.targets[chosen], self._counts, budget=budget)
+        self._places = (np.cumsum(classes.counts) - classes.counts)[class_order]  # of each class in `order`
+        sources, targets = classes.sources[class_order], classes.targets[class_order]
+        sizes, widths = _divide(sources, targets, self._counts, budget=budget)
         starts, sizes, widths = _split(sizes, widths, group=group).T
-        if group > 1:  # a half may be narrower than the whole was
-            first, last = (np.searchsorted(self._ends, each, side="right") for each in (starts, starts + sizes - 1))
-            source, target = (_longest(each[chosen], first, last) for each in (classes.sources, classes.targets))
-            widths = source + target
+        if group > 1:  # half a batch may be narrower than the whole batch
+            first, last = (np.searchsorted(self._ends, rows, side="right") for rows in (starts, starts + sizes - 1))
+            widths = _longest(sources, first, last) + _longest(targets, first, last)
         self.padded = int((sizes * widths).sum())
-        """Tokens of all ranks' batches with padding, at most: as if lengths were the rounded ones."""
+        """Upper bound of the tokens of all ranks' batches, with padding: computed from rounded lengths."""
         steps = len(sizes) // group
         self._shuffle = Shuffle(np.append(self._counts, [steps] * 2), seed=seed, epoch=epoch) if shuffle else None
-        step, turn = (self._moved(np.full(steps, len(chosen) + which), np.arange(steps)) for which in range(2))
+        step, shift = (self._permute(np.full(steps, len(sources) + which), np.arange(steps)) for which in range(2))
         by_cost = np.argsort(sizes * widths, kind="stable") if group > 1 else np.arange(len(sizes))
-        places = np.add.outer(turn, np.arange(rank, group, world)) % group  # [steps, accumulate]
-        mine = by_cost[(step[:, np.newaxis] * group + places).ravel()]
-        self._starts, self._sizes, self._costs = starts[mine], sizes[mine], (sizes * widths)[mine]
-        self._said = np.append(0, np.cumsum(self._counts * classes.targets[chosen]))  # targets before each class
+        places = np.add.outer(shift, np.arange(rank, group, world)) % group  # [steps, accumulate]
+        own = by_cost[(step[:, np.newaxis] * group + places).ravel()]
+        self._starts, self._sizes, self._costs = starts[own], sizes[own], (sizes * widths)[own]
+        self._targets = np.append(0, np.cumsum(self._counts * targets))  # target tokens before each class
 
     def __len__(self) -> int:
         return len(self._starts)
 
     def heaviest(self) -> tuple[int, int, float]:
-        """Positions of the batch that costs most and of the one with the most to say, and the first one's share.
+        """Return the positions of the batches with the most tokens and the most target tokens, and a relative cost.
 
-        That is its tokens with padding over those of a batch in the mean. Lengths are taken as their rounded ones.
+        That is the cost of the first batch over the mean cost, in tokens with padding. Lengths are the rounded ones.
         """
-        ends = np.append(0, self._ends)
-        said = np.interp(self._starts + self._sizes, ends, self._said) - np.interp(self._starts, ends, self._said)
-        return int(self._costs.argmax()), int(said.argmax()), float(self._costs.max() / self._costs.mean())
+        ends, stops = np.append(0, self._ends), self._starts + self._sizes
+        target_tokens = np.interp(stops, ends, self._targets) - np.interp(self._starts, ends, self._targets)
+        relative_cost = float(self._costs.max() / self._costs.mean())
+        return int(self._costs.argmax()), int(target_tokens.argmax()), relative_cost
 
     def rows(self, position: int) -> Integers:
-        """The rows of the batch at a position."""
+        """Return the rows of the batch at a position."""
         return next(self.batches(position))
 
     def batches(self, position: int = 0) -> Iterator[Integers]:
-        """The rows of each batch from a position on."""
+        """Yield the rows of each batch, starting at a position."""
         for first in range(position, len(self), AHEAD):
             sizes = self._sizes[first : first + AHEAD]
             ends = np.cumsum(sizes)
@@ -110,33 +114,34 @@ class Plan:
 
     def _rows(self, places: Integers) -> Integers:
         which = np.searchsorted(self._ends, places, side="right")
-        inside = self._moved(which, places - self._ends[which] + self._counts[which])
+        inside = self._permute(which, places - self._ends[which] + self._counts[which])
         rows: Integers = self._order[self._places[which] + inside].astype(np.int64)
         return rows
 
-    def _moved(self, which: Integers, places: Integers) -> Integers:
+    def _permute(self, which: Integers, places: Integers) -> Integers:
         return places if self._shuffle is None else self._shuffle(which, places)
 
 
-def _banded(classes: LengthClasses, *, budget: int) -> Integers:
-    """The order of classes for B batches of little padding: by source into 2.5 sqrt(B) bands, then by target.
+def _bands(classes: LengthClasses, *, budget: int) -> Integers:
+    """Return the order of classes in which B batches have little padding: 2.5 sqrt(B) bands by source, then by target.
 
-    Bands hold as many tokens each, but equal sources are in one; every other band runs from long to short targets, so
-    that a batch across two bands is alike too.
+    Bands hold equal numbers of tokens, but sources of equal length are in one band. Every other band runs from long to
+    short targets, so that a batch across two bands has similar lengths.
     """
     tokens = classes.counts * (classes.sources + classes.targets)
     total = int(tokens.sum())
     bands = max(1, round(2.5 * float(np.sqrt(total / budget))))
     lowest = np.searchsorted(classes.sources, classes.sources)
-    band = (np.cumsum(tokens) - tokens)[lowest] * bands // total  # by what shorter sources hold
+    band = (np.cumsum(tokens) - tokens)[lowest] * bands // total  # by the tokens of shorter sources
     direction = np.where(band % 2 == 0, 1, -1)
     return np.lexsort((classes.sources, direction * classes.targets, band))
 
 
-def _cuts(sources: Integers, targets: Integers, counts: Integers, *, budget: int) -> tuple[Integers, Integers]:
-    """Rows of each batch, and its longest source and target together: as full as the budget allows.
+def _divide(sources: Integers, targets: Integers, counts: Integers, *, budget: int) -> tuple[Integers, Integers]:
+    """Divide classes into batches as full as the budget allows; return the rows and width of each batch [M].
 
-    But where longer rows of another class would cost more padding than a third of what is free, a batch ends before.
+    The width is longest source + longest target. A batch ends before a class of longer rows if their padding would
+    cost more than a third of its free tokens.
     """
     runs: list[tuple[int, int, int]] = []  # rows, width, batches
     rows = source = target = 0
@@ -160,21 +165,21 @@ def _cuts(sources: Integers, targets: Integers, counts: Integers, *, budget: int
 
 
 def _longest(lengths: Integers, first: Integers, last: Integers) -> Integers:
-    """The longest of the classes from each first [M] to each last one [M]."""
+    """Return the maximal length of the classes from first [M] to last [M], both included."""
     longest: Integers = np.maximum.reduceat(np.append(lengths, 0), np.column_stack([first, last + 1]).ravel())[::2]
     return longest
 
 
 def _split(sizes: Integers, widths: Integers, *, group: int) -> Integers:
-    """Start, rows and width of each batch [M, 3]; those with the most rows halved until M is a multiple of `group`."""
+    """Return start, rows and width of each batch [M, 3]; halve the largest until M is a multiple of `group`."""
     rows, missing = int(sizes.sum()), -len(sizes) % group
     if len(sizes) + missing > rows:
         raise UserError(
-            f"data.batch_tokens: {rows} examples in {len(sizes)} batches cannot be shared evenly by the {group} "
-            "batches of a step; raise it, or lower trainer.devices or trainer.accumulate_grad_batches"
+            f"data.batch_tokens: {rows} examples in {len(sizes)} batches cannot be divided into steps of {group} "
+            "batches each; raise it, or lower trainer.devices or trainer.accumulate_grad_batches"
         )
     batches = np.column_stack([np.cumsum(sizes) - sizes, sizes, widths])
-    largest = np.argsort(-sizes, kind="stable")[:missing]  # no others are halved
+    largest = np.argsort(-sizes, kind="stable")[:missing]  # only these can be halved
     heap = [(-size, start, width) for start, size, width in batches[largest].tolist()]
     heapq.heapify(heap)
     for _ in range(missing):

@@ -1,4 +1,4 @@
-"""Orders of ranges that are computed place by place, so that none is ever held."""
+"""Pseudo-random permutations that are computed element by element, so that none is held in memory."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ ROUNDS = 6
 
 
 class Shuffle:
-    """A pseudo-random bijection of range(n) for each of several sizes n: a pure function of its arguments.
+    """A pseudo-random permutation of range(n) for each of several sizes n: a pure function of its arguments.
 
     Each of six rounds is a bijection of the numbers of b binary digits, with b the digits of n - 1:
 
         x <- (x * odd + added) mod 2^b;   x <- x xor (x >> ceil(b / 2))
 
-    with words `odd` and `added` drawn for each size and round. A result beyond n goes through the rounds again, until
-    it is within (cycle walking; Black and Rogaway 2002, section 3): less than two passes on average. Integers only, so
-    it is the same on every machine.
+    with words `odd` and `added` drawn for each size and round. A result of n or more passes the rounds again until it
+    is below n (cycle walking; Black and Rogaway 2002, section 3): less than two passes on average. The
+    arithmetic is integer, hence equal on every machine.
 
     Args:
-        sizes: How many each range holds [C], each at least 1.
-        seed: With `epoch`, chooses the orders.
+        sizes: The n of each permutation [C], at least 1.
+        seed: Seeds the permutations, together with `epoch`.
         epoch: See `seed`.
     """
 
@@ -40,15 +40,15 @@ class Shuffle:
         self._words: Words = words
 
     def __call__(self, which: Integers, places: Integers) -> Integers:
-        """What stands at these places of the orders of these sizes [K]."""
-        numbers = self._passed(which, places.astype(np.uint64))
-        beyond = np.flatnonzero(numbers >= self._sizes[which])
-        while len(beyond):
-            numbers[beyond] = again = self._passed(which[beyond], numbers[beyond])
-            beyond = beyond[again >= self._sizes[which[beyond]]]
+        """Return element `places` [K] of the permutations `which` [K]."""
+        numbers = self._apply_rounds(which, places.astype(np.uint64))
+        outside = np.flatnonzero(numbers >= self._sizes[which])
+        while len(outside):
+            numbers[outside] = again = self._apply_rounds(which[outside], numbers[outside])
+            outside = outside[again >= self._sizes[which[outside]]]
         return numbers.astype(np.int64)
 
-    def _passed(self, which: Integers, numbers: Words) -> Words:
+    def _apply_rounds(self, which: Integers, numbers: Words) -> Words:
         masks, shifts = self._masks[which], self._shifts[which]
         odd_added: NDArray[Any]
         for odd_added in self._words:

@@ -1,4 +1,4 @@
-"""Prepared token ids, read where they lie on disk."""
+"""The token store: prepared token ids, memory-mapped."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from dialog.data.tokenizers.tokenizer import Tokenizer
 
 Integers = NDArray[np.int64]
 Retokenise = Callable[[list[int], np.random.Generator], list[int]]
-"""Other ids of the same text, given those of a turn."""
+"""Maps the ids of a turn to other ids of the same text."""
 
 
 class Store:
-    """The examples of one split of a folder that `prepare` has built, memory-mapped.
+    """The examples of one split of prepared data, memory-mapped.
 
-    Row i is the i-th example that `dialog.data.examples.examples` yields for that split. Targets are cut to
-    `max_target` in the training split only. Whatever its size, opening a split reads next to nothing of it.
+    Row i is the i-th example that `dialog.data.examples.examples` yields for the split. Targets are truncated to
+    `max_target` in the training split only. Opening a split takes constant time and memory.
 
     Raises:
-        UserError: the folder is no prepared data, or damaged.
+        UserError: the folder holds no prepared data, or damaged data.
     """
 
     def __init__(self, folder: Path, split: str) -> None:
@@ -45,74 +45,74 @@ class Store:
         self._bytes = arrays["bytes"]
         self._examples = arrays["examples"].reshape(-1, 4)
         self.lengths: NDArray[Any] = arrays["lengths"].reshape(-1, 2)
-        """Of each row, the length of the source and that of the target without `<s>` [N, 2]."""
+        """Source length and target length without `<s>` of each row [N, 2]."""
 
     def __len__(self) -> int:
         return len(self._examples)
 
     @property
     def counts(self) -> dict[str, int]:
-        """What was kept, dropped and cut in this split, by reason."""
+        """Numbers of kept, dropped and truncated items of this split, by reason."""
         return dict(self.manifest["splits"][self.split])
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer that the ids are of."""
+        """The tokenizer of the ids."""
         return Tokenizer.load(self.folder / TOKENIZER)
 
     @cached_property
     def classes(self) -> LengthClasses:
-        """The rows sorted by their lengths."""
+        """The rows sorted by length."""
         return read_classes(self.folder, self.split)
 
     def source(self, row: int) -> Integers:
-        """Source ids of an example."""
+        """Return the source ids of an example."""
         sources, *_ = self._pairs(np.array([row]))
         return sources.reshape(-1)
 
     def target(self, row: int) -> Integers:
-        """Target ids of an example, from `<s>` to `</s>`."""
+        """Return the target ids of an example, from `<s>` to `</s>`."""
         _, targets, _ = self._pairs(np.array([row]))
         return targets.reshape(-1)
 
     def target_bytes(self, rows: Sequence[int] | Integers) -> int:
-        """Bytes of these responses' texts in UTF-8, also where the targets are cut."""
+        """Return the UTF-8 bytes of the rows' responses, untruncated."""
         return int(self._bytes[self._examples[rows, 3]].sum())
 
     def batch(self, rows: Sequence[int] | Integers) -> Batch:
-        """The examples of these rows, in this order."""
+        """Return the examples of these rows, in this order."""
         chosen = np.asarray(rows, dtype=np.int64)
         return pack(*self._pairs(chosen), chosen, target_bytes=self.target_bytes(chosen))
 
     def retokenised(self, rows: Integers, tokenise: Retokenise, *, seed: int, epoch: int) -> Batch:
-        """The examples of these rows with other ids of the same texts, drawn anew for each seed, epoch and row.
+        """Return the examples of these rows with other ids of the same texts, drawn for each seed, epoch and row.
 
-        The cuts are those of `batch`, but where there are more ids, what they leave is less text.
+        The limits are those of `batch`; texts that take more ids are truncated to less text.
         """
-        found = [self._retokenised(row, tokenise, np.random.default_rng([seed, epoch, row])) for row in rows.tolist()]
-        pairs, facts = [pair for pair, _ in found], [known for _, known in found]
+        examples = [self._retokenise(row, tokenise, np.random.default_rng([seed, epoch, row])) for row in rows.tolist()]
+        pairs, facts = [pair for pair, _ in examples], [length for _, length in examples]
         return collate(pairs, rows.tolist(), facts=facts, target_bytes=self.target_bytes(rows))
 
-    def _retokenised(
+    def _retokenise(
         self, row: int, tokenise: Retokenise, random: np.random.Generator
     ) -> tuple[tuple[list[int], list[int]], int]:
-        """Source and target ids of an example, and how many ids of the source are facts."""
+        """Return source and target ids of an example, and the number of source ids that are facts."""
         fact, facts_end, first, response = self._examples[row].tolist()
-        facts = self._said(range(fact, facts_end), response, tokenise, random)
-        turns = self._said(range(first, response), response, tokenise, random)
-        ((_, reply),) = self._said(range(response, response + 1), response, tokenise, random)
+        facts = self._retokenise_lines(range(fact, facts_end), response, tokenise, random)
+        turns = self._retokenise_lines(range(first, response), response, tokenise, random)
+        ((_, reply),) = self._retokenise_lines(range(response, response + 1), response, tokenise, random)
         source = source_ids(turns, max_source=self.max_source, facts=facts)
-        known = len(facts_ids(facts, max_source=self.max_source))
-        return (source, target_ids(reply, max_target=self.max_target)), known
+        facts_length = len(facts_ids(facts, max_source=self.max_source))
+        return (source, target_ids(reply, max_target=self.max_target)), facts_length
 
-    def _said(
+    def _retokenise_lines(
         self, lines: range, response: int, tokenise: Retokenise, random: np.random.Generator
     ) -> list[tuple[bool, list[int]]]:
-        """Of each line, whether it is the responder's, and its token ids."""
+        """Return for each line whether it is the responder's, and its new ids."""
         bounds = self._lines.offsets[lines.start : lines.stop + 1].tolist()
         own = (self._lines.speakers[lines.start : lines.stop] == self._lines.speakers[response]).tolist()
         ids = [self._lines.ids[start + 1 : end].tolist() for start, end in pairwise(bounds)]
-        return [(mine, tokenise(each, random)) for mine, each in zip(own, ids, strict=True)]
+        return [(mine, tokenise(line, random)) for mine, line in zip(own, ids, strict=True)]
 
     def _pairs(self, rows: Integers) -> tuple[Integers, Integers, Integers]:
         examples = self._examples[rows]
@@ -120,4 +120,4 @@ class Store:
 
     def _array(self, name: str, dtype: str) -> NDArray[Any]:
         mapped = np.memmap(array_file(self.folder, self.split, name), dtype=dtype, mode="r")
-        return mapped.view(np.ndarray)  # slices of a memmap itself are ten times slower
+        return mapped.view(np.ndarray)  # slicing a memmap is ten times slower

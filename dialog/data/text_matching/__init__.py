@@ -1,4 +1,4 @@
-"""Match texts: fingerprints, leaks between splits, near duplicates and entropy.
+"""Text comparison shared by filters and inspection: hashes, leaks between splits, near duplicates, entropy.
 
 Read first: `fingerprints.py`.
 """

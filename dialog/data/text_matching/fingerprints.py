@@ -1,6 +1,6 @@
-"""What is said as 64-bit numbers, so that a corpus of any size can be held against itself in arrays.
+"""Text normalisation and 64-bit text hashes, which let a corpus of any size be compared with itself in arrays.
 
-Two texts that differ share a number with a chance of 2^-64: among a billion of them, that any two do, 3 %.
+Two different texts collide with probability 2^-64; among a billion texts, the probability of any collision is 3 %.
 """
 
 from __future__ import annotations
@@ -22,72 +22,78 @@ Flags = NDArray[np.bool_]
 Integers = NDArray[np.int64]
 
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
-"""Odd, so that no information is lost when a hash is multiplied by it."""
+"""Multiplier for hashes. It is odd, so the multiplication loses no information."""
 
 _NO_WORDS = re.compile("[^a-z0-9]+")
 _UNSPACED = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
 )
-"""Characters of scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, Kana, Han."""
+"""Characters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, Kana, Han."""
 
 
 # ------------------------------------------------------------------ normalisations
 
 
-def verbatim(text: str) -> str:
-    """The text with each run of white space as one space, and none at its ends."""
+def collapse_whitespace(text: str) -> str:
+    """Replace each run of white space by one space and strip both ends."""
     return " ".join(text.split())
 
 
-def words(text: str) -> str:
-    """Lower-case words with a space between: each run of what is neither letter nor digit becomes one.
+def normalise_words(text: str) -> str:
+    """Return the lower-case words of a text, separated by single spaces; everything but letters and digits separates.
 
-    Letters and digits are `[a-z0-9]` in ASCII text; in other text they are those of Unicode, with the marks that they
-    bear, in NFC, and each character of a script without spaces is a word.
+    Letters and digits are `[a-z0-9]` in ASCII text. In other text they are those of Unicode with their combining marks,
+    in NFC, and each character of a script without spaces is a word.
     """
     if text.isascii():
         return _NO_WORDS.sub(" ", text.lower()).strip()
     composed = unicodedata.normalize("NFC", text.lower())
-    kept = "".join(char if _of_a_word(char) else " " for char in composed)
+    kept = "".join(char if _is_word_character(char) else " " for char in composed)
     return " ".join(_UNSPACED.sub(r" \1 ", kept).split())
 
 
-def unspaced(text: str) -> bool:
-    """Whether most of a text is of scripts that put no spaces between words."""
+def is_unspaced_script(text: str) -> bool:
+    """Return whether most characters of a text belong to scripts without spaces between words."""
     return 2 * len(_UNSPACED.findall(text)) > sum(not char.isspace() for char in text)
 
 
-def letters(text: str) -> str:
-    """The letters and digits of `words`, without spaces, in NFC again: tokenisation makes no difference."""
-    return unicodedata.normalize("NFC", words(text).replace(" ", ""))
+def letters_and_digits(text: str) -> str:
+    """Return `normalise_words` without its spaces, in NFC; differences in tokenisation disappear."""
+    return unicodedata.normalize("NFC", normalise_words(text).replace(" ", ""))
 
 
-NORMALISATIONS: dict[str, Callable[[str], str]] = {"verbatim": verbatim, "words": words, "letters": letters}
+NORMALISATIONS: dict[str, Callable[[str], str]] = {
+    "verbatim": collapse_whitespace,
+    "words": normalise_words,
+    "letters": letters_and_digits,
+}
 
 
-def _of_a_word(char: str) -> bool:
+def _is_word_character(char: str) -> bool:
     return char.isalnum() or unicodedata.category(char).startswith("M")
 
 
 # ------------------------------------------------------------------ hashes
 
 
-def hashes(texts: Iterable[str]) -> Hashes:
-    """A number for each text: 8 bytes of BLAKE2b."""
+def hash_texts(texts: Iterable[str]) -> Hashes:
+    """Hash each text to 8 bytes of BLAKE2b [N]."""
     digests = b"".join(blake2b(text.encode(), digest_size=8).digest() for text in texts)
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
 
 
-def joined(first: Hashes, second: Hashes) -> Hashes:
-    """A number for each (first, second) in this order."""
+def hash_pairs(first: Hashes, second: Hashes) -> Hashes:
+    """Combine the hashes of each ordered pair (first, second) into one."""
     return first * FACTOR + second
 
 
-class Said:
-    """Collects the numbers of dialogues one by one, 8 bytes a turn and 16 a dialogue.
+class DialogueHashes:
+    """Hashes of all turns and facts of a corpus, added one dialogue after the other.
+
+    It takes 8 bytes per turn and 16 per dialogue.
 
     Args:
-        normalise: What counts as the same text.
+        normalise: Normalisation applied before hashing; texts that it maps to one string are equal.
     """
 
     def __init__(self, normalise: Callable[[str], str]) -> None:
@@ -96,51 +102,51 @@ class Said:
 
     def add(self, dialogue: Dialogue) -> None:
         """Append a dialogue."""
-        self._turns.frombytes(hashes(self.normalise(turn.text) for turn in dialogue.turns).tobytes())
+        self._turns.frombytes(hash_texts(self.normalise(turn.text) for turn in dialogue.turns).tobytes())
         facts = "\n".join(f"{fact.speaker}\t{self.normalise(fact.text)}" for fact in dialogue.facts)
-        self._facts.frombytes(hashes([facts]).tobytes())
+        self._facts.frombytes(hash_texts([facts]).tobytes())
         self._offsets.append(len(self._turns))
 
     @property
     def turns(self) -> Hashes:
-        """A number for each turn, dialogue after dialogue [turns]."""
+        """The hash of each turn, dialogue after dialogue [turns]."""
         return np.array(self._turns, dtype=np.uint64)
 
     @property
     def offsets(self) -> Integers:
-        """Where each dialogue begins in `turns`, and at last where they end [dialogues + 1]."""
+        """The position in `turns` of the first turn of each dialogue, then the total [dialogues + 1]."""
         return np.array(self._offsets, dtype=np.int64)
 
     @property
-    def answers(self) -> Integers:
-        """Where in `turns` those are that answer another [pairs]."""
-        later = np.ones(len(self._turns), dtype=bool)
-        later[self.offsets[:-1][np.diff(self.offsets) > 0]] = False
-        return np.flatnonzero(later)
+    def reply_positions(self) -> Integers:
+        """The positions in `turns` of all turns that follow another turn [pairs]."""
+        is_reply = np.ones(len(self._turns), dtype=bool)
+        is_reply[self.offsets[:-1][np.diff(self.offsets) > 0]] = False
+        return np.flatnonzero(is_reply)
 
     def histories(self) -> Hashes:
-        """A number for all that is said in a dialogue up to and with each turn, its facts included [turns]."""
-        said, offsets = self.turns, self.offsets
+        """Hash the history of each turn: the facts and all turns up to and including it [turns]."""
+        histories, offsets = self.turns, self.offsets
         lengths = np.diff(offsets)
         order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]  # the longest first
         starts, lengths = offsets[:-1][order], lengths[order]
-        said[starts] += np.array(self._facts, dtype=np.uint64)[order] * FACTOR
+        histories[starts] += np.array(self._facts, dtype=np.uint64)[order] * FACTOR
         for turn in range(1, int(lengths.max(initial=0))):
-            places = starts[: np.searchsorted(-lengths, -turn)] + turn
-            said[places] += said[places - 1] * FACTOR
-        return said
+            positions = starts[: np.searchsorted(-lengths, -turn)] + turn
+            histories[positions] += histories[positions - 1] * FACTOR
+        return histories
 
 
-def among(found: Hashes, known: Hashes) -> Flags:
-    """Which are in `known`, whose numbers stand in order [N]."""
-    if not len(known):
-        return np.zeros(len(found), dtype=bool)
-    places = np.minimum(np.searchsorted(known, found), len(known) - 1)
-    return np.asarray(known[places] == found)
+def contained_in(values: Hashes, sorted_values: Hashes) -> Flags:
+    """Return for each value whether it occurs in a sorted array [N]."""
+    if not len(sorted_values):
+        return np.zeros(len(values), dtype=bool)
+    positions = np.minimum(np.searchsorted(sorted_values, values), len(sorted_values) - 1)
+    return np.asarray(sorted_values[positions] == values)
 
 
-def repeats(found: NDArray[Any]) -> Flags:
-    """Which stand earlier in the array too [N]."""
-    again = np.ones(len(found), dtype=bool)
-    again[np.unique(found, return_index=True)[1]] = False
-    return again
+def repeats_earlier(values: NDArray[Any]) -> Flags:
+    """Return for each value whether it also occurs earlier in the array [N]."""
+    repeated = np.ones(len(values), dtype=bool)
+    repeated[np.unique(values, return_index=True)[1]] = False
+    return repeated

@@ -1,4 +1,7 @@
-"""Texts that are much alike, found without comparing each with each."""
+"""Near duplicates by MinHash: candidates come from locality-sensitive hashing, their similarity is computed exactly.
+
+The similarity of two texts is the Jaccard index |A ∩ B| / |A ∪ B| of their shingle sets (Broder 1997).
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ from rensa import RMinHash, RMinHashLSH
 from dialog.data.text_matching.fingerprints import Integers
 
 THRESHOLD = 0.8
-FIRSTS, CANDIDATES = 100_000, 50
-"""Of texts that later ones are held against, see `Repeats`."""
+MAX_FIRSTS, MAX_CANDIDATES = 100_000, 50
+"""Limits of `RepeatDetector`: texts that it keeps, and comparisons per text."""
 PERMUTATIONS, BANDS = 128, 16
-"""16 bands of 8: texts of similarity 0.8 meet in a band with a chance of 95 %, of 0.9 with 99.99 %."""
+"""16 bands of 8: two texts of similarity 0.8 become candidates with probability 95 %, of 0.9 with 99.99 %."""
 
 
-class Near(NamedTuple):
-    """A text of the index and the one that is most like it of those that it met."""
+class NearDuplicate(NamedTuple):
+    """An indexed text and the most similar text that it was compared with."""
 
     similarity: float
     id: str
@@ -29,89 +32,87 @@ class Near(NamedTuple):
     other_text: str
 
 
-class Probe:
-    """A text as its set of runs of `length` words, with their MinHash (Broder 1997)."""
+class ShingledText:
+    """A text as the set of its shingles: runs of `length` consecutive normalised words."""
 
-    def __init__(self, id: str, text: str, said: list[str], length: int) -> None:
+    def __init__(self, id: str, text: str, words: list[str], length: int) -> None:
         self.id, self.text = id, text
-        self.shingles = shingles(said, length)
+        self.shingles = shingles(words, length)
 
     @cached_property
     def hash(self) -> RMinHash:
-        """The MinHash."""
-        found = RMinHash(num_perm=PERMUTATIONS, seed=1)
-        found.update(list(self.shingles))
-        return found
+        """The MinHash signature."""
+        signature = RMinHash(num_perm=PERMUTATIONS, seed=1)
+        signature.update(list(self.shingles))
+        return signature
 
     @cached_property
     def digest(self) -> bytes:
-        """What tells its set from others, in 16 bytes."""
+        """A 16-byte digest of the shingle set."""
         return blake2b("\n".join(sorted(self.shingles)).encode(), digest_size=16).digest()
 
 
-class Index:
-    """Texts, and for each the most similar one of those that were met, if one was similar enough.
+class NearDuplicateIndex:
+    """Index of texts that records, for each, the most similar text of another collection above `THRESHOLD`.
 
-    MinHash finds the candidates; the similarity of each, |A ∩ B| / |A ∪ B| of their shingles, is then counted out.
-    Texts of the same shingles are one candidate, and are met once: what is said a thousand times costs as if once.
+    Texts with equal shingles share one entry and are compared once, so repeated texts cost nothing.
     """
 
     def __init__(self) -> None:
         self.index = RMinHashLSH(threshold=THRESHOLD, num_perm=PERMUTATIONS, num_bands=BANDS)
         self.kept: list[tuple[str, str, int]] = []
         self.numbers: dict[frozenset[str], int] = {}
-        self.probes: list[Probe] = []
+        self.entries: list[ShingledText] = []
         self.best: dict[int, tuple[float, str, str]] = {}
-        self.met: set[bytes] = set()
+        self.compared: set[bytes] = set()
 
-    def add(self, probe: Probe) -> None:
-        """Append a text."""
-        number = self.numbers.setdefault(probe.shingles, len(self.probes))
-        if number == len(self.probes):
-            self.index.insert(number, probe.hash)
-            self.probes.append(probe)
-        self.kept.append((probe.id, probe.text, number))
+    def add(self, text: ShingledText) -> None:
+        """Add a text to the index."""
+        number = self.numbers.setdefault(text.shingles, len(self.entries))
+        if number == len(self.entries):
+            self.index.insert(number, text.hash)
+            self.entries.append(text)
+        self.kept.append((text.id, text.text, number))
 
-    def meet(self, probe: Probe) -> None:
-        """Hold a text of the other side against all that were added; none may be added later."""
-        if probe.digest in self.met:
+    def compare(self, other: ShingledText) -> None:
+        """Compare a text of the other collection with the index, which must be complete."""
+        if other.digest in self.compared:
             return
-        candidates = self.index.query(probe.hash)
+        candidates = self.index.query(other.hash)
         if candidates:
-            self.met.add(probe.digest)
+            self.compared.add(other.digest)
         for number in candidates:
-            known = self.probes[number].shingles
+            shingles = self.entries[number].shingles
             best = self.best[number][0] if number in self.best else 0.0
             if best < 1.0:
-                similarity = len(known & probe.shingles) / len(known | probe.shingles)
+                similarity = len(shingles & other.shingles) / len(shingles | other.shingles)
                 if similarity >= THRESHOLD and similarity > best:
-                    self.best[number] = similarity, probe.id, probe.text
+                    self.best[number] = similarity, other.id, other.text
 
-    def against(self, other: Index) -> Index:
-        """The same texts, held against those of another index alone."""
-        again = copy(self)
-        again.best, again.met = {}, set()
-        for probe in other.probes:
-            again.meet(probe)
-        return again
+    def compared_with(self, other: NearDuplicateIndex) -> NearDuplicateIndex:
+        """Return a copy whose results come from the texts of another index alone."""
+        fresh = copy(self)
+        fresh.best, fresh.compared = {}, set()
+        for text in other.entries:
+            fresh.compare(text)
+        return fresh
 
     @property
-    def near(self) -> dict[int, Near]:
-        """The most similar text of each that has one, by its place among those that were added."""
-        found = {}
-        for place, (id, text, number) in enumerate(self.kept):
+    def near(self) -> dict[int, NearDuplicate]:
+        """The near duplicate of each text that has one, by the position of the text in the order of `add`."""
+        matches = {}
+        for position, (id, text, number) in enumerate(self.kept):
             if number in self.best:
                 similarity, other_id, other_text = self.best[number]
-                found[place] = Near(similarity, id, text, other_id, other_text)
-        return found
+                matches[position] = NearDuplicate(similarity, id, text, other_id, other_text)
+        return matches
 
 
-class Repeats:
-    """Which texts are near an earlier one, that itself is near none before it: what is left if each is said once.
+class RepeatDetector:
+    """Find texts that are near duplicates of an earlier first text, one without an earlier near duplicate.
 
-    Only such first ones are kept, about 1.4 KB each and 8 bytes a run, and no more than `FIRSTS`; a text is held
-    against `CANDIDATES` of them at most. So memory and time have an end however large a corpus is, and however alike
-    its texts are.
+    It keeps only first texts, at most `MAX_FIRSTS`, with about 1.4 KB each and 8 bytes per shingle, and compares a text
+    with at most `MAX_CANDIDATES` of them: memory and time per text are bounded for any corpus.
     """
 
     def __init__(self) -> None:
@@ -120,24 +121,24 @@ class Repeats:
         self.compared = 0
         self.near: list[tuple[str, str, float]] = []
 
-    def meet(self, probe: Probe) -> None:
-        """Hold a text against the first ones, and the later ones against it if it is near none."""
+    def compare(self, text: ShingledText) -> None:
+        """Compare a text with the first texts; keep it as one of them if it is near none."""
         self.compared += 1
-        runs = np.fromiter(map(hash, probe.shingles), np.int64, len(probe.shingles))
-        best, similarity = None, 0.0
-        for number in sorted(self.index.query(probe.hash))[:CANDIDATES]:
-            known = self.firsts[number][1]
-            both = len(np.intersect1d(known, runs, assume_unique=True))
-            found = both / (len(known) + len(runs) - both)
-            if found >= THRESHOLD and found > similarity:
-                best, similarity = number, found
+        hashes = np.fromiter(map(hash, text.shingles), np.int64, len(text.shingles))
+        best, best_similarity = None, 0.0
+        for number in sorted(self.index.query(text.hash))[:MAX_CANDIDATES]:
+            first = self.firsts[number][1]
+            shared = len(np.intersect1d(first, hashes, assume_unique=True))
+            similarity = shared / (len(first) + len(hashes) - shared)
+            if similarity >= THRESHOLD and similarity > best_similarity:
+                best, best_similarity = number, similarity
         if best is not None:
-            self.near.append((probe.id, self.firsts[best][0], similarity))
-        elif len(self.firsts) < FIRSTS:
-            self.index.insert(len(self.firsts), probe.hash)
-            self.firsts.append((probe.id, runs))
+            self.near.append((text.id, self.firsts[best][0], best_similarity))
+        elif len(self.firsts) < MAX_FIRSTS:
+            self.index.insert(len(self.firsts), text.hash)
+            self.firsts.append((text.id, hashes))
 
 
-def shingles(said: list[str], length: int) -> frozenset[str]:
-    """The runs of `length` neighbouring words; a shorter text is one run."""
-    return frozenset(" ".join(said[at : at + length]) for at in range(max(1, len(said) - length + 1)))
+def shingles(words: list[str], length: int) -> frozenset[str]:
+    """Return the runs of `length` consecutive words; a shorter text is one run."""
+    return frozenset(" ".join(words[at : at + length]) for at in range(max(1, len(words) - length + 1)))

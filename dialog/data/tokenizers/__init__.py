@@ -1,4 +1,9 @@
-"""The ways to a tokenizer, and the table that names them: four that learn from text, and a file that is given."""
+"""Tokenizers: four kinds that are trained on text, and tokenizer files of the user.
+
+Read first: `tokenizer.py`. Trained kinds: `subwords.py` (byte-level BPE and unigram LM; EM in `unigram_training.py` on
+the lattice of `lattice.py`) and `word_level.py` (words, characters). `tokenizer_file.py` adapts a user's file,
+`bpe_dropout.py` regularises BPE in training.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,12 @@ from pathlib import Path
 
 from dialog.config.components import Family
 from dialog.data.reading.files import require_file, sha256
-from dialog.data.tokenizers.given import WANTED, file
 from dialog.data.tokenizers.subwords import byte_bpe, unigram
-from dialog.data.tokenizers.symbols import characters, word
 from dialog.data.tokenizers.tokenizer import Tokenizer
+from dialog.data.tokenizers.tokenizer_file import WANTED, file
+from dialog.data.tokenizers.word_level import characters, word
 
-__all__ = ["TOKENIZERS", "byte_bpe", "characters", "file", "identity", "unigram", "word"]
+__all__ = ["TOKENIZERS", "byte_bpe", "characters", "file", "tokenizer_identity", "unigram", "word"]
 
 TOKENIZERS: Family[Tokenizer] = Family(
     "tokenizer",
@@ -27,11 +32,11 @@ TOKENIZERS: Family[Tokenizer] = Family(
 )
 
 
-def identity(component: Mapping[str, object]) -> dict[str, object]:
-    """What of a tokenizer's component decides what it does: of a given file the content, and not the place.
+def tokenizer_identity(component: Mapping[str, object]) -> dict[str, object]:
+    """Return the arguments that determine a tokenizer: for a file its content, not its path.
 
     Raises:
-        UserError: a given file that is not there.
+        UserError: the file does not exist.
     """
     if component.get("name") != "file":
         return dict(component)

@@ -1,4 +1,4 @@
-"""All the ways to write words as pieces at once: expected counts of the pieces, and the best way."""
+"""Segmentation lattice of a unigram LM: expected piece counts (forward-backward) and best segmentations (Viterbi)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Floats = NDArray[np.float64]
 Hashes = NDArray[np.uint64]
 
 BASE = np.uint64(0x9E3779B97F4A7C15)
-"""Odd, with bits all over: sums of bytes times its powers mark byte strings apart, but for one pair in 2^64."""
+"""Base of a polynomial hash of byte strings, odd and with mixed bits; two strings collide with probability 2^-64."""
 
 
-class Words:
-    """Byte strings one after the other.
+class WordBytes:
+    """The bytes of all words, concatenated.
 
     Attributes:
-        text: Their bytes [N].
-        owner: The number of the word of each byte [N].
-        room: How many bytes the word has from each byte on [N].
-        lengths: Of each word.
+        text: The bytes [N].
+        owner: Per byte, the number of its word [N].
+        room: Per byte, the number of bytes from it to the end of its word [N].
+        lengths: Length of each word [words].
     """
 
     def __init__(self, words: Sequence[bytes]) -> None:
@@ -32,8 +32,8 @@ class Words:
         self.owner = np.repeat(np.arange(len(words)), self.lengths)
         self.room = np.cumsum(self.lengths)[self.owner] - np.arange(len(self.text))
 
-    def windows(self, longest: int) -> Iterator[tuple[int, Integers, Hashes]]:
-        """Yield each length up to `longest`, the places where a part of a word of that length starts, and its hash."""
+    def substrings(self, longest: int) -> Iterator[tuple[int, Integers, Hashes]]:
+        """Yield, for each length up to `longest`, the start positions and hashes of all substrings of words."""
         starts, hashes = np.arange(len(self.text)), np.zeros(len(self.text), dtype=np.uint64)
         for length in range(1, longest + 1):
             inside = self.room[starts] >= length
@@ -43,40 +43,40 @@ class Words:
 
 
 class Lattice:
-    """Words with an edge from place to place for every piece that lies between.
+    """Graph of all segmentations of words into pieces: a word of n bytes has n + 1 nodes, each piece in it is an edge.
 
     Args:
-        words: What is written.
-        hashes: Of the pieces, as `Words.windows` makes them; the n-th piece has the number n.
-        longest: The most bytes of a piece.
+        words: The words to segment.
+        hashes: Hash of each piece, as in `WordBytes.substrings` [pieces].
+        longest: Most bytes of a piece.
     """
 
-    def __init__(self, words: Words, hashes: Hashes, *, longest: int) -> None:
+    def __init__(self, words: WordBytes, hashes: Hashes, *, longest: int) -> None:
         self.words = words
         order = np.argsort(hashes)
         edges = []
-        for length, starts, found in words.windows(longest):
-            place = np.minimum(np.searchsorted(hashes, found, sorter=order), len(hashes) - 1)
-            piece = order[place]
-            known = hashes[piece] == found
-            edges.append((starts[known], np.full(known.sum(), length), piece[known]))
+        for length, starts, substrings in words.substrings(longest):
+            nearest = np.minimum(np.searchsorted(hashes, substrings, sorter=order), len(hashes) - 1)
+            piece = order[nearest]
+            match = hashes[piece] == substrings
+            edges.append((starts[match], np.full(match.sum(), length), piece[match]))
         starts, lengths, self.piece = (np.concatenate(column) for column in zip(*edges, strict=True))
-        self.start = starts + words.owner[starts]  # a word of n bytes has n + 1 places
+        self.start = starts + words.owner[starts]  # node of a byte: each earlier word has one node more than bytes
         self.end = self.start + lengths
 
     @cached_property
     def first(self) -> Integers:
-        """The first place of each word."""
+        """The first node of each word [words]."""
         return np.cumsum(self.words.lengths + 1) - self.words.lengths - 1
 
     def keep(self, kept: NDArray[np.bool_]) -> None:
-        """Leave the edges of other pieces out, and number the kept ones anew."""
-        there = kept[self.piece]
-        self.start, self.end = self.start[there], self.end[there]
-        self.piece = (np.cumsum(kept) - 1)[self.piece[there]]
+        """Remove the edges of all other pieces, and renumber the kept pieces from 0."""
+        stays = kept[self.piece]
+        self.start, self.end = self.start[stays], self.end[stays]
+        self.piece = (np.cumsum(kept) - 1)[self.piece[stays]]
 
-    def expected(self, probabilities: Floats, counts: Integers) -> Floats:
-        """How often each piece is expected in words that occur so often: the E of EM, forwards and backwards."""
+    def expected_counts(self, probabilities: Floats, counts: Integers) -> Floats:
+        """Return the expected count of each piece, given the count of each word: the E-step, by forward-backward."""
         last = self.first + self.words.lengths
         forward, backward = np.zeros(last[-1] + 1), np.zeros(last[-1] + 1)
         forward[self.first] = backward[last] = 1
@@ -89,23 +89,23 @@ class Lattice:
         sums: Floats = np.bincount(self.piece, mass, minlength=len(probabilities)).astype(np.float64)
         return sums
 
-    def best_of_parts(self, scores: Floats) -> Floats:
-        """Of each word the highest sum of scores with two pieces or more; minus infinity where there is no such way."""
+    def best_split_scores(self, scores: Floats) -> Floats:
+        """Return the Viterbi score of each word over segmentations into two or more pieces; -inf without any."""
         last = self.first + self.words.lengths
         best: Floats = np.full(last[-1] + 1, -np.inf)
         best[self.first] = 0
-        whole = np.zeros(last[-1] + 1, dtype=bool)
-        whole[self.first] = True
-        final = np.zeros(last[-1] + 1, dtype=bool)
-        final[last] = True
+        is_first = np.zeros(last[-1] + 1, dtype=bool)
+        is_first[self.first] = True
+        is_last = np.zeros(last[-1] + 1, dtype=bool)
+        is_last[last] = True
         for edges in self._by_depth(self.end):
-            parts = edges[~(whole[self.start[edges]] & final[self.end[edges]])]
+            parts = edges[~(is_first[self.start[edges]] & is_last[self.end[edges]])]
             np.maximum.at(best, self.end[parts], best[self.start[parts]] + scores[self.piece[parts]])
-        found: Floats = best[last]
-        return found
+        word_scores: Floats = best[last]
+        return word_scores
 
-    def _by_depth(self, place: Integers) -> list[Integers]:
-        """The edges by how far into its word a place of theirs is."""
-        depth = place - np.repeat(self.first, self.words.lengths + 1)[place]
+    def _by_depth(self, node: Integers) -> list[Integers]:
+        """Group the edges by the offset of one of their nodes in its word."""
+        depth = node - np.repeat(self.first, self.words.lengths + 1)[node]
         order = np.argsort(depth, kind="stable")
         return np.split(order, np.cumsum(np.bincount(depth))[:-1])

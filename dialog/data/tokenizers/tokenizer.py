@@ -1,7 +1,4 @@
-"""Text to token ids and back, built on `tokenizers`.
-
-The special tokens of the house are defined here and nowhere else. How tokenizers are made: `dialog.data.tokenizers`.
-"""
+"""Conversion between text and token ids, built on `tokenizers`; the only definition of the special tokens."""
 
 from __future__ import annotations
 
@@ -13,50 +10,57 @@ from pathlib import Path
 
 import tokenizers
 
-from dialog.atomic import write_text
+from dialog.atomic import write_json, write_text
 from dialog.errors import UserError
 
 PAD, BOS, EOS, UNK, OTHER, SELF = range(6)
 SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>", "<other>", "<self>")
+TRANSFORMERS_CONFIG = {
+    "tokenizer_class": "PreTrainedTokenizerFast",
+    "split_special_tokens": True,
+    "clean_up_tokenization_spaces": False,
+    **dict(zip(("pad_token", "bos_token", "eos_token", "unk_token"), SPECIAL_TOKENS, strict=False)),
+    "extra_special_tokens": [SPECIAL_TOKENS[OTHER], SPECIAL_TOKENS[SELF]],
+}
 SMALLEST_VOCABULARY = len(SPECIAL_TOKENS) + 256
 UNPRINTABLE = (*range(33), *range(127, 161), 173)
-"""The bytes that the byte-level alphabet writes as other characters: in order, those from U+0100 on."""
+"""Bytes that the byte-level alphabet writes as U+0100, U+0101, ..., in this order."""
 BYTES = {chr(byte): byte for byte in range(256) if byte not in UNPRINTABLE} | {
-    chr(256 + place): byte for place, byte in enumerate(UNPRINTABLE)
+    chr(256 + number): byte for number, byte in enumerate(UNPRINTABLE)
 }
-"""The byte that each character of the byte-level alphabet stands for."""
+"""Map each character of the byte-level alphabet to its byte."""
 
 
 class Tokenizer:
-    """A tokenizer of any kind, as its file says.
+    """Tokenizer of any kind, defined by its `tokenizer.json`.
 
-    Text never becomes a special token, whatever it holds: roles and ends are added by id. Only what the vocabulary
-    cannot write becomes `UNK`.
+    No text is encoded as a special token; roles and ends are added by id. Only text that the vocabulary cannot
+    represent becomes `UNK`.
 
     Args:
-        json: What `tokenizer.json` holds, in the format of `tokenizers`, with the special tokens as ids 0 to 5.
+        json: Content of a `tokenizer.json` in the format of `tokenizers`, with the special tokens as ids 0 to 5.
 
     Raises:
         UserError: `json` is not such a tokenizer.
     """
 
     def __init__(self, json: str) -> None:
-        with broken_as_user_error("prepare the data again"):
+        with library_errors_as_user_errors("prepare the data again"):
             self._tokenizer = tokenizers.Tokenizer.from_str(json)
         if tuple(map(self._tokenizer.id_to_token, range(len(SPECIAL_TOKENS)))) != SPECIAL_TOKENS:
             raise UserError(f"the tokenizer lacks {' '.join(SPECIAL_TOKENS)} as ids 0 to 5; prepare the data again")
         self._tokenizer.encode_special_tokens = True  # not part of the JSON
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self._bytes = '"type":"ByteLevel"' in _state(self._tokenizer.decoder)
+        self._bytes = '"type":"ByteLevel"' in _decoder_json(self._tokenizer.decoder)
         self.json = json
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
-        """Read a `tokenizer.json`.
+        """Load a `tokenizer.json`.
 
         Raises:
-            UserError: with the file, when there is none or it is broken.
+            UserError: with the path; the file is missing or invalid.
         """
         try:
             return cls(path.read_text(encoding="utf-8"))
@@ -66,12 +70,14 @@ class Tokenizer:
             raise UserError(f"{path}: {error}") from error
 
     def save(self, path: Path) -> None:
-        """Write a `tokenizer.json` that `tokenizers` and transformers' PreTrainedTokenizerFast open.
+        """Write a `tokenizer.json`, and beside it a `tokenizer_config.json` for transformers' `AutoTokenizer`.
 
-        Text is text here, never a special token; there it is with `encode_special_tokens = True`, and
-        `split_special_tokens=True`: ids are then the same.
+        `AutoTokenizer.from_pretrained(folder)` then gives the same ids. The file alone cannot say that `</s>` in a text
+        is text: `tokenizers` needs `encode_special_tokens = True`, and PreTrainedTokenizerFast(tokenizer_file=...)
+        needs `split_special_tokens=True`.
         """
         write_text(path, self.json)
+        write_json(path.with_name("tokenizer_config.json"), TRANSFORMERS_CONFIG)
 
     @property
     def fingerprint(self) -> str:
@@ -85,25 +91,25 @@ class Tokenizer:
         return Tokenizer, (self.json,)
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of a text, none of them special."""
+        """Return the token ids of a text, without special tokens."""
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
-    def words(self, text: str) -> list[tuple[int, ...]]:
-        """`encode(text)` in the pieces of text that the model splits apart from one another."""
+    def encode_words(self, text: str) -> list[tuple[int, ...]]:
+        """Return `encode(text)` grouped by the words of the pre-tokenizer."""
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         pairs = zip(encoding.word_ids, encoding.ids, strict=True)
         return [tuple(token for _, token in word) for _, word in groupby(pairs, key=lambda pair: pair[0])]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` of each text, on all cores."""
+        """Return `encode` of each text, computed on all cores."""
         return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
-        """The characters [start:end] of `text` for each token of `encode(text)`.
+        """Return the span [start, end) of characters of `text` for each token of `encode(text)`.
 
-        White space around a word is not of its span, whether its token holds it or not; a token of nothing but white
-        space keeps its span. Tokens that share a character (the bytes of an emoji) all have it in their spans.
-        Characters that NFC joins to the one before (an accent) belong to the span of that one.
+        Spans exclude white space around a word, except for tokens of white space alone. Tokens that share a character
+        (the bytes of an emoji) all include it. A character that NFC combines with the one before (an accent) belongs to
+        the span of that one.
         """
         spans = self._tokenizer.encode(text, add_special_tokens=False).offsets
         tiled = []
@@ -115,14 +121,14 @@ class Tokenizer:
         return [_without_space(text, span) for span in reversed(tiled)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids, special ones left out (`UNK` too); bytes that are no UTF-8 become U+FFFD."""
+        """Return the text of token ids without special tokens (`UNK` included); invalid UTF-8 becomes U+FFFD."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
 
     def label(self, token: int) -> str:
-        r"""A token for the eye: "▁" for a space, `\n` and `\xe6` for what cannot be shown.
+        r"""Return a printable form of a token: "▁" for a space, `\n` and `\xe6` for unprintable content.
 
         Raises:
-            ValueError: no such id.
+            ValueError: the id is out of range.
         """
         piece = self._tokenizer.id_to_token(token)
         if piece is None:
@@ -134,20 +140,20 @@ class Tokenizer:
 
 
 @contextmanager
-def broken_as_user_error(hint: str) -> Iterator[None]:
-    """What the library raises for a broken tokenizer becomes a UserError of one line that ends with `hint`."""
+def library_errors_as_user_errors(hint: str) -> Iterator[None]:
+    """Re-raise errors of `tokenizers` as a UserError of one line that ends with `hint`."""
     try:
         yield
     except (UserError, KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # the library raises Exception itself; where it panics, not even that
+    except BaseException as error:  # it raises plain Exception, and its panics are not even an Exception
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"the tokenizer cannot be read ({reason}); {hint}") from error
 
 
-def _state(part: tokenizers.decoders.Decoder | None) -> str:
-    """The JSON of a part of a tokenizer."""
-    return "" if part is None else str(part.__getstate__(), "utf-8")
+def _decoder_json(decoder: tokenizers.decoders.Decoder | None) -> str:
+    """Return the JSON of a decoder."""
+    return "" if decoder is None else str(decoder.__getstate__(), "utf-8")
 
 
 def _without_space(text: str, span: tuple[int, int]) -> tuple[int, int]:

@@ -1,7 +1,11 @@
-"""Attention: scorers, the masked mean that they share, and the Transformer's multi-head attention."""
+"""Attention: scorers, the masked mean that they share, and multi-head attention.
 
+Read first: `attention.py`; Bahdanau's scorer is in `additive.py`.
+"""
+
+from dialog.models.attention.additive import AdditiveScorer
 from dialog.models.attention.attention import SCORERS, Attention, AttentionScorer, NoAttention, build_attention
-from dialog.models.attention.content import AdditiveScorer, BilinearScorer, DotScorer, ScaledDotScorer
+from dialog.models.attention.content import BilinearScorer, DotScorer, ScaledDotScorer
 from dialog.models.attention.interactive import InteractiveScorer
 from dialog.models.attention.multi_head import MultiHeadAttention
 from dialog.models.attention.multi_head_scorer import MultiHeadScorer

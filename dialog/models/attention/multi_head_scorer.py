@@ -1,4 +1,4 @@
-"""Several attentions of a recurrent decoder side by side.
+"""Multi-head attention of a recurrent decoder.
 
 Shapes: B rows, T queries of width Q, S source tokens of width M, H heads, W width of a head's values.
 """
@@ -16,8 +16,8 @@ JOINS = ("concatenation", "mean", "max")
 class MultiHeadScorer(nn.Module):
     """score_h(q, k) = W_h q . U_h k / sqrt(K / H) for each head; Vaswani et al. 2017, 3.2.2, for one recurrent query.
 
-    Heads average values V_h k of their own and are joined by ``output([head_1; ...; head_H])`` (each M / H wide), or by
-    the mean or the maximum over heads (each M wide).
+    Each head averages its own values V_h k. Heads are joined by ``output([head_1; ...; head_H])`` (each M / H wide), or
+    by the mean or the maximum over heads (each M wide).
     """
 
     def __init__(
@@ -28,20 +28,20 @@ class MultiHeadScorer(nn.Module):
         if join not in JOINS:
             raise ValueError(f"join must be one of {', '.join(JOINS)}, not {join!r}")
         if heads < 1 or size < 1 or size % heads or (join == "concatenation" and key_size % heads):
-            raise ValueError(f"size {size} and the source's {key_size} must be multiples of {heads} heads")
+            raise ValueError(f"size {size} and the source's size {key_size} must be multiples of {heads} heads")
         self.heads = heads
         self.pool = join
         self.query = nn.Linear(query_size, size)
-        self.key = nn.Linear(key_size, size, bias=False)  # one would add the same to all scores of a query
+        self.key = nn.Linear(key_size, size, bias=False)  # a bias would add the same to all scores of a query
         self.value = nn.Linear(key_size, key_size if join == "concatenation" else heads * key_size)
         self.output = nn.Linear(key_size, key_size) if join == "concatenation" else nn.Identity()
 
     def keys(self, states: Tensor) -> Tensor:
-        """U k for every head and source token, scaled once for all queries."""
+        """U k of every head and source token, scaled once for all queries."""
         return self._split(self.key(states) / math.sqrt(self.key.out_features / self.heads))  # [B, H, S, K / H]
 
     def values(self, states: Tensor) -> Tensor:
-        """V k for every head and source token."""
+        """V k of every head and source token."""
         return self._split(self.value(states))  # [B, H, S, W]
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ class MultiHeadScorer(nn.Module):
         return self._split(self.query(query)) @ keys.transpose(-2, -1)  # [B, H, T, S]
 
     def join(self, contexts: Tensor) -> Tensor:
-        """Contexts [B, H, T, W] of all heads -> [B, T, M]."""
+        """Join contexts [B, H, T, W] of all heads into [B, T, M]."""
         if self.pool == "mean":
             return contexts.mean(1)
         if self.pool == "max":

@@ -1,4 +1,4 @@
-"""The one masked softmax."""
+"""The masked softmax of all attention."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from torch import Tensor
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Softmax over the last dimension's real entries, in float32 or better, whatever the scores are in.
+    """Softmax over the real entries of the last dimension, in float32 or better for scores of any precision.
 
-    A row in which nothing is real gives 0, with gradient 0.
+    A row without real entries gives 0, with gradient 0.
     """
     exact = torch.promote_types(scores.dtype, torch.float32)
     if mask is None:

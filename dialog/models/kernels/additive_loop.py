@@ -1,6 +1,17 @@
-"""The loop of a recurrent decoder that reads its source by Bahdanau's scores before each step, as one function.
+"""The loop of a recurrent decoder with Bahdanau's attention before each step, as one function with its own gradient.
 
-Shapes: B rows, S source tokens, T target tokens, M memory size, L layers, D hidden size, C cell width, K key width.
+Formula: the loop of `BahdanauDecoder.forward` that calls its attention at each step; it runs when a hook is set, with
+the same dropout masks. States and energies are in float32 or better, products in the precision of the gates. The
+backward pass keeps nothing of the size [T, B, S, K] and computes the gradient of each weight as one product over all
+steps; autograd computes one per step and adds them. Second derivatives are not supported.
+
+Gain: a training step of configs/model/lstm_bahdanau takes 0.86 of the time and 0.72 of the memory on 64 rows of 48
+source tokens, 0.81 and 0.52 on 32 rows of 96 (benchmarks/kernels.py; Intel Xeon with AVX-512, one thread, torch 2.13).
+
+Test: ``test_kernel_is_the_readable_loop`` in tests/models/kernels/test_additive_loop.py.
+
+Shapes: B rows, S source tokens, T target tokens, M memory size, L layers, D hidden size, C cell state width, K key
+width.
 """
 
 from __future__ import annotations
@@ -14,163 +25,155 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from dialog.models.attention import AdditiveScorer
-from dialog.models.attention.attention import Source
-from dialog.models.kernels.additive_steps import AdditiveSteps
-from dialog.models.recurrent.cells import Cell
-from dialog.models.recurrent.stack import Loop
+from dialog.models.attention.attention import AttentionMemory
+from dialog.models.kernels.additive_energies import AdditiveSteps
+from dialog.models.recurrent.cells import RecurrentCell
+from dialog.models.recurrent.stack import StackLoop
 
 
-def read_along(loop: Loop, scorer: AdditiveScorer, source: Source) -> tuple[Tensor, Tensor]:
-    """All steps of a loop: the last layer's states [T, B, D], and the contexts [T, B, M] that each has read before.
-
-    The same as asking at each step, which is what :class:`BahdanauDecoder` does where a hook looks on, with the same
-    masks of dropout; states and scores are in float32 or better, products in the precision of the loop's gates. The
-    backward pass is written out: it keeps nothing of the size [T, B, S, K], and the gradient of each weight is one
-    product over all steps, where autograd makes one a step and adds them up. It has no second derivative.
-
-    A step of S-LSTM (benchmarks/steps.py, 32 rows, one thread) takes 584 instead of 621 ms at a source of 32, 1,067
-    instead of 1,287 at 128, and at 2,048 with 4 rows 1,644 instead of 2,080, in 943 instead of 1,395 MiB.
-    """
+def additive_loop(loop: StackLoop, scorer: AdditiveScorer, memory: AttentionMemory) -> tuple[Tensor, Tensor]:
+    """Run all steps; return the last layer's states [T, B, D] and the contexts [T, B, M] read before each step."""
     own, low = loop.hidden[0].dtype, loop.gates.dtype
     exact = torch.promote_types(own, torch.float32)
-    values = source.values.masked_fill(~source.mask.unsqueeze(-1), 0.0).to(low)
-    given = (
+    values = memory.values.masked_fill(~memory.mask.unsqueeze(-1), 0.0).to(low)
+    inputs = (
         loop.gates,
-        source.keys.to(exact),
+        memory.keys.to(exact),
         values,
         scorer.query.weight.to(low),
         scorer.energy.weight.squeeze(0).to(exact),
         torch.stack(loop.hidden).to(exact),
-        torch.stack(loop.memory).to(exact),
+        torch.stack(loop.cell_states).to(exact),
         *loop.weights,
         *loop.biases,
     )
-    fixed = Fixed(loop.stack.cell, source.mask, loop.recurrent, loop.upward)
-    tops, contexts, hidden, memory = _AdditiveLoop.apply(fixed, *given)  # type: ignore[no-untyped-call]
-    loop.hidden, loop.memory = list(hidden.to(own)), list(memory.to(own))
+    constants = LoopConstants(loop.stack.cell, memory.mask, loop.recurrent_masks, loop.upward_masks)
+    tops, contexts, hidden, cell_states = _AdditiveLoop.apply(constants, *inputs)  # type: ignore[no-untyped-call]
+    loop.hidden, loop.cell_states = list(hidden.to(own)), list(cell_states.to(own))
     return tops.to(own), contexts
 
 
 @dataclass(frozen=True)
-class Fixed:
-    """What takes no gradient."""
+class LoopConstants:
+    """Inputs without gradient."""
 
-    cell: Cell
+    cell: RecurrentCell
     mask: Tensor  # [B, S]
-    recurrent: Sequence[Tensor]  # of variational dropout, for each layer [B, D]; or none
-    upward: Sequence[Sequence[Tensor]]  # of dropout between layers, for each layer but the first, and T steps [B, D]
+    recurrent_masks: Sequence[Tensor]  # variational dropout: for each layer [B, D]; or empty
+    upward_masks: Sequence[Sequence[Tensor]]  # dropout between layers: for layers 1, 2, .. and T steps [B, D]; or empty
 
-    def kept(self, layer: int, hidden: Tensor) -> Tensor:
-        """What dropout leaves of a layer's state for its own product: of the state or, alike, of its slope."""
-        return hidden * self.recurrent[layer] if self.recurrent else hidden
+    def recurrent(self, layer: int, hidden: Tensor) -> Tensor:
+        """Apply dropout to a layer's state for its own product, or to the gradient of that."""
+        return hidden * self.recurrent_masks[layer] if self.recurrent_masks else hidden
 
-    def raised(self, layer: int, step: int, states: Tensor) -> Tensor:
-        """What dropout leaves of the state below for a layer, or of its slope."""
-        return states * self.upward[layer - 1][step] if self.upward else states
+    def upward(self, layer: int, step: int, states: Tensor) -> Tensor:
+        """Apply dropout to a layer's input from the layer below, or to the gradient of that."""
+        return states * self.upward_masks[layer - 1][step] if self.upward_masks else states
 
 
 class _AdditiveLoop(torch.autograd.Function):
-    """Keeps of each step: preactivations, states, what each product read, queries and weights."""
+    """Saves for each step: preactivations, states, the input of each product, queries and weights."""
 
     @staticmethod
     def forward(
-        ctx: Any,  # noqa: ANN401 - torch's
-        fixed: Fixed,
-        entering: Tensor,  # [T, B, 4 D], the tokens' share of the bottom layer's gates
+        ctx: Any,  # noqa: ANN401 - torch's context
+        constants: LoopConstants,
+        token_gates: Tensor,  # [T, B, 4 D], the tokens' part of the bottom layer's gates
         keys: Tensor,  # [B, S, K]
         values: Tensor,  # [B, S, M]
         query: Tensor,  # [K, D]
         energy: Tensor,  # [K]
         hidden: Tensor,  # [L, B, D]
-        memory: Tensor,  # [L, B, C]
+        cell_states: Tensor,  # [L, B, C]
         *products: Tensor,  # L weights [4 D, .. + D], and L - 1 biases [4 D]
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """States of the last layer, contexts, and all layers' states and cells at the end."""
-        with torch.autocast(entering.device.type, enabled=False):
-            layers, steps = len(hidden), len(entering)
+        """Return the last layer's states, the contexts, and all layers' final hidden and cell states."""
+        with torch.autocast(token_gates.device.type, enabled=False):
+            layers, steps = len(hidden), len(token_gates)
             weights, biases = products[:layers], products[layers:]
-            reads = AdditiveSteps.over(keys, energy, fixed.mask)
+            attention = AdditiveSteps(keys, energy, constants.mask)
             states = hidden.new_empty(steps + 1, *hidden.shape)  # [T + 1, L, B, D]
-            cells = memory.new_empty(steps + 1, *memory.shape)  # [T + 1, L, B, C]
-            gates = hidden.new_empty(steps, layers, *entering.shape[1:])  # [T, L, B, 4 D]
-            below = [entering.new_empty(steps, hidden.shape[1], each.shape[1]) for each in weights]  # [T, B, .. + D]
+            cells = cell_states.new_empty(steps + 1, *cell_states.shape)  # [T + 1, L, B, C]
+            gates = hidden.new_empty(steps, layers, *token_gates.shape[1:])  # [T, L, B, 4 D]
+            inputs = [token_gates.new_empty(steps, hidden.shape[1], weight.shape[1]) for weight in weights]
             queries = hidden.new_empty(steps, hidden.shape[1], len(query))  # [T, B, K]
-            shares = hidden.new_empty(steps, *fixed.mask.shape)  # [T, B, S]
-            states[0], cells[0] = hidden, memory
+            alignments = hidden.new_empty(steps, *constants.mask.shape)  # [T, B, S]
+            states[0], cells[0] = hidden, cell_states
             for step in range(steps):
                 queries[step] = states[step, -1].to(query.dtype) @ query.t()
-                shares[step] = reads.weights(queries[step])
-                share = shares[step].to(values.dtype).unsqueeze(1)  # [B, 1, S]
-                coming = torch.bmm(share, values).squeeze(1)  # [B, M]
+                alignments[step] = attention.weights(queries[step])
+                below = torch.bmm(alignments[step].to(values.dtype).unsqueeze(1), values).squeeze(1)  # [B, M]
                 for layer, weight in enumerate(weights):
-                    coming = fixed.raised(layer, step, coming) if layer else coming
-                    own = fixed.kept(layer, states[step, layer])
-                    read = torch.cat([coming.to(weight.dtype), own.to(weight.dtype)], 1, out=below[layer][step])
-                    known = biases[layer - 1] if layer else entering[step]
-                    gates[step, layer] = torch.addmm(known, read, weight.t())
-                    coming, new = fixed.cell.step(gates[step, layer], states[step, layer], cells[step, layer])
-                    states[step + 1, layer], cells[step + 1, layer] = coming, new
-            ctx.fixed, ctx.grown = fixed, reads.grown
+                    below = constants.upward(layer, step, below) if layer else below
+                    own = constants.recurrent(layer, states[step, layer])
+                    product = torch.cat([below.to(weight.dtype), own.to(weight.dtype)], 1, out=inputs[layer][step])
+                    bias = biases[layer - 1] if layer else token_gates[step]
+                    gates[step, layer] = torch.addmm(bias, product, weight.t())
+                    below, new = constants.cell.step(gates[step, layer], states[step, layer], cells[step, layer])
+                    states[step + 1, layer], cells[step + 1, layer] = below, new
+            ctx.constants = constants
             ctx.save_for_backward(
-                reads.base, values, query, energy, states, cells, gates, queries, shares, *weights, *below
+                keys, values, query, energy, states, cells, gates, queries, alignments, *weights, *inputs
             )
-            contexts = below[0][..., : values.shape[2]]
+            contexts = inputs[0][..., : values.shape[2]]
             return states[1:, -1].clone(), contexts.clone(), states[-1].clone(), cells[-1].clone()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401 - torch's
-        """The slopes of all that was given, from those of all that came out."""
-        with torch.autocast(slopes[0].device.type, enabled=False):
-            return None, *_backward(ctx, *slopes)
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401 - torch's context
+        """Return the gradients of all inputs from the gradients of all outputs."""
+        with torch.autocast(gradients[0].device.type, enabled=False):
+            return None, *_backward(ctx, *gradients)
 
 
-def _backward(ctx: Any, tops: Tensor, contexts: Tensor, hidden: Tensor, memory: Tensor) -> tuple[Tensor, ...]:  # noqa: ANN401 - torch's
-    """From the last step to the first; then each weight's slope over all steps."""
-    fixed: Fixed = ctx.fixed
-    base, values, query, energy, states, cells, gates, queries, shares, *rest = ctx.saved_tensors
+def _backward(ctx: Any, tops: Tensor, contexts: Tensor, hidden: Tensor, cell_states: Tensor) -> tuple[Tensor, ...]:  # noqa: ANN401 - torch's context
+    """Go through the steps backwards, then compute the gradient of each weight over all steps."""
+    constants: LoopConstants = ctx.constants
+    keys, values, query, energy, states, cells, gates, queries, alignments, *rest = ctx.saved_tensors
     layers, steps = len(hidden), len(tops)
-    weights, below = rest[:layers], rest[layers:]
-    reads = AdditiveSteps(base, energy, fixed.mask, grown=ctx.grown)
-    of_keys, of_energy = torch.zeros_like(base), torch.zeros_like(energy)
+    weights, inputs = rest[:layers], rest[layers:]
+    attention = AdditiveSteps(keys, energy, constants.mask)
+    of_keys, of_energy = torch.zeros_like(keys), torch.zeros_like(energy)
     of_queries, of_gates = torch.empty_like(queries), torch.empty_like(gates)
     of_contexts = contexts.new_empty(contexts.shape)
-    carried, kept = list(hidden), list(memory)
+    of_hidden, of_cells = list(hidden), list(cell_states)
     for step in reversed(range(steps)):
-        carried[-1] = carried[-1] + tops[step]
+        of_hidden[-1] = of_hidden[-1] + tops[step]
         for layer in reversed(range(layers)):
-            now = gates[step, layer], states[step, layer], cells[step, layer]
-            found, carried[layer], kept[layer] = fixed.cell.back(*now, carried[layer], kept[layer])
-            of_gates[step, layer] = found
-            weight = weights[layer]
-            coming, own = torch.split(
-                found.to(weight.dtype) @ weight, [weight.shape[1] - hidden.shape[2], hidden.shape[2]], 1
+            before = gates[step, layer], states[step, layer], cells[step, layer]
+            of_preactivations, of_hidden[layer], of_cells[layer] = constants.cell.backward(
+                *before, of_hidden[layer], of_cells[layer]
             )
-            carried[layer] = carried[layer] + fixed.kept(layer, own.to(hidden.dtype))
+            of_gates[step, layer] = of_preactivations
+            weight = weights[layer]
+            of_below, of_own = torch.split(
+                of_preactivations.to(weight.dtype) @ weight, [weight.shape[1] - hidden.shape[2], hidden.shape[2]], 1
+            )
+            of_hidden[layer] = of_hidden[layer] + constants.recurrent(layer, of_own.to(hidden.dtype))
             if layer:
-                carried[layer - 1] = carried[layer - 1] + fixed.raised(layer, step, coming.to(hidden.dtype))
-        of_contexts[step] = contexts[step] + coming
-        share = shares[step]
+                below = constants.upward(layer, step, of_below.to(hidden.dtype))
+                of_hidden[layer - 1] = of_hidden[layer - 1] + below
+        of_contexts[step] = contexts[step] + of_below
+        weight_t = alignments[step]
         # in this order a product of 64 rows of 48 takes 0.3 ms, in the other one 2.3
-        gain = torch.bmm(of_contexts[step].unsqueeze(1), values.transpose(1, 2)).squeeze(1).to(share.dtype)  # [B, S]
-        slope = share * (gain - (share * gain).sum(1, keepdim=True))  # [B, S]
-        of_queries[step] = reads.slopes(queries[step], slope, of_keys, of_energy)
-        carried[-1] = carried[-1] + (of_queries[step].to(query.dtype) @ query).to(hidden.dtype)
+        of_weights = torch.bmm(of_contexts[step].unsqueeze(1), values.transpose(1, 2)).squeeze(1).to(weight_t.dtype)
+        of_energies = weight_t * (of_weights - (weight_t * of_weights).sum(1, keepdim=True))  # [B, S]
+        of_queries[step] = attention.backward(queries[step], of_energies, of_keys, of_energy)
+        of_hidden[-1] = of_hidden[-1] + (of_queries[step].to(query.dtype) @ query).to(hidden.dtype)
     low = [of_gates[:, layer].to(weight.dtype) for layer, weight in enumerate(weights)]
-    before = states[:-1, -1].to(query.dtype)
     return (
         low[0],
         of_keys.mul_(4 * energy),
-        torch.bmm(shares.to(values.dtype).permute(1, 2, 0), of_contexts.transpose(0, 1)),
-        _product(of_queries.to(query.dtype), before),
-        of_energy.mul_(-2),
-        torch.stack(carried),
-        torch.stack(kept),
-        *(_product(slope, read) for slope, read in zip(low, below, strict=True)),
-        *(each.sum((0, 1)) for each in low[1:]),
+        torch.bmm(alignments.to(values.dtype).permute(1, 2, 0), of_contexts.transpose(0, 1)),
+        _weight_gradient(of_queries.to(query.dtype), states[:-1, -1].to(query.dtype)),
+        of_energy.mul_(2),
+        torch.stack(of_hidden),
+        torch.stack(of_cells),
+        *(_weight_gradient(of_output, product) for of_output, product in zip(low, inputs, strict=True)),
+        *(of_output.sum((0, 1)) for of_output in low[1:]),
     )
 
 
-def _product(slopes: Tensor, read: Tensor) -> Tensor:
-    """The slope of a weight from those of what it gave [T, B, ..] and from what it read [T, B, ..]."""
-    return slopes.flatten(0, 1).t() @ read.flatten(0, 1)
+def _weight_gradient(of_outputs: Tensor, inputs: Tensor) -> Tensor:
+    """Return the gradient of a weight from its outputs' gradients and its inputs, each [T, B, ..]."""
+    return of_outputs.flatten(0, 1).t() @ inputs.flatten(0, 1)

@@ -1,9 +1,13 @@
-"""Recurrent encoders and decoders, of any cell."""
+"""Recurrent encoders and decoders of any cell.
+
+Read first: `bahdanau.py`.
+"""
 
 from dialog.models.recurrent.bahdanau import BahdanauDecoder
 from dialog.models.recurrent.bridges import BRIDGES
 from dialog.models.recurrent.cells import GRU, LSTM
 from dialog.models.recurrent.encoder import RecurrentEncoder
 from dialog.models.recurrent.luong import LuongDecoder
+from dialog.models.recurrent.settings import RecurrentSettings
 
-__all__ = ["BRIDGES", "GRU", "LSTM", "BahdanauDecoder", "LuongDecoder", "RecurrentEncoder"]
+__all__ = ["BRIDGES", "GRU", "LSTM", "BahdanauDecoder", "LuongDecoder", "RecurrentEncoder", "RecurrentSettings"]

@@ -1,6 +1,6 @@
-"""From a source's summary to the first state of a recurrent decoder.
+"""Bridges: the first hidden state of a recurrent decoder from the encoder's summary.
 
-Shapes: B rows, M memory size, L layers, D hidden size. The summary holds the last states of both directions.
+Shapes: B rows, M memory size, L layers, D hidden size. The summary has the last states of both directions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dialog.config.components import Component, Family
 
 
 class DenseBridge(nn.Module):
-    """s_0 = tanh(W summary + b) for each layer, from both directions (Bahdanau et al. 2015 take the backward one)."""
+    """s_0 = tanh(W summary + b) for each layer, from both directions (Bahdanau et al. 2015 use the backward one)."""
 
     def __init__(self, memory_size: int, size: int, layers: int) -> None:
         super().__init__()
@@ -20,12 +20,12 @@ class DenseBridge(nn.Module):
         self.size = size
 
     def forward(self, summary: Tensor) -> Tensor:
-        """Summary [B, M] -> hidden [B, L, D]."""
+        """Map the summary [B, M] to hidden states [B, L, D]."""
         return torch.unflatten(torch.tanh(self.dense(summary)), -1, (-1, self.size))
 
 
 class CopyBridge(nn.Module):
-    """s_0 = the summary itself, [forward; backward], in each layer; it must have the decoder's size."""
+    """s_0 = the summary itself, [forward; backward], in each layer; encoder and decoder must have the same size."""
 
     def __init__(self, memory_size: int, size: int, layers: int) -> None:
         super().__init__()
@@ -34,19 +34,19 @@ class CopyBridge(nn.Module):
         self.layers = layers
 
     def forward(self, summary: Tensor) -> Tensor:
-        """Summary [B, D] -> hidden [B, L, D]."""
+        """Repeat the summary [B, D] as hidden states [B, L, D]."""
         return summary.unsqueeze(1).expand(-1, self.layers, -1)
 
 
 class ZeroBridge(nn.Module):
-    """s_0 = 0: the decoder knows the source by its attention alone."""
+    """s_0 = 0: the decoder depends on the source through attention only."""
 
     def __init__(self, size: int, layers: int) -> None:
         super().__init__()
         self.size, self.layers = size, layers
 
     def forward(self, summary: Tensor) -> Tensor:
-        """Summary [B, M] -> hidden [B, L, D] of zeros."""
+        """Return hidden states [B, L, D] of zeros."""
         return summary.new_zeros(len(summary), self.layers, self.size)
 
 
@@ -54,4 +54,4 @@ BRIDGES: Family[nn.Module] = Family(
     "bridge", {"dense": DenseBridge, "copy": CopyBridge, "zero": ZeroBridge}, runtime=("memory_size", "size", "layers")
 )
 DENSE: Component = {"name": "dense"}
-"""The bridge of a recipe that names none."""
+"""The default bridge."""

@@ -1,6 +1,7 @@
-"""Layers of recurrent cells that read tokens, and at each step a vector more.
+"""Layers of recurrent cells of a decoder: inputs are tokens and, at each step, an extra vector.
 
-Shapes: B rows, T target tokens, E embedding size, X width of the vector more, L layers, D hidden size, C cell width.
+Shapes: B rows, T target tokens, E embedding size, X width of the extra vector, L layers, D hidden size, C cell state
+width.
 """
 
 from __future__ import annotations
@@ -12,81 +13,68 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dialog.models.dropout import Dropout
-from dialog.models.recurrent.cells import Cell, run, shared_mask
+from dialog.models.recurrent.cells import RecurrentCell, run_layer, shared_mask
+from dialog.models.recurrent.settings import RecurrentSettings
 from dialog.models.state import Rows
 
 
 @dataclass(frozen=True)
 class StackState(Rows):
-    """What each layer remembers, and what variational dropout keeps of it."""
+    """State of each layer, and the masks of variational dropout."""
 
     hidden: Tensor  # [B, L, D]
-    memory: Tensor  # [B, L, C]
-    kept: tuple[Tensor, ...]  # masks of the recurrent states and of what goes up, each [B, L, D]; or none
+    cell_state: Tensor  # [B, L, C]
+    masks: tuple[Tensor, ...]  # of the recurrent states and of the inputs from below, each [B, L, D]; or empty
 
 
 class Stack(nn.Module):
-    """Layer l reads layer l - 1; the bottom one reads tokens, and a vector more where ``extra_size`` says so.
+    """Layer l reads layer l - 1; the bottom layer reads tokens, and an extra vector if ``extra_size`` > 0."""
 
-    Dropout falls between layers; if ``variational``, with one mask for all steps, and on the recurrent states too (Gal
-    & Ghahramani 2016).
-    """
-
-    def __init__(
-        self,
-        cell: Cell,
-        *,
-        input_size: int,
-        extra_size: int,
-        size: int,
-        layers: int,
-        variational: bool,
-        dropout: float,
-    ) -> None:
+    def __init__(self, cell: RecurrentCell, settings: RecurrentSettings, *, extra_size: int) -> None:
         super().__init__()
-        if layers < 1:
-            raise ValueError(f"layers must be at least 1, not {layers}")
         self.cell = cell
-        self.split = [input_size, extra_size]
-        self.layers = nn.ModuleList(cell.layer(size if depth else sum(self.split), size) for depth in range(layers))
-        self.variational = variational and dropout > 0
-        self.dropout = Dropout(dropout)
+        self.split = [settings.input_size, extra_size]
+        widths = [sum(self.split)] + [settings.size] * (settings.layers - 1)
+        self.layers = nn.ModuleList(cell.layer(width, settings.size) for width in widths)
+        self.variational = settings.variational and settings.dropout > 0
+        self.dropout = nn.Dropout(settings.dropout)
 
     def start(self, hidden: Tensor) -> StackState:
-        """The state before the first token, for hidden [B, L, D]; masks are drawn here, for a whole target.
+        """Return the state before the first token for hidden [B, L, D]; draws the masks of the whole target.
 
-        It is in the weights' own precision, whatever autocast makes of a summary: states add up over all steps.
+        It has the precision of the weights, even if autocast rounds the summary: states accumulate over all steps.
         """
         hidden = hidden.to(next(self.layers.parameters()).dtype)
-        memory = torch.stack([self.cell.memory(each) for each in hidden.unbind(1)], 1)  # [B, L, C]
-        drawn = self.variational and self.training
-        kept = tuple(shared_mask(hidden, self.dropout.p) for _ in range(2)) if drawn else ()
-        return StackState(hidden, memory, kept)
+        cell_state = torch.stack([self.cell.first_state(layer) for layer in hidden.unbind(1)], 1)  # [B, L, C]
+        has_masks = self.variational and self.training
+        masks = tuple(shared_mask(hidden, self.dropout.p) for _ in range(2)) if has_masks else ()
+        return StackState(hidden, cell_state, masks)
 
     def forward(self, inputs: Tensor, state: StackState) -> tuple[Tensor, StackState]:
-        """Tokens [B, T, E] alone -> outputs [B, T, D]: layer by layer, each over all steps in the fused kernel."""
-        hidden, memory, states = [], [], inputs
+        """Run tokens [B, T, E] without an extra vector: layer by layer, each over all steps in the fused kernel."""
+        hidden, cell_states, states = [], [], inputs
         for depth, layer in enumerate(self.layers):
-            states = self.between(states, depth, state.kept) if depth else states
-            kept = state.kept[0][:, depth] if state.kept else None
-            states, *last = run(self.cell, layer, states, state.hidden[:, depth], state.memory[:, depth], kept)
+            states = self.between(states, depth, state.masks) if depth else states
+            mask = state.masks[0][:, depth] if state.masks else None
+            states, *last = run_layer(
+                self.cell, layer, states, state.hidden[:, depth], state.cell_state[:, depth], mask
+            )
             hidden.append(last[0])
-            memory.append(last[1])
-        return states, StackState(torch.stack(hidden, 1), torch.stack(memory, 1), state.kept)
+            cell_states.append(last[1])
+        return states, StackState(torch.stack(hidden, 1), torch.stack(cell_states, 1), state.masks)
 
-    def between(self, states: Tensor, depth: int, kept: tuple[Tensor, ...]) -> Tensor:
-        """What layer ``depth`` reads of the layer below, states [B, T, D]."""
-        if kept:
-            return states * kept[1][:, depth : depth + 1]
+    def between(self, states: Tensor, depth: int, masks: tuple[Tensor, ...]) -> Tensor:
+        """Apply dropout to the input [B, T, D] of layer ``depth`` from the layer below."""
+        if masks:
+            return states * masks[1][:, depth : depth + 1]
         dropped: Tensor = self.dropout(states)
         return dropped
 
 
-class Loop:
-    """A stack step by step: the tokens' share of the gates is one product for all steps, the rest one a step and layer.
+class StackLoop:
+    """A stack step by step: one product for the tokens' part of all gates, one product per step and layer for the rest.
 
-    Autocast would cast what is computed from weights anew at each step, so it is cast here.
+    Casts weights once; autocast would cast anything computed from weights at each step.
     """
 
     def __init__(self, stack: Stack, inputs: Tensor, state: StackState) -> None:
@@ -97,53 +85,55 @@ class Loop:
         dtype = self.gates.dtype
         self.weights = [torch.cat([cell.from_inputs(from_extra), cell.from_hidden(bottom.weight_hh_l0)], 1).to(dtype)]
         self.weights += [
-            torch.cat([cell.from_inputs(each.weight_ih_l0), cell.from_hidden(each.weight_hh_l0)], 1).to(dtype)
-            for each in upper
+            torch.cat([cell.from_inputs(layer.weight_ih_l0), cell.from_hidden(layer.weight_hh_l0)], 1).to(dtype)
+            for layer in upper
         ]  # [4 D, X + D], then [4 D, 2 D]
-        self.biases = [_bias(cell, each).to(dtype) for each in upper]
+        self.biases = [_bias(cell, layer).to(dtype) for layer in upper]
         self.stack = stack
-        self.kept = state.kept
-        self.upward = self._upward(state.hidden, len(tokens))
+        self.masks = state.masks
+        self.upward_masks = self._upward_masks(state.hidden, len(tokens))
         self.steps = 0
-        self.recurrent = state.kept[0].unbind(1) if state.kept else ()
-        self.hidden, self.memory = list(state.hidden.unbind(1)), list(state.memory.unbind(1))  # L times [B, D]
+        self.recurrent_masks = state.masks[0].unbind(1) if state.masks else ()
+        self.hidden, self.cell_states = list(state.hidden.unbind(1)), list(state.cell_state.unbind(1))  # L of [B, D]
 
     @property
     def top(self) -> Tensor:
-        """The hidden state of the last layer [B, D]."""
+        """Hidden state of the last layer [B, D]."""
         return self.hidden[-1]
 
     def step(self, gates: Tensor, extra: Tensor) -> None:
-        """One token: its share of the gates [B, 4 D], and the vector more [B, X]."""
-        below = torch.cat([extra, self._kept(0).to(extra.dtype)], -1)  # [B, X + D]
-        self._set(0, gates + F.linear(below, self.weights[0]))
+        """Advance by one token, with its part of the gates [B, 4 D] and the extra vector [B, X]."""
+        below = torch.cat([extra, self._masked(0).to(extra.dtype)], -1)  # [B, X + D]
+        self._update(0, gates + F.linear(below, self.weights[0]))
         for depth, bias in enumerate(self.biases, start=1):
             entering = self.hidden[depth - 1]
-            if self.upward:
-                entering = entering * self.upward[depth - 1][self.steps]
-            below = torch.cat([entering, self._kept(depth)], -1)  # [B, 2 D]
-            self._set(depth, F.linear(below, self.weights[depth], bias))
+            if self.upward_masks:
+                entering = entering * self.upward_masks[depth - 1][self.steps]
+            below = torch.cat([entering, self._masked(depth)], -1)  # [B, 2 D]
+            self._update(depth, F.linear(below, self.weights[depth], bias))
         self.steps += 1
 
     def state(self) -> StackState:
-        """What each layer remembers now."""
-        return StackState(torch.stack(self.hidden, 1), torch.stack(self.memory, 1), self.kept)
+        """Return the current state."""
+        return StackState(torch.stack(self.hidden, 1), torch.stack(self.cell_states, 1), self.masks)
 
-    def _upward(self, hidden: Tensor, steps: int) -> list[tuple[Tensor, ...]]:
-        """Masks of dropout between layers: for each layer but the first, and each step, [B, D]; or none."""
-        if not self.kept and not (self.stack.training and self.stack.dropout.p > 0):
+    def _upward_masks(self, hidden: Tensor, steps: int) -> list[tuple[Tensor, ...]]:
+        """Masks [B, D] of dropout between layers, for layers 1, 2, .. and each step; or empty."""
+        if not self.masks and not (self.stack.training and self.stack.dropout.p > 0):
             return []
         ones = hidden.new_ones(len(hidden), steps, hidden.shape[2])
-        return [self.stack.between(ones, depth, self.kept).unbind(1) for depth in range(1, hidden.shape[1])]
+        return [self.stack.between(ones, depth, self.masks).unbind(1) for depth in range(1, hidden.shape[1])]
 
-    def _kept(self, depth: int) -> Tensor:
-        """What variational dropout leaves of a layer's state, for its product alone."""
-        return self.hidden[depth] * self.recurrent[depth] if self.recurrent else self.hidden[depth]
+    def _masked(self, depth: int) -> Tensor:
+        """Apply variational dropout to a layer's state, for its product only."""
+        return self.hidden[depth] * self.recurrent_masks[depth] if self.recurrent_masks else self.hidden[depth]
 
-    def _set(self, depth: int, gates: Tensor) -> None:
-        self.hidden[depth], self.memory[depth] = self.stack.cell.step(gates, self.hidden[depth], self.memory[depth])
+    def _update(self, depth: int, gates: Tensor) -> None:
+        self.hidden[depth], self.cell_states[depth] = self.stack.cell.step(
+            gates, self.hidden[depth], self.cell_states[depth]
+        )
 
 
-def _bias(cell: Cell, layer: Any) -> Tensor:  # noqa: ANN401 - nn.LSTM or nn.GRU, whose weights have made-up names
-    """Both biases of a layer, as one for the gates [4 D]."""
+def _bias(cell: RecurrentCell, layer: Any) -> Tensor:  # noqa: ANN401 - nn.LSTM or nn.GRU; their weights are dynamic
+    """Sum both biases of a layer [4 D]."""
     return cell.from_inputs(layer.bias_ih_l0) + cell.from_hidden(layer.bias_hh_l0)

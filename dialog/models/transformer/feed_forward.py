@@ -1,4 +1,4 @@
-"""What a layer does at each position alone.
+"""Feed-forward networks, applied at each position.
 
 Shapes: B rows, T tokens, D width, I inner width.
 """
@@ -11,17 +11,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dialog.config.components import Family
-from dialog.models.dropout import Dropout
 
 
 class FeedForward(nn.Sequential):
     """f(x W_1 + b_1) W_2 + b_2 at each position; Vaswani et al. 2017, 3.3.
 
-    There f(x) = max(0, x); gelu is f(x) = x Phi(x), Hendrycks & Gimpel 2016, 2. Dropout falls on what f gives.
+    There f(x) = max(0, x); gelu is f(x) = x Phi(x), Hendrycks & Gimpel 2016, 2. Dropout applies to the output of f.
     """
 
     def __init__(self, size: int, inner: int, dropout: float, *, activation: type[nn.Module]) -> None:
-        super().__init__(nn.Linear(size, inner), activation(), Dropout(dropout), nn.Linear(inner, size))
+        super().__init__(nn.Linear(size, inner), activation(), nn.Dropout(dropout), nn.Linear(inner, size))
         for name, parameter in self.named_parameters():
             (nn.init.zeros_ if name.endswith("bias") else nn.init.xavier_uniform_)(parameter)
 
@@ -29,20 +28,20 @@ class FeedForward(nn.Sequential):
 class SwiGLU(nn.Module):
     """(swish(x W) * x V) W_2 at each position, swish(x) = x sigmoid(x); Shazeer 2020, (6).
 
-    It has no biases, and with 2/3 of the inner width is as large as the others. Dropout falls on the product.
+    No biases; 2/3 of the inner width gives as many parameters as `FeedForward`. Dropout applies to the product.
     """
 
     def __init__(self, size: int, inner: int, dropout: float) -> None:
         super().__init__()
         self.gate = nn.Linear(size, inner, bias=False)
         self.value = nn.Linear(size, inner, bias=False)
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(inner, size, bias=False)
         for parameter in self.parameters():
             nn.init.xavier_uniform_(parameter)
 
     def forward(self, states: Tensor) -> Tensor:
-        """States [B, T, D] -> [B, T, D]."""
+        """Map states [B, T, D] to [B, T, D]."""
         inner = F.silu(self.gate(states)) * self.value(states)  # [B, T, I]
         output: Tensor = self.output(self.dropout(inner))  # [B, T, D]
         return output

@@ -1,64 +1,79 @@
-"""What the layers of a stack have in common."""
+"""Settings that Transformer encoders and decoders share, and the parts that they describe."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import nn
 
-from dialog.config.components import Component
+from dialog.config.components import Component, build
 from dialog.models.attention import MultiHeadAttention
+from dialog.models.positions import POSITIONS, PositionEncoding
 from dialog.models.transformer.feed_forward import FEED_FORWARDS
-from dialog.models.transformer.sublayers import NORMS, Residual
-
-SINUSOIDAL: Component = {"name": "sinusoidal"}
-"""The positions of a recipe that names none."""
+from dialog.models.transformer.sublayers import NORMS, LayerDrop, Residual
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerSettings:
-    """The arguments of encoder and decoder that their layers need, checked here, and the parts that they mean.
+class TransformerSettings:
+    """Sizes, kinds of sublayers, and dropout.
+
+    ``dropout`` applies to the output of each sublayer, ``attention_dropout`` to attention weights,
+    ``activation_dropout`` inside the feed-forward network (None: both as ``dropout``), ``layer_drop`` to whole layers.
+    ``activation_checkpointing`` keeps less of each layer in training and computes it again.
 
     Raises:
-        ValueError: a name that is in no table, or a number that cannot be.
+        ValueError: an unknown name or an impossible number.
     """
 
-    size: int
+    input_size: int
     heads: int
     feed_forward_size: int
-    norm_first: bool
-    norm: str
-    activation: str
-    key_value_heads: int | None
-    dropout: float
-    attention_dropout: float | None
-    activation_dropout: float | None
+    layers: int
+    norm_first: bool = True
+    norm: str = "layer_norm"
+    activation: str = "relu"
+    positions: Component = field(default_factory=lambda: {"name": "sinusoidal"})
+    key_value_heads: int | None = None
+    dropout: float = 0.0
+    attention_dropout: float | None = None
+    activation_dropout: float | None = None
+    layer_drop: float = 0.0
+    activation_checkpointing: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be built, in words of the recipe."""
-        if self.feed_forward_size < 1:
-            raise ValueError(f"feed_forward_size must be at least 1, not {self.feed_forward_size}")
+        """Validate all values."""
+        for name in ("layers", "feed_forward_size"):
+            if (number := getattr(self, name)) < 1:
+                raise ValueError(f"{name} must be at least 1, not {number}")
         for name, table in (("norm", NORMS), ("activation", FEED_FORWARDS)):
             if (value := getattr(self, name)) not in table:
                 raise ValueError(f"{name} must be one of {', '.join(table)}, not {value!r}")
-        for name in ("dropout", "attention_dropout", "activation_dropout"):
+        for name in ("dropout", "attention_dropout", "activation_dropout", "layer_drop"):
             if (value := getattr(self, name)) is not None and not 0 <= value < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, not {value}")
 
+    def position_encoding(self) -> PositionEncoding:
+        """Positions of the tokens."""
+        return build(POSITIONS, self.positions, size=self.input_size, heads=self.heads)
+
     def attention(self) -> MultiHeadAttention:
-        """Self- or cross-attention, with dropout on its weights."""
+        """Self- or cross-attention, with dropout of its weights."""
         dropout = self.dropout if self.attention_dropout is None else self.attention_dropout
-        return MultiHeadAttention(self.size, self.heads, dropout=dropout, key_value_heads=self.key_value_heads)
+        return MultiHeadAttention(self.input_size, self.heads, dropout=dropout, key_value_heads=self.key_value_heads)
 
     def feed_forward(self) -> nn.Module:
-        """The network at each position, with dropout on its inner states."""
+        """The network at each position, with dropout of its inner states."""
         dropout = self.dropout if self.activation_dropout is None else self.activation_dropout
-        return FEED_FORWARDS[self.activation](self.size, self.feed_forward_size, dropout)
+        return FEED_FORWARDS[self.activation](self.input_size, self.feed_forward_size, dropout)
 
     def residual(self) -> Residual:
-        """The sum and the norm around a sublayer, with dropout on what the sublayer adds."""
-        return Residual(NORMS[self.norm](self.size), self.dropout, self.norm_first)
+        """The sum and the norm around a sublayer, with dropout of the sublayer's output."""
+        return Residual(NORMS[self.norm](self.input_size), self.dropout, self.norm_first)
 
     def last_norm(self) -> nn.Module:
-        """With norms first, the sum that leaves the last layer has none yet."""
-        return NORMS[self.norm](self.size) if self.norm_first else nn.Identity()
+        """The norm after the last layer; with norms last, that layer has its own."""
+        return NORMS[self.norm](self.input_size) if self.norm_first else nn.Identity()
+
+    def drop_layers(self) -> LayerDrop:
+        """Dropout of whole layers."""
+        return LayerDrop(self.layer_drop)

@@ -1,4 +1,4 @@
-"""What stands around a layer's attention and feed-forward network: norm, residual sum, and leaving out a whole layer.
+"""Norm and residual sum around a sublayer, and dropout of whole layers.
 
 Shapes: B rows, T tokens, D width.
 """
@@ -12,46 +12,43 @@ import torch
 from torch import Tensor, nn
 
 from dialog.config.components import Family
-from dialog.models.dropout import Dropout
 
 NORMS: Family[nn.Module] = Family("norm", {"layer_norm": nn.LayerNorm, "rms_norm": partial(nn.RMSNorm, eps=1e-5)})
 """(x - mean) / deviation * g + b, Ba et al. 2016; x / root mean square * g, Zhang & Sennrich 2019, (4)."""
 
 
 class Residual(nn.Module):
-    """A sublayer with its norm: x + f(norm(x)) with the norm first, norm(x + f(x)) with the norm last."""
+    """A sublayer f with its norm: x + f(norm(x)) with norms first, norm(x + f(x)) with norms last."""
 
     def __init__(self, norm: nn.Module, dropout: float, norm_first: bool) -> None:
         super().__init__()
         self.norm = norm
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.norm_first = norm_first
 
     def forward(self, states: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """States [B, T, D] -> [B, T, D]."""
-        added: Tensor
+        """Map states [B, T, D] to [B, T, D]."""
+        output: Tensor
         if self.norm_first:
-            added = states + self.dropout(sublayer(self.norm(states)))
+            output = states + self.dropout(sublayer(self.norm(states)))
         else:
-            added = self.norm(states + self.dropout(sublayer(states)))
-        return added  # [B, T, D]
+            output = self.norm(states + self.dropout(sublayer(states)))
+        return output  # [B, T, D]
 
 
 class LayerDrop(nn.Module):
-    """In training, one draw for a batch: with the given probability a layer is left out; Fan et al. 2020, 3.2.
+    """Dropout of a whole layer: in training, with one draw per batch; Fan et al. 2020, 3.2.
 
-    The layer is computed all the same and then not chosen, so that each of its parameters takes part in every backward
-    pass (with gradient 0): processes that train together draw apart, and none waits for a gradient that never comes.
+    The layer is computed and then discarded, so that each of its parameters gets a gradient (0) in every backward pass:
+    distributed ranks draw independently, and none waits for a gradient that another rank never sends.
     """
 
     def __init__(self, probability: float) -> None:
         super().__init__()
-        if not 0 <= probability < 1:
-            raise ValueError(f"layer_drop must be at least 0 and below 1, not {probability}")
         self.probability = probability
 
     def forward(self, before: Tensor, after: Tensor) -> Tensor:
-        """States before a layer and after it, each [B, T, D]: one of the two."""
+        """Return the states before the layer or those after it, each [B, T, D]."""
         if not self.training or self.probability == 0:
             return after
         kept = torch.rand((), device=after.device) >= self.probability

@@ -1,9 +1,12 @@
-"""What training lowers, as a recipe names it."""
+"""Training losses.
+
+Read first: `contract.py`.
+"""
 
 from __future__ import annotations
 
 from dialog.config.components import Family
-from dialog.training.losses.contract import Loss, LossSums, asks, build_loss, given
+from dialog.training.losses.contract import Loss, LossSums, build_loss, needs_of
 from dialog.training.losses.r_drop import RDrop
 from dialog.training.losses.single import SINGLE, CrossEntropy, Focal, Unlikelihood
 
@@ -15,9 +18,8 @@ __all__ = [
     "LossSums",
     "RDrop",
     "Unlikelihood",
-    "asks",
     "build_loss",
-    "given",
+    "needs_of",
 ]
 
 LOSSES: Family[Loss] = Family("loss", {**SINGLE, "r_drop": RDrop}, runtime=("padding",))

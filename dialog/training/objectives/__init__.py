@@ -1,4 +1,4 @@
 """Auxiliary training objectives beside response generation.
 
-Read first: `objectives.py`.
+Read first: `contract.py`.
 """

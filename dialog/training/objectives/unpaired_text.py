@@ -1,4 +1,4 @@
-"""Unpaired text: utterances that answer nothing, to be drawn at random."""
+"""Unpaired text: a corpus of utterances without replies, drawn at random."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dialog.data.reading.files import require_file
-from dialog.data.tokenizers.tokenizer import EOS, PAD, Tokenizer
+from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import UserError
 from dialog.ranks import rank, world_size
+from dialog.training.objectives.contract import end_rows
 
 Integers = NDArray[np.integer[Any]]
 LINES = 10_000
-"""Lines that are tokenised at a time."""
+"""Lines per tokenizer call."""
 
 
 class Utterances:
-    """A UTF-8 text of one utterance a line, as flat token ids; empty lines do not count.
+    """Token ids of a UTF-8 text of one utterance a line, in one flat array; empty lines are skipped.
 
     Args:
         path: The text.
-        tokenizer: The run's.
-        max_tokens: The most tokens of an utterance, its end token included; a longer one loses its end.
+        tokenizer: The run's tokenizer.
+        max_tokens: The most tokens of an utterance, </s> included; longer ones are truncated at the end.
 
     Raises:
-        UserError: with the path, when the text cannot be read or has no utterance.
+        UserError: the text cannot be read or has no utterance.
     """
 
     def __init__(self, path: Path, tokenizer: Tokenizer, *, max_tokens: int) -> None:
@@ -42,7 +43,7 @@ class Utterances:
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"{path}: the text cannot be read: {error}") from error
         if not lengths:
-            raise UserError(f"{path}: no line of the text has an utterance")
+            raise UserError(f"{path}: the text is empty; write one utterance a line")
         self.ids = torch.from_numpy(np.concatenate(parts))  # [all tokens]
         self.lengths = torch.from_numpy(np.concatenate(lengths))  # [utterances]
         self.starts = self.lengths.cumsum(0) - self.lengths  # [utterances]
@@ -51,19 +52,19 @@ class Utterances:
         return len(self.lengths)
 
     def draw(self, count: int) -> Tensor:
-        """So many utterances ``ids </s>``, padded on the right [count, T], each as likely as any other."""
-        chosen = (torch.randint(len(self), (count,)) + self._share()) % len(self)
+        """Draw ``count`` utterances uniformly: rows ``ids </s>`` padded on the right [count, T]."""
+        chosen = (torch.randint(len(self), (count,)) + self._first_of_rank()) % len(self)
         lengths = self.lengths[chosen]
-        places = self.starts[chosen].unsqueeze(1) + torch.arange(int(lengths.max()) + 1)  # [count, T]
-        return ended(self.ids[places.clamp(max=len(self.ids) - 1)].long(), lengths)
+        columns = self.starts[chosen].unsqueeze(1) + torch.arange(int(lengths.max()) + 1)  # [count, T]
+        return end_rows(self.ids[columns.clamp(max=len(self.ids) - 1)].long(), lengths)
 
-    def _share(self) -> int:
-        """Where the lines of this process begin: processes of one seed draw the same numbers."""
+    def _first_of_rank(self) -> int:
+        """Return an offset of this rank: ranks with the same seed draw the same random numbers."""
         return rank() * len(self) // world_size()
 
 
 def _encoded(lines: Iterable[str], tokenizer: Tokenizer, most: int) -> tuple[list[Integers], list[Integers]]:
-    """Ids of all lines that are not empty, a block at a time, each line cut to so many; and their lengths."""
+    """Encode the lines that are not empty, truncated to ``most`` ids; return blocks of ids and of lengths."""
     parts: list[Integers] = []
     lengths: list[Integers] = []
     rest = filter(None, lines)
@@ -72,10 +73,3 @@ def _encoded(lines: Iterable[str], tokenizer: Tokenizer, most: int) -> tuple[lis
         parts.append(np.fromiter(chain.from_iterable(encoded), np.int32))
         lengths.append(np.fromiter(map(len, encoded), np.int64))
     return parts, lengths
-
-
-def ended(tokens: Tensor, lengths: Tensor) -> Tensor:
-    """The first ids of each row [B, T], as many as ``lengths`` [B] says and fewer than T, then </s> and padding."""
-    places = torch.arange(tokens.shape[1], device=tokens.device)  # [T]
-    cut = tokens.masked_fill(places > lengths.unsqueeze(1), PAD)
-    return cut.masked_fill(places == lengths.unsqueeze(1), EOS)

@@ -1,4 +1,4 @@
-"""Memory that a step frees is there for the next one, and what oneDNN keeps is bounded."""
+"""Process-wide memory settings: glibc keeps freed memory, and oneDNN's kernel caches are bounded."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import os
 import sys
 
 TRIM_THRESHOLD, MMAP_MAX = -1, -4
-"""Numbers of glibc's ``malloc.h``."""
+"""Parameters of mallopt, from glibc's ``malloc.h``."""
 
 KERNELS = "64"
 CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
-"""Of oneDNN, and of torch's layer above it."""
+"""Environment variables: the cache of oneDNN, and torch's own above it."""
 
 
 def keep_freed_memory() -> bool:
-    """Let the C library keep what is freed, where it is glibc's and the user has set nothing else; whether it does.
+    """Make glibc keep freed memory, unless the user has configured malloc; return whether it will.
 
-    By itself it gives large tensors back to the system, which fills each new one with zeros, page by page, at every
-    step. For S-LSTM and S-Transformer (benchmarks/steps.py: 64 rows of 64 and 16 tokens, one thread, means of two
-    rounds on a loaded machine) a step takes 1,321 instead of 1,774 ms and 1,915 instead of 2,257; the process's peak
-    is up to 12 % higher.
+    By default glibc returns the memory of large tensors to the system, which zeroes every page of each new one, at
+    every step. For S-LSTM and S-Transformer (benchmarks/steps.py: 64 rows of 64 and 16 tokens, one thread, means of two
+    rounds on a loaded machine) a step takes 1,321 instead of 1,774 ms and 1,915 instead of 2,257; peak memory is up to
+    12 % higher.
     """
-    chosen = any(name.startswith("MALLOC_") for name in os.environ) or "malloc" in os.environ.get("GLIBC_TUNABLES", "")
-    if chosen or not sys.platform.startswith("linux"):
+    tuned = any(name.startswith("MALLOC_") for name in os.environ) or "malloc" in os.environ.get("GLIBC_TUNABLES", "")
+    if tuned or not sys.platform.startswith("linux"):
         return False
     library = ctypes.CDLL(None)
     if not hasattr(library, "gnu_get_libc_version"):
@@ -32,12 +32,12 @@ def keep_freed_memory() -> bool:
 
 
 def bound_kernel_caches() -> None:
-    """Let oneDNN keep 64 kernels and not 1,024 for each shape of a product, where the user has set nothing else.
+    """Limit oneDNN's kernel caches to 64 entries instead of 1,024, unless the user has set them.
 
-    It computes bfloat16 products of a CPU, about a megabyte a shape, and each batch has shapes of its own. Taskmaster's
-    LSTM on a CPU with AMX, bf16-mixed: after 60 steps 925 instead of 1,921 MiB, where it no longer grows (without the
-    bound 4 GiB after 605 steps); the Transformer 958 instead of 2,255. A step takes about a sixth longer (CPU time, on
-    a loaded machine). It is read at oneDNN's first product of a process.
+    oneDNN computes bfloat16 products on a CPU and caches a kernel of about 1 MB for each shape; each batch has new
+    shapes. Taskmaster's LSTM on a CPU with AMX, bf16-mixed: 925 instead of 1,921 MiB after 60 steps, and then constant
+    (unbounded: 4 GiB after 605 steps); the Transformer 958 instead of 2,255 MiB. A step takes about a sixth longer (CPU
+    time, on a loaded machine). Call it before the process's first product: oneDNN reads the variables only then.
     """
     for name in CACHES:
         os.environ.setdefault(name, KERNELS)

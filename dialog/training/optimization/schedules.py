@@ -1,8 +1,8 @@
-"""Learning-rate schedules, as a recipe names them: what the optimizer's ``lr`` is multiplied by at each step.
+"""Learning-rate schedules: the factor of the optimizer's ``lr`` at each step.
 
-All but ``plateau`` are functions of i = 0, 1, ..., the optimizer steps made so far. Their warm-up makes the rate
-``lr (i + 1) / warmup_steps`` as long as that is below lr. N is the number of steps that training has, which the trainer
-knows, or ``steps`` where that is given; from then on the rate is the last.
+All but ``plateau`` are functions of i = 0, 1, ..., the number of optimizer steps so far. During warm-up the rate is
+``lr (i + 1) / warmup_steps``. N is the number of training steps: ``steps`` if given, else the trainer's; afterwards the
+rate stays constant.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Scheduler = LRScheduler | ReduceLROnPlateau
 
 
 def constant(optimizer: Optimizer, *, warmup_steps: int = 0) -> LRScheduler:
-    """lr, after the warm-up."""
-    _refuse_negative("warmup_steps", warmup_steps)
+    """lr, after warm-up."""
+    _check_not_negative("warmup_steps", warmup_steps)
     return LambdaLR(optimizer, lambda step: warm(step, warmup_steps))
 
 
@@ -39,7 +39,7 @@ def linear(
     steps: int | None = None,
     training_steps: Callable[[], float] | None = None,
 ) -> LRScheduler:
-    """Lr x (1 - p (1 - minimum)) with p = (i - warm-up) / (N - warm-up): down to a share of lr."""
+    """Lr x (1 - p (1 - minimum)) with p = (i - warm-up) / (N - warm-up): falls to lr x minimum."""
     return _falling(optimizer, lambda progress: 1 - progress, warmup_steps, minimum, length(steps, training_steps))
 
 
@@ -51,7 +51,7 @@ def cosine(
     steps: int | None = None,
     training_steps: Callable[[], float] | None = None,
 ) -> LRScheduler:
-    """Lr x (minimum + (1 - minimum) (1 + cos(pi p)) / 2) with p as in linear; Loshchilov & Hutter 2017, once."""
+    """Lr x (minimum + (1 - minimum) (1 + cos(pi p)) / 2) with p as in linear; Loshchilov & Hutter 2017, no restarts."""
     return _falling(optimizer, half_wave, warmup_steps, minimum, length(steps, training_steps))
 
 
@@ -64,21 +64,21 @@ def one_cycle(
     steps: int | None = None,
     training_steps: Callable[[], float] | None = None,
 ) -> LRScheduler:
-    """Half a cosine wave from lr x start up to lr in the first ``rise`` of N, another down to lr x end.
+    """Rise along half a cosine from lr x start to lr in the first ``rise`` of N steps, then fall along one to lr x end.
 
-    Smith & Topin 2018. The optimizer's momentum stays as it is.
+    Smith & Topin 2018, with constant momentum.
     """
     if not 0 < rise < 1:
         raise ValueError(f"rise must be above 0 and below 1, not {rise}")
-    _refuse_no_share("start", start)
-    _refuse_no_share("end", end)
+    _check_fraction("start", start)
+    _check_fraction("end", end)
     last = length(steps, training_steps) - 1
-    top = max(rise * (last + 1) - 1, 0.0)
+    peak = max(rise * (last + 1) - 1, 0.0)
 
     def factor(step: int) -> float:
-        if step < top:
-            return 1 + (start - 1) * half_wave(step / top)
-        return end + (1 - end) * half_wave(min((step - top) / max(last - top, 1e-9), 1.0))
+        if step < peak:
+            return 1 + (start - 1) * half_wave(step / peak)
+        return end + (1 - end) * half_wave(min((step - peak) / max(last - peak, 1e-9), 1.0))
 
     return LambdaLR(optimizer, factor)
 
@@ -103,35 +103,37 @@ SCHEDULES: Family[Scheduler] = Family(
 
 
 def warm(step: int, warmup_steps: int) -> float:
-    """How much of lr there is while it warms up."""
+    """Return the factor of lr during and after warm-up."""
     return min((step + 1) / warmup_steps, 1.0) if warmup_steps else 1.0
 
 
 def half_wave(progress: float) -> float:
-    """From 1 down to 0 along a cosine."""
+    """Fall from 1 to 0 along half a cosine for progress from 0 to 1."""
     return (1 + math.cos(math.pi * progress)) / 2
 
 
 def length(steps: int | None, training_steps: Callable[[], float] | None) -> float:
-    """N: what is given, else what the trainer says; where there is no trainer yet, no end is in sight.
+    """Return N: ``steps``, else the trainer's number of steps; infinity without a trainer.
 
     Raises:
-        ValueError: there are no steps, or only the clock ends training.
+        ValueError: N < 1, or only max_time ends training, so that N is unknown.
     """
-    if steps is not None and steps < 1:
-        raise ValueError(f"steps must be at least 1, not {steps}")
-    known = steps or (training_steps() if training_steps else None)
-    if known == math.inf:
-        raise ValueError("how many steps training has is not known; set steps, or trainer.max_steps or max_epochs")
-    return math.inf if known is None else known
+    if steps is not None:
+        if steps < 1:
+            raise ValueError(f"steps must be at least 1, not {steps}")
+        return steps
+    total = training_steps() if training_steps else None
+    if total == math.inf:
+        raise ValueError("the number of training steps is unknown; set steps, or trainer.max_steps or max_epochs")
+    return math.inf if total is None else total
 
 
 def _falling(
     optimizer: Optimizer, shape: Callable[[float], float], warmup_steps: int, minimum: float, last: float
 ) -> LRScheduler:
-    """Warm-up, then from lr to lr x minimum as a shape goes from 1 to 0."""
-    _refuse_negative("warmup_steps", warmup_steps)
-    _refuse_no_share("minimum", minimum)
+    """Warm up, then fall from lr to lr x minimum as ``shape`` falls from 1 to 0."""
+    _check_not_negative("warmup_steps", warmup_steps)
+    _check_fraction("minimum", minimum)
 
     def factor(step: int) -> float:
         if step < warmup_steps:
@@ -142,11 +144,11 @@ def _falling(
     return LambdaLR(optimizer, factor)
 
 
-def _refuse_negative(name: str, value: int) -> None:
+def _check_not_negative(name: str, value: int) -> None:
     if value < 0:
         raise ValueError(f"{name} must be at least 0, not {value}")
 
 
-def _refuse_no_share(name: str, value: float) -> None:
+def _check_fraction(name: str, value: float) -> None:
     if not 0 <= value <= 1:
-        raise ValueError(f"{name} is a share of lr, in [0, 1], not {value}")
+        raise ValueError(f"{name} is a fraction of lr, in [0, 1], not {value}")

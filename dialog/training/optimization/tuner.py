@@ -1,4 +1,4 @@
-"""What Lightning's Tuner tries: learning rates that rise step by step, and batches that grow until memory ends."""
+"""Lightning's Tuner: the learning-rate range test, and the largest batch that fits in memory."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.tuner.tuning import Tuner
 
 from dialog.data.batching import Batch
-from dialog.data.datamodule import DialogDataModule, Loader
+from dialog.data.datamodule import BatchLoader, DialogDataModule
 from dialog.data.store.store import Store
 from dialog.training.callbacks.memory import out_of_memory, peak_memory
 from dialog.training.module import DialogModule
 
 BETA = 0.98
-"""Of the sliding mean in which Lightning hides the losses."""
+"""Decay of the moving average that Lightning applies to the losses."""
 
 
 class RangeTest(NamedTuple):
-    """The loss of the batch before a step at each learning rate."""
+    """The loss of each batch, before the step at its learning rate."""
 
     rates: list[float]
     losses: list[float]
@@ -34,30 +34,30 @@ class RangeTest(NamedTuple):
 def try_rates(
     trainer: Trainer, module: DialogModule, data: DialogDataModule, *, lowest: float, highest: float, steps: int
 ) -> RangeTest:
-    """Raise the learning rate exponentially, a step each, until the loss has gone up fourfold; Smith 2017, 3.3.
+    """Raise the learning rate exponentially at each step until the loss has risen fourfold; Smith 2017, 3.3.
 
-    The weights are then as they were.
+    The weights are restored afterwards.
     """
-    hushed()
-    found = Tuner(trainer).lr_find(
+    silence_lightning()
+    finder = Tuner(trainer).lr_find(
         module, datamodule=data, min_lr=lowest, max_lr=highest, num_training=steps, update_attr=False
     )
-    assert found is not None
-    losses = unsmoothed([float(loss) for loss in found.results["loss"]])
-    return RangeTest([float(rate) for rate in found.results["lr"]][: len(losses)], losses)
+    assert finder is not None
+    losses = unsmoothed([float(loss) for loss in finder.results["loss"]])
+    return RangeTest([float(rate) for rate in finder.results["lr"]][: len(losses)], losses)
 
 
 def unsmoothed(means: Sequence[float]) -> list[float]:
-    """The losses l_k of which Lightning's callback makes m_k = a_k / (1 - b^(k + 1)), a_k = b a_(k - 1) + (1 - b) l_k.
+    """Recover the losses l_k from Lightning's means m_k = a_k / (1 - b^(k + 1)), a_k = b a_(k - 1) + (1 - b) l_k.
 
-    These means lag far behind: they still fall when the learning rate is much too high.
+    The means lag far behind: they still fall when the learning rate is much too high.
     """
     sums = [0.0, *(mean * (1 - BETA ** (step + 1)) for step, mean in enumerate(means, start=1))]
     return [(after - BETA * before) / (1 - BETA) for before, after in pairwise(sums)]
 
 
-class Tried(NamedTuple):
-    """What steps with batches of so many tokens took."""
+class BatchTrial(NamedTuple):
+    """Speed and peak memory of training with a batch size."""
 
     batch_tokens: int
     target_tokens_per_second: float
@@ -65,52 +65,52 @@ class Tried(NamedTuple):
 
 
 class HeaviestBatches(DialogDataModule):
-    """The batches of a plan that ask most of memory, and what a step with them took: a size that passes is noted."""
+    """The most expensive batches of a plan; records each batch size that fits in memory in ``trials``."""
 
     STEPS = 3
 
     def __init__(self, data: DialogDataModule, batch_tokens: int) -> None:
         super().__init__(data.folder, batch_tokens=batch_tokens, seed=data.seed, retokenise=data.retokenise)
-        self.tried: list[Tried] = []
+        self.trials: list[BatchTrial] = []
 
     def train_dataloader(self) -> HeaviestLoader:  # type: ignore[override]  # Lightning takes any iterable
-        """These batches only."""
-        return HeaviestLoader(super().train_dataloader(), self.tried)
+        """Return the loader of these batches only."""
+        return HeaviestLoader(super().train_dataloader(), self.trials)
 
 
 class HeaviestLoader:
-    """The costliest batch, the one with the most target tokens, and it again, for a step that is timed."""
+    """The batch with the most target tokens, then three times the one with the most tokens; the second is timed."""
 
-    def __init__(self, loader: Loader, tried: list[Tried]) -> None:
+    def __init__(self, loader: BatchLoader, trials: list[BatchTrial]) -> None:
         self.loader = loader
-        self.tried = tried
+        self.trials = trials
 
     def __len__(self) -> int:
         return HeaviestBatches.STEPS + 1
 
     def __iter__(self) -> Iterator[Batch]:
-        costly, talkative, _ = self.loader.heaviest()
-        yield talkative
-        yield costly
-        began = time.monotonic()
-        yield costly
-        rate = costly.target_tokens / (time.monotonic() - began)
+        most_tokens, most_target_tokens, _ = self.loader.heaviest()
+        yield most_target_tokens
+        yield most_tokens
+        start = time.monotonic()
+        yield most_tokens
+        rate = most_tokens.target_tokens / (time.monotonic() - start)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.tried.append(Tried(self.loader.batch_tokens, rate, peak_memory(device)))
-        yield costly
+        self.trials.append(BatchTrial(self.loader.batch_tokens, rate, peak_memory(device)))
+        yield most_tokens
 
 
 def try_batch_tokens(
     trainer: Trainer, module: DialogModule, data: DialogDataModule, *, first: int, most: int
-) -> list[Tried]:
-    """Double ``data.batch_tokens`` from ``first`` while memory suffices for a step, and it is no more than ``most``.
+) -> list[BatchTrial]:
+    """Double ``data.batch_tokens`` from ``first`` up to ``most`` while a step fits in memory.
 
-    A size counts when the heaviest batches of its plan have gone through a whole step, the optimizer's included.
+    A size fits when the most expensive batches of its plan have passed a whole step, the optimizer's included.
     """
     heaviest = HeaviestBatches(data, first)
-    hushed()
+    silence_lightning()
     classes = Store(data.folder, "train").classes
-    whole = int((classes.counts * (classes.sources + classes.targets)).sum())
+    split_tokens = int((classes.counts * (classes.sources + classes.targets)).sum())
     with bounded_memory():
         try:
             Tuner(trainer).scale_batch_size(
@@ -118,33 +118,33 @@ def try_batch_tokens(
                 datamodule=heaviest,
                 steps_per_trial=HeaviestBatches.STEPS + 1,
                 init_val=first,
-                max_val=max(first, min(most, 2 * whole)) + 1,  # which the Tuner does not try
+                max_val=max(first, min(most, 2 * split_tokens)) + 1,  # exclusive
                 batch_arg_name="batch_tokens",
             )
         except (MemoryError, RuntimeError) as error:
-            if not heaviest.tried or not (isinstance(error, MemoryError) or out_of_memory(error)):
+            if not heaviest.trials or not (isinstance(error, MemoryError) or out_of_memory(error)):
                 raise
-    return heaviest.tried
+    return heaviest.trials
 
 
-def hushed() -> None:
-    """Lightning says each of its steps; we say what comes out."""
+def silence_lightning() -> None:
+    """Log only warnings of Lightning: its Tuner logs every step."""
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
 @contextmanager
 def bounded_memory() -> Iterator[None]:
-    """On Linux, this process gets no more memory than is free now: it is told so before the system ends it."""
+    """On Linux, limit this process to the memory that is free now: it gets a MemoryError and is not killed."""
     if not Path("/proc/meminfo").is_file():
         yield
         return
     import resource
 
-    own = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resident = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    bound = own + int(0.9 * free_memory())
-    lowest = min(each for each in (bound, soft, hard) if each != resource.RLIM_INFINITY)
+    bound = resident + int(0.9 * free_memory())
+    lowest = min(limit for limit in (bound, soft, hard) if limit != resource.RLIM_INFINITY)
     resource.setrlimit(resource.RLIMIT_AS, (lowest, hard))
     try:
         yield
@@ -153,7 +153,7 @@ def bounded_memory() -> Iterator[None]:
 
 
 def free_memory() -> int:
-    """Bytes that the system, and this container, have free."""
+    """Return the free bytes of the system, or of this container if those are fewer."""
     lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))

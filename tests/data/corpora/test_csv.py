@@ -1,4 +1,4 @@
-"""Tables: rows into dialogues, and what goes wrong with quotes, columns and order."""
+"""Tables of dialogues: wrong quotes, columns and order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rows(folder: Path, content: str, suffix: str = ".csv", **arguments: object) 
     return list(build(CORPORA, {"name": "csv", **arguments}, path=folder).dialogues("train"))
 
 
-def test_consecutive_rows_of_an_id_are_a_dialogue(tmp_path: Path) -> None:
+def test_consecutive_rows_with_one_id_are_a_dialogue(tmp_path: Path) -> None:
     content = 'n,text,speaker,dialogue\n1,Hi !,Anna,a\n2,"""So""\nhe, said",Bo,a\n\n3,Who ?,Bo,b\n'
     first, second = rows(tmp_path, content)
     assert isinstance(first, Dialogue)
@@ -37,18 +37,18 @@ def test_consecutive_rows_of_an_id_are_a_dialogue(tmp_path: Path) -> None:
     assert (second.id, second.place) == ("b", f"{tmp_path / 'train.csv'}:6")
 
 
-def test_an_id_that_comes_again_is_malformed(tmp_path: Path) -> None:
+def test_an_id_that_occurs_again_is_malformed(tmp_path: Path) -> None:
     first, second, again = rows(tmp_path, f"{HEAD}a,x,one\nb,x,two\na,x,three\n")
     assert isinstance(first, Dialogue)
     assert isinstance(second, Dialogue)
     assert isinstance(again, Malformed)
-    assert "train.csv:4: the dialogue 'a' was there before" in again.message
+    assert "train.csv:4: dialogue 'a' has earlier rows" in again.message
 
 
-def test_columns_are_named_and_speakers_may_alternate(tmp_path: Path) -> None:
-    (found,) = rows(tmp_path, "id\tsaid\n7\tHi\n7\tYes\n", ".tsv", dialogue="id", speaker=None, text="said")
-    assert isinstance(found, Dialogue)
-    assert (found.id, found.turns) == ("7", (Turn("A", "Hi"), Turn("B", "Yes")))
+def test_columns_can_be_chosen_and_speakers_alternate(tmp_path: Path) -> None:
+    (dialogue,) = rows(tmp_path, "id\tsaid\n7\tHi\n7\tYes\n", ".tsv", dialogue="id", speaker=None, text="said")
+    assert isinstance(dialogue, Dialogue)
+    assert (dialogue.id, dialogue.turns) == ("7", (Turn("A", "Hi"), Turn("B", "Yes")))
 
 
 def test_a_row_may_be_a_pair(tmp_path: Path) -> None:
@@ -59,14 +59,14 @@ def test_a_row_may_be_a_pair(tmp_path: Path) -> None:
     assert (first.id, first.turns) == ("test-2", (Turn("A", '5" tall'), Turn("B", "no")))
     assert second.id == "test-3"
     (tmp_path / "test.csv").write_text("asks,says\n")
-    with pytest.raises(UserError, match=r"test\.csv and test\.tsv; keep the one that counts"):
+    with pytest.raises(UserError, match=r"test\.csv and test\.tsv; remove one of them"):
         list(corpus.dialogues("test"))
 
 
 def test_quotes_may_be_text(tmp_path: Path) -> None:
-    (found,) = rows(tmp_path, 'dialogue\tspeaker\ttext\na\tx\t"Hi, he said\na\ty\tso"\n', ".tsv", quotes=False)
-    assert isinstance(found, Dialogue)
-    assert [turn.text for turn in found.turns] == ['"Hi, he said', 'so"']
+    (dialogue,) = rows(tmp_path, 'dialogue\tspeaker\ttext\na\tx\t"Hi, he said\na\ty\tso"\n', ".tsv", quotes=False)
+    assert isinstance(dialogue, Dialogue)
+    assert [turn.text for turn in dialogue.turns] == ['"Hi, he said', 'so"']
 
 
 @pytest.mark.parametrize(
@@ -78,23 +78,21 @@ def test_quotes_may_be_text(tmp_path: Path) -> None:
         ("b,,y\n", "train.csv:3: no 'speaker'"),
     ],
 )
-def test_a_row_that_cannot_be_read_is_named_and_the_next_dialogue_is_read(
-    tmp_path: Path, bad: str, message: str
-) -> None:
-    found = rows(tmp_path, f"{HEAD}a,x,one\n{bad}c,x,three\n")
-    (malformed,) = [each.message for each in found if isinstance(each, Malformed)]
+def test_an_unreadable_row_is_reported_and_the_rest_read(tmp_path: Path, bad: str, message: str) -> None:
+    entries = rows(tmp_path, f"{HEAD}a,x,one\n{bad}c,x,three\n")
+    (malformed,) = [entry.message for entry in entries if isinstance(entry, Malformed)]
     assert message in malformed
     assert "\n" not in malformed
-    assert [each.id for each in found if isinstance(each, Dialogue)][-1] == "c"
+    assert [entry.id for entry in entries if isinstance(entry, Dialogue)][-1] == "c"
 
 
-def test_a_bad_row_inside_a_dialogue_spoils_it_as_a_whole(tmp_path: Path) -> None:
+def test_a_bad_row_makes_its_dialogue_malformed(tmp_path: Path) -> None:
     bad, good = rows(tmp_path, f"{HEAD}a,x,one\na,y\na,x,three\nb,x,four\n")
     assert isinstance(bad, Malformed)
     assert isinstance(good, Dialogue)
 
 
-def test_a_quote_that_is_never_closed_is_named(tmp_path: Path) -> None:
+def test_an_unclosed_quote_is_malformed(tmp_path: Path) -> None:
     good, bad, after = rows(tmp_path, f'{HEAD}a,x,one\nb,x,one\nb,x,"two\nc,x,three\n')
     assert isinstance(good, Dialogue)
     assert isinstance(bad, Malformed)
@@ -112,32 +110,32 @@ QUOTED = {
 }
 
 
-@pytest.mark.parametrize("after", ["plain", '"quoted"', '"quo,ted"', '""', '"open', '"two\nlines"'])
-@pytest.mark.parametrize("number", [2, 300, 501])
+@pytest.mark.parametrize("number", [2, 60, 101])
 @pytest.mark.parametrize("kind", QUOTED)
-def test_a_stray_quote_costs_its_row_and_no_other(tmp_path: Path, kind: str, number: int, after: str) -> None:
-    texts = {line: f"text {line}" for line in range(2, 502)} | {number: QUOTED[kind]}
-    if number + 20 in texts:
-        texts[number + 20] = after
-    content = HEAD + "".join(f"d{line},x,{text}\n" for line, text in texts.items())
-    found = rows(tmp_path, content, context="dialogue", response="text")
-    opened = [number] if kind.startswith(("in the middle of a quoted", "at the start")) else []
-    bad = [*opened, *[line for line, text in texts.items() if text == '"open']]
-    wrong = [each.message.partition(": ")[0] for each in found if isinstance(each, Malformed)]
-    assert wrong == [f"{tmp_path / 'train.csv'}:{line}" for line in bad]
-    said = [each.turns[1].text for each in found if isinstance(each, Dialogue)]
-    assert len(said) == 500 - len(bad)
-    assert max(map(len, said)) < 20
+def test_a_stray_quote_drops_only_its_row(tmp_path: Path, kind: str, number: int) -> None:
+    for after in ("plain", '"quoted"', '"quo,ted"', '""', '"open', '"two\nlines"'):
+        texts = {line: f"text {line}" for line in range(2, 102)} | {number: QUOTED[kind]}
+        if number + 20 in texts:
+            texts[number + 20] = after
+        content = HEAD + "".join(f"d{line},x,{text}\n" for line, text in texts.items())
+        entries = rows(tmp_path, content, context="dialogue", response="text")
+        opened = [number] if kind.startswith(("in the middle of a quoted", "at the start")) else []
+        bad = [*opened, *[line for line, text in texts.items() if text == '"open']]
+        places = [entry.message.partition(": ")[0] for entry in entries if isinstance(entry, Malformed)]
+        assert places == [f"{tmp_path / 'train.csv'}:{line}" for line in bad]
+        responses = [entry.turns[1].text for entry in entries if isinstance(entry, Dialogue)]
+        assert len(responses) == 100 - len(bad)
+        assert max(map(len, responses)) < 20
 
 
 @pytest.mark.parametrize("first", ['"b,x,two', 'b,"x,two', 'b,x,"two', '"b",x,"two'])
 @pytest.mark.parametrize("last", ["f,x,four", '"f","x","four"'])
-def test_a_stray_quote_in_any_cell_costs_its_row(tmp_path: Path, first: str, last: str) -> None:
-    found = rows(tmp_path, f"{HEAD}a,x,one\n{first}\nc,x,1\n\ne,x,3\n{last}\n", context="dialogue", response="text")
-    assert [type(each) for each in found] == [Dialogue, Malformed, *[Dialogue] * 3]
-    assert f"{tmp_path / 'train.csv'}:3: " in str(found[1])
-    said = [each.turns[1].text for each in found[2:] if isinstance(each, Dialogue)]
-    assert said == ["1", "3", "four"]
+def test_a_stray_quote_in_any_cell_drops_its_row(tmp_path: Path, first: str, last: str) -> None:
+    entries = rows(tmp_path, f"{HEAD}a,x,one\n{first}\nc,x,1\n\ne,x,3\n{last}\n", context="dialogue", response="text")
+    assert [type(entry) for entry in entries] == [Dialogue, Malformed, *[Dialogue] * 3]
+    assert f"{tmp_path / 'train.csv'}:3: " in str(entries[1])
+    texts = [entry.turns[1].text for entry in entries[2:] if isinstance(entry, Dialogue)]
+    assert texts == ["1", "3", "four"]
 
 
 SHOPS = "Our shops:\n12 Main Street, A\n4 Oak Avenue, B\n1 Pine Road, C\nBye, all."
@@ -145,11 +143,11 @@ SHOPS = "Our shops:\n12 Main Street, A\n4 Oak Avenue, B\n1 Pine Road, C\nBye, al
 
 @pytest.mark.parametrize("text", [SHOPS, "one\n\ntwo", "a,b\nd,e\ng,h", 'say "a,b"\nand "c,d"\nor', ",\n" * 5 + "x"])
 @pytest.mark.parametrize("quoting", [csv.QUOTE_ALL, csv.QUOTE_MINIMAL])
-def test_a_text_of_several_lines_is_one(tmp_path: Path, text: str, quoting: Literal[0, 1]) -> None:
+def test_a_text_may_have_several_lines(tmp_path: Path, text: str, quoting: Literal[0, 1]) -> None:
     file = io.StringIO()
     csv.writer(file, quoting=quoting).writerows([["context", "response"], ["Hi", text], [text, "Bye"]])
-    found = rows(tmp_path, file.getvalue(), context="context", response="response")
-    assert [[turn.text for turn in each.turns] for each in found if isinstance(each, Dialogue)] == [
+    entries = rows(tmp_path, file.getvalue(), context="context", response="response")
+    assert [[turn.text for turn in entry.turns] for entry in entries if isinstance(entry, Dialogue)] == [
         ["Hi", text],
         [text, "Bye"],
     ]
@@ -160,48 +158,48 @@ GOOD = ["a,A,1", "a,B,2", "b,A,1", "b,B,2", "b,A,3", "c,A,1", "c,B,2"]
 
 @pytest.mark.parametrize("bad", ['{},A,"stray', "{},A", '{},A,"x"y'])
 @pytest.mark.parametrize("row", range(len(GOOD)))
-def test_a_row_that_cannot_be_read_costs_its_own_dialogue(tmp_path: Path, row: int, bad: str) -> None:
+def test_an_unreadable_row_drops_only_its_dialogue(tmp_path: Path, row: int, bad: str) -> None:
     lines = [bad.format(line[0]) if number == row else line for number, line in enumerate(GOOD)]
-    found = rows(tmp_path, HEAD + "".join(f"{line}\n" for line in lines))
-    left = [each.id for each in found if isinstance(each, Dialogue)]
+    entries = rows(tmp_path, HEAD + "".join(f"{line}\n" for line in lines))
+    left = [entry.id for entry in entries if isinstance(entry, Dialogue)]
     assert left == [id for id in "abc" if id != GOOD[row][0]]
-    assert len(found) == 3
+    assert len(entries) == 3
 
 
-def test_a_row_that_says_no_dialogue_costs_the_one_before(tmp_path: Path) -> None:
-    found = rows(tmp_path, f'{HEAD}a,A,1\n"a,B,2\nb,A,1\nb,B,2\nc,A,1\n')
-    assert [each.id if isinstance(each, Dialogue) else None for each in found] == [None, "b", "c"]
+def test_an_unreadable_row_without_an_id_drops_the_one_before(tmp_path: Path) -> None:
+    entries = rows(tmp_path, f'{HEAD}a,A,1\n"a,B,2\nb,A,1\nb,B,2\nc,A,1\n')
+    assert [entry.id if isinstance(entry, Dialogue) else None for entry in entries] == [None, "b", "c"]
 
 
-def test_quotes_that_are_wrong_all_over_are_refused_before_long(tmp_path: Path) -> None:
-    rest = "".join(f'7{n}","b\n' for n in range(100_000))
-    with pytest.raises(UserError, match=r"train\.csv:\d+: quotes are wrong all over this table; mend them"):
+def test_wrong_quotes_everywhere_are_rejected_early(tmp_path: Path) -> None:
+    rest = "".join(f'7{n}","b\n' for n in range(50_000))
+    with pytest.raises(UserError, match=r"train\.csv:\d+: too many rows of this table have wrong quotes; correct them"):
         rows(tmp_path, f"dialogue,text\n{rest}", context="dialogue", response="text")
 
 
-def test_a_row_that_its_quotes_make_another_width_takes_no_other_with_it(tmp_path: Path) -> None:
+def test_a_row_joined_by_quotes_does_not_hide_the_next(tmp_path: Path) -> None:
     bad, good = rows(tmp_path, f'{HEAD}a,"x,one\nb,x,two"\n')
     assert isinstance(bad, Malformed)
     assert isinstance(good, Dialogue)
 
 
-def test_a_quote_that_is_never_closed_does_not_fill_the_memory(tmp_path: Path) -> None:
+def test_an_unclosed_quote_uses_bounded_memory(tmp_path: Path) -> None:
     with (tmp_path / "train.csv").open("w") as file:
         file.write(f'{HEAD}a,x,"one\n')
-        file.writelines(f"d{number},x,{'y' * 1000}\n" for number in range(20_000))
+        file.writelines(f"d{number},x,{'y' * 1000}\n" for number in range(5_000))
     tracemalloc.start()
-    found = Counter(type(each) for each in Csv(tmp_path).dialogues("train"))
+    entries = Counter(type(entry) for entry in Csv(tmp_path).dialogues("train"))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert found == {Malformed: 1, Dialogue: 20_000}
-    assert peak < 10 * 2**20
+    assert entries == {Malformed: 1, Dialogue: 5_000}
+    assert peak < 2 * 2**20
 
 
 @pytest.mark.parametrize("quote", ["", '"'])
 def test_a_long_cell_is_read_as_it_is(tmp_path: Path, quote: str) -> None:
-    (found,) = rows(tmp_path, f"{HEAD}a,x,{quote}{'y' * 200_000}{quote}\n")
-    assert isinstance(found, Dialogue)
-    assert len(found.turns[0].text) == 200_000
+    (dialogue,) = rows(tmp_path, f"{HEAD}a,x,{quote}{'y' * 200_000}{quote}\n")
+    assert isinstance(dialogue, Dialogue)
+    assert len(dialogue.turns[0].text) == 200_000
 
 
 @pytest.mark.parametrize(
@@ -212,21 +210,21 @@ def test_a_long_cell_is_read_as_it_is(tmp_path: Path, quote: str) -> None:
         ("dialogue;speaker;text\n", "no column 'dialogue' among dialogue;speaker;text"),
     ],
 )
-def test_columns_that_are_not_there_are_named(tmp_path: Path, head: str, message: str) -> None:
+def test_missing_columns_are_reported(tmp_path: Path, head: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         rows(tmp_path, f"{head}a,x,one\n")
     assert f"{tmp_path / 'train.csv'}:1: " in str(caught.value)
 
 
-def test_arguments_that_make_no_sense_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="give both columns"):
+def test_invalid_arguments_are_rejected(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="set both or neither"):
         Csv(tmp_path, context="asks")
     with pytest.raises(UserError, match="give one character"):
         Csv(tmp_path, delimiter="||")
 
 
 @given(dialogues=st.lists(st.lists(st.tuples(CELL, CELL), min_size=1), min_size=1))
-def test_what_the_library_writes_is_read(
+def test_tables_of_the_csv_module_are_read(
     tmp_path_factory: pytest.TempPathFactory, dialogues: list[list[tuple[str, str]]]
 ) -> None:
     out = io.StringIO()
@@ -236,5 +234,5 @@ def test_what_the_library_writes_is_read(
     folder = tmp_path_factory.mktemp("csv")
     for split in SPLITS:
         (folder / f"{split}.csv").write_bytes(out.getvalue().encode())
-    found = [[(turn.speaker, turn.text) for turn in each.turns] for each in Csv(folder).dialogues("train")]
-    assert found == dialogues
+    entries = [[(turn.speaker, turn.text) for turn in entry.turns] for entry in Csv(folder).dialogues("train")]
+    assert entries == dialogues

@@ -1,4 +1,4 @@
-"""JSON lines: the format, the rule for one file, and a catalogue of broken input."""
+"""JSON lines: the format, the split of one file, and malformed lines."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_reads_the_format() -> None:
         (b'{"turns": ["a", "b"]} {}\n', "not JSON at character"),
         (b'{"turns": ["a\x01", "b"]}\n', "not JSON at character"),
         (b'{"turns": ["a", NaN]}\n', "NaN"),
-        (b'{"turns": ["a", "b"], "turns": []}\n', "'turns' stands there twice"),
+        (b'{"turns": ["a", "b"], "turns": []}\n', "'turns' is repeated"),
         (b'{"turns": ["a"], "meta": {"n": ' + b"9" * 5000 + b"}}\n", "not JSON that can be read"),
         (b"[" * 200_000 + b"\n", "not JSON"),
         (b'["a", "b"]\n', 'no "turns"'),
@@ -66,33 +66,22 @@ def test_reads_the_format() -> None:
         (b'{"turns": ["caf\xe9"]}\n', "byte 16 of the line is not UTF-8"),
     ],
 )
-def test_what_is_broken_is_malformed_with_file_and_line(tmp_path: Path, line: bytes, message: str) -> None:
+def test_malformed_lines_are_reported_and_the_rest_read(tmp_path: Path, line: bytes, message: str) -> None:
     corpus = folder_with(tmp_path, GOOD + line + GOOD.replace(b"good", b"last"))
     good, bad, last = corpus.dialogues("train")
     assert isinstance(bad, Malformed)
     assert re.search(rf"train\.jsonl:2: ?.*{message}", bad.message)
     assert "\n" not in bad.message
-    assert [each.id for each in (good, last) if isinstance(each, Dialogue)] == ["good", "last"]
+    assert [entry.id for entry in (good, last) if isinstance(entry, Dialogue)] == ["good", "last"]
 
 
-@pytest.mark.parametrize("content", [GOOD, GOOD.rstrip(), b"\xef\xbb\xbf" + GOOD, GOOD.replace(b"\n", b"\r\n")])
-def test_byte_order_marks_and_line_ends_are_no_text(tmp_path: Path, content: bytes) -> None:
-    (dialogue,) = folder_with(tmp_path, content).dialogues("train")
-    assert (dialogue.id, [turn.text for turn in dialogue.turns]) == ("good", ["Hi", "Hello"])
-
-
-def test_pairs_of_surrogates_and_odd_characters_are_text(tmp_path: Path) -> None:
+def test_surrogate_pairs_and_separators_are_text(tmp_path: Path) -> None:
     corpus = folder_with(tmp_path, '{"turns": ["\\ud83d\\ude00", "a\u2028b\\u0000"]}\n'.encode())
     (dialogue,) = corpus.dialogues("train")
     assert [turn.text for turn in dialogue.turns] == ["😀", "a\u2028b\0"]
 
 
-def test_an_empty_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"train\.jsonl is empty"):
-        list(folder_with(tmp_path, b"").dialogues("train"))
-
-
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
+def test_a_missing_path_or_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"data\.path"):
         JsonLines(None)
     corpus = folder_with(tmp_path, GOOD)
@@ -113,7 +102,7 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
         JsonLines(tmp_path / "train.jsonl").fingerprint()
 
 
-def test_one_file_is_split_by_its_words(tmp_path: Path) -> None:
+def test_one_file_is_split_by_its_texts(tmp_path: Path) -> None:
     lines = [{"id": f"d{n}", "turns": [f"question {n % 150}", f"answer {n % 150}"]} for n in range(300)]
     file = tmp_path / "all.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -131,11 +120,11 @@ def test_one_file_is_split_by_its_words(tmp_path: Path) -> None:
     assert list(corpus.fingerprint()) == ["all.jsonl"]
 
 
-@pytest.mark.parametrize("nobody", [None, ""])
-def test_an_author_that_is_nobody_does_not_bind_dialogues(tmp_path: Path, nobody: str | None) -> None:
+@pytest.mark.parametrize("author", [None, ""])
+def test_an_empty_author_does_not_group_dialogues(tmp_path: Path, author: str | None) -> None:
     file = tmp_path / "all.jsonl"
     lines = [{"turns": [f"question {n}", f"answer {n}"]} for n in range(100)]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     without = [[d.turns for d in JsonLines(file).dialogues(split)] for split in SPLITS]
-    file.write_text("".join(json.dumps({**line, "meta": {"author": nobody}}) + "\n" for line in lines))
+    file.write_text("".join(json.dumps({**line, "meta": {"author": author}}) + "\n" for line in lines))
     assert [[d.turns for d in JsonLines(file).dialogues(split)] for split in SPLITS] == without

@@ -1,4 +1,4 @@
-"""KdConv: three domains' arrays, with the knowledge that turns draw on."""
+"""KdConv: arrays of three domains, and the knowledge that turns use."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ FILES = {
 }
 
 
-def test_reads_the_format(laws: Callable[..., dict[str, list[Dialogue]]]) -> None:
-    found = laws(KdConv, FILES)
-    assert [dialogue.id for dialogue in found["validation"]] == [
+def test_reads_the_format(check_laws: Callable[..., dict[str, list[Dialogue]]]) -> None:
+    splits = check_laws(KdConv, FILES)
+    assert [dialogue.id for dialogue in splits["validation"]] == [
         f"{domain}-{number}" for domain in ("film", "music", "travel") for number in (1, 2)
     ]
-    first = found["train"][0]
+    first = splits["train"][0]
     assert first.turns == (Turn("A", "看过第0部吗？"), Turn("B", "看过。"), Turn("A", "我也是。"))
     length, kind = ("小城", "片长", "90分钟"), ("小城", "类型", "剧情")
     assert first.meta == {"domain": "film", "name": "小城", "attrs": [[], [length, kind], [kind, length]]}
     assert first.facts == ()
 
 
-def test_knowledge_is_each_triple_once_and_known_to_both(lay: Callable[..., Path]) -> None:
-    folder = lay(FILES)
-    (told,) = KdConv(folder / "data", domains=["music"], knowledge=True).dialogues("test")
-    assert isinstance(told, Dialogue)
-    assert told.facts == (Turn("", "小城 片长 90分钟"), Turn("", "小城 类型 剧情"))
+def test_knowledge_can_be_facts_known_to_both(write_files: Callable[..., Path]) -> None:
+    folder = write_files(FILES)
+    (dialogue,) = KdConv(folder / "data", domains=["music"], knowledge=True).dialogues("test")
+    assert isinstance(dialogue, Dialogue)
+    assert dialogue.facts == (Turn("", "小城 片长 90分钟"), Turn("", "小城 类型 剧情"))
     assert KdConv(folder, knowledge=True).fingerprint() != KdConv(folder).fingerprint()
 
 
-def test_domains_are_read_in_the_order_given(lay: Callable[..., Path]) -> None:
-    folder = lay(FILES)
+def test_domains_are_read_in_the_given_order(write_files: Callable[..., Path]) -> None:
+    folder = write_files(FILES)
     corpus = KdConv(folder, domains=["travel", "film"])
     assert [d.id for d in corpus.dialogues("test") if isinstance(d, Dialogue)] == ["travel-1", "film-1"]
     assert corpus.fingerprint() != KdConv(folder, domains=["film", "travel"]).fingerprint()
@@ -61,8 +61,10 @@ def test_domains_are_read_in_the_order_given(lay: Callable[..., Path]) -> None:
         KdConv(folder, domains=["books"]).fingerprint()
 
 
-def test_a_record_that_is_none_is_named_and_the_rest_read(lay: Callable[..., Path]) -> None:
+def test_malformed_records_are_reported_and_the_rest_read(write_files: Callable[..., Path]) -> None:
     broken = [talk(0), {"messages": [{"text": "?"}]}, {"messages": [{"message": "a", "attrs": [{}]}]}, talk(1)]
-    found = [*KdConv(lay({**FILES, "data/film/train.json": json.dumps(broken)}), domains=["film"]).dialogues("train")]
-    assert [type(entry) for entry in found] == [Dialogue, Malformed, Malformed, Dialogue]
-    assert "film/train.json: record 2: not as this corpus has it (KeyError: 'message')" in str(found[1])
+    entries = [
+        *KdConv(write_files({**FILES, "data/film/train.json": json.dumps(broken)}), domains=["film"]).dialogues("train")
+    ]
+    assert [type(entry) for entry in entries] == [Dialogue, Malformed, Malformed, Dialogue]
+    assert "film/train.json: record 2: not in this corpus's format (KeyError: 'message')" in str(entries[1])

@@ -1,4 +1,4 @@
-"""What holds for every corpus that is read from files, each as a tiny one of ours in its published format."""
+"""Laws of corpora that are read from files, checked on small samples in their published formats."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PARLAI = "text:Hi !\tlabels:Hello .\ntext:Fine ?\tlabels:Fine .\tepisode_done:Tr
 PERSONA = "1 your persona: i sing .\n2 hi !\thello .\t\thello .|bye .\n1 your persona: i swim .\n2 who ?\tme .\n"
 UTTERANCE = '{"id": "%d-%s", "conversation_id": "%d-a", "reply-to": %s, "speaker": "Anna", "text": "%d %s"}\n'
 MANY = range(40)
-"""So many dialogues that each split gets some, where a rule splits."""
+"""Enough dialogues for every split, if the split is hashed."""
 
 Files = dict[str, str]
 SAMPLES: dict[str, tuple[dict[str, object], Files]] = {
@@ -54,6 +54,8 @@ SAMPLES: dict[str, tuple[dict[str, object], Files]] = {
         },
     ),
     "csv": ({}, {f"{split}.csv": TABLE for split in SPLITS}),
+    "dailydialog": ({}, {f"{split}/dialogues_{split}.txt": "Hi . __eou__ Ho . __eou__\n" for split in SPLITS}),
+    "jsonl": ({}, {f"{split}.jsonl": '{"turns": ["Hi", "Hello"]}\n' for split in SPLITS}),
     "messages": ({}, {f"{split}.jsonl": CHAT % split + CHAT % 2 for split in SPLITS}),
     "multi30k": (
         {},
@@ -65,7 +67,7 @@ SAMPLES: dict[str, tuple[dict[str, object], Files]] = {
     "text": ({}, {f"{split}.txt": TEXT for split in SPLITS}),
     "ubuntu": ({}, {f"dialogs/{n % 3}/{n}.tsv": f"2004\tanna\t\thi {n}\n2004\tbo\tanna\thello\n" for n in MANY}),
 }
-"""By corpus: its arguments, and what stands in which file."""
+"""Maps a corpus to its arguments and its files."""
 
 
 def write(folder: Path, files: Files, corpus: str, change: Callable[[bytes], bytes] = bytes) -> Corpus:
@@ -89,23 +91,21 @@ def files(name: str) -> Files:
     return SAMPLES[name][1]
 
 
-def test_it_reads_the_same_each_time_each_with_a_place_and_an_id_of_its_own(
-    tmp_path: Path, name: str, files: Files
-) -> None:
+def test_reading_is_repeatable_and_ids_are_unique(tmp_path: Path, name: str, files: Files) -> None:
     corpus = write(tmp_path, files, name)
-    found = read(corpus)
-    assert found == read(corpus)
-    for entries in found.values():
+    splits = read(corpus)
+    assert splits == read(corpus)
+    for entries in splits.values():
         dialogues = [entry for entry in entries if isinstance(entry, Dialogue)]
         assert dialogues == entries
         assert dialogues
-        assert len({each.id for each in dialogues}) == len(dialogues)
-        assert all(len(each.turns) > 1 and str(tmp_path) in each.place for each in dialogues)
-        assert all(turn.speaker and turn.text for each in dialogues for turn in each.turns)
+        assert len({dialogue.id for dialogue in dialogues}) == len(dialogues)
+        assert all(len(dialogue.turns) > 1 and str(tmp_path) in dialogue.place for dialogue in dialogues)
+        assert all(turn.speaker and turn.text for dialogue in dialogues for turn in dialogue.turns)
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)
-def test_a_compressed_copy_reads_the_same(tmp_path: Path, name: str, files: Files, suffix: str) -> None:
+def test_a_compressed_copy_is_read_alike(tmp_path: Path, name: str, files: Files, suffix: str) -> None:
     packed = {f"{file}{suffix}": content for file, content in files.items()}
     plain = write(tmp_path / "plain", files, name)
     assert read(write(tmp_path / "packed", packed, name, COMPRESS[suffix])) == read(plain)
@@ -116,7 +116,7 @@ def test_a_compressed_copy_reads_the_same(tmp_path: Path, name: str, files: File
     [lambda raw: raw.replace(b"\n", b"\r\n"), lambda raw: b"\xef\xbb\xbf" + raw, lambda raw: raw.removesuffix(b"\n")],
     ids=["CRLF", "byte order mark", "no last line end"],
 )
-def test_line_ends_and_byte_order_marks_are_no_text(
+def test_line_ends_and_byte_order_marks_are_not_text(
     tmp_path: Path, name: str, files: Files, change: Callable[[bytes], bytes]
 ) -> None:
     plain = write(tmp_path / "plain", files, name)
@@ -134,14 +134,14 @@ def test_the_fingerprint_follows_the_content_not_the_place(tmp_path: Path, name:
     assert two.fingerprint() == before
 
 
-def test_what_is_missing_is_named_with_how_to_set_it(tmp_path: Path, name: str, files: Files) -> None:
+def test_a_missing_path_or_file_is_reported_with_a_fix(tmp_path: Path, name: str, files: Files) -> None:
     with pytest.raises(UserError, match=rf"^{name} needs .*data\.path.*DIALOG_DATA"):
         build(CORPORA, {"name": name}, path=None)
     with pytest.raises(UserError, match=r"^.*nowhere.* does not exist|^.*nowhere.* cannot be read") as caught:
         build(CORPORA, {"name": name, **SAMPLES[name][0]}, path=tmp_path / "nowhere").fingerprint()
     assert "\n" not in str(caught.value)
     corpus = write(tmp_path, files, name)
-    for file in files if name != "ubuntu" else ():  # where a dialogue less is another corpus
+    for file in files if name != "ubuntu" else ():  # a dialogue less is a valid corpus
         (tmp_path / file).rename(tmp_path / "aside")
         for use in (read, lambda corpus: corpus.fingerprint()):
             with pytest.raises(UserError, match=r"does not exist") as caught:
@@ -151,15 +151,15 @@ def test_what_is_missing_is_named_with_how_to_set_it(tmp_path: Path, name: str, 
         (tmp_path / "aside").rename(tmp_path / file)
 
 
-def test_an_empty_file_is_named(tmp_path: Path, name: str, files: Files) -> None:
-    for file in files:
+def test_an_empty_file_is_reported(tmp_path: Path, name: str, files: Files) -> None:
+    for file in [*files][:3]:
         corpus = write(tmp_path, {**files, file: ""}, name)
         try:
-            said = [
+            messages = [
                 entry.message for entries in read(corpus).values() for entry in entries if isinstance(entry, Malformed)
             ]
         except UserError as error:
-            said = [str(error)]
-        assert len(said) == 1
-        assert str(tmp_path / file) in said[0]
-        assert "\n" not in said[0]
+            messages = [str(error)]
+        assert len(messages) == 1
+        assert str(tmp_path / file) in messages[0]
+        assert "\n" not in messages[0]

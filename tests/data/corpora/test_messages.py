@@ -1,4 +1,4 @@
-"""OpenAI's shape: what is text is read, what is not is malformed."""
+"""OpenAI's chat format: roles, content parts and malformed messages."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def write(folder: Path, *lines: object) -> Messages:
     return Messages(folder)
 
 
-def test_reads_roles_parts_and_what_the_assistant_was_told(tmp_path: Path) -> None:
-    told = [
+def test_reads_roles_content_parts_and_facts(tmp_path: Path) -> None:
+    system = [
         {"role": "system", "content": "Be brief."},
         {"role": "developer", "content": [{"type": "text", "text": "!"}]},
     ]
     parts = {"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}], "name": "x"}
     corpus = write(
-        tmp_path, {"messages": [*told, USER, ASSISTANT, parts]}, {"id": "mine", "messages": [ASSISTANT, USER]}
+        tmp_path, {"messages": [*system, USER, ASSISTANT, parts]}, {"id": "mine", "messages": [ASSISTANT, USER]}
     )
     first, second = corpus.dialogues("train")
     assert first.id == "train-1"
@@ -52,12 +52,12 @@ def test_reads_roles_parts_and_what_the_assistant_was_told(tmp_path: Path) -> No
         ([{"content": "x"}], "KeyError: 'role'"),
         ([{"role": "user", "content": [{"type": "text"}]}], "KeyError: 'text'"),
         ([{"role": "user", "content": [{"type": "text", "text": 7}]}], "TypeError"),
-        (["Hi !"], "not as this corpus has it"),
+        (["Hi !"], "not in this corpus's format"),
         ("Hi !", 'no "messages"'),
         (None, 'no "messages"'),
     ],
 )
-def test_what_is_not_text_is_malformed_and_the_rest_is_read(tmp_path: Path, messages: object, message: str) -> None:
+def test_malformed_records_are_reported_and_the_rest_read(tmp_path: Path, messages: object, message: str) -> None:
     bad, good = write(tmp_path, {"messages": messages}, {"messages": [USER, ASSISTANT]}).dialogues("train")
     assert isinstance(bad, Malformed)
     assert "train.jsonl:1: " in bad.message
@@ -67,6 +67,6 @@ def test_what_is_not_text_is_malformed_and_the_rest_is_read(tmp_path: Path, mess
 
 
 @pytest.mark.parametrize("line", ["", "{", "[]", '{"messages": [], "messages": []}', '{"id": 7, "messages": []}'])
-def test_what_is_no_chat_is_malformed(tmp_path: Path, line: str) -> None:
+def test_a_line_without_a_chat_is_malformed(tmp_path: Path, line: str) -> None:
     (bad,) = write(tmp_path, line).dialogues("train")
     assert isinstance(bad, Malformed)

@@ -1,4 +1,4 @@
-"""Several corpora as one: every dialogue of each, as often as it counts."""
+"""Mixtures of corpora, with weights."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pytest
 
 from dialog.build import build_corpus
 from dialog.config.compose import compose
-from dialog.data.corpora.builtin.builtin import Builtin
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.corpora.mixture import Mixture
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Malformed
 from dialog.errors import UserError
 
 
 def mixed(*components: dict[str, object]) -> Mixture:
-    def member(component: dict[str, object]) -> Builtin:
+    def member(component: dict[str, object]) -> BuiltinDialogues:
         assert component.pop("name") == "builtin"
-        return Builtin(**component)
+        return BuiltinDialogues(**component)
 
     return Mixture(corpora=components, member=member)
 
@@ -30,31 +30,46 @@ def part(size: int, **more: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("weight", "least", "most"), [(1, 1, 1), (3, 3, 3), (0.5, 0, 1), (2.25, 2, 3)])
-def test_a_weight_is_how_often_a_training_dialogue_comes(weight: float, least: int, most: int) -> None:
+def test_a_weight_is_the_mean_number_of_copies_in_train(weight: float, least: int, most: int) -> None:
     corpus = mixed(part(400, weight=weight), part(30, seed=5))
-    found = [entry for entry in corpus.dialogues("train") if isinstance(entry, Dialogue)]
-    assert len({each.id for each in found}) == len(found)
-    times = Counter(each.id.partition("+")[0] for each in found if each.id.startswith("0-builtin/"))
+    dialogues = [entry for entry in corpus.dialogues("train") if isinstance(entry, Dialogue)]
+    assert len({dialogue.id for dialogue in dialogues}) == len(dialogues)
+    times = Counter(dialogue.id.partition("+")[0] for dialogue in dialogues if dialogue.id.startswith("0-builtin/"))
     assert set(times.values()) <= set(range(max(least, 1), most + 1))
     assert abs(sum(times.values()) / 400 - weight) < 0.1
-    assert sum(each.id.startswith("1-builtin/") for each in found) == 30
-    assert found == list(corpus.dialogues("train"))
+    assert sum(dialogue.id.startswith("1-builtin/") for dialogue in dialogues) == 30
+    assert dialogues == list(corpus.dialogues("train"))
+
+
+def test_half_of_consecutive_ids_is_half() -> None:
+    class Numbered:
+        def dialogues(self, split: str) -> Iterator[Entry]:
+            return (Dialogue(str(number), ()) for number in range(1, 2001))
+
+        def fingerprint(self) -> dict[str, str]:
+            return {}
+
+    for name in ("builtin", "jsonl", "toy"):
+        corpus = Mixture(corpora=[{"name": name, "weight": 0.5}], member=lambda component: Numbered())
+        assert abs(sum(1 for _ in corpus.dialogues("train")) - 1000) < 4 * 22.4  # four standard deviations
 
 
 @pytest.mark.parametrize("split", SPLITS[1:])
-def test_what_is_evaluated_comes_once(split: str) -> None:
+def test_validation_and_test_ignore_weights(split: str) -> None:
     corpus = mixed(part(100, weight=7), part(50, weight=0.1, seed=5))
-    told = [each.turns for each in corpus.dialogues(split)]
-    assert told == [
-        each.turns for size, seed in ((100, 0), (50, 5)) for each in Builtin(size=size, seed=seed).dialogues(split)
+    turns = [dialogue.turns for dialogue in corpus.dialogues(split)]
+    assert turns == [
+        dialogue.turns
+        for size, seed in ((100, 0), (50, 5))
+        for dialogue in BuiltinDialogues(size=size, seed=seed).dialogues(split)
     ]
 
 
-def test_the_fingerprint_follows_members_and_weights() -> None:
-    marks = [json.dumps(mixed(*parts).fingerprint()) for parts in (
+def test_the_fingerprint_depends_on_members_and_weights() -> None:
+    fingerprints = [json.dumps(mixed(*parts).fingerprint()) for parts in (
         [part(9), part(8)], [part(9, weight=2), part(8)], [part(9), part(7)], [part(8), part(9)],
     )]  # fmt: skip
-    assert len(set(marks)) == 4
+    assert len(set(fingerprints)) == 4
 
 
 def test_malformed_records_are_passed_on() -> None:
@@ -70,18 +85,18 @@ def test_malformed_records_are_passed_on() -> None:
 
 
 @pytest.mark.parametrize("weight", [0, -1, "two", None, float("inf"), float("nan")])
-def test_a_weight_is_above_nothing(weight: object) -> None:
+def test_a_weight_must_be_above_zero(weight: object) -> None:
     with pytest.raises(UserError, match=r"the weight of builtin is"):
         mixed(part(10, weight=weight))
 
 
-def test_nothing_is_no_mixture() -> None:
+def test_an_empty_mixture_is_rejected() -> None:
     with pytest.raises(UserError, match=r"give corpora"):
         mixed()
 
 
 @pytest.mark.parametrize("corpora", ["[{name: builtin}, jsonl]", "{name: builtin}", "builtin", "3", "null"])
-def test_what_is_no_list_of_corpora_is_refused(corpora: str) -> None:
+def test_anything_but_a_list_of_corpora_is_rejected(corpora: str) -> None:
     recipe = compose("quickstart/transformer", [f"data.corpus={{name: mixture, corpora: {corpora}}}"]).recipe
     with pytest.raises(UserError, match=r"mixture: give corpora: \[") as caught:
         build_corpus(recipe)
@@ -91,12 +106,12 @@ def test_what_is_no_list_of_corpora_is_refused(corpora: str) -> None:
 @pytest.mark.parametrize(
     "corpus", ["{name: mixture, corpora: [{name: builtin}, {name: jsonl, path: own}]}", "{name: builtin}"]
 )
-def test_a_folder_that_would_not_be_read_is_refused(corpus: str) -> None:
+def test_a_path_that_no_corpus_reads_is_rejected(corpus: str) -> None:
     recipe = compose("quickstart/transformer", [f"data.corpus={corpus}", "data.path=mine"]).recipe
-    with pytest.raises(UserError, match=r"^data\.corpus: (mixture|builtin) reads no folder: leave the path mine out"):
+    with pytest.raises(UserError, match=r"^data\.corpus: (mixture|builtin) reads no folder; remove the path mine"):
         build_corpus(recipe)
     inner = "data.corpus={name: mixture, corpora: [{name: builtin, path: mine}]}"
-    with pytest.raises(UserError, match=r"^data\.corpus: builtin reads no folder: leave the path mine out"):
+    with pytest.raises(UserError, match=r"^data\.corpus: builtin reads no folder; remove the path mine"):
         build_corpus(compose("quickstart/transformer", [inner]).recipe)
 
 
@@ -106,7 +121,7 @@ def test_a_recipe_mixes_corpora_with_their_own_folders(tmp_path: Path) -> None:
         (tmp_path / "own" / f"{split}.jsonl").write_text('{"id": "d", "turns": ["Hi", "Hello"]}\n')
     parts = f"[{{name: builtin, size: 20}}, {{name: jsonl, path: {tmp_path / 'own'}, weight: 2}}]"
     recipe = compose("quickstart/transformer", [f"data.corpus={{name: mixture, corpora: {parts}}}"]).recipe
-    ids = [each.id for each in build_corpus(recipe).dialogues("train")]
+    ids = [dialogue.id for dialogue in build_corpus(recipe).dialogues("train")]
     assert len(ids) == 22
     assert ids[-2:] == ["1-jsonl/d", "1-jsonl/d+1"]
     wrong = compose("quickstart/transformer", ["data.corpus={name: mixture, corpora: [{name: builtn}]}"]).recipe

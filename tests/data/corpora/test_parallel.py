@@ -1,8 +1,7 @@
-"""Line-aligned files, and what moves their lines against each other."""
+"""Parallel text: aligned lines, and files of unequal length."""
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,11 @@ from hypothesis import strategies as st
 from dialog.config.components import build
 from dialog.data.corpora import CORPORA
 from dialog.data.corpora.parallel import Parallel, multi30k
-from dialog.data.dialogue import SPLITS, Malformed, Turn
+from dialog.data.dialogue import Malformed, Turn
 from dialog.errors import UserError
 
 LINE = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]))
-"""Whatever a line may hold: U+2028, U+0085, form feeds, file separators, ... and no byte order mark to begin with."""
+"""Any text without LF and CR: also U+2028, U+0085, form feeds and file separators."""
 
 
 def write(folder: Path, de: bytes = b"ein Haus\nzwei\n", en: bytes = b"a house\ntwo\n") -> Parallel:
@@ -40,14 +39,17 @@ def test_a_pair_is_a_dialogue_of_two_languages(tmp_path: Path) -> None:
 def test_every_line_keeps_its_partner(tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]) -> None:
     folder = tmp_path_factory.mktemp("parallel")
     de, en = ("".join(f"x{pair[side]}\n" for pair in pairs).encode() for side in (0, 1))
-    found = [tuple(turn.text for turn in dialogue.turns) for dialogue in write(folder, de, en).dialogues("train")]
-    assert found == [(f"x{left}", f"x{right}") for left, right in pairs]
+    pairs_read = [tuple(turn.text for turn in dialogue.turns) for dialogue in write(folder, de, en).dialogues("train")]
+    assert pairs_read == [(f"x{left}", f"x{right}") for left, right in pairs]
 
 
-def test_odd_characters_do_not_move_a_file_against_the_other(tmp_path: Path) -> None:
+def test_unicode_separators_do_not_shift_lines(tmp_path: Path) -> None:
     odd = "a\u2028b\u0085c\x0bd\x1ce\u00a0"
     corpus = write(tmp_path, f"\ufeff{odd}\r\nzwei".encode(), b"one\ntwo\r\n")
-    assert [[turn.text for turn in each.turns] for each in corpus.dialogues("train")] == [[odd, "one"], ["zwei", "two"]]
+    assert [[turn.text for turn in dialogue.turns] for dialogue in corpus.dialogues("train")] == [
+        [odd, "one"],
+        ["zwei", "two"],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -58,9 +60,7 @@ def test_odd_characters_do_not_move_a_file_against_the_other(tmp_path: Path) -> 
         (b"eins\n\n", b"one\n", ("2", "1")),
     ],
 )
-def test_unequal_line_counts_are_refused_with_both(
-    tmp_path: Path, de: bytes, en: bytes, counts: tuple[str, str]
-) -> None:
+def test_unequal_line_counts_are_rejected(tmp_path: Path, de: bytes, en: bytes, counts: tuple[str, str]) -> None:
     corpus = write(tmp_path, de, en)
     with pytest.raises(UserError) as caught:
         list(corpus.dialogues("train"))
@@ -68,7 +68,7 @@ def test_unequal_line_counts_are_refused_with_both(
     assert "\n" not in str(caught.value)
 
 
-def test_a_line_that_is_not_utf8_is_malformed_in_its_own_file(tmp_path: Path) -> None:
+def test_the_file_of_a_malformed_line_is_reported(tmp_path: Path) -> None:
     corpus = write(tmp_path, b"eins\nzwei\ndr\xe4i\n", b"one\ntw\xffo\nthree\n")
     first, second, third = corpus.dialogues("train")
     assert first.id == "train-1"
@@ -83,7 +83,7 @@ def test_an_empty_line_is_a_turn_without_text(tmp_path: Path) -> None:
     assert second.turns == (Turn("de", ""), Turn("en", "two"))
 
 
-def test_what_is_missing_is_named_with_how_to_set_it(tmp_path: Path) -> None:
+def test_a_missing_path_or_file_is_reported_with_a_fix(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^parallel needs .*train\.de.*data\.path.*DIALOG_DATA"):
         Parallel(None, source="de", target="en")
     with pytest.raises(UserError, match="both 'de'"):
@@ -99,25 +99,7 @@ def test_what_is_missing_is_named_with_how_to_set_it(tmp_path: Path) -> None:
         list(corpus.dialogues("test"))
 
 
-def test_a_compressed_copy_reads_the_same(tmp_path: Path) -> None:
-    plain, packed = write(tmp_path / "plain"), write(tmp_path / "packed")
-    for file in list((tmp_path / "packed").iterdir()):
-        file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
-        file.unlink()
-    assert set(packed.fingerprint()) == {f"{name}.gz" for name in plain.fingerprint()}
-    for split in SPLITS:
-        assert list(packed.dialogues(split)) == list(plain.dialogues(split))
-
-
-def test_the_fingerprint_follows_the_content_not_the_place(tmp_path: Path) -> None:
-    one, two = write(tmp_path / "one"), write(tmp_path / "two")
-    assert one.fingerprint() == two.fingerprint()
-    assert len(one.fingerprint()) == 6
-    (tmp_path / "two" / "val.en").write_bytes(b"cat\n")
-    assert one.fingerprint() != two.fingerprint()
-
-
-def test_multi30k_is_a_row_of_the_table(tmp_path: Path) -> None:
+def test_multi30k_has_defaults_for_parts_and_languages(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^multi30k needs .*train\.de.*folder that holds a folder multi30k"):
         multi30k(None)
     for part in ("train", "val", "test_2016_flickr"):
@@ -127,7 +109,7 @@ def test_multi30k_is_a_row_of_the_table(tmp_path: Path) -> None:
     assert dialogue.turns == (Turn("de", "test_2016_flickr de"), Turn("en", "test_2016_flickr en"))
     (reverse,) = build(CORPORA, {"name": "multi30k", "source": "en", "target": "de"}, path=tmp_path).dialogues("train")
     assert [turn.speaker for turn in reverse.turns] == ["en", "de"]
-    assert {key: each.default for key, each in CORPORA.arguments("multi30k").items()} == {
+    assert {key: parameter.default for key, parameter in CORPORA.arguments("multi30k").items()} == {
         "source": "de",
         "target": "en",
         "train": "train",

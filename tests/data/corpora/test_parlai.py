@@ -35,14 +35,14 @@ def test_reads_episodes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", ["text:Hi !", "labels:Hi !", "text:Hi !\teval_labels:Hello ."])
-def test_what_is_malformed_is_named_and_the_rest_is_read(tmp_path: Path, bad: str) -> None:
+def test_malformed_records_are_reported_and_the_rest_read(tmp_path: Path, bad: str) -> None:
     first, second, third = write(tmp_path, f"{GOOD}{bad}\tepisode_done:True\n{GOOD}").dialogues("train")
     assert isinstance(second, Malformed)
     assert "train.txt:2: no text or no labels" in second.message
     assert third.turns == first.turns
 
 
-def test_the_older_format_numbers_the_lines_of_a_dialogue(tmp_path: Path) -> None:
+def test_reads_the_older_numbered_format(tmp_path: Path) -> None:
     text = (
         "1 Sam went out.\n2 Pat came in.\n3 Where is Sam?\tout|outside\t1\tin|out\n4 And Pat?\tin\n5 Ah.\n"
         "1 Hi !\tHello .\n2 1 or 2 ?\\nSay !\t2\n"
@@ -54,7 +54,26 @@ def test_the_older_format_numbers_the_lines_of_a_dialogue(tmp_path: Path) -> Non
     assert (second.id, [turn.text for turn in second.turns]) == ("train-6", ["Hi !", "Hello .", "1 or 2 ?\nSay !", "2"])
 
 
-def test_files_may_have_other_names(tmp_path: Path) -> None:
+@pytest.mark.parametrize("value", ["True ", "true", "1", "False", " "])
+def test_any_value_ends_an_episode_as_in_parlai(tmp_path: Path, value: str) -> None:
+    line = f"text:Hi !\tlabels:Hello .\tepisode_done:{value}\r\n"
+    assert [entry.id for entry in write(tmp_path, line * 3).dialogues("train")] == ["train-1", "train-2", "train-3"]
+
+
+def test_an_empty_value_continues_an_episode(tmp_path: Path) -> None:
+    (dialogue,) = write(tmp_path, "text:Hi !\tlabels:Hello .\tepisode_done:\n" * 2).dialogues("train")
+    assert len(dialogue.turns) == 4
+
+
+@pytest.mark.parametrize("mark", ["__SILENCE__", "<SILENCE>"])
+def test_silence_is_not_a_turn(tmp_path: Path, mark: str) -> None:
+    newer, older = f"text:{mark}\tlabels:Hello .\tepisode_done:True\n", f"1 {mark}\tHello .\n"
+    for text in (newer, older):
+        (dialogue,) = write(tmp_path, text).dialogues("train")
+        assert dialogue.turns == (Turn("B", "Hello ."),)
+
+
+def test_file_names_can_be_chosen(tmp_path: Path) -> None:
     (tmp_path / "mine_valid.txt").write_text(GOOD)
     (dialogue,) = ParlAI(tmp_path, validation="mine_valid").dialogues("validation")
     assert dialogue.id == "validation-1"

@@ -1,4 +1,4 @@
-"""PersonaChat: numbered lines, personas as facts, and ConvAI2 without a test."""
+"""PersonaChat: numbered lines, personas as facts, and ConvAI2 without a test part."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_reads_personas_and_turns(tmp_path: Path) -> None:
         ("1 hi !\thello .\n\n", "valid_self_original.txt:3: not line 2"),
     ],
 )
-def test_what_is_malformed_is_named_and_the_rest_is_read(tmp_path: Path, bad: str, message: str) -> None:
+def test_malformed_records_are_reported_and_the_rest_read(tmp_path: Path, bad: str, message: str) -> None:
     first, second, third = write(tmp_path, GOOD + bad + GOOD).dialogues("validation")
     assert first.id == "validation-1"
     assert isinstance(second, Malformed)
@@ -49,13 +49,13 @@ def test_what_is_malformed_is_named_and_the_rest_is_read(tmp_path: Path, bad: st
     assert third.turns == first.turns
 
 
-def test_another_persona_is_another_file(tmp_path: Path) -> None:
+def test_the_persona_chooses_the_file(tmp_path: Path) -> None:
     (tmp_path / "test_both_revised.txt").write_text(GOOD)
     (dialogue,) = PersonaChat(tmp_path, persona="both_revised").dialogues("test")
     assert len(dialogue.turns) == 2
 
 
-def test_without_a_test_part_valid_is_halved_and_both_sides_of_a_dialogue_stay_together(tmp_path: Path) -> None:
+def test_halves_keep_both_sides_of_a_dialogue_together(tmp_path: Path) -> None:
     a_side = "".join(f"1 hi {n}\thello {n}\n2 who {n}\tme {n}\n" for n in range(100))
     b_side = "".join(f"1 __SILENCE__\thi {n}\n2 hello {n}\twho {n}\n" for n in range(100))
     corpus = write(tmp_path, f"{a_side}{b_side}1 broken\n", ("train", "valid"))
@@ -63,12 +63,12 @@ def test_without_a_test_part_valid_is_halved_and_both_sides_of_a_dialogue_stay_t
         list(corpus.dialogues("test"))
     corpus = PersonaChat(tmp_path, halves=True)
     assert len(corpus.fingerprint()) == 2
-    assert [each.turns[0].text for each in corpus.dialogues("train")] == ["hi !"]
+    assert [dialogue.turns[0].text for dialogue in corpus.dialogues("train")] == ["hi !"]
     *validation, broken = corpus.dialogues("validation")
     assert isinstance(broken, Malformed)
     test = list(corpus.dialogues("test"))
     assert len(validation) + len(test) == 200
-    begins = [{each.turns[0].text for each in half} for half in (validation, test)]
-    assert begins[0].isdisjoint(begins[1])
-    assert min(map(len, begins)) > 20
-    assert len({each.id for each in test}) == len(test)
+    starts = [{dialogue.turns[0].text for dialogue in half} for half in (validation, test)]
+    assert starts[0].isdisjoint(starts[1])
+    assert min(map(len, starts)) > 20
+    assert len({dialogue.id for dialogue in test}) == len(test)

@@ -1,4 +1,4 @@
-"""The Self-dialogue Corpus: the official repository and a folder of topics; columns in the order of the alphabet."""
+"""The Self-dialogue Corpus: the official repository and a folder of topics, with columns in alphabetical order."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ FOLDER = {
 }
 
 
-def test_reads_columns_by_name_in_the_order_of_turns(lay: Callable[..., Path]) -> None:
+def test_columns_are_read_in_the_order_of_turns(write_files: Callable[..., Path]) -> None:
     texts = [f"line {number}" for number in range(1, 21)]
     texts[2], texts[6] = "{}", ""
-    folder = lay({"tea.csv": table(row(1, 1, *texts), row(2, 1), row(3, 1, "Hi", 'a "b", c'))})
+    folder = write_files({"tea.csv": table(row(1, 1, *texts), row(2, 1), row(3, 1, "Hi", 'a "b", c'))})
     long, nothing, short = (d for split in SPLITS for d in SelfDialogue(folder).dialogues(split))
     assert long.turns == tuple(Turn("AB"[index % 2], text) for index, text in enumerate(texts) if index not in (2, 6))
     assert nothing == Dialogue("a2", (), {"topic": "tea", "author": "w1"})
     assert short == Dialogue("a3", (Turn("A", "Hi"), Turn("B", 'a "b", c')), {"topic": "tea", "author": "w1"})
 
 
-def test_an_author_is_in_one_split(laws: Callable[..., dict[str, list[Dialogue]]]) -> None:
-    found = laws(SelfDialogue, FOLDER)
-    authors = [{dialogue.meta["author"] for dialogue in dialogues} for dialogues in found.values()]
-    assert sum(map(len, found.values())) == 120
+def test_an_author_is_in_one_split(check_laws: Callable[..., dict[str, list[Dialogue]]]) -> None:
+    splits = check_laws(SelfDialogue, FOLDER)
+    authors = [{dialogue.meta["author"] for dialogue in dialogues} for dialogues in splits.values()]
+    assert sum(map(len, splits.values())) == 120
     assert sum(map(len, authors)) == len(set.union(*authors)) == 40
-    assert [d.meta["topic"] for d in found["train"]] == sorted(str(d.meta["topic"]) for d in found["train"])
+    assert [d.meta["topic"] for d in splits["train"]] == sorted(str(d.meta["topic"]) for d in splits["train"])
 
 
-def test_the_official_repository_without_what_it_leaves_out(laws: Callable[..., dict[str, list[Dialogue]]]) -> None:
+def test_rejected_rows_and_blocked_workers_are_skipped(check_laws: Callable[..., dict[str, list[Dialogue]]]) -> None:
     rejected = raw(2, 1, "x", "y", reject="Duplicate")
     files = {
         "corpus/tea/b.csv": table(raw(4, 1, "d", "e"), end="\r\n"),
@@ -65,37 +65,39 @@ def test_the_official_repository_without_what_it_leaves_out(laws: Callable[..., 
         "corpus/chess/only.csv": table(raw(5, 1, "f", "g"), end="\r\n"),
         "blocked_workers.txt": "w2\nw9\n",
     }
-    found = laws(SelfDialogue, files)
-    assert [dialogue.id for dialogues in found.values() for dialogue in dialogues] == ["a5", "a1", "a4"]
+    splits = check_laws(SelfDialogue, files)
+    assert [dialogue.id for dialogues in splits.values() for dialogue in dialogues] == ["a5", "a1", "a4"]
 
 
-def test_topics_can_be_chosen(lay: Callable[..., Path]) -> None:
-    corpus = SelfDialogue(lay(FOLDER), topics=["chess"])
+def test_topics_can_be_chosen(write_files: Callable[..., Path]) -> None:
+    corpus = SelfDialogue(write_files(FOLDER), topics=["chess"])
     assert {d.meta["topic"] for d in corpus.dialogues("train") if isinstance(d, Dialogue)} == {"chess"}
     assert list(corpus.fingerprint()) == ["chess.csv"]
     with pytest.raises(UserError, match="did you mean 'chess'"):
-        SelfDialogue(lay(FOLDER), topics=["ches"]).fingerprint()
+        SelfDialogue(write_files(FOLDER), topics=["ches"]).fingerprint()
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ('"a9","w1"\n', "2 columns, but"),
-        ('"a9" oh,"w1"\n', "mend the row, or its quotes"),
+        ('"a9" oh,"w1"\n', "correct the row or its quotes"),
     ],
 )
-def test_a_row_that_is_none_is_named_and_the_rest_read(lay: Callable[..., Path], line: str, message: str) -> None:
+def test_malformed_rows_are_reported_and_the_rest_read(
+    write_files: Callable[..., Path], line: str, message: str
+) -> None:
     header, first, last = table(row(1, 1, "a", "b"), row(2, 1, "c\nd", "e")).split("\n", 2)
-    folder = lay({"tea.csv": f"{header}\n{first}\n{line}{last}"})
-    found = [entry for split in SPLITS for entry in SelfDialogue(folder).dialogues(split)]
-    (bad,) = [entry for entry in found if isinstance(entry, Malformed)]
+    folder = write_files({"tea.csv": f"{header}\n{first}\n{line}{last}"})
+    entries = [entry for split in SPLITS for entry in SelfDialogue(folder).dialogues(split)]
+    (bad,) = [entry for entry in entries if isinstance(entry, Malformed)]
     assert "tea.csv:3: " in bad.message
     assert message in bad.message
-    assert {d.id: d.turns[0].text for d in found if isinstance(d, Dialogue)} == {"a1": "a", "a2": "c\nd"}
+    assert {d.id: d.turns[0].text for d in entries if isinstance(d, Dialogue)} == {"a1": "a", "a2": "c\nd"}
 
 
-def test_a_quote_that_is_never_closed_is_named_with_its_line(lay: Callable[..., Path]) -> None:
-    folder = lay({"tea.csv": table(row(1, 1, "a", "b")) + '"a2","w1\nand on\n'})
+def test_an_unclosed_quote_is_reported_with_its_line(write_files: Callable[..., Path]) -> None:
+    folder = write_files({"tea.csv": table(row(1, 1, "a", "b")) + '"a2","w1\nand on\n'})
     bad = [entry for entry in SelfDialogue(folder).dialogues("train") if isinstance(entry, Malformed)]
     assert len(bad) == 2
     assert "tea.csv:3: a quote is not closed" in bad[0].message

@@ -1,4 +1,4 @@
-"""The Switchboard Dialog Act Corpus: a table a conversation, marks of speech, and the coders' lists."""
+"""The Switchboard Dialog Act Corpus: tables, marks of speech and lists of splits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS = ["swda_filename", "conversation_no", "transcript_index", "act_tag", "c
 
 
 def table(number: int, *rows: tuple[str, str, str]) -> str:
-    """A conversation of (caller, act, text)."""
+    """Return a table of (caller, act, text)."""
     file = io.StringIO()
     writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\r\n")
     writer.writeheader()
@@ -28,7 +28,7 @@ def table(number: int, *rows: tuple[str, str, str]) -> str:
 
 
 def files(count: int) -> dict[str, str]:
-    """Conversations 4000, 4001, ..., under numbers of their own."""
+    """Return the tables of conversations 4000, 4001, ..."""
     return {
         f"sw0{n % 2}utt/sw_{n:04}_{4000 + n}.utt.csv": table(
             4000 + n, ("A", "qy", f"Tea {n}? /"), ("B", "ny", "Yes, /"), ("B", "sd", "two -/"), ("@A", "b", "Uh-huh. /")
@@ -37,10 +37,10 @@ def files(count: int) -> dict[str, str]:
     }
 
 
-def test_joins_what_a_caller_says_before_the_other_does(laws: Callable[..., dict[str, list[Dialogue]]]) -> None:
-    found = laws(Switchboard, files(30))
-    everything = {dialogue.id: dialogue for dialogues in found.values() for dialogue in dialogues}
-    assert sorted(everything) == [str(4000 + n) for n in range(30)]
+def test_consecutive_utterances_of_a_caller_are_one_turn(check_laws: Callable[..., dict[str, list[Dialogue]]]) -> None:
+    splits = check_laws(Switchboard, files(12))
+    everything = {dialogue.id: dialogue for dialogues in splits.values() for dialogue in dialogues}
+    assert sorted(everything) == [str(4000 + n) for n in range(12)]
     assert everything["4007"].turns == (Turn("A", "Tea 7?"), Turn("B", "Yes, two"), Turn("A", "Uh-huh."))
     assert everything["4007"].meta == {"acts": [["qy"], ["ny", "sd"], ["b"]]}
 
@@ -57,26 +57,26 @@ def test_joins_what_a_caller_says_before_the_other_does(laws: Callable[..., dict
         ("<laughter>", ""),
     ],
 )
-def test_marks_are_taken_out_and_words_stay(lay: Callable[..., Path], raw: str, clean: str) -> None:
-    folder = lay({"swda/sw00utt/sw_0001_4325.utt.csv": table(4325, ("A", "sd", raw))})
+def test_marks_are_removed_and_words_stay(write_files: Callable[..., Path], raw: str, clean: str) -> None:
+    folder = write_files({"swda/sw00utt/sw_0001_4325.utt.csv": table(4325, ("A", "sd", raw))})
     for cleaned, text in ((True, clean), (False, raw)):
-        (found,) = (d for split in SPLITS for d in Switchboard(folder, cleaned=cleaned).dialogues(split))
-        assert isinstance(found, Dialogue)
-        assert [turn.text for turn in found.turns] == [text]
+        (dialogue,) = (d for split in SPLITS for d in Switchboard(folder, cleaned=cleaned).dialogues(split))
+        assert isinstance(dialogue, Dialogue)
+        assert [turn.text for turn in dialogue.turns] == [text]
 
 
-def test_the_lists_of_the_coders_are_followed(laws: Callable[..., dict[str, list[Dialogue]]]) -> None:
+def test_lists_determine_the_splits(check_laws: Callable[..., dict[str, list[Dialogue]]]) -> None:
     lists = {"ws97-train-convs.list": "sw4003\nsw4000\n", "ws97-test-convs.list": "sw4001\n"}
-    found = laws(Switchboard, files(4) | lists)
-    assert {split: [dialogue.id for dialogue in dialogues] for split, dialogues in found.items()} == {
+    splits = check_laws(Switchboard, files(4) | lists)
+    assert {split: [dialogue.id for dialogue in dialogues] for split, dialogues in splits.items()} == {
         "train": ["4000", "4003"],
         "validation": ["4002"],
         "test": ["4001"],
     }
 
 
-def test_a_list_without_the_other_is_refused(lay: Callable[..., Path]) -> None:
-    corpus = Switchboard(lay(files(2) | {"ws97-test-convs.list": "sw4001\n"}))
+def test_a_missing_list_is_reported(write_files: Callable[..., Path]) -> None:
+    corpus = Switchboard(write_files(files(2) | {"ws97-test-convs.list": "sw4001\n"}))
     with pytest.raises(
         UserError, match=r"ws97-train-convs\.list does not exist; it belongs with ws97-train-convs\.list, ws97-test"
     ):
@@ -92,12 +92,12 @@ def test_a_list_without_the_other_is_refused(lay: Callable[..., Path]) -> None:
         ('conversation_no,caller,act_tag,text\n4000,A,sd,"hi\n', "4000.utt.csv:2: a quote is not closed"),
     ],
 )
-def test_a_file_that_is_no_conversation_is_named_and_the_rest_read(
-    lay: Callable[..., Path], content: str, message: str
+def test_malformed_files_are_reported_and_the_rest_read(
+    write_files: Callable[..., Path], content: str, message: str
 ) -> None:
-    folder = lay(files(20) | {"sw00utt/sw_0000_4000.utt.csv": content})
-    found = [entry for split in SPLITS for entry in Switchboard(folder).dialogues(split)]
-    (bad,) = [entry for entry in found if isinstance(entry, Malformed)]
+    folder = write_files(files(20) | {"sw00utt/sw_0000_4000.utt.csv": content})
+    entries = [entry for split in SPLITS for entry in Switchboard(folder).dialogues(split)]
+    (bad,) = [entry for entry in entries if isinstance(entry, Malformed)]
     assert "sw00utt/sw_0000_4000.utt.csv" in bad.message
     assert message in bad.message
-    assert len(found) == 20
+    assert len(entries) == 20

@@ -1,4 +1,4 @@
-"""Switchboard's segments of two sides, woven by the time at which they begin."""
+"""Switchboard in Mississippi State's transcription: segments of two sides, sorted by time."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ def talk(number: int) -> dict[str, str]:
     return first | side(number, "B", (0.5, "[silence]"), (2, "[laughter]"), (3.25, "yes"), (11, "bye-bye"))
 
 
-FILES = {name: content for number in range(2001, 2031) for name, content in talk(number).items()}
+FILES = {name: content for number in range(2001, 2016) for name, content in talk(number).items()}
 
 
 def read(folder: Path) -> list[Dialogue | Malformed]:
     return [entry for split in SPLITS for entry in SwitchboardMS98(folder).dialogues(split)]
 
 
-def test_sides_are_woven_by_time(laws: Callable[..., dict[str, list[Dialogue]]]) -> None:
-    found = {dialogue.id: dialogue for dialogues in laws(SwitchboardMS98, FILES).values() for dialogue in dialogues}
-    assert sorted(found) == [str(number) for number in range(2001, 2031)]
-    assert found["2005"].turns == (
+def test_segments_of_both_sides_are_sorted_by_time(check_laws: Callable[..., dict[str, list[Dialogue]]]) -> None:
+    entries = {
+        dialogue.id: dialogue for dialogues in check_laws(SwitchboardMS98, FILES).values() for dialogue in dialogues
+    }
+    assert sorted(entries) == [str(number) for number in range(2001, 2016)]
+    assert entries["2005"].turns == (
         Turn("A", "hi there tea"),
         Turn("B", "yes"),
         Turn("A", "number 2005"),
@@ -52,30 +54,30 @@ def test_sides_are_woven_by_time(laws: Callable[..., dict[str, list[Dialogue]]])
         ("<b_aside> come here <e_aside> [vocalized-noise] um-hum", "come here um-hum"),
     ],
 )
-def test_marks_become_words(lay: Callable[..., Path], raw: str, clean: str) -> None:
-    (found,) = read(lay(side(2001, "A", (0, raw)) | side(2001, "B", (0, "[silence]"))))
-    assert isinstance(found, Dialogue)
-    assert found.turns == (Turn("A", clean),)
+def test_marks_are_replaced_by_words(write_files: Callable[..., Path], raw: str, clean: str) -> None:
+    (dialogue,) = read(write_files(side(2001, "A", (0, raw)) | side(2001, "B", (0, "[silence]"))))
+    assert isinstance(dialogue, Dialogue)
+    assert dialogue.turns == (Turn("A", clean),)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("sw2001B-ms98-a-0001 soon 1.0 hi\n", "B-ms98-a-trans.text:1: 'soon' is no time in seconds"),
+        ("sw2001B-ms98-a-0001 soon 1.0 hi\n", "B-ms98-a-trans.text:1: 'soon' is not a time in seconds"),
         ("sw2001B-ms98-a-0001\n", "ValueError"),
         ("", "is empty"),
     ],
 )
-def test_a_conversation_that_is_none_is_named_and_the_rest_read(
-    lay: Callable[..., Path], content: str, message: str
+def test_malformed_files_are_reported_and_the_rest_read(
+    write_files: Callable[..., Path], content: str, message: str
 ) -> None:
-    found = read(lay(FILES | {"20/2001/sw2001B-ms98-a-trans.text": content}))
-    (bad,) = [entry for entry in found if isinstance(entry, Malformed)]
+    entries = read(write_files(FILES | {"20/2001/sw2001B-ms98-a-trans.text": content}))
+    (bad,) = [entry for entry in entries if isinstance(entry, Malformed)]
     assert "sw2001" in bad.message
     assert message in bad.message
-    assert len(found) == 30
+    assert len(entries) == 15
 
 
-def test_a_side_that_is_missing_is_named(lay: Callable[..., Path]) -> None:
+def test_a_missing_side_is_reported(write_files: Callable[..., Path]) -> None:
     with pytest.raises(UserError, match=r"sw2001B-ms98-a-trans\.text does not exist; it is the other side of sw2001A"):
-        read(lay(side(2001, "A", (0, "hi"))))
+        read(write_files(side(2001, "A", (0, "hi"))))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialog.data.corpora.parsing import records
+from dialog.data.corpora.parsing import blocks
 from dialog.data.corpora.text import PlainText
 from dialog.data.dialogue import SPLITS, Malformed, Turn
 from dialog.errors import UserError
@@ -29,24 +29,24 @@ def test_a_blank_line_ends_a_dialogue(tmp_path: Path) -> None:
     assert second.turns == (Turn("A", "Who ?"), Turn("B", "Me ."), Turn("A", "Ah ."))
 
 
-def test_speakers_stand_before_what_they_say(tmp_path: Path) -> None:
+def test_lines_may_begin_with_their_speaker(tmp_path: Path) -> None:
     corpus = write(tmp_path, b"Anna: Hi: there !\n Bo : Hello .\nBo: Well .\n\nno one\nAnna: x\n\n: y\n", speakers=True)
     first, *rest = corpus.dialogues("train")
     assert first.turns == (Turn("Anna", "Hi: there !"), Turn("Bo", "Hello ."), Turn("Bo", "Well ."))
-    assert all(isinstance(each, Malformed) for each in rest)
+    assert all(isinstance(entry, Malformed) for entry in rest)
     assert ["train.txt:5: no speaker" in rest[0].message, "train.txt:8: no speaker" in rest[1].message] == [True, True]
 
 
 @given(dialogues=st.lists(st.lists(LINE, min_size=1), min_size=1), gap=st.integers(1, 3))
-def test_what_is_written_is_read(
+def test_written_dialogues_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, dialogues: list[list[str]], gap: int
 ) -> None:
     text = ("\n" * (gap + 1)).join("\n".join(lines) for lines in dialogues)
-    found = write(tmp_path_factory.mktemp("text"), text.encode()).dialogues("train")
-    assert [[turn.text for turn in each.turns] for each in found] == dialogues
+    dialogues_read = write(tmp_path_factory.mktemp("text"), text.encode()).dialogues("train")
+    assert [[turn.text for turn in entry.turns] for entry in dialogues_read] == dialogues
 
 
-def test_a_bad_byte_spoils_its_dialogue_only(tmp_path: Path) -> None:
+def test_a_bad_byte_drops_only_its_dialogue(tmp_path: Path) -> None:
     bad, good = write(tmp_path, b"Hi !\ncaf\xe9\n\nWho ?\nMe .\n").dialogues("train")
     assert isinstance(bad, Malformed)
     assert "train.txt:2: byte 4" in bad.message
@@ -57,26 +57,28 @@ def test_a_bad_byte_spoils_its_dialogue_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bound", "most", "said"),
+    ("bound", "most", "limit"),
     [("MOST_TURNS", 3, "3 lines"), ("MOST_CHARACTERS", 16, "16 characters")],
 )
 def test_a_file_without_blank_lines_is_malformed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, limit: str
 ) -> None:
-    monkeypatch.setattr(records, bound, most)
+    monkeypatch.setattr(blocks, bound, most)
     long, short = write(tmp_path, b"aaaa\nbbbb\ncccc\ndddd\ne\n\nffff\ngggg\nhhh\n").dialogues("train")
     assert isinstance(long, Malformed)
-    assert f"train.txt:1: a dialogue of more than {said}" in long.message
+    assert f"train.txt:1: a dialogue of more than {limit}" in long.message
     assert len(short.turns) == 3
 
 
-def test_one_file_is_split_and_every_dialogue_is_in_one_split(tmp_path: Path) -> None:
+def test_one_file_is_divided_into_disjoint_splits(tmp_path: Path) -> None:
     blocks = [f"question {number % 150}\nanswer {number % 150}" for number in range(300)]
     (tmp_path / "all.txt").write_text("\n\n".join(blocks))
     corpus = PlainText(tmp_path / "all.txt")
     splits = {split: list(corpus.dialogues(split)) for split in SPLITS}
     assert sum(map(len, splits.values())) == 300
-    assert sum(len({each.turns for each in found}) for found in splits.values()) == 150, "the same words in two splits"
+    assert sum(len({entry.turns for entry in entries}) for entries in splits.values()) == 150, (
+        "equal texts in two splits"
+    )
     assert list(corpus.fingerprint()) == ["all.txt"]
     with pytest.raises(UserError, match="nowhere does not exist"):
         PlainText(tmp_path / "nowhere").fingerprint()

@@ -1,4 +1,4 @@
-"""Topical-Chat: objects of conversations, with frequent and rare parts of validation and test."""
+"""Topical-Chat: objects of conversations, and the frequent and rare parts of validation and test."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ FILES = {
 }
 
 
-def test_reads_the_format(laws: Callable[..., dict[str, list[Dialogue]]]) -> None:
-    found = laws(TopicalChat, FILES)
-    assert {split: [dialogue.id for dialogue in dialogues] for split, dialogues in found.items()} == {
+def test_reads_the_format(check_laws: Callable[..., dict[str, list[Dialogue]]]) -> None:
+    splits = check_laws(TopicalChat, FILES)
+    assert {split: [dialogue.id for dialogue in dialogues] for split, dialogues in splits.items()} == {
         "train": ["t_train_1", "t_train_0"],
         "validation": ["t_valid_freq_1", "t_valid_freq_0", "t_valid_rare_1", "t_valid_rare_0"],
         "test": ["t_test_freq_1", "t_test_freq_0", "t_test_rare_1", "t_test_rare_0"],
     }
-    first = found["train"][0]
+    first = splits["train"][0]
     assert first.turns == (Turn("agent_2", "tea 1?\nYes, tea 1."), Turn("agent_1", "tea 1?\nYes, tea 1."))
     assert first.meta == {
         "config": "A",
@@ -50,8 +50,8 @@ def test_reads_the_format(laws: Callable[..., dict[str, list[Dialogue]]]) -> Non
     }
 
 
-def test_one_part_of_validation_and_test_can_be_read_alone(lay: Callable[..., Path]) -> None:
-    folder = lay(FILES)
+def test_parts_can_be_chosen(write_files: Callable[..., Path]) -> None:
+    folder = write_files(FILES)
     corpus = TopicalChat(folder / "conversations", parts=["rare"])
     assert [d.id for d in corpus.dialogues("test") if isinstance(d, Dialogue)] == ["t_test_rare_1", "t_test_rare_0"]
     assert list(corpus.fingerprint()) == ["parts", "test_rare.json", "train.json", "valid_rare.json"]
@@ -59,8 +59,8 @@ def test_one_part_of_validation_and_test_can_be_read_alone(lay: Callable[..., Pa
         TopicalChat(folder, parts=["often"]).fingerprint()
 
 
-def test_a_record_that_is_none_is_named_and_the_rest_read(lay: Callable[..., Path]) -> None:
+def test_malformed_records_are_reported_and_the_rest_read(write_files: Callable[..., Path]) -> None:
     broken = json.dumps({"a": talk("x"), "b": {"content": [{"message": "no one"}]}, "c": talk("y")})
-    found = [*TopicalChat(lay({**FILES, "conversations/train.json": broken})).dialogues("train")]
-    assert [type(entry) for entry in found] == [Dialogue, Malformed, Dialogue]
-    assert "train.json: record b: not as this corpus has it (KeyError: 'agent')" in str(found[1])
+    entries = [*TopicalChat(write_files({**FILES, "conversations/train.json": broken})).dialogues("train")]
+    assert [type(entry) for entry in entries] == [Dialogue, Malformed, Dialogue]
+    assert "train.json: record b: not in this corpus's format (KeyError: 'agent')" in str(entries[1])

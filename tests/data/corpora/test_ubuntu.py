@@ -1,4 +1,4 @@
-"""Ubuntu: a file a dialogue, by the lists of version 2 or by the rule."""
+"""Ubuntu: a file a dialogue, split by the lists of version 2 or by hash."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write(folder: Path, dialogues: dict[str, str], **lists: str) -> Ubuntu:
     return Ubuntu(folder)
 
 
-def test_lists_say_which_dialogues_a_split_has_and_in_which_order(tmp_path: Path) -> None:
+def test_lists_determine_splits_and_their_order(tmp_path: Path) -> None:
     odd = '1\ta\t\t"so\u2028" it\n2\ta\tb\tsaid\t"twice\n3\tb\ta\t\n'
     dialogues = {"3/1.tsv": GOOD, "3/10.tsv": odd, "4/1.tsv": GOOD, "5/1.tsv": GOOD}
     corpus = write(tmp_path, dialogues, train="10.tsv,3\n1.tsv,3\n9.tsv,9\n", validation="1.tsv,4\n", test="1.tsv,5\n")
@@ -35,16 +35,16 @@ def test_lists_say_which_dialogues_a_split_has_and_in_which_order(tmp_path: Path
     assert second.place == str(tmp_path / "dialogs" / "3" / "1.tsv")
     assert isinstance(missing, Malformed)
     assert f"9.tsv does not exist; {tmp_path / 'meta' / 'trainfiles.csv'}:3 names it" in missing.message
-    assert [each.id for each in corpus.dialogues("test")] == ["5/1"]
+    assert [dialogue.id for dialogue in corpus.dialogues("test")] == ["5/1"]
     (tmp_path / "meta" / "testfiles.csv").unlink()
     with pytest.raises(UserError, match=r"testfiles\.csv does not exist"):
         list(corpus.dialogues("train"))
 
 
-def test_without_lists_each_dialogue_is_in_one_split_in_the_order_of_names(tmp_path: Path) -> None:
+def test_without_lists_dialogues_are_hashed_into_splits(tmp_path: Path) -> None:
     names = [f"{n % 7}/{n}.tsv" for n in range(200)]
     corpus = write(tmp_path, {name: GOOD + f"3\tx\t\t{name}\n" for name in names})
-    splits = [[each.id for each in corpus.dialogues(split)] for split in SPLITS]
+    splits = [[dialogue.id for dialogue in corpus.dialogues(split)] for split in SPLITS]
     assert sorted(id for ids in splits for id in ids) == sorted(name.removesuffix(".tsv") for name in names)
     assert all(splits)
     assert all(ids == sorted(ids, key=lambda id: id.split("/")) for ids in splits)
@@ -59,11 +59,11 @@ def test_without_lists_each_dialogue_is_in_one_split_in_the_order_of_names(tmp_p
         (f"{GOOD}caf\udce9\ta\t\thi\n", "3/2.tsv:3: byte 4"),
     ],
 )
-def test_what_is_malformed_is_named_and_the_rest_is_read(tmp_path: Path, bad: str, message: str) -> None:
+def test_malformed_records_are_reported_and_the_rest_read(tmp_path: Path, bad: str, message: str) -> None:
     corpus = write(tmp_path, {"3/1.tsv": GOOD, "3/2.tsv": bad, "3/3.tsv": GOOD})
-    found = [entry for split in SPLITS for entry in corpus.dialogues(split)]
-    assert [entry.id for entry in found if isinstance(entry, Dialogue)] == ["3/1", "3/3"]
-    (malformed,) = [entry.message for entry in found if isinstance(entry, Malformed)]
+    entries = [entry for split in SPLITS for entry in corpus.dialogues(split)]
+    assert [entry.id for entry in entries if isinstance(entry, Dialogue)] == ["3/1", "3/3"]
+    (malformed,) = [entry.message for entry in entries if isinstance(entry, Malformed)]
     assert message in malformed
 
 
@@ -81,7 +81,7 @@ def test_the_fingerprint_covers_lists_names_and_contents(tmp_path: Path) -> None
     assert len(seen[-1]) == 4
 
 
-def test_a_folder_without_dialogues_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_dialogues_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"dialogs cannot be read .*data\.path"):
         list(Ubuntu(tmp_path).dialogues("train"))
     (tmp_path / "dialogs" / "3").mkdir(parents=True)

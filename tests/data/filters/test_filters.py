@@ -1,4 +1,4 @@
-"""What each filter drops of a small corpus with planted faults, and what all filters promise."""
+"""Filters on a small corpus with planted faults, and the laws of all filters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dialog.config.components import build
@@ -24,8 +24,8 @@ utterances = st.sampled_from(
 splits = st.fixed_dictionaries({split: st.lists(st.lists(utterances, max_size=4), max_size=5) for split in SPLITS})
 
 
-class Twice:
-    """A split that can be iterated anew; its records have numbers that need not follow each other."""
+class Records:
+    """A split that can be iterated repeatedly, with gaps between its record numbers."""
 
     def __init__(self, dialogues: list[list[str]]) -> None:
         self.dialogues = dialogues
@@ -41,60 +41,61 @@ def dialogue(*texts: str, facts: tuple[str, ...] = ()) -> Dialogue:
 
 
 def dropped(filter: Filter, corpus: Texts) -> list[list[int]]:
-    views = {split: Twice(corpus.get(split, [])) for split in SPLITS}
-    known = filter.survey(views)
-    return [sorted(filter.drops(known, number, each)) for number, each in views["train"]]
+    views = {split: Records(corpus.get(split, [])) for split in SPLITS}
+    surveyed = filter.survey(views)
+    return [sorted(filter.drops(surveyed, number, dialogue)) for number, dialogue in views["train"]]
 
 
-def made(name: str, **arguments: object) -> Filter:
+def filter_of(name: str, **arguments: object) -> Filter:
     return build(FILTERS, {"name": name, **arguments})
 
 
 @pytest.mark.parametrize("name", FILTERS)
+@settings(max_examples=40)
 @given(corpus=splits)
-def test_a_filter_is_a_pure_function_of_what_can_be_saved(name: str, corpus: Texts) -> None:
-    views = {split: Twice(corpus[split]) for split in SPLITS}
-    known = made(name).survey(views)
-    assert known.ndim == 1
-    assert known.dtype != object
+def test_drops_is_a_pure_function_of_a_saved_survey(name: str, corpus: Texts) -> None:
+    views = {split: Records(corpus[split]) for split in SPLITS}
+    surveyed = filter_of(name).survey(views)
+    assert surveyed.ndim == 1
+    assert surveyed.dtype != object
     file = BytesIO()
-    np.save(file, known, allow_pickle=False)
+    np.save(file, surveyed, allow_pickle=False)
     file.seek(0)
-    other, loaded = made(name), np.load(file)
-    for number, each in reversed(list(views["train"])):
-        turns = sorted(made(name).drops(known, number, each))
-        assert turns == sorted(other.drops(loaded, number, each))
+    other, loaded = filter_of(name), np.load(file)
+    for number, dialogue in reversed(list(views["train"])):
+        turns = sorted(filter_of(name).drops(surveyed, number, dialogue))
+        assert turns == sorted(other.drops(loaded, number, dialogue))
         assert len(set(turns)) == len(turns)
-        assert set(turns) <= set(range(len(each.turns)))
-    assert np.array_equal(known, made(name).survey(views))
+        assert set(turns) <= set(range(len(dialogue.turns)))
+    assert np.array_equal(surveyed, filter_of(name).survey(views))
 
 
-def test_leaking_dialogues_go_as_a_whole() -> None:
+def test_leaking_dialogues_are_dropped_whole() -> None:
     shared = ["Where is the hat ?", "On the big table ."]
     corpus = {
         "train": [["Hi .", *shared, "Thanks ."], ["Hi .", "Hi ."], [shared[1], shared[0]], ["so", "ON the big table"]],
         "validation": [["So ?", "On the big table !"]],
         "test": [["Hi .", "Hi ."], shared],
     }
-    assert dropped(made("drop_leaking_dialogues"), corpus) == [[0, 1, 2, 3], [], [], [0, 1]]
-    assert dropped(made("drop_leaking_dialogues", minimum_words=5), corpus) == [[], [], [], []]
-    assert dropped(made("drop_leaking_dialogues", minimum_words=1), corpus)[1] == [0, 1]
+    assert dropped(filter_of("drop_leaking_dialogues"), corpus) == [[0, 1, 2, 3], [], [], [0, 1]]
+    assert dropped(filter_of("drop_leaking_dialogues", minimum_words=5), corpus) == [[], [], [], []]
+    assert dropped(filter_of("drop_leaking_dialogues", minimum_words=1), corpus)[1] == [0, 1]
 
 
 @pytest.mark.parametrize(
     ("normalisation", "expected"),
     [("verbatim", [2, 5]), ("words", [2, 3, 5]), ("letters", [2, 3, 4, 5])],
 )
-def test_of_repeated_dialogues_the_first_stays(normalisation: str, expected: list[int]) -> None:
+def test_the_first_of_repeated_dialogues_stays(normalisation: str, expected: list[int]) -> None:
     train = [["a", "It's fine"], ["a"], ["a", " It's  fine "], ["A", "it s fine"], ["a", "its fine"], ["a"], []]
-    found = dropped(made("drop_duplicates", normalisation=normalisation), {"train": train, "test": train})
-    assert [place for place, turns in enumerate(found) if turns] == expected
-    assert all(found[place] == list(range(len(train[place]))) for place in expected)
+    turns = dropped(filter_of("drop_duplicates", normalisation=normalisation), {"train": train, "test": train})
+    assert [number for number, numbers in enumerate(turns) if numbers] == expected
+    assert all(turns[number] == list(range(len(train[number]))) for number in expected)
 
 
-def test_the_same_turns_to_other_facts_are_no_repeat() -> None:
+def test_equal_turns_with_other_facts_are_no_repeat() -> None:
     both = [(0, dialogue("Who ?", "He .", facts=("a",))), (1, dialogue("Who ?", "He .", facts=("b",)))]
-    filter = made("drop_duplicates")
+    filter = filter_of("drop_duplicates")
     assert filter.survey({"train": both, "validation": [], "test": []}).tolist() == []
     same = [(number, both[0][1]) for number in range(3)]
     assert filter.survey({"train": same, "validation": [], "test": []}).tolist() == [1, 2]
@@ -113,19 +114,19 @@ OPEN = {"train": [["a", "I see ."], ["b", "I see ."], ["c", "I see ."], ["c", "d
         ({"threshold": 0.9, "side": "both"}, [[1], [1], [1], [1, 2], []]),
     ],
 )
-def test_open_utterances(arguments: dict[str, Any], expected: list[list[int]]) -> None:
-    assert dropped(made("entropy", **arguments), OPEN) == expected
+def test_entropy_drops_pairs_above_the_threshold(arguments: dict[str, Any], expected: list[list[int]]) -> None:
+    assert dropped(filter_of("entropy", **arguments), OPEN) == expected
 
 
-def test_a_threshold_that_is_met_is_not_exceeded() -> None:
+def test_entropy_equal_to_the_threshold_is_kept() -> None:
     train = [[context, "so"] for context in "aaabbb" + "ccc" for _ in range(7)]
-    assert not any(dropped(made("entropy", threshold=np.log2(3)), {"train": train}))
+    assert not any(dropped(filter_of("entropy", threshold=np.log2(3)), {"train": train}))
 
 
 @pytest.mark.parametrize("side", ["target", "both"])
-def test_an_open_utterance_is_no_first_turn_either(side: str) -> None:
+def test_entropy_also_drops_first_turns(side: str) -> None:
     train = [["a", "so"], ["b", "so"], ["c", "so"], ["so"]]
-    assert dropped(made("entropy", side=side), {"train": train}) == [[1], [1], [1], [0]]
+    assert dropped(filter_of("entropy", side=side), {"train": train}) == [[1], [1], [1], [0]]
 
 
 @pytest.mark.parametrize(
@@ -139,8 +140,8 @@ def test_an_open_utterance_is_no_first_turn_either(side: str) -> None:
         ({"min_words": 1, "max_words": 1}, [1, 2]),
     ],
 )
-def test_lengths(arguments: dict[str, Any], expected: list[int]) -> None:
-    assert dropped(made("length", **arguments), {"train": [["ab", "ab c d", "a b c d", " abc "]]}) == [expected]
+def test_length_limits(arguments: dict[str, Any], expected: list[int]) -> None:
+    assert dropped(filter_of("length", **arguments), {"train": [["ab", "ab c d", "a b c d", " abc "]]}) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -155,17 +156,17 @@ def test_lengths(arguments: dict[str, Any], expected: list[int]) -> None:
         ("length", {"max_characters": 0}, "max_characters is 0"),
     ],
 )
-def test_what_makes_no_sense_is_refused(name: str, arguments: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_errors(name: str, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        made(name, **arguments)
+        filter_of(name, **arguments)
 
 
-def test_filters_do_not_know_each_other() -> None:
+def test_filters_do_not_import_each_other() -> None:
     import ast
 
-    import dialog.data.filters as room
+    from dialog.data import filters
 
-    folder = Path(room.__file__).parent
+    folder = Path(filters.__file__).parent
     for leaf in folder.glob("*.py"):
         if leaf.stem not in ("__init__", "contract"):
             names = [node.module for node in ast.walk(ast.parse(leaf.read_text())) if isinstance(node, ast.ImportFrom)]

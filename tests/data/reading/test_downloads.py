@@ -1,4 +1,4 @@
-"""Downloads from a real server on this machine: what is refused, what is left behind, what is asked for again."""
+"""Downloads from a local server: results, errors, interruption and concurrent processes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import io
 import signal
 import subprocess
 import sys
-import tarfile
 import threading
 import time
 import zipfile
@@ -18,33 +17,33 @@ from pathlib import Path
 
 import pytest
 
-from dialog.data.reading import downloads, sources, unpacking
-from dialog.data.reading.downloads import corpus_folder, provide
-from dialog.data.reading.sources import CHECKSUMS, DOWNLOADS, File, Source, all_files
+from dialog.data.reading import download_sources, downloads
+from dialog.data.reading.download_sources import DownloadSource, RemoteFile
+from dialog.data.reading.downloads import corpus_folder, ensure_downloaded
 from dialog.errors import UserError
 
 TEXT = b"Where is the tea ?\nBehind the bread .\n" * 4000
 
 
 class Server:
-    """What it was asked for, and what it answers: a body, or a way to go wrong."""
+    """A web server that records its requests; some paths fail in a chosen way."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.bodies: dict[str, bytes] = {}
-        self.cut: set[str] = set()
-        self.unmeasured: set[str] = set()
+        self.truncated: set[str] = set()
+        self.without_length: set[str] = set()
         self.slow: set[str] = set()
-        self.moved: dict[str, str] = {}
-        self.going_on = threading.Event()
+        self.redirects: dict[str, str] = {}
+        self.proceed = threading.Event()
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                server.asked.append(self.path)
-                if self.path in server.moved:
+                server.requests.append(self.path)
+                if self.path in server.redirects:
                     self.send_response(302)
-                    self.send_header("Location", server.moved[self.path])
+                    self.send_header("Location", server.redirects[self.path])
                     self.send_header("Content-Length", "0")
                     self.end_headers()
                     return
@@ -53,19 +52,19 @@ class Server:
                     self.send_error(404)
                     return
                 self.send_response(200)
-                if self.path not in server.unmeasured:
+                if self.path not in server.without_length:
                     self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 half = len(body) // 2
                 self.wfile.write(body[:half])
                 self.wfile.flush()
                 if self.path in server.slow:
-                    server.going_on.wait(30)
-                if self.path not in server.cut:
+                    server.proceed.wait(30)
+                if self.path not in server.truncated:
                     self.wfile.write(body[half:])
 
             def handle(self) -> None:
-                with suppress(ConnectionError):  # whoever asked was killed
+                with suppress(ConnectionError):  # the client was killed
                     super().handle()
 
             def log_message(self, format: str, *arguments: object) -> None:
@@ -76,23 +75,23 @@ class Server:
         self.root = f"http://127.0.0.1:{self.http.server_port}"
 
     def serve(self, path: str, body: bytes) -> str:
-        """The address of a body."""
+        """Serve a body; return its address."""
         self.bodies[path] = body
         return self.root + path
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A server, and leave to ask it."""
+    """A running server; downloads are allowed."""
     monkeypatch.setenv("DIALOG_OFFLINE", "0")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    made = Server()
-    thread = threading.Thread(target=made.http.serve_forever, kwargs={"poll_interval": 0.01})
+    server = Server()
+    thread = threading.Thread(target=server.http.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    yield made
-    made.going_on.set()
-    made.http.shutdown()
-    made.http.server_close()
+    yield server
+    server.proceed.set()
+    server.http.shutdown()
+    server.http.server_close()
     thread.join()
 
 
@@ -101,60 +100,30 @@ Get = Callable[..., Path]
 
 @pytest.fixture
 def get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Get:
-    """``get(file, ...)``: the folder of a corpus of these files."""
+    """``get(file, ...)`` downloads a corpus of these files and returns its folder."""
 
-    def run(*files: File) -> Path:
+    def get(*files: RemoteFile) -> Path:
         monkeypatch.setattr(downloads, "DOWNLOADS", {"tea": source(*files)})
         root = tmp_path / "downloads"
-        provide("tea", root / "tea", root)
+        ensure_downloaded("tea", root / "tea", root)
         return root / "tea"
 
-    return run
+    return get
 
 
-def source(*files: File) -> Source:
-    return Source("CC BY 4.0", "https://example.org/tea", "lines.txt", files=files)
+def source(*files: RemoteFile) -> DownloadSource:
+    return DownloadSource("CC BY 4.0", "https://example.org/tea", "lines.txt", files=files)
 
 
-def file(address: str, content: bytes, name: str = "lines.txt") -> File:
-    return File((address,), hashlib.sha256(content).hexdigest(), name)
+def file(address: str, content: bytes, name: str = "lines.txt") -> RemoteFile:
+    return RemoteFile((address,), hashlib.sha256(content).hexdigest(), name)
 
 
-def archive(address: str, content: bytes, *members: str) -> File:
-    return File((address,), hashlib.sha256(content).hexdigest(), members=members)
-
-
-def zipped(**members: bytes) -> bytes:
-    return zip_of(members)
-
-
-def zip_of(members: dict[str, bytes]) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as opened:
-        for name, content in members.items():
-            opened.writestr(name, content)
-    return packed.getvalue()
-
-
-def tar_of(members: dict[str, bytes | tarfile.TarInfo]) -> bytes:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as opened:
-        for name, content in members.items():
-            if isinstance(content, tarfile.TarInfo):
-                opened.addfile(content)
-            else:
-                info = tarfile.TarInfo(name)
-                info.size = len(content)
-                opened.addfile(info, io.BytesIO(content))
-    return packed.getvalue()
-
-
-def kept(folder: Path) -> dict[str, bytes]:
+def content(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def refused(get: Get, *files: File) -> str:
-    """The one line of the refusal, after which nothing counts as there."""
+def download_error(get: Get, *files: RemoteFile) -> str:
     with pytest.raises(UserError) as caught:
         get(*files)
     line = str(caught.value)
@@ -162,243 +131,195 @@ def refused(get: Get, *files: File) -> str:
     return line
 
 
-def by_hand(line: str) -> bool:
-    return all(each in line for each in ("https://example.org/tea", "lines.txt", "data.path=DIR", "DIALOG_DATA"))
+def has_instructions(line: str) -> bool:
+    return all(part in line for part in ("https://example.org/tea", "lines.txt", "data.path=DIR", "DIALOG_DATA"))
 
 
-# ------------------------------------------------------------------ what arrives
+# ------------------------------------------------------------------ results
 
 
 def test_a_file_is_downloaded_once(server: Server, get: Get) -> None:
-    wanted = file(server.serve("/lines", TEXT), TEXT, "deep/lines.txt")
-    assert kept(get(wanted)) == kept(get(wanted)) == {"deep/lines.txt": TEXT}
-    assert server.asked == ["/lines"]
+    remote = file(server.serve("/lines", TEXT), TEXT, "deep/lines.txt")
+    assert content(get(remote)) == content(get(remote)) == {"deep/lines.txt": TEXT}
+    assert server.requests == ["/lines"]
 
 
-def test_nothing_else_stays(server: Server, get: Get) -> None:
+def test_no_temporary_files_remain(server: Server, get: Get) -> None:
     folder = get(file(server.serve("/lines", TEXT), TEXT))
     assert sorted(path.name for path in folder.parent.iterdir()) == [".tea.lock", "tea"]
 
 
-def test_a_file_may_be_checked_by_its_id_in_git(server: Server, get: Get) -> None:
+def test_a_git_object_id_is_a_checksum(server: Server, get: Get) -> None:
     hello = "ce013625030ba8dba906f756967f9e9ca394464a"  # git hash-object of the six bytes
     address = server.serve("/hello", b"hello\n")
-    assert kept(get(File((address,), hello, "a"))) == {"a": b"hello\n"}
+    assert content(get(RemoteFile((address,), hello, "a"))) == {"a": b"hello\n"}
 
 
-def test_an_archive_gives_what_is_asked_of_it(server: Server, get: Get) -> None:
-    inner = zip_of(
-        {"train/lines_a.txt": b"a", "train/lines_b.txt": b"b", "train/readme": b"no", "__MACOSX/._x.txt": b""}
-    )
-    packed = zip_of(
-        {"tea/train.zip": inner, "tea/notes.txt": b"n", "tea/sub/": b"", "__MACOSX/tea/._notes.txt": b"junk"}
-    )
-    folder = get(archive(server.serve("/tea.zip", packed), packed, "train.zip!train/lines_*.txt", "*.txt"))
-    assert kept(folder) == {"train/lines_a.txt": b"a", "train/lines_b.txt": b"b", "notes.txt": b"n"}
-
-
-def test_tar_and_zip_give_the_same(server: Server, get: Get, tmp_path: Path) -> None:
-    members = {"tea/train.csv": TEXT, "tea/deep/test.csv": b"t", "tea/readme": b"no"}
-    packed = tar_of(members)
-    folder = get(archive(server.serve("/tea.tgz", packed), packed, "*.csv"))
-    assert kept(folder) == {"train.csv": TEXT, "test.csv": b"t"}
-    folder.rename(tmp_path / "other")
-    packed = zip_of(members)
-    assert kept(get(archive(server.serve("/tea.zip", packed), packed, "*.csv"))) == kept(tmp_path / "other")
+def test_an_archive_is_unpacked_or_nothing_remains(server: Server, get: Get, tmp_path: Path) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as opened:
+        opened.writestr("tea/lines.txt", TEXT)
+    address, checksum = server.serve("/tea.zip", packed.getvalue()), hashlib.sha256(packed.getvalue()).hexdigest()
+    error = download_error(get, RemoteFile((address,), checksum, members=("*.txt", "*.csv")))
+    assert error == "tea.zip: holds no *.csv"
+    assert not (tmp_path / "downloads" / "tea").exists()
+    assert content(get(RemoteFile((address,), checksum, members=("*.txt",)))) == {"lines.txt": TEXT}
 
 
 def test_the_next_address_is_tried(server: Server, get: Get) -> None:
     parked = server.serve("/parked", b"<html>This domain is for sale</html>")
     good = server.serve("/good", TEXT)
     checksum = hashlib.sha256(TEXT).hexdigest()
-    assert kept(get(File((server.root + "/gone", parked, good), checksum, "x"))) == {"x": TEXT}
-    assert server.asked == ["/gone", "/parked", "/good"]
+    assert content(get(RemoteFile((server.root + "/gone", parked, good), checksum, "x"))) == {"x": TEXT}
+    assert server.requests == ["/gone", "/parked", "/good"]
 
 
-def test_a_list_gives_paths_below_the_root(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "CHECKSUMS", tmp_path)
+def test_a_checksum_list_names_files_below_the_root(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download_sources, "CHECKSUMS", tmp_path)
     server.serve("/root/a b/lines.txt", TEXT)
     server.bodies["/root/a%20b/lines.txt"] = TEXT
     (tmp_path / "tea.txt").write_text(f"{hashlib.sha256(TEXT).hexdigest()}  a b/lines.txt\n")
-    monkeypatch.setattr(downloads, "DOWNLOADS", {"tea": Source("", "", "", root=f"{server.root}/root/")})
-    provide("tea", tmp_path / "d" / "tea", tmp_path / "d")
-    assert kept(tmp_path / "d" / "tea") == {"a b/lines.txt": TEXT}
+    monkeypatch.setattr(downloads, "DOWNLOADS", {"tea": DownloadSource("", "", "", root=f"{server.root}/root/")})
+    ensure_downloaded("tea", tmp_path / "d" / "tea", tmp_path / "d")
+    assert content(tmp_path / "d" / "tea") == {"a b/lines.txt": TEXT}
 
 
-# ------------------------------------------------------------------ what does not
+# ------------------------------------------------------------------ errors
 
 
-def test_another_content_is_refused_with_both_checksums(server: Server, get: Get, tmp_path: Path) -> None:
+def test_a_wrong_checksum_is_an_error(server: Server, get: Get, tmp_path: Path) -> None:
     address = server.serve("/lines", TEXT)
-    wanted = file(address, TEXT + b"!")
-    line = refused(get, wanted)
+    remote = file(address, TEXT + b"!")
+    line = download_error(get, remote)
     assert address in line
-    assert by_hand(line)
+    assert has_instructions(line)
     assert hashlib.sha256(TEXT).hexdigest() in line
-    assert wanted.checksum in line
-    assert TEXT not in kept(tmp_path).values()
+    assert remote.checksum in line
+    assert TEXT not in content(tmp_path).values()
     server.serve("/lines", TEXT + b"!")
-    assert kept(get(wanted)) == {"lines.txt": TEXT + b"!"}
+    assert content(get(remote)) == {"lines.txt": TEXT + b"!"}
 
 
-@pytest.mark.parametrize("measured", [True, False])
-def test_a_transfer_that_breaks_off_is_no_file(server: Server, get: Get, measured: bool) -> None:
-    wanted = file(server.serve("/lines", TEXT), TEXT)
-    server.cut = {"/lines"}
-    server.unmeasured = set() if measured else {"/lines"}
-    assert by_hand(refused(get, wanted))
-    server.cut = set()
-    assert kept(get(wanted)) == {"lines.txt": TEXT}
+@pytest.mark.parametrize("with_length", [True, False])
+def test_a_truncated_transfer_is_an_error(server: Server, get: Get, with_length: bool) -> None:
+    remote = file(server.serve("/lines", TEXT), TEXT)
+    server.truncated = {"/lines"}
+    server.without_length = set() if with_length else {"/lines"}
+    assert has_instructions(download_error(get, remote))
+    server.truncated = set()
+    assert content(get(remote)) == {"lines.txt": TEXT}
 
 
-def test_what_is_not_there_is_named(server: Server, get: Get) -> None:
-    line = refused(get, file(server.root + "/lines", TEXT))
-    assert f"{server.root}/lines could not be got (HTTP 404)" in line
-    assert by_hand(line)
+def test_a_missing_file_is_an_error(server: Server, get: Get) -> None:
+    line = download_error(get, file(server.root + "/lines", TEXT))
+    assert f"{server.root}/lines cannot be downloaded (HTTP 404)" in line
+    assert has_instructions(line)
 
 
-def test_without_a_network_the_line_says_what_to_do(server: Server, get: Get) -> None:
+def test_an_unreachable_server_is_an_error(server: Server, get: Get) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as closed:
         address = f"http://127.0.0.1:{closed.server_port}/lines"
-    line = refused(get, file(address, TEXT))
-    assert f"{address} could not be got (no connection)" in line
-    assert by_hand(line)
+    line = download_error(get, file(address, TEXT))
+    assert f"{address} cannot be downloaded (no connection)" in line
+    assert has_instructions(line)
 
 
-def test_only_the_web_is_asked(server: Server, get: Get, tmp_path: Path) -> None:
+def test_redirects_to_local_files_are_not_followed(server: Server, get: Get, tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(TEXT)
-    server.moved["/lines"] = (tmp_path / "secret").as_uri()
-    refused(get, file(server.root + "/lines", TEXT))
-    assert server.asked == ["/lines"]
+    server.redirects["/lines"] = (tmp_path / "secret").as_uri()
+    download_error(get, file(server.root + "/lines", TEXT))
+    assert server.requests == ["/lines"]
 
 
-def test_offline_nothing_is_asked(server: Server, get: Get, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_offline_sends_no_request(server: Server, get: Get, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DIALOG_OFFLINE", "1")
-    line = refused(get, file(server.serve("/lines", TEXT), TEXT))
+    line = download_error(get, file(server.serve("/lines", TEXT), TEXT))
     assert "DIALOG_OFFLINE" in line
-    assert by_hand(line)
-    assert not server.asked
+    assert has_instructions(line)
+    assert not server.requests
     assert not list(tmp_path.iterdir())
 
 
-def test_what_has_no_checksum_is_for_a_person(server: Server, get: Get) -> None:
-    line = refused(get)
-    assert by_hand(line)
+def test_a_source_without_files_needs_a_manual_download(server: Server, get: Get) -> None:
+    line = download_error(get)
+    assert has_instructions(line)
     assert "CC BY 4.0" in line
 
 
-def test_a_cache_that_cannot_be_written_is_named(server: Server, get: Get, tmp_path: Path) -> None:
+def test_a_read_only_cache_is_an_error(server: Server, get: Get, tmp_path: Path) -> None:
     (tmp_path / "downloads").write_text("a file")
-    assert "DIALOG_CACHE" in refused(get, file(server.serve("/lines", TEXT), TEXT))
+    assert "DIALOG_CACHE" in download_error(get, file(server.serve("/lines", TEXT), TEXT))
 
 
-# ------------------------------------------------------------------ archives that mean harm
-
-
-def link(name: str, target: str) -> tarfile.TarInfo:
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname = tarfile.SYMTYPE, target
-    return info
-
-
-HARMFUL = {
-    "up in a zip": (zip_of({"../evil.txt": b"evil"}), "points out of the archive"),
-    "up in a tar": (tar_of({"tea/../../evil.txt": b"evil"}), "points out of the archive"),
-    "absolute": (tar_of({"/tmp/evil.txt": b"evil"}), "points out of the archive"),
-    "a link": (tar_of({"a.txt": link("a.txt", "/etc/passwd")}), "no regular file"),
-    "a link as folder": (tar_of({"up": link("up", ".."), "up/../evil.txt": b"evil"}), "points out of the archive"),
-    "twice": (zip_of({"a/x.txt": b"1", "b/x.txt": b"2"}), "twice"),
-    "nothing": (zip_of({"x.csv": b"1"}), "holds no *.txt"),
-    "a bomb": (zip_of({"x.txt": bytes(2**22)}), "more than such an archive should"),
-    "bombs": (tar_of({f"{number}.txt": bytes(2**20) for number in range(4)}), "more than such an archive should"),
-    "no archive": (b"<html>", "cannot be unpacked"),
-    "cut off": (tar_of({"x.txt": hashlib.shake_256().digest(99_999)})[:-9_999], "cannot be unpacked"),
-    "a damaged zip": (
-        zip_of({"x.txt": hashlib.shake_256().digest(99_999)}).replace(b"\x01", b"\x02"),
-        "cannot be unpacked",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", HARMFUL)
-def test_a_harmful_archive_is_refused(
-    server: Server, get: Get, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setattr(unpacking, "BOMB_SIZE", 2**21)
-    packed, message = HARMFUL[name]
-    before = {path for path in tmp_path.parent.rglob("*") if tmp_path not in path.parents}
-    assert message in refused(get, archive(server.serve("/tea", packed), packed, "*.txt"))
-    assert not (tmp_path / "downloads" / "tea").exists()
-    assert {path for path in tmp_path.parent.rglob("*") if tmp_path not in path.parents} == before
-    assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 2**22
-
-
-# ------------------------------------------------------------------ several, and the end of one
+# ------------------------------------------------------------------ processes
 
 SCRIPT = """
 import sys
 from pathlib import Path
-from dialog.data import downloads
-from dialog.data.reading.sources import File, Source
-files = tuple(File((address,), checksum, name) for address, checksum, name in zip(*[iter(sys.argv[2:])] * 3))
-downloads.DOWNLOADS = {"tea": Source("CC BY 4.0", "https://example.org/tea", "lines.txt", files=files)}
+from dialog.data.reading import downloads
+from dialog.data.reading.download_sources import DownloadSource, RemoteFile
+files = tuple(RemoteFile((address,), checksum, name) for address, checksum, name in zip(*[iter(sys.argv[2:])] * 3))
+downloads.DOWNLOADS = {"tea": DownloadSource("CC BY 4.0", "https://example.org/tea", "lines.txt", files=files)}
 root = Path(sys.argv[1])
-downloads.provide("tea", root / "tea", root)
+downloads.ensure_downloaded("tea", root / "tea", root)
 assert len(list((root / "tea").iterdir())) == len(files)
 """
 
 
-def start(root: Path, *files: File) -> subprocess.Popen[str]:
-    """Another process that gets the same."""
-    given = [each for file in files for each in (file.addresses[0], file.checksum, file.name)]
-    return subprocess.Popen([sys.executable, "-c", SCRIPT, str(root), *given], stderr=subprocess.PIPE, text=True)
+def start(root: Path, *files: RemoteFile) -> subprocess.Popen[str]:
+    """Start another process that downloads the corpus."""
+    arguments = [field for file in files for field in (file.addresses[0], file.checksum, file.name)]
+    return subprocess.Popen([sys.executable, "-c", SCRIPT, str(root), *arguments], stderr=subprocess.PIPE, text=True)
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
+def wait_for_request(server: Server, path: str, process: subprocess.Popen[str]) -> None:
     end = time.monotonic() + 60
-    while not condition():
+    while path not in server.requests:
+        assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < end
         time.sleep(0.01)
 
 
-def test_a_download_that_is_killed_is_not_there_and_goes_on_next_time(server: Server, get: Get, tmp_path: Path) -> None:
+def test_a_killed_download_leaves_no_folder_and_resumes(server: Server, get: Get, tmp_path: Path) -> None:
     files = [file(server.serve(f"/{name}", TEXT + name.encode()), TEXT + name.encode(), name) for name in "abc"]
     server.slow = {"/b"}
     with start(tmp_path / "downloads", *files) as process:
-        wait_for(lambda: "/b" in server.asked)
+        wait_for_request(server, "/b", process)
         process.kill()
         assert process.wait() == -signal.SIGKILL
     assert not (tmp_path / "downloads" / "tea").exists()
     server.slow = set()
     folder = get(*files)
-    assert kept(folder) == {name: TEXT + name.encode() for name in "abc"}
-    assert server.asked == ["/a", "/b", "/b", "/c"]
+    assert content(folder) == {name: TEXT + name.encode() for name in "abc"}
+    assert server.requests == ["/a", "/b", "/b", "/c"]
     assert sorted(path.name for path in folder.parent.iterdir()) == [".tea.lock", "tea"]
 
 
-def test_of_two_processes_one_downloads(server: Server, tmp_path: Path) -> None:
+def test_one_of_two_processes_downloads(server: Server, tmp_path: Path) -> None:
     files = [file(server.serve(f"/{name}", TEXT), TEXT, name) for name in "ab"]
     server.slow = {"/a"}
     root = tmp_path / "downloads"
     with start(root, *files) as one, start(root, *files) as other:
-        wait_for(lambda: "/a" in server.asked)
-        server.going_on.set()
+        wait_for_request(server, "/a", one)
+        server.proceed.set()
         errors = [process.communicate()[1] for process in (one, other)]
     assert [one.returncode, other.returncode] == [0, 0], errors
-    assert server.asked == ["/a", "/b"]
+    assert server.requests == ["/a", "/b"]
     assert sorted("downloading tea" in error for error in errors) == [False, True]
 
 
-def test_off_a_terminal_there_is_a_line_and_no_bar(server: Server, tmp_path: Path) -> None:
+def test_without_a_terminal_one_line_is_printed(server: Server, tmp_path: Path) -> None:
     with start(tmp_path / "downloads", file(server.serve("/a", TEXT), TEXT)) as process:
-        (said,) = process.communicate()[1].splitlines()
-    assert said == "downloading tea from https://example.org/tea; licence: CC BY 4.0"
+        (line,) = process.communicate()[1].splitlines()
+    assert line == "downloading tea from https://example.org/tea; licence: CC BY 4.0"
 
 
-# ------------------------------------------------------------------ which folder
+# ------------------------------------------------------------------ folders
 
 
-def test_a_given_folder_comes_first_and_then_that_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_in_order_of_preference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "downloads"
     assert corpus_folder("dailydialog", "mine", root) == Path("mine")
     assert corpus_folder("dailydialog", None, root) == root / "dailydialog"
@@ -411,46 +332,10 @@ def test_a_given_folder_comes_first_and_then_that_of_the_user(tmp_path: Path, mo
     assert corpus_folder("dailydialog", None, root) == tmp_path / "dailydialog"
 
 
-def test_a_folder_of_the_users_is_never_filled(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_download_folders_are_filled(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloads, "DOWNLOADS", {"tea": source(file(server.serve("/lines", TEXT), TEXT))})
-    provide("tea", tmp_path / "mine", tmp_path / "downloads")
-    provide("tea", None, tmp_path / "downloads")
-    provide("coffee", tmp_path / "downloads" / "coffee", tmp_path / "downloads")
-    assert not server.asked
+    ensure_downloaded("tea", tmp_path / "mine", tmp_path / "downloads")
+    ensure_downloaded("tea", None, tmp_path / "downloads")
+    ensure_downloaded("coffee", tmp_path / "downloads" / "coffee", tmp_path / "downloads")
+    assert not server.requests
     assert not list(tmp_path.iterdir())
-
-
-# ------------------------------------------------------------------ the table
-
-
-@pytest.mark.parametrize("corpus", DOWNLOADS)
-def test_the_table_pins_what_it_names(corpus: str) -> None:
-    source = DOWNLOADS[corpus]
-    files = all_files(corpus, source)
-    assert source.licence
-    assert source.page.startswith("http")
-    assert source.automatic == bool(files)
-    for each in files:
-        assert len(each.checksum) in (40, 64)
-        assert set(each.checksum) <= set("0123456789abcdef")
-        assert bool(each.name) != bool(each.members)
-        assert not Path(each.name).is_absolute()
-        assert ".." not in Path(each.name).parts
-        for address in each.addresses:
-            assert address.startswith(("http://", "https://"))
-            if "githubusercontent" in address:
-                commit = address.split("/")[5]
-                assert len(commit) == 40
-                assert set(commit) <= set("0123456789abcdef")
-    assert len({each.name or each.addresses for each in files}) == len(files)
-    assert len({each.checksum for each in files}) == len(files)
-
-
-def test_every_list_is_of_a_source() -> None:
-    assert {path.stem for path in CHECKSUMS.iterdir()} == {name for name, source in DOWNLOADS.items() if source.root}
-
-
-def test_every_download_is_read_by_a_corpus_of_its_name() -> None:
-    from dialog.data.corpora import CORPORA
-
-    assert set(DOWNLOADS) <= set(CORPORA)

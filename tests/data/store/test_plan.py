@@ -1,4 +1,4 @@
-"""The laws of a plan, for any lengths, budget and number of processes."""
+"""Laws of a plan, for any lengths, budget and world size."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Case(NamedTuple):
     accumulate: int = 1
 
     def ranks(self, epoch: int) -> list[list[Integers]]:
-        """The plan of every rank."""
+        """Return the batches of every rank."""
         return [list(self.plan(epoch, rank).batches()) for rank in range(self.world)]
 
     def plan(self, epoch: int, rank: int) -> Plan:
-        """The plan of a rank."""
+        """Return the plan of a rank."""
         return Plan(
             by_length(self.sources, self.targets),
             budget=self.budget,
@@ -46,7 +46,7 @@ class Case(NamedTuple):
         )
 
     def cost(self, rows: Integers) -> int:
-        """Tokens of a batch with its padding."""
+        """Return the tokens of a batch, with padding."""
         return len(rows) * int(self.sources[rows].max() + self.targets[rows].max())
 
 
@@ -64,12 +64,12 @@ cases = st.builds(
 
 @example(Case(np.array([1, 1, 29, 65, 65]), np.array([17, 23, 1, 1, 2]), 162, 0, True, 1), 0)
 @given(cases, st.integers(0, 3))
-def test_every_example_once_within_budget_and_as_many_batches_for_all(case: Case, epoch: int) -> None:
+def test_each_example_once_in_equal_numbers_of_full_batches(case: Case, epoch: int) -> None:
     try:
         ranks = case.ranks(epoch)
     except UserError:
         whole, group = case._replace(world=1, accumulate=1).ranks(epoch)[0], case.world * case.accumulate
-        assert -(-len(whole) // group) * group > len(case.sources), "this could have been shared"
+        assert -(-len(whole) // group) * group > len(case.sources), "a division exists"
         return
     rows = np.concatenate([rows for batches in ranks for rows in batches])
     assert sorted(rows.tolist()) == list(range(len(case.sources)))
@@ -80,15 +80,15 @@ def test_every_example_once_within_budget_and_as_many_batches_for_all(case: Case
 
 
 @given(cases, st.integers(0, 3))
-def test_a_step_is_the_same_however_its_batches_are_shared(case: Case, epoch: int) -> None:
-    """Among processes, or among the batches that a process accumulates."""
+def test_a_step_depends_on_world_times_accumulate(case: Case, epoch: int) -> None:
+    """Two ranks read in a step what one rank reads that accumulates two batches."""
 
     def steps(world: int, accumulate: int) -> list[list[list[int]]]:
         ranks = case._replace(world=world, accumulate=accumulate).ranks(epoch)
         flat = [[rows.tolist() for rows in batches] for batches in ranks]
         length = len(flat[0]) // accumulate
-        cut = [[batches[step * accumulate : (step + 1) * accumulate] for batches in flat] for step in range(length)]
-        return [sorted(rows for batches in step for rows in batches) for step in cut]
+        parts = [[batches[step * accumulate : (step + 1) * accumulate] for batches in flat] for step in range(length)]
+        return [sorted(rows for batches in step for rows in batches) for step in parts]
 
     try:
         whole = steps(4, 1)
@@ -98,7 +98,7 @@ def test_a_step_is_the_same_however_its_batches_are_shared(case: Case, epoch: in
 
 
 @given(cases, st.integers(0, 3), st.data())
-def test_any_position_is_reached_without_those_before(case: Case, epoch: int, data: st.DataObject) -> None:
+def test_batches_from_any_position(case: Case, epoch: int, data: st.DataObject) -> None:
     case = case._replace(world=1, accumulate=1)
     plan = case.plan(epoch, 0)
     batches = [rows.tolist() for rows in plan.batches()]
@@ -110,14 +110,14 @@ def test_any_position_is_reached_without_those_before(case: Case, epoch: int, da
 
 
 @given(cases)
-def test_padding_is_at_most_what_the_plan_says(case: Case) -> None:
+def test_padded_is_an_upper_bound(case: Case) -> None:
     case = case._replace(world=1, accumulate=1)
     padded, real = case.plan(0, 0).padded, int((case.sources + case.targets).sum())
     assert real <= sum(map(case.cost, case.ranks(0)[0])) <= padded
 
 
 @given(cases)
-def test_a_plan_is_a_function_of_its_arguments(case: Case) -> None:
+def test_a_plan_is_deterministic(case: Case) -> None:
     case = case._replace(world=1, accumulate=1)
     (one,), (two,) = case.ranks(1), case.ranks(1)
     assert [rows.tolist() for rows in one] == [rows.tolist() for rows in two]
@@ -127,24 +127,24 @@ def test_a_plan_is_a_function_of_its_arguments(case: Case) -> None:
 
 
 @given(st.lists(st.integers(1, 900), min_size=1, max_size=20), st.integers(1, 100))
-def test_what_is_longer_than_the_budget_is_alone(sources: list[int], budget: int) -> None:
+def test_rows_longer_than_the_budget_are_alone(sources: list[int], budget: int) -> None:
     case = Case(np.array(sources), np.full(len(sources), 5), budget, 0, True, 1)
     for rows in case.ranks(0)[0]:
         assert len(rows) == 1 or case.cost(rows) <= budget
 
 
 def realistic(count: int) -> tuple[Integers, Integers]:
-    """Lengths like those of three turns and a reply of everyday conversation, with their long tails."""
+    """Return lengths like three turns and a reply of everyday conversation, with long tails."""
     random = np.random.default_rng(0)
     turns = np.minimum(np.maximum(1, random.lognormal(2.4, 0.7, size=(count, 4)).astype(np.int64)), 200)
-    heard = np.arange(count) % 8
-    sources = sum(np.where(heard > turn, turns[:, turn] + 1, 0) for turn in range(3)) + 1
+    context = np.arange(count) % 8
+    sources = sum(np.where(context > turn, turns[:, turn] + 1, 0) for turn in range(3)) + 1
     return np.minimum(sources, 256), turns[:, 3] + 1
 
 
 @pytest.mark.parametrize("budget", [1024, 4096, 8192])
 @pytest.mark.parametrize("world", [1, 8])
-def test_padding_is_below_a_tenth_and_batches_are_full(budget: int, world: int) -> None:
+def test_batches_are_full_with_little_padding(budget: int, world: int) -> None:
     sources, targets = realistic(80_000)
     case = Case(sources, targets, budget, 0, True, world)
     batches = [rows for rank in case.ranks(0) for rows in rank]
@@ -153,7 +153,7 @@ def test_padding_is_below_a_tenth_and_batches_are_full(budget: int, world: int) 
     assert padded / (len(batches) * budget) > 0.93
 
 
-def test_epochs_and_seeds_mix_differently() -> None:
+def test_epochs_and_seeds_shuffle_differently() -> None:
     sources, targets = realistic(20_000)
     case = Case(sources, targets, 4096, 0, True, 1)
 
@@ -179,13 +179,13 @@ def test_ranks_get_batches_of_like_cost_at_a_step() -> None:
     assert (costs.max(0) / costs.mean(0)).mean() < 1.02
 
 
-def test_too_few_examples_for_the_processes_are_refused() -> None:
+def test_too_few_examples_are_an_error() -> None:
     ones = np.ones(3, dtype=np.int64)
-    with pytest.raises(UserError, match=r"3 examples .* 4 processes"):
+    with pytest.raises(UserError, match=r"3 examples are too few for 4 processes"):
         Plan(by_length(ones, ones), budget=10, world=4)
-    with pytest.raises(UserError, match=r"3 examples .* 2 x 2 batches .* trainer\.accumulate_grad_batches"):
+    with pytest.raises(UserError, match=r"3 examples .* 2 x 2 batches per step; .* trainer\.accumulate_grad_batches"):
         Plan(by_length(ones, ones), budget=10, world=2, accumulate=2)
-    with pytest.raises(UserError, match=r"data\.batch_tokens: 3 examples in 3 batches .* 2 batches of a step"):
+    with pytest.raises(UserError, match=r"data\.batch_tokens: 3 examples in 3 batches .* steps of 2 batches each"):
         Plan(by_length(ones, ones), budget=2, world=2)
 
 
@@ -196,7 +196,7 @@ def test_equal_lengths_fill_the_budget_exactly() -> None:
 
 def test_memory_does_not_grow_with_the_rows() -> None:
     rows = 10**9
-    order = np.broadcast_to(np.uint32(0), rows)  # takes no memory
+    order = np.broadcast_to(np.uint32(0), rows)  # no memory
     classes = LengthClasses(np.array([16, 32]), np.array([8, 8]), np.array([rows // 2] * 2), order)
     tracemalloc.start()
     plan = Plan(classes, budget=2**22, shuffle=True, world=2)

@@ -1,4 +1,4 @@
-"""The entropy of an utterance, held against the formula over counted pairs."""
+"""Entropy of utterances, compared with the formula over counted pairs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ numbers = st.integers(0, 4)
 @given(st.lists(st.tuples(numbers, numbers)))
 def test_equals_the_formula(pairs: list[tuple[int, int]]) -> None:
     array = np.array(pairs, dtype=np.uint64).reshape(-1, 2)
-    found = entropies(array[:, 0], array[:, 1])
-    assert found.utterances.tolist() == sorted({utterance for utterance, _ in pairs})
-    for utterance, times, bits in zip(*found, strict=True):
-        partners = Counter(partner for each, partner in pairs if each == utterance)
-        assert times == partners.total()
-        shares = [each / partners.total() for each in partners.values()]
+    result = entropies(array[:, 0], array[:, 1])
+    assert result.utterances.tolist() == sorted({utterance for utterance, _ in pairs})
+    for utterance, count, bits in zip(*result, strict=True):
+        partners = Counter(partner for other, partner in pairs if other == utterance)
+        assert count == partners.total()
+        shares = [number / partners.total() for number in partners.values()]
         assert bits == pytest.approx(-sum(share * math.log2(share) for share in shares), abs=1e-12)
         assert bits >= 0

@@ -1,4 +1,4 @@
-"""What counts as the same text, and that numbers say what texts would."""
+"""Normalisations, and hashes that are equal exactly if the texts are."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 from dialog.data.dialogue import Dialogue, Turn
 from dialog.data.text_matching.fingerprints import (
     NORMALISATIONS,
-    Said,
-    among,
-    hashes,
-    letters,
-    repeats,
-    verbatim,
-    words,
+    DialogueHashes,
+    collapse_whitespace,
+    contained_in,
+    hash_texts,
+    letters_and_digits,
+    normalise_words,
+    repeats_earlier,
 )
 
-said = st.sampled_from(["", "a", "b", "A !", "a b", "b a"])
+utterances = st.sampled_from(["", "a", "b", "A !", "a b", "b a"])
 dialogues = st.builds(
     lambda turns, facts: (tuple(Turn("A", text) for text in turns), tuple(Turn("", text) for text in facts)),
-    st.lists(said, max_size=5),
-    st.lists(said, max_size=2),
+    st.lists(utterances, max_size=5),
+    st.lists(utterances, max_size=2),
 )
 corpora = st.lists(dialogues, max_size=8).map(
     lambda all_turns: [
@@ -36,16 +36,16 @@ corpora = st.lists(dialogues, max_size=8).map(
 
 
 @given(st.text(st.characters(max_codepoint=127)))
-def test_the_words_of_ascii_are_letters_and_digits_between_spaces(text: str) -> None:
-    assert words(text) == re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()
+def test_ascii_words_are_runs_of_letters_and_digits(text: str) -> None:
+    assert normalise_words(text) == re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()
 
 
 @example("\u0339:\u0334")
 @given(st.text())
-def test_normalising_again_changes_nothing(text: str) -> None:
+def test_normalisations_are_idempotent(text: str) -> None:
     for normalise in NORMALISATIONS.values():
         assert normalise(normalise(text)) == normalise(text)
-    assert words(verbatim(text)) == words(text)
+    assert normalise_words(collapse_whitespace(text)) == normalise_words(text)
 
 
 @pytest.mark.parametrize(
@@ -60,42 +60,42 @@ def test_normalising_again_changes_nothing(text: str) -> None:
         ("… !", ""),
     ],
 )
-def test_words_of_other_scripts(text: str, expected: str) -> None:
-    assert words(text) == expected
-    assert letters(text) == expected.replace(" ", "")
+def test_words_in_other_scripts(text: str, expected: str) -> None:
+    assert normalise_words(text) == expected
+    assert letters_and_digits(text) == expected.replace(" ", "")
 
 
-def test_white_space_alone_is_not_compared_verbatim() -> None:
-    assert verbatim(" A\u00a0 b\n") == "A b" != verbatim("a b")
+def test_verbatim_ignores_white_space_only() -> None:
+    assert collapse_whitespace(" A\u00a0 b\n") == "A b" != collapse_whitespace("a b")
 
 
 @given(corpora)
-def test_histories_are_one_exactly_where_all_that_was_said_is(corpus: list[Dialogue]) -> None:
-    numbers, texts = Said(verbatim), []
+def test_history_hashes_are_equal_iff_facts_and_turns_are(corpus: list[Dialogue]) -> None:
+    hashes, histories = DialogueHashes(collapse_whitespace), []
     for dialogue in corpus:
-        numbers.add(dialogue)
-        facts = [(fact.speaker, verbatim(fact.text)) for fact in dialogue.facts]
-        turns = [verbatim(turn.text) for turn in dialogue.turns]
-        texts += [(facts, turns[: end + 1]) for end in range(len(turns))]
-    found = numbers.histories()
-    assert len(found) == len(texts) == len(numbers.turns)
-    for one in range(len(texts)):
+        hashes.add(dialogue)
+        facts = [(fact.speaker, collapse_whitespace(fact.text)) for fact in dialogue.facts]
+        turns = [collapse_whitespace(turn.text) for turn in dialogue.turns]
+        histories += [(facts, turns[: end + 1]) for end in range(len(turns))]
+    history_hashes = hashes.histories()
+    assert len(history_hashes) == len(histories) == len(hashes.turns)
+    for one in range(len(histories)):
         for other in range(one):
-            assert (found[one] == found[other]) == (texts[one] == texts[other])
+            assert (history_hashes[one] == history_hashes[other]) == (histories[one] == histories[other])
 
 
 @given(corpora)
-def test_answers_are_all_turns_but_the_first(corpus: list[Dialogue]) -> None:
-    numbers = Said(verbatim)
-    first = []
+def test_replies_are_all_turns_but_the_first(corpus: list[Dialogue]) -> None:
+    hashes = DialogueHashes(collapse_whitespace)
+    is_first = []
     for dialogue in corpus:
-        numbers.add(dialogue)
-        first += [index == 0 for index in range(len(dialogue.turns))]
-    assert numbers.answers.tolist() == [place for place, is_first in enumerate(first) if not is_first]
-    assert np.diff(numbers.offsets).tolist() == [len(dialogue.turns) for dialogue in corpus]
+        hashes.add(dialogue)
+        is_first += [index == 0 for index in range(len(dialogue.turns))]
+    assert hashes.reply_positions.tolist() == [position for position, first in enumerate(is_first) if not first]
+    assert np.diff(hashes.offsets).tolist() == [len(dialogue.turns) for dialogue in corpus]
 
 
-@given(st.lists(said), st.lists(said))
-def test_among_and_repeats(found: list[str], known: list[str]) -> None:
-    assert among(hashes(found), np.unique(hashes(known))).tolist() == [text in known for text in found]
-    assert repeats(hashes(found)).tolist() == [text in found[:place] for place, text in enumerate(found)]
+@given(st.lists(utterances), st.lists(utterances))
+def test_contained_in_and_repeats_earlier(texts: list[str], others: list[str]) -> None:
+    assert contained_in(hash_texts(texts), np.unique(hash_texts(others))).tolist() == [text in others for text in texts]
+    assert repeats_earlier(hash_texts(texts)).tolist() == [text in texts[:at] for at, text in enumerate(texts)]

@@ -1,39 +1,39 @@
-"""Near repeats inside a split: of first ones, of which not more are kept than said."""
+"""Near duplicates inside a split: results, and bounds on memory and comparisons."""
 
 from __future__ import annotations
 
 import pytest
 
 from dialog.data.text_matching import minhash
-from dialog.data.text_matching.minhash import Probe, Repeats
+from dialog.data.text_matching.minhash import RepeatDetector, ShingledText
 
 
-def probe(id: str, word: str, end: str = "") -> Probe:
-    said = [f"{word}{number}" for number in range(40)] + [end]
-    return Probe(id, " ".join(said), said, 3)
+def text(id: str, word: str, end: str = "") -> ShingledText:
+    words = [f"{word}{number}" for number in range(40)] + [end]
+    return ShingledText(id, " ".join(words), words, 3)
 
 
-def test_what_is_near_an_earlier_one_is_named_with_it() -> None:
-    repeats = Repeats()
-    for each in (probe("1", "a"), probe("2", "b"), probe("3", "a", "so"), probe("4", "a", "or"), probe("5", "b")):
-        repeats.meet(each)
-    assert [(id, earlier) for id, earlier, _ in repeats.near] == [("3", "1"), ("4", "1"), ("5", "2")]
-    assert repeats.near[-1][2] == 1.0
-    assert repeats.compared == 5
+def test_a_near_duplicate_is_reported_with_its_first_text() -> None:
+    detector = RepeatDetector()
+    for shingled in (text("1", "a"), text("2", "b"), text("3", "a", "so"), text("4", "a", "or"), text("5", "b")):
+        detector.compare(shingled)
+    assert [(id, earlier) for id, earlier, _ in detector.near] == [("3", "1"), ("4", "1"), ("5", "2")]
+    assert detector.near[-1][2] == 1.0
+    assert detector.compared == 5
 
 
-def test_so_many_first_ones_are_kept_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(minhash, "FIRSTS", 2)
-    repeats = Repeats()
+def test_kept_texts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(minhash, "MAX_FIRSTS", 2)
+    detector = RepeatDetector()
     for number, word in enumerate("abcabc"):
-        repeats.meet(probe(str(number), word))
-    assert len(repeats.firsts) == 2
-    assert [(id, earlier) for id, earlier, _ in repeats.near] == [("3", "0"), ("4", "1")]
+        detector.compare(text(str(number), word))
+    assert len(detector.firsts) == 2
+    assert [(id, earlier) for id, earlier, _ in detector.near] == [("3", "0"), ("4", "1")]
 
 
-def test_a_text_is_held_against_so_many_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(minhash, "CANDIDATES", 0)
-    repeats = Repeats()
+def test_comparisons_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(minhash, "MAX_CANDIDATES", 0)
+    detector = RepeatDetector()
     for number in range(2):
-        repeats.meet(probe(str(number), "a"))
-    assert repeats.near == []
+        detector.compare(text(str(number), "a"))
+    assert detector.near == []

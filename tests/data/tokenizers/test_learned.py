@@ -1,4 +1,4 @@
-"""Each kind that learns: what it gives back, what it does not know, and who else opens its file."""
+"""Trained tokenizers: round trips, unknown tokens, spans, vocabularies, and other readers of their files."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 import tokenizers
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dialog.data.tokenizers import TOKENIZERS, byte_bpe, characters, unigram, word
-from dialog.data.tokenizers.tokenizer import SELF, SMALLEST_VOCABULARY, SPECIAL_TOKENS, UNK, Tokenizer
+from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD, SELF, SMALLEST_VOCABULARY, SPECIAL_TOKENS, UNK, Tokenizer
 from dialog.errors import UserError
 
 TEXTS = [
@@ -26,6 +26,7 @@ TEXTS = [
     "你好 ， 这里 有 一家 书店 。 👩‍👩‍👧 a\u0323\u0307 </s> <pad>",
 ] * 3
 LEARNED = {name: learn(TEXTS) for name, learn in TOKENIZERS.items() if name != "file"}
+PUBLISHED = word(TEXTS, join_marks=False)
 RULE = r"\w+|[^\w\s]|\n"
 
 assigned = st.characters(exclude_categories=("Cs", "Cn"))  # what a later Unicode assigns, libraries may normalise apart
@@ -44,39 +45,41 @@ def nfc(text: str) -> str:
 @pytest.mark.parametrize("name", ["byte_bpe", "unigram"])
 @given(text=mixed)
 @example(text="e\u0301 \u0627\u0644 👩‍👩‍👧 \u202e")
-def test_bytes_give_every_text_back(name: str, text: str) -> None:
+def test_byte_level_round_trip(name: str, text: str) -> None:
     ids = LEARNED[name].encode(text)
     assert LEARNED[name].decode(ids) == nfc(text)
     assert all(token > SELF for token in ids)
 
 
 @given(shown)
-def test_known_characters_give_their_text_back(text: str) -> None:
+def test_character_round_trip(text: str) -> None:
     tokenizer = LEARNED["characters"]
-    known = {tokenizer.decode([token]) for token in range(6, len(tokenizer))}
-    text = "".join(char for char in nfc(text) if char in known)
+    vocabulary = {tokenizer.decode([token]) for token in range(6, len(tokenizer))}
+    text = "".join(char for char in nfc(text) if char in vocabulary)
     ids = tokenizer.encode(text)
     assert tokenizer.decode(ids) == text
     assert len(ids) == len(text)
 
 
 @given(mixed)
-def test_words_are_those_of_the_rule(text: str) -> None:
-    tokenizer = LEARNED["word"]
-    known = {tokenizer.decode([number]): number for number in range(6, len(tokenizer))}
-    assert tokenizer.encode(text) == [known.get(each, UNK) for each in re.findall(RULE, nfc(text))]
+def test_words_are_the_matches_of_the_rule(text: str) -> None:
+    ids = {PUBLISHED.decode([number]): number for number in range(6, len(PUBLISHED))}
+    assert PUBLISHED.encode(text) == [ids.get(match, UNK) for match in re.findall(RULE, nfc(text))]
 
 
-def test_the_rule_reads_every_character_as_python_does() -> None:
-    every = (chr(code) for code in range(sys.maxunicode + 1))
-    text = nfc("".join(f"a{char}b " for char in every if unicodedata.category(char) not in ("Cs", "Cn")))
-    found = [text[start:end] for start, end in word([text]).offsets(text)]
-    assert found == re.findall(RULE, text)
+def test_the_rule_matches_characters_as_python_does() -> None:
+    """All characters, but only some ideographs and private ones, which are many and alike."""
+    kinds = ((char, unicodedata.category(char)) for char in map(chr, range(sys.maxunicode + 1)))
+    characters = [(char, kind) for char, kind in kinds if kind not in ("Cs", "Cn")]
+    text = nfc("".join(f"a{c}b " for n, (c, kind) in enumerate(characters) if kind not in ("Lo", "Co") or n % 50 == 0))
+    matches = [text[start:end] for start, end in PUBLISHED.offsets(text)]
+    assert matches == re.findall(RULE, text)
 
 
 @pytest.mark.parametrize("name", LEARNED)
+@settings(max_examples=40)
 @given(text=mixed)
-def test_text_is_never_special_and_spans_tile_it(name: str, text: str) -> None:
+def test_spans_tile_the_text_and_no_token_is_special(name: str, text: str) -> None:
     ids, spans = LEARNED[name].encode(text), LEARNED[name].offsets(text)
     assert all(token > SELF or token == UNK for token in ids)
     assert LEARNED[name].encode_batch([text]) == [ids]
@@ -85,18 +88,32 @@ def test_text_is_never_special_and_spans_tile_it(name: str, text: str) -> None:
     assert all(0 <= start < end <= len(text) for start, end in spans)
     covered = {place for span in spans for place in range(*span)}
     assert all(text[place].isspace() for place in range(len(text)) if place not in covered)
-    assert [token for each in LEARNED[name].words(text) for token in each] == ids
+    assert [token for word in LEARNED[name].encode_words(text) for token in word] == ids
 
 
-@pytest.mark.parametrize("name", ["word", "characters"])
 @given(text=mixed.map(nfc))
-def test_spans_of_symbols_are_the_symbols(name: str, text: str) -> None:
-    expected = re.findall(RULE, text) if name == "word" else list(text)
-    assert [text[start:end] for start, end in LEARNED[name].offsets(text)] == expected
+def test_spans_of_words_and_characters(text: str) -> None:
+    assert [text[start:end] for start, end in PUBLISHED.offsets(text)] == re.findall(RULE, text)
+    assert [text[start:end] for start, end in LEARNED["characters"].offsets(text)] == list(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["नमस्ते दुनिया !", "สวัสดี ครับ", "السَّلامُ عليكم", "می\u200cخواهم", "❤\ufe0f ok", "1\ufe0f\u20e3 a\u0323\u0307"]
+)
+def test_marks_belong_to_the_character_before(text: str) -> None:
+    tokenizer = word([text])
+    assert tokenizer.decode(tokenizer.encode(text)) == nfc(text)
+    assert len(tokenizer.encode(text)) == len(text.split())
+
+
+@given(text=mixed.map(nfc))
+def test_marks_do_not_change_other_words(text: str) -> None:
+    unmarked = "".join(char for char in text if unicodedata.category(char)[0] != "M" and char not in "\u200c\u200d")
+    assert LEARNED["word"].offsets(unmarked) == PUBLISHED.offsets(unmarked)
 
 
 @pytest.mark.parametrize("name", LEARNED)
-def test_labels_can_be_read(name: str) -> None:
+def test_labels_are_printable(name: str) -> None:
     labels = [LEARNED[name].label(token) for token in range(len(LEARNED[name]))]
     assert all(label and label.isprintable() for label in labels)
     assert tuple(labels[:6]) == SPECIAL_TOKENS
@@ -104,27 +121,31 @@ def test_labels_can_be_read(name: str) -> None:
     assert name != "characters" or {"▁", "\\n", "书"} < set(labels)
 
 
-# ------------------------------------------------------------------ other openers
+# ------------------------------------------------------------------ other readers
 
 
 @pytest.mark.parametrize("name", LEARNED)
-def test_others_read_the_same_ids_from_the_file(name: str, tmp_path: Path) -> None:
-    from transformers import PreTrainedTokenizerFast
+def test_other_readers_of_the_file_give_the_same_ids(name: str, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     file = tmp_path / "tokenizer.json"
     LEARNED[name].save(file)
     library = tokenizers.Tokenizer.from_file(str(file))
     library.encode_special_tokens = True
     fast = PreTrainedTokenizerFast(tokenizer_file=str(file), split_special_tokens=True)
+    automatic = AutoTokenizer.from_pretrained(tmp_path)
     for text in (*TEXTS, "<s>stop </s> <pad><self> <unk>", "", " a  b ", "日本 Zebra\t"):
         ids = LEARNED[name].encode(text)
         assert library.encode(text).ids == ids
-        assert fast(text, add_special_tokens=False)["input_ids"] == ids
+        assert fast(text, add_special_tokens=False)["input_ids"] == automatic(text)["input_ids"] == ids
+        assert automatic.decode(ids, skip_special_tokens=True) == LEARNED[name].decode(ids)
         assert Tokenizer.load(file).encode(text) == ids
     assert fast.convert_tokens_to_ids(list(SPECIAL_TOKENS)) == list(range(6))
+    assert (automatic.pad_token_id, automatic.bos_token_id, automatic.eos_token_id) == (PAD, BOS, EOS)
+    assert len(automatic) == len(LEARNED[name])
 
 
-def test_learning_does_not_depend_on_process_or_threads() -> None:
+def test_training_does_not_depend_on_process_or_threads() -> None:
     code = "import sys; from dialog.data.tokenizers import *\nfor name in sys.argv[2:]:\n"
     code += " print(TOKENIZERS[name](sys.argv[1].split('|')).fingerprint)"
     environment = os.environ | {"RAYON_NUM_THREADS": "3", "PYTHONHASHSEED": "7"}
@@ -136,7 +157,7 @@ def test_learning_does_not_depend_on_process_or_threads() -> None:
 # ------------------------------------------------------------------ vocabularies
 
 
-def test_unigram_keeps_every_byte_however_small() -> None:
+def test_unigram_keeps_every_byte() -> None:
     for texts in ([], TEXTS):
         tokenizer = unigram(texts, vocabulary=SMALLEST_VOCABULARY)
         assert len(tokenizer) == SMALLEST_VOCABULARY
@@ -144,13 +165,13 @@ def test_unigram_keeps_every_byte_however_small() -> None:
     assert SMALLEST_VOCABULARY < len(unigram(TEXTS * 4, vocabulary=300)) <= 300
 
 
-def test_unigram_learns_words_that_nothing_is_added_to() -> None:
+def test_unigram_learns_words_that_are_never_extended() -> None:
     tokenizer = unigram(["the parrot and the heron", "a parrot , a heron"] * 20, vocabulary=300)
     labels = [tokenizer.label(token) for token in tokenizer.encode("a parrot and the heron")]
     assert labels == ["a", "▁parrot", "▁and", "▁the", "▁heron"]
 
 
-def test_frequent_words_come_first_and_ties_by_code_point() -> None:
+def test_vocabularies_are_ordered_by_frequency() -> None:
     texts = ["b b c a ü a B"]
     assert [word(texts).label(token) for token in range(6, 11)] == ["a", "b", "B", "c", "ü"]
     assert len(word(texts, vocabulary=8)) == 8
@@ -161,9 +182,9 @@ def test_frequent_words_come_first_and_ties_by_code_point() -> None:
     assert len(word([" ".join(f"w{number}" for number in range(40_000))])) == 40_006
 
 
-def test_words_are_counted_as_the_rule_counts_them() -> None:
-    counts = Counter(each for text in TEXTS for each in re.findall(RULE, nfc(text)))
-    assert len(word(TEXTS)) == 6 + len(counts)
+def test_the_vocabulary_holds_all_words_of_the_rule() -> None:
+    counts = Counter(match for text in TEXTS for match in re.findall(RULE, nfc(text)))
+    assert len(PUBLISHED) == 6 + len(counts)
     assert word(TEXTS).decode(word(TEXTS).encode("Where is Käse?")) == "Where is Käse ?"
 
 
@@ -178,7 +199,7 @@ def test_words_are_counted_as_the_rule_counts_them() -> None:
         (unigram, {"sample": 0}, "sample is 0"),
     ],
 )
-def test_numbers_out_of_range_are_refused(
+def test_numbers_out_of_range_are_errors(
     learn: Callable[..., Tokenizer], arguments: dict[str, int], message: str
 ) -> None:
     with pytest.raises(UserError, match=message):

@@ -1,4 +1,4 @@
-"""Grouped heads, turned queries and hooks for one module, in float64; test_attention.py has the rest."""
+"""Multi-head attention against torch's own, in float64."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,201 +8,161 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dialog.models.attention import MultiHeadAttention, multi_head
-from dialog.models.attention.multi_head import attention_weights, blockwise, mix
-from dialog.models.contracts import Only, meant_for
+from dialog.models.attention import MultiHeadAttention
+from dialog.models.attention.multi_head import causal_mask
 
-SIZE, HEADS, WIDTH = 12, 6, 2
-Stir = Callable[[nn.Module], nn.Module]
-Draw = Callable[..., Tensor]
+FORMATS = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 
-MASKS = {
-    "none": None,
-    "padding": (torch.arange(5) < torch.tensor([[5], [2], [1]]))[:, None, None],
-    "nothing real": (torch.arange(5) < torch.tensor([[5], [0], [1]]))[:, None, None],
-    "another for each head": torch.arange(3 * HEADS * 5 * 5).reshape(3, HEADS, 5, 5) % 3 > 0,
+CASES = {
+    "self": {},
+    "cross": {"keys": 7},
+    "padding": {"padding": True},
+    "padding cross": {"keys": 7, "padding": True},
+    "causal": {"causal": True},
+    "causal and padding": {"causal": True, "padding": True},
+    "one head": {"heads": 1, "causal": True, "padding": True},
+    "a head for each number": {"heads": 8, "padding": True},
+    "one query": {"queries": 1, "keys": 5, "padding": True},
+    "one token": {"queries": 1, "causal": True},
+    "no bias": {"bias": False, "keys": 7, "padding": True},
 }
+SIZE, ROWS = 8, 3
 
 
-def copied(weight: Tensor, groups: int) -> Tensor:
-    """Rows of a grouped key's or value's weight, each group's once for each head that reads it."""
-    each = weight.unflatten(0, (groups, WIDTH))
-    return torch.cat([each[head * groups // HEADS] for head in range(HEADS)])
+def in_torchs_names(ours: MultiHeadAttention) -> dict[str, Tensor]:
+    """Our weights packed as in torch, [Wq; Wk; Wv], so that the gradients of both arrive in ours."""
+    thirds = (ours.query, ours.key, ours.value)
+    named = {"in_proj_weight": torch.cat([layer.weight for layer in thirds]), "out_proj.weight": ours.output.weight}
+    if ours.output.bias is not None:
+        named |= {"in_proj_bias": torch.cat([layer.bias for layer in thirds]), "out_proj.bias": ours.output.bias}
+    return named
 
 
 @pytest.mark.parametrize("hooked", [False, True], ids=["fused", "hooked"])
-@pytest.mark.parametrize("causal", [False, True], ids=["all", "causal"])
-@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
-@pytest.mark.parametrize("groups", [1, 2, 3, 6])
-def test_grouped_heads_are_heads_with_copied_keys_and_values(
-    groups: int,
-    mask: Tensor | None,
-    causal: bool,
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_multi_head_attention_agrees_with_torch(
+    case: dict[str, Any],
     hooked: bool,
-    draw: Draw,
-    stir: Stir,
+    draw: Callable[..., Tensor],
+    stir: Callable[[nn.Module], nn.Module],
     agree: Callable[..., None],
 ) -> None:
-    ours = stir(MultiHeadAttention(SIZE, HEADS, key_value_heads=groups))
-    plain, states = MultiHeadAttention(SIZE, HEADS).double(), draw(3, 5, SIZE).requires_grad_()
-    shown: dict[bool, Tensor] = {}
-    hooks = [
-        (lambda _, weights, mine=mine: shown.update({mine: weights})) if hooked else None for mine in (True, False)
-    ]
-    keys, values = ours.keys_values(states)
-    assert keys.shape == values.shape == (3, groups, 5, WIDTH)
-    output = ours(states, keys, values, mask, causal, hooks[0])
+    heads, bias, causal = case.get("heads", 2), case.get("bias", True), case.get("causal", False)
+    ours = stir(MultiHeadAttention(SIZE, heads, bias=bias))
+    query = draw(ROWS, case.get("queries", 6), SIZE).requires_grad_()
+    states = draw(ROWS, case["keys"], SIZE).requires_grad_() if "keys" in case else query
+    length = states.shape[1]
+    mask = torch.arange(length) < torch.tensor([length, max(1, length // 2), 1]).unsqueeze(1)
+    padding = case.get("padding", False)
 
-    named = dict(ours.named_parameters())
-    named |= {name: copied(named[name], groups) for name in named if name.startswith(("key.", "value."))}
-    keys, values = (
-        F.linear(states, named[f"{name}.weight"], named[f"{name}.bias"]).unflatten(-1, (HEADS, WIDTH)).transpose(1, 2)
-        for name in ("key", "value")
+    seen: list[tuple[nn.Module, Tensor]] = []
+    hook = (lambda module, weights: seen.append((module, weights))) if hooked else None
+    output = ours(query, *ours.keys_values(states), mask[:, None, None] if padding else None, causal, hook)
+    theirs = nn.MultiheadAttention(SIZE, heads, bias=bias, batch_first=True).double()
+    named = in_torchs_names(ours)
+    assert named.keys() == dict(theirs.named_parameters()).keys()
+    masks = {  # torch: True = hidden
+        "key_padding_mask": ~mask if padding else None,
+        "attn_mask": torch.ones(length, length).triu(1).bool() if causal else None,
+    }
+    expected, weights = torch.func.functional_call(
+        theirs, named, (query, states, states), {"need_weights": True, "average_attn_weights": False, **masks}
     )
-    expected = torch.func.functional_call(plain, named, (states, keys, values, mask, causal, hooks[1]))
-    agree([output], [expected], [states, *ours.parameters()])
+    agree([output], [expected], [*{query, states}, *ours.parameters()])
     if hooked:
-        assert shown[True].shape == (3, HEADS, 5, 5)
-        torch.testing.assert_close(shown[True], shown[False], rtol=0, atol=1e-12)
+        ((module, shown),) = seen
+        assert module is ours
+        torch.testing.assert_close(shown, weights, rtol=0, atol=1e-12)
 
 
-def test_one_group_for_each_head_is_plain() -> None:
-    torch.manual_seed(0)
-    plain = MultiHeadAttention(SIZE, HEADS)
-    torch.manual_seed(0)
-    grouped = MultiHeadAttention(SIZE, HEADS, key_value_heads=HEADS)
-    torch.testing.assert_close(grouped.state_dict(), plain.state_dict(), rtol=0, atol=0)
-
-
-def test_grouped_heads_have_smaller_keys_and_values() -> None:
-    shapes = {name: tuple(each.shape) for name, each in MultiHeadAttention(12, 6, key_value_heads=2).named_parameters()}
-    assert shapes == {
-        "query.weight": (12, 12), "query.bias": (12,), "key.weight": (4, 12), "key.bias": (4,),
-        "value.weight": (4, 12), "value.bias": (4,), "output.weight": (12, 12), "output.bias": (12,),
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("groups", [4, 0, -1, 12])
-def test_groups_must_divide_the_heads(groups: int) -> None:
-    with pytest.raises(ValueError, match=rf"^heads 6 is no multiple of {groups} key_value_heads$"):
-        MultiHeadAttention(12, 6, key_value_heads=groups)
-
-
-@pytest.mark.parametrize("fused", [True, False], ids=["fused", "bfloat16 by the formula"])
-def test_a_grouped_past_is_the_whole(fused: bool, draw: Draw, stir: Stir, monkeypatch: pytest.MonkeyPatch) -> None:
-    attention, states = stir(MultiHeadAttention(SIZE, HEADS, key_value_heads=2)), draw(2, 6, SIZE)
+def test_the_last_query_sees_all_keys(draw: Callable[..., Tensor], stir: Callable[[nn.Module], nn.Module]) -> None:
+    attention, states = stir(MultiHeadAttention(8, 2)), draw(2, 6, 8)
     keys, values = attention.keys_values(states)
     whole = attention(states, keys, values, causal=True)
-    if not fused:
-        monkeypatch.setattr("dialog.models.attention.multi_head._formula_is_faster", lambda *_: True)
-        monkeypatch.setattr(F, "scaled_dot_product_attention", None)
     for past in range(6):
-        rest = attention(states[:, past:], keys, values, causal=True)
-        torch.testing.assert_close(rest, whole[:, past:], rtol=0, atol=1e-12)
+        for hook in (None, lambda *_: None):
+            rest = attention(states[:, past:], keys, values, causal=True, hook=hook)
+            torch.testing.assert_close(rest, whole[:, past:], rtol=0, atol=1e-12)
+    seen: list[Tensor] = []
+    attention(states[:, 4:], keys, values, causal=True, hook=lambda _, weights: seen.append(weights))
+    assert (seen[0] > 0).tolist() == [[[[True] * 5 + [False], [True] * 6]] * 2] * 2
+    assert causal_mask(2, 4, torch.device("cpu")).tolist() == [[True, True, True, False], [True] * 4]
 
 
-def test_where_no_kernel_groups_keys_are_copied(draw: Draw, stir: Stir, monkeypatch: pytest.MonkeyPatch) -> None:
-    attention, states = stir(MultiHeadAttention(SIZE, HEADS, key_value_heads=2)), draw(2, 6, SIZE)
-    expected = attention(states, *attention.keys_values(states))
-    monkeypatch.setattr("dialog.models.attention.multi_head._kernel_knows_groups", lambda _: False)
-    torch.testing.assert_close(attention(states, *attention.keys_values(states)), expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("hook", [None, lambda *_: None], ids=["fused", "hooked"])
-def test_turning_the_query_is_turning_what_its_projection_gives(
-    hook: Callable[..., None] | None, draw: Draw, stir: Stir
+def test_hook_gets_the_weights_before_dropout(
+    draw: Callable[..., Tensor], stir: Callable[[nn.Module], nn.Module]
 ) -> None:
-    attention, states = stir(MultiHeadAttention(SIZE, HEADS)), draw(2, 6, SIZE)
+    attention = stir(MultiHeadAttention(8, 2, dropout=0.5))
+    plain = stir(MultiHeadAttention(8, 2))
+    states, seen = draw(2, 5, 8), []
     keys, values = attention.keys_values(states)
-    seen: list[torch.Size] = []
+    expected = plain(states, keys, values)
 
-    def turn(heads: Tensor) -> Tensor:
-        seen.append(heads.shape)
-        return -2 * heads
+    def hook(_: nn.Module, weights: Tensor) -> None:
+        seen.append(weights)
 
-    found = attention(states, keys, values, hook=hook, turn=turn)
-    assert seen == [(2, HEADS, 6, WIDTH)]
-    with torch.no_grad():
-        attention.query.weight *= -2
-        attention.query.bias *= -2
-    torch.testing.assert_close(found, attention(states, keys, values), rtol=0, atol=1e-12)
-
-
-def test_a_hook_for_one_module_is_meant_for_no_other() -> None:
-    one, other, seen = nn.Identity(), nn.Identity(), []
-    hook = Only(one, lambda *shown: seen.append(shown))
-    assert meant_for(hook, one) is hook
-    assert meant_for(hook, other) is None
-    assert meant_for(None, one) is None
-    assert meant_for(print, other) is print
-    hook(other, torch.zeros(1))
-    assert not seen
-    weights = torch.zeros(1)
-    hook(one, weights)
-    assert seen == [(one, weights)]
-
-
-def test_a_hook_for_another_module_leaves_the_kernel_fused(
-    draw: Draw, stir: Stir, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    attention, states, seen, calls = stir(MultiHeadAttention(SIZE, HEADS)), draw(2, 6, SIZE), [], []
-    kernel = F.scaled_dot_product_attention
-    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a, **k: (calls.append(1), kernel(*a, **k))[1])
-    for hook, fused in ((Only(nn.Identity(), print), 1), (Only(attention, lambda *shown: seen.append(shown)), 0)):
-        calls.clear()
-        attention(states, *attention.keys_values(states), hook=hook)
-        assert len(calls) == fused
-    ((module, weights),) = seen
-    assert module is attention
-    assert weights.shape == (2, HEADS, 6, 6)
-
-
-@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
-@pytest.mark.parametrize("size", [1, 2 * HEADS * 5, 10**6], ids=["a query", "two", "all"])
-def test_blocks_of_queries_are_the_formula(
-    mask: Tensor | None, size: int, draw: Draw, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(multi_head, "BLOCK", size)
-    given = [draw(3, HEADS, 5, WIDTH).requires_grad_() for _ in range(3)]
-    query, keys, values = given
-    found, expected = (
-        blockwise(query, keys, values, mask, 0.0),
-        mix(attention_weights(query, keys, mask), values, 0.0),
-    )
-    torch.testing.assert_close(found, expected)
-    slope = draw(*found.shape)
-    for one, other in zip(*(torch.autograd.grad(each, given, slope) for each in (found, expected)), strict=True):
-        torch.testing.assert_close(one, other)
-
-
-def test_blocks_of_queries_drop_the_same_weights_in_both_passes(draw: Draw, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multi_head, "BLOCK", 2 * HEADS * 5)
-    query, keys, values, slope = (draw(3, HEADS, 5, width) for width in (WIDTH, WIDTH, 4, 4))
+    for each in (None, hook):
+        torch.testing.assert_close(attention.eval()(states, keys, values, hook=each), expected, rtol=0, atol=1e-12)
+        torch.manual_seed(0)
+        assert (attention.train()(states, keys, values, hook=each) - expected).abs().max() > 0.1
     torch.manual_seed(0)
-    weights = blockwise(query, keys, torch.eye(5, dtype=values.dtype).expand(3, HEADS, 5, 5), None, 0.5)  # [B, H, T, S]
-    assert 0.3 < (weights == 0).double().mean() < 0.7
+    dropped = attention.train()(states, keys, values, hook=hook)
+    for weights in seen:
+        torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 5).double(), rtol=0, atol=1e-12)
+        torch.testing.assert_close(weights, seen[0], rtol=0, atol=0)
     torch.manual_seed(0)
-    mixed = blockwise(query, keys, values.requires_grad_(), None, 0.5)
-    torch.testing.assert_close(mixed, weights @ values)
-    (found,) = torch.autograd.grad(mixed, values, slope)
-    torch.testing.assert_close(found, weights.transpose(2, 3) @ slope)
+    mixed = F.dropout(seen[0], 0.5) @ values
+    by_hand = attention.output(torch.cat([mixed[:, 0], mixed[:, 1]], -1))
+    torch.testing.assert_close(dropped, by_hand, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
-@pytest.mark.parametrize("groups", [1, HEADS])
-def test_no_pass_holds_all_weights_of_long_sources(
-    dropout: float, groups: int, stir: Stir, draw: Draw, monkeypatch: pytest.MonkeyPatch
+def test_fused_dropout_keeps_the_mean(draw: Callable[..., Tensor], stir: Callable[[nn.Module], nn.Module]) -> None:
+    attention, states = stir(MultiHeadAttention(4, 1, dropout=0.3)).train(), draw(1, 5, 4)
+    keys, values = (each.expand(20000, -1, -1, -1) for each in attention.keys_values(states))
+    torch.manual_seed(0)
+    mean = attention(states.expand(20000, -1, -1), keys, values).mean(0)
+    torch.testing.assert_close(mean, attention.eval()(states, keys[:1], values[:1])[0], rtol=0, atol=0.02)
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_a_row_without_real_tokens_gives_the_output_bias(
+    dtype: torch.dtype, hooked: bool, draw: Callable[..., Tensor], stir: Callable[[nn.Module], nn.Module]
 ) -> None:
-    monkeypatch.setattr(multi_head, "BLOCK", HEADS * 64 * 4)
-    attention, largest = stir(MultiHeadAttention(SIZE, HEADS, dropout=dropout, key_value_heads=groups)), [0]
+    attention = stir(MultiHeadAttention(8, 2)).to(dtype)
+    states = draw(2, 4, 8).to(dtype).requires_grad_()
+    mask = torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0]]).bool()[:, None, None]
+    output = attention(states, *attention.keys_values(states), mask, hook=(lambda *_: None) if hooked else None)
+    output.float().square().sum().backward()
+    assert output.isfinite().all()
+    torch.testing.assert_close(output[1], attention.output.bias.expand(4, -1))
+    for leaf in (states, *attention.parameters()):
+        assert leaf.grad is not None
+        assert leaf.grad.isfinite().all()
 
-    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch gives any
-            found = call(*args, **(kwargs or {}))
-            largest.append(max((each.numel() for each in [found] if isinstance(each, Tensor)), default=0))
-            return found
 
-    states = draw(1, 64, SIZE).requires_grad_()
-    with Watch():
-        attention.train()(states, *attention.keys_values(states), causal=True).sum().backward()
-    assert max(largest) <= HEADS * 64 * 64 // 4
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("autocast", [False, True])
+def test_bfloat16_on_a_cpu_uses_the_formula(
+    causal: bool,
+    autocast: bool,
+    draw: Callable[..., Tensor],
+    stir: Callable[[nn.Module], nn.Module],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    attention, states = stir(MultiHeadAttention(16, 4)).float(), draw(3, 9, 16).float()
+    mask = (torch.arange(9) < torch.tensor([[9], [5], [1]]))[:, None, None]
+    expected = attention(states, *attention.keys_values(states), mask, causal)
+    monkeypatch.setattr(F, "scaled_dot_product_attention", None)
+    if not autocast:
+        attention, states = attention.bfloat16(), states.bfloat16()
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        output = attention(states, *attention.keys_values(states), mask, causal)
+    assert output.dtype is torch.bfloat16
+    torch.testing.assert_close(output.float(), expected, rtol=0.03, atol=0.03 * expected.abs().max().item())
+
+
+@pytest.mark.parametrize("heads", [3, 0, -2])
+def test_heads_must_divide_the_size(heads: int) -> None:
+    with pytest.raises(ValueError, match=rf"size 8 is not a multiple of {heads} heads"):
+        MultiHeadAttention(8, heads)

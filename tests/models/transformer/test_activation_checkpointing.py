@@ -1,4 +1,4 @@
-"""Activation checkpointing: the same numbers, computed twice in training and only there."""
+"""Activation checkpointing: the same numbers, computed twice in training only."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def network(saves: bool, variant: str = "plain", head: str = "vocabulary", decoder: str = "transformer") -> Seq2Seq:
+def network(
+    checkpointing: bool, variant: str = "plain", head: str = "vocabulary", decoder: str = "transformer"
+) -> Seq2Seq:
     torch.manual_seed(3)
     part = LAYERS | VARIANTS[variant]
     recurrent = {"name": "lstm", "size": 8, "attention": {"name": "additive", "size": 4}}
-    made = Seq2Seq(
+    model = Seq2Seq(
         VOCABULARY,
         padding=PAD,
         embedding_size=8,
@@ -35,9 +37,9 @@ def network(saves: bool, variant: str = "plain", head: str = "vocabulary", decod
         decoder=part if decoder == "transformer" else recurrent,
         head={"name": head},
         dropout=0.3,
-        activation_checkpointing=saves,
+        activation_checkpointing=checkpointing,
     )
-    return made.double()
+    return model.double()
 
 
 def read(model: Seq2Seq, hook: Any = None) -> Tensor:  # noqa: ANN401 - an AttentionHook or none
@@ -47,11 +49,11 @@ def read(model: Seq2Seq, hook: Any = None) -> Tensor:  # noqa: ANN401 - an Atten
     return model(source, source != PAD, target, hook)
 
 
-def learnt(model: Seq2Seq) -> dict[str, Tensor]:
+def outputs_and_gradients(model: Seq2Seq) -> dict[str, Tensor]:
     torch.manual_seed(8)
     logits = read(model.train())
     (logits * torch.linspace(-1, 1, logits.numel()).double().view_as(logits)).sum().backward()
-    after = torch.rand(())  # the random numbers that come next are the same too
+    after = torch.rand(())  # the generator ends in the same state
     gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
     return {"logits": logits.detach(), "after": after, **gradients}
 
@@ -71,18 +73,18 @@ def counted(model: Seq2Seq) -> Iterator[Counter[str]]:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("head", ["vocabulary", "pointer_generator"])
-def test_outputs_and_gradients_are_the_same_with_dropout(variant: str, head: str) -> None:
+def test_outputs_and_gradients_are_equal_with_dropout(variant: str, head: str) -> None:
     plain, saving = network(False, variant, head), network(True, variant, head)
     assert list(plain.state_dict()) == list(saving.state_dict())
-    expected, found = learnt(plain), learnt(saving)
-    assert expected.keys() == found.keys()
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    expected, saved_outputs = outputs_and_gradients(plain), outputs_and_gradients(saving)
+    assert expected.keys() == saved_outputs.keys()
+    torch.testing.assert_close(saved_outputs, expected, rtol=0, atol=1e-12)
 
 
 def test_layers_are_computed_twice_in_training_only() -> None:
     model = network(True)
     with counted(model) as calls:
-        learnt(model)
+        outputs_and_gradients(model)
     assert len(calls) == 4
     assert set(calls.values()) == {2}
     with counted(model.eval()) as calls:
@@ -92,8 +94,8 @@ def test_layers_are_computed_twice_in_training_only() -> None:
     assert set(calls.values()) == {2}  # once each
 
 
-def test_less_is_kept() -> None:
-    def kept(model: Seq2Seq) -> int:
+def test_less_is_saved() -> None:
+    def saved(model: Seq2Seq) -> int:
         sizes = []
 
         def pack(tensor: Tensor) -> Tensor:
@@ -104,7 +106,7 @@ def test_less_is_kept() -> None:
             read(model.train())
         return sum(sizes)
 
-    assert kept(network(True)) < 0.5 * kept(network(False))
+    assert saved(network(True)) < 0.5 * saved(network(False))
 
 
 def test_a_hook_sees_each_map_once() -> None:
@@ -114,10 +116,10 @@ def test_a_hook_sees_each_map_once() -> None:
     assert len(seen) == len(set(map(id, seen))) == 6
 
 
-def test_where_there_is_no_transformer_it_is_refused() -> None:
+def test_checkpointing_needs_a_transformer() -> None:
     network(True, decoder="lstm")
     recurrent = {"name": "lstm", "size": 8}
-    with pytest.raises(ValueError, match="activation_checkpointing is for Transformers"):
+    with pytest.raises(ValueError, match="activation_checkpointing: neither encoder nor decoder is a Transformer"):
         Seq2Seq(
             VOCABULARY,
             padding=PAD,

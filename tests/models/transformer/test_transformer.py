@@ -9,11 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dialog.config.components import construct
 from dialog.models.attention import MultiHeadAttention
 from dialog.models.contracts import Encoded
 from dialog.models.transformer import TransformerDecoder, TransformerEncoder
 from dialog.models.transformer.layers import DecoderLayer, EncoderLayer
-from dialog.models.transformer.settings import LayerSettings
+from dialog.models.transformer.settings import TransformerSettings
 
 SIZE, HEADS, INNER, ROWS = 8, 2, 12, 3
 Stir = Callable[[nn.Module], nn.Module]
@@ -77,7 +78,7 @@ def stack_weights(ours: nn.Module, layer_weights: Callable[[nn.Module], Named]) 
 
 
 def call(theirs: nn.Module, named: Named, *arguments: Tensor, **masks: Tensor) -> Tensor:
-    """Torch's module with all of its weights replaced by ours, so that the gradients of both arrive in ours."""
+    """Run torch's module with our weights, so that the gradients of both arrive in ours."""
     assert named.keys() == dict(theirs.named_parameters()).keys()
     return torch.func.functional_call(theirs.double().train(), named, arguments, masks)
 
@@ -93,22 +94,12 @@ def decoder_layer(norm_first: bool, activation: str) -> nn.Module:
     return nn.TransformerDecoderLayer(SIZE, HEADS, INNER, 0.0, activation, batch_first=True, norm_first=norm_first)
 
 
-def settings(norm_first: bool, activation: str) -> LayerSettings:
-    return LayerSettings(
-        size=SIZE,
-        heads=HEADS,
-        feed_forward_size=INNER,
-        norm_first=norm_first,
-        norm="layer_norm",
-        activation=activation,
-        key_value_heads=None,
-        dropout=0.0,
-        attention_dropout=None,
-        activation_dropout=None,
-    )
+def settings(norm_first: bool, activation: str) -> TransformerSettings:
+    sizes = {"input_size": SIZE, "heads": HEADS, "feed_forward_size": INNER, "layers": 1}
+    return TransformerSettings(**sizes, norm_first=norm_first, activation=activation)
 
 
-def as_it_is(heads: Tensor) -> Tensor:
+def unchanged(heads: Tensor) -> Tensor:
     return heads
 
 
@@ -117,7 +108,7 @@ def real(length: int) -> Tensor:
 
 
 def later(length: int) -> Tensor:
-    """What torch's decoder may not see, written as its documentation does."""
+    """Torch's causal mask: True = hidden, as in its documentation."""
     return torch.ones(length, length).triu(1).bool()
 
 
@@ -128,22 +119,22 @@ def test_encoder_layer_agrees_with_torch(
     states, mask = draw(ROWS, 6, SIZE).requires_grad_(), real(6)
     expected = call(encoder_layer(norm_first, activation), encoder_weights(ours), states, src_key_padding_mask=~mask)
     for hook in (None, lambda *_: None):
-        agree([ours(states, mask[:, None, None], as_it_is, hook=hook)], [expected], [states, *ours.parameters()])
+        agree([ours(states, mask[:, None, None], unchanged, hook=hook)], [expected], [states, *ours.parameters()])
 
 
 def test_decoder_layer_agrees_with_torch(
     norm_first: bool, activation: str, draw: Callable[..., Tensor], stir: Stir, agree: Callable[..., None]
 ) -> None:
     ours = stir(DecoderLayer(settings(norm_first, activation)))
-    said, source, mask = draw(ROWS, 5, SIZE).requires_grad_(), draw(ROWS, 6, SIZE).requires_grad_(), real(6)
+    target, source, mask = draw(ROWS, 5, SIZE).requires_grad_(), draw(ROWS, 6, SIZE).requires_grad_(), real(6)
     masks = {"tgt_mask": later(5), "memory_key_padding_mask": ~mask}
-    expected = call(decoder_layer(norm_first, activation), decoder_weights(ours), said, source, **masks)
-    nothing = torch.zeros(ROWS, HEADS, 0, SIZE // HEADS, dtype=torch.float64)
+    expected = call(decoder_layer(norm_first, activation), decoder_weights(ours), target, source, **masks)
+    empty = torch.zeros(ROWS, HEADS, 0, SIZE // HEADS, dtype=torch.float64)
     for hook in (None, lambda *_: None):
         keys_values = ours.cross_attention.keys_values(source)
-        others = {"mask": mask[:, None, None], "turn": as_it_is, "hook": hook}
-        found, (keys, values) = ours(said, (nothing, nothing), keys_values, **others)
-        agree([found], [expected], [said, source, *ours.parameters()])
+        others = {"mask": mask[:, None, None], "turn": unchanged, "hook": hook}
+        output, (keys, values) = ours(target, (empty, empty), keys_values, **others)
+        agree([output], [expected], [target, source, *ours.parameters()])
         assert keys.shape == values.shape == (ROWS, HEADS, 5, SIZE // HEADS)
 
 
@@ -154,7 +145,7 @@ def with_positions(inputs: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("layers", [1, 3])
-def test_encoder_is_a_stack_of_torchs_layers(
+def test_encoder_agrees_with_torchs_stack(
     norm_first: bool,
     activation: str,
     layers: int,
@@ -163,7 +154,8 @@ def test_encoder_is_a_stack_of_torchs_layers(
     agree: Callable[..., None],
 ) -> None:
     ours = stir(
-        TransformerEncoder(
+        construct(
+            TransformerEncoder,
             input_size=SIZE,
             heads=HEADS,
             feed_forward_size=INNER,
@@ -187,7 +179,7 @@ def test_encoder_is_a_stack_of_torchs_layers(
 
 @pytest.mark.parametrize("memory_size", [SIZE, 5], ids=["no bridge", "bridge"])
 @pytest.mark.parametrize("layers", [1, 3])
-def test_decoder_is_a_stack_of_torchs_layers(
+def test_decoder_agrees_with_torchs_stack(
     norm_first: bool,
     activation: str,
     layers: int,
@@ -197,7 +189,8 @@ def test_decoder_is_a_stack_of_torchs_layers(
     agree: Callable[..., None],
 ) -> None:
     ours = stir(
-        TransformerDecoder(
+        construct(
+            TransformerDecoder,
             input_size=SIZE,
             memory_size=memory_size,
             heads=HEADS,
@@ -214,11 +207,11 @@ def test_decoder_is_a_stack_of_torchs_layers(
     bridged = states if memory_size == SIZE else states @ ours.bridge.weight.T + ours.bridge.bias
     masks = {"tgt_mask": later(5), "memory_key_padding_mask": ~mask}
     expected = call(theirs, stack_weights(ours, decoder_weights), with_positions(inputs), bridged, **masks)
-    for cuts in ([5], [2, 1, 2]):
+    for sizes in ([5], [2, 1, 2]):
         memory, state = ours.start(encoded)
         assert state.length == 0
         parts = []
-        for part in inputs.split(cuts, 1):
+        for part in inputs.split(sizes, 1):
             output, state = ours(part, memory, state)
             parts.append(output)
         agree([torch.cat(parts, 1)], [expected], [inputs, states, *ours.parameters()])

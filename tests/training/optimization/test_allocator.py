@@ -1,4 +1,4 @@
-"""What is freed is kept, in a process of its own."""
+"""Freed memory is kept and kernel caches are bounded, measured in processes of their own."""
 
 import os
 import subprocess
@@ -12,17 +12,17 @@ from dialog.training.optimization.precision import has_bfloat16
 PROGRAM = """
 import ctypes, resource
 from dialog.training.optimization.allocator import keep_freed_memory
-done = keep_freed_memory()
+kept = keep_freed_memory()
 library = ctypes.CDLL(None)
 library.malloc.restype = ctypes.c_void_p
-def filled():
-    place = library.malloc(ctypes.c_size_t(2**26))
-    ctypes.memset(place, 1, 2**26)
-    library.free(ctypes.c_void_p(place))
-filled()
+def fill():
+    block = library.malloc(ctypes.c_size_t(2**26))
+    ctypes.memset(block, 1, 2**26)
+    library.free(ctypes.c_void_p(block))
+fill()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-filled()
-print(int(done), resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+fill()
+print(int(kept), resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
@@ -34,8 +34,8 @@ def faults(**environment: str) -> tuple[int, int]:
     return int(kept), int(pages)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's")
-def test_a_large_tensor_that_is_freed_costs_the_next_one_no_page() -> None:
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs glibc")
+def test_freed_memory_is_reused_without_page_faults() -> None:
     kept, pages = faults()
     if not kept:
         pytest.skip("another C library")
@@ -43,7 +43,7 @@ def test_a_large_tensor_that_is_freed_costs_the_next_one_no_page() -> None:
 
 
 @pytest.mark.parametrize("name", ["MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES"])
-def test_what_the_user_has_set_stays(name: str) -> None:
+def test_the_users_malloc_settings_stay(name: str) -> None:
     kept, _ = faults(**{name: {"GLIBC_TUNABLES": "glibc.malloc.arena_max=2"}.get(name, "1000000")})
     assert not kept
 
@@ -66,22 +66,22 @@ print(resident() - before)
 """
 
 
-def growth(which: str) -> float:
+def growth(mode: str) -> float:
     environment = {name: value for name, value in os.environ.items() if name not in CACHES}
     environment |= {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", GROWTH, which]
+    command = [sys.executable, "-c", GROWTH, mode]
     return float(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
 
 
-@pytest.mark.skipif(  # without bfloat16 in hardware oneDNN keeps no such kernels; memory is read from Linux's /proc
+@pytest.mark.skipif(  # oneDNN caches such kernels only with bfloat16 in hardware; memory is read from Linux's /proc
     not (sys.platform.startswith("linux") and has_bfloat16("cpu")), reason="needs Linux and a CPU with bfloat16"
 )
-def test_kernels_of_other_shapes_are_let_go() -> None:
+def test_kernels_of_old_shapes_are_evicted() -> None:
     assert growth("bounded") < growth("unbounded") / 2
 
 
 @pytest.mark.parametrize("name", CACHES)
-def test_a_chosen_capacity_stays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_cache_capacity_stays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for each in CACHES:
         monkeypatch.delenv(each, raising=False)
     monkeypatch.setenv(name, "1024")

@@ -1,4 +1,4 @@
-"""Precisions: which there are, what they keep in float32, and that autocast's cache loses no gradient."""
+"""Precisions: names, what stays in float32, that autocast's cache loses no gradient, and the gradient scaler."""
 
 from __future__ import annotations
 
@@ -26,31 +26,32 @@ from dialog.training.optimization import precision
 FAMILIES = ["lstm", "transformer"]
 
 
-# ------------------------------------------------------------------ which there are
+# ------------------------------------------------------------------ names
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"), [("32", "32-true"), ("bf16", "bf16-mixed"), ("16", "16-mixed"), ("bf16-true", "bf16-true")]
+    ("older", "name"), [("32", "32-true"), ("bf16", "bf16-mixed"), ("16", "16-mixed"), ("bf16-true", "bf16-true")]
 )
-def test_older_names_mean_what_they_meant(given: str, meant: str) -> None:
-    """So that bf16, too, casts each weight once a step."""
-    assert precision.fitting(given, "cpu") == meant
+def test_older_names_are_resolved(older: str, name: str) -> None:
+    assert precision.fitting(older, "cpu") == name
 
 
-def test_auto_is_what_the_hardware_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    for there, expected in ((True, "bf16-mixed"), (False, "32-true")):
-        monkeypatch.setattr(precision, "has_bfloat16", lambda device, there=there: there)
+def test_auto_is_bfloat16_where_the_hardware_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for in_hardware, expected in ((True, "bf16-mixed"), (False, "32-true")):
+        monkeypatch.setattr(precision, "has_bfloat16", lambda device, answer=in_hardware: answer)
         assert precision.fitting("auto", "cpu") == expected
 
 
 @pytest.mark.parametrize("name", ["16-true", "transformer-engine", "31"])
-def test_others_are_refused_in_a_line(name: str) -> None:
+def test_unknown_precisions_are_errors_of_one_line(name: str) -> None:
     with pytest.raises(UserError, match=r"^trainer\.precision: [^\n]*$"):
         precision.fitting(name, "cpu")
 
 
 @pytest.mark.parametrize("name", ["bf16-mixed", "bf16-true", "16-mixed", "32-true"])
-def test_what_is_emulated_is_said(name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_emulated_precisions_are_warned_of(
+    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     for kind in ("bfloat16", "float16"):
         monkeypatch.setattr(precision, f"has_{kind}", lambda device: False)
     with caplog.at_level(logging.WARNING, logger="dialog"):
@@ -62,29 +63,29 @@ def test_what_is_emulated_is_said(name: str, monkeypatch: pytest.MonkeyPatch, ca
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_weights_in_bfloat16_train_and_are_validated_exactly(
+def test_bfloat16_weights_are_validated_exactly(
     tiny: Callable[..., Any], prepared: Path, tmp_path: Path, family: str
 ) -> None:
-    """The sums of a validation are not the weights' format: in bfloat16, 256 + 1 is 256."""
-    found = {}
-    for each in ("32-true", "bf16-true"):
-        steps = [f"trainer.{name}" for name in ("max_steps=3", "val_check_interval=3", "log_every_n_steps=1")]
-        recipe = tiny(family, f"trainer.precision={each}", *steps).recipe
+    """Validation sums are float64, not the weights' dtype: in bfloat16, 256 + 1 is 256."""
+    metrics = {}
+    for name in ("32-true", "bf16-true"):
+        steps = [f"trainer.{key}" for key in ("max_steps=3", "val_check_interval=3", "log_every_n_steps=1")]
+        recipe = tiny(family, f"trainer.precision={name}", *steps).recipe
         module = build_module(recipe, 400)
-        trainer = build_trainer(recipe, tmp_path / each, [])
+        trainer = build_trainer(recipe, tmp_path / name, [])
         trainer.fit(module, dialog.DialogDataModule(prepared, batch_tokens=1200))
-        found[each] = {name: value.item() for name, value in trainer.callback_metrics.items()}
+        metrics[name] = {key: value.item() for key, value in trainer.callback_metrics.items()}
         assert {parameter.dtype for parameter in module.parameters()} == {
-            torch.bfloat16 if each == "bf16-true" else torch.float32
+            torch.bfloat16 if name == "bf16-true" else torch.float32
         }
-        assert found[each]["validation/loss"] == pytest.approx(exact_loss(module, prepared), rel=1e-5)
-    for name in ("train/loss", "train/gradient_norm", "validation/loss"):
-        assert found["bf16-true"][name] == pytest.approx(found["32-true"][name], rel=0.05)
-        assert found["bf16-true"][name] != found["32-true"][name]
+        assert metrics[name]["validation/loss"] == pytest.approx(exact_loss(module, prepared), rel=1e-5)
+    for key in ("train/loss", "train/gradient_norm", "validation/loss"):
+        assert metrics["bf16-true"][key] == pytest.approx(metrics["32-true"][key], rel=0.05)
+        assert metrics["bf16-true"][key] != metrics["32-true"][key]
 
 
 def exact_loss(module: dialog.DialogModule, folder: Path) -> float:
-    """The validation loss, each example alone and in float64 from the logits on."""
+    """The validation loss, in float64 from the logits on."""
     nll = tokens = 0.0
     module.eval()
     for batch in dialog.DialogDataModule(folder, batch_tokens=1200).val_dataloader():
@@ -105,17 +106,17 @@ class Casts(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.counts: Counter[tuple[int, torch.Size]] = Counter()
-        self.kept: list[Tensor] = []  # so that no two of them lie at the same place
+        self.tensors: list[Tensor] = []  # kept alive, so that no two have the same address
 
     def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch
         if call is torch.ops.aten._to_copy.default and (kwargs or {}).get("dtype") == torch.bfloat16:
             self.counts[args[0].data_ptr(), args[0].shape] += 1
-            self.kept.append(args[0])
+            self.tensors.append(args[0])
         return call(*args, **(kwargs or {}))
 
 
 class Counted(dialog.DialogModule):
-    """Counts the casts of its longest training step, forward only."""
+    """Counts the casts in the forward pass of its longest training step."""
 
     casts: Casts
     length = 0
@@ -133,20 +134,20 @@ class Counted(dialog.DialogModule):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_weights_are_cast_once_a_step(tiny: Callable[..., Any], prepared: Path, tmp_path: Path, family: str) -> None:
     recipe = tiny(family, "trainer.precision=bf16-mixed", "trainer.max_steps=5").recipe
-    made = Counted(dialog.build_model(recipe.model, 400), padding=PAD)
+    module = Counted(dialog.build_model(recipe.model, 400), padding=PAD)
     data = dialog.DialogDataModule(prepared, batch_tokens=1200)
-    build_trainer(recipe, tmp_path, []).fit(made, data)
-    weights = [made.casts.counts[parameter.data_ptr(), parameter.shape] for parameter in made.model.parameters()]
+    build_trainer(recipe, tmp_path, []).fit(module, data)
+    weights = [module.casts.counts[weight.data_ptr(), weight.shape] for weight in module.model.parameters()]
     assert max(weights) == 1
-    assert made.length > 9
-    assert max(made.casts.counts.values()) < 6, "something is cast at each step"
+    assert module.length > 9
+    assert max(module.casts.counts.values()) < 6, "a tensor is cast for each token"
 
 
 @pytest.mark.parametrize("objectives", [[], [{"name": "denoising"}]], ids=["alone", "joint"])
 @pytest.mark.parametrize("sampled", [False, True], ids=["greedy", "sampled"])
 @pytest.mark.parametrize("head", ["vocabulary", "pointer_generator"])
 @pytest.mark.parametrize("decoder", ["lstm", "lstm_luong", "transformer"])
-def test_looking_without_a_gradient_takes_none_away(
+def test_predictions_without_a_gradient_take_none_away(
     network: Callable[..., Seq2Seq],
     batch: Callable[..., Batch],
     decoder: str,
@@ -154,16 +155,15 @@ def test_looking_without_a_gradient_takes_none_away(
     sampled: bool,
     objectives: list[dict[str, Any]],
 ) -> None:
-    """The decoder's own words are looked up without a gradient, by weights that autocast may then keep without one."""
+    """Predictions are made without a gradient, by cast weights that autocast may then cache without one."""
     forcing = {"name": "constant", "ratio": 0.5, "sampled": sampled}
     model = network(decoder, head={"name": head}, tie_embeddings="none").float()
-    made = dialog.DialogModule(model, padding=PAD, teacher_forcing=forcing, objectives=objectives)
-    made.log = lambda *_, **__: None
+    module = dialog.DialogModule(model, padding=PAD, teacher_forcing=forcing, objectives=objectives)
     gradients = []
     for autocast in (False, True):
         torch.manual_seed(3)
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast), Casts() as casts:
-            loss = made.training_step(batch(), 0)
+            loss = module.training_step(batch(), 0)
         model.zero_grad()
         loss.backward()
         gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
@@ -171,15 +171,15 @@ def test_looking_without_a_gradient_takes_none_away(
         assert exact is not None
         assert gradients[1][name] is not None, name
         assert bool(gradients[1][name].any()) is bool(exact.any()), name
-    whole = [casts.counts[each.data_ptr(), each.shape] for each in model.parameters()]
-    assert max(whole) <= 1 + len(objectives), "cast at each step, not once for each pass"
+    counts = [casts.counts[weight.data_ptr(), weight.shape] for weight in model.parameters()]
+    assert max(counts) <= 1 + len(objectives), "cast for each token, not once for each pass"
 
 
 # ------------------------------------------------------------------ the scaler
 
 
 class Overflow(lightning.Callback):
-    """Makes the gradients of some steps infinite, as a scale that is too high does."""
+    """Makes the gradients of some steps infinite, as too large a scale does."""
 
     def __init__(self, steps: set[int]) -> None:
         self.steps = steps
@@ -195,10 +195,8 @@ class Overflow(lightning.Callback):
         self.scales.append(trainer.precision_plugin.scaler.get_scale())
 
 
-def test_a_skipped_step_is_a_step_that_changes_no_weight(
-    tiny: Callable[..., Any], prepared: Path, tmp_path: Path
-) -> None:
-    """It counts, as its batch was read and its learning rate passed; the scale falls, and goes on where it was."""
+def test_a_skipped_step_changes_no_weight(tiny: Callable[..., Any], prepared: Path, tmp_path: Path) -> None:
+    """The step counts, since its batch was used and the schedule advanced; the lower scale is in the checkpoint."""
     recipe = tiny("transformer", "trainer.precision=16-mixed", "trainer.max_steps=4").recipe
     data = dialog.DialogDataModule(prepared, batch_tokens=1200)
     first = Overflow({1, 2})
@@ -208,8 +206,8 @@ def test_a_skipped_step_is_a_step_that_changes_no_weight(
     assert [torch.equal(*pair) for pair in zip(first.weights, first.weights[1:], strict=False)] == [True, True, False]
     assert first.scales == [2.0**16, 2.0**15, 2.0**14, 2.0**14]
     assert trainer.lr_scheduler_configs[0].scheduler.last_epoch == 4
-    kept = SafeCheckpointIO().load_checkpoint(tmp_path / "checkpoints" / "last.ckpt")
-    fresh = precision.precision_plugin("16-mixed", "cpu")
-    assert fresh is not None
-    fresh.load_state_dict(kept[type(fresh).__qualname__])  # as Lightning does
-    assert fresh.state_dict()["scale"] == 2.0**14
+    checkpoint = SafeCheckpointIO().load_checkpoint(tmp_path / "checkpoints" / "last.ckpt")
+    plugin = precision.precision_plugin("16-mixed", "cpu")
+    assert plugin is not None
+    plugin.load_state_dict(checkpoint[type(plugin).__qualname__])  # as Lightning does
+    assert plugin.state_dict()["scale"] == 2.0**14

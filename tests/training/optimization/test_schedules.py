@@ -1,4 +1,4 @@
-"""Schedules are their formulas, step for step, and know how long training is."""
+"""Schedules against their formulas, step by step, and with a Trainer's number of steps."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def optimizer(lr: float = 1.0) -> SGD:
     return SGD([nn.Parameter(torch.zeros(1))], lr=lr)
 
 
-def rates(made: Any, count: int) -> list[float]:  # noqa: ANN401 - torch's many kinds of schedules
+def rates(scheduler: Any, count: int) -> list[float]:  # noqa: ANN401 - torch's many kinds of schedules
     """The learning rate of each step."""
-    found = []
+    steps = []
     for _ in range(count):
-        found.append(made.optimizer.param_groups[0]["lr"])
-        made.optimizer.step()
-        made.step()
-    return found
+        steps.append(scheduler.optimizer.param_groups[0]["lr"])
+        scheduler.optimizer.step()
+        scheduler.step()
+    return steps
 
 
 def schedule(name: str, count: int, lr: float = 1.0, **arguments: object) -> list[float]:
@@ -49,28 +49,28 @@ def schedule(name: str, count: int, lr: float = 1.0, **arguments: object) -> lis
 @given(STEPS, st.floats(0.01, 0.99))
 def test_one_cycle_is_torchs(steps: int, rise: float) -> None:
     if rise * steps <= 1 + 1e-6 or rise * steps >= steps - 1e-6:
-        return  # torch divides by a phase of no length
-    theirs = OneCycleLR(optimizer(), max_lr=1.0, total_steps=steps, pct_start=rise, cycle_momentum=False)
-    found = schedule("one_cycle", steps, steps=steps, rise=rise)
-    assert found == pytest.approx(rates(theirs, steps), abs=1e-9)
+        return  # torch divides by the length of an empty phase
+    reference = OneCycleLR(optimizer(), max_lr=1.0, total_steps=steps, pct_start=rise, cycle_momentum=False)
+    assert schedule("one_cycle", steps, steps=steps, rise=rise) == pytest.approx(rates(reference, steps), abs=1e-9)
 
 
 @settings(max_examples=40)
 @given(STEPS)
 def test_cosine_without_warm_up_is_torchs(steps: int) -> None:
-    theirs = CosineAnnealingLR(optimizer(), T_max=steps, eta_min=0.25)
-    assert schedule("cosine", steps, steps=steps, minimum=0.25) == pytest.approx(rates(theirs, steps), abs=1e-9)
+    reference = CosineAnnealingLR(optimizer(), T_max=steps, eta_min=0.25)
+    assert schedule("cosine", steps, steps=steps, minimum=0.25) == pytest.approx(rates(reference, steps), abs=1e-9)
 
 
 @settings(max_examples=40)
 @given(STEPS, st.integers(0, 70), st.floats(0, 1), st.sampled_from(["linear", "cosine"]))
-def test_it_warms_up_and_falls_to_its_minimum(steps: int, warmup: int, minimum: float, name: str) -> None:
-    found = schedule(name, steps + warmup + 5, lr=2.0, steps=steps, warmup_steps=warmup, minimum=minimum)
-    assert found[:warmup] == pytest.approx([2.0 * (step + 1) / warmup for step in range(warmup)])
-    falling = found[warmup:]
+def test_the_rate_warms_up_and_falls_to_its_minimum(steps: int, warmup: int, minimum: float, name: str) -> None:
+    computed = schedule(name, steps + warmup + 5, lr=2.0, steps=steps, warmup_steps=warmup, minimum=minimum)
+    assert computed[:warmup] == pytest.approx([2.0 * (step + 1) / warmup for step in range(warmup)])
+    falling = computed[warmup:]
     assert falling[0] == 2.0
     assert all(later <= earlier + 1e-12 for earlier, later in pairwise(falling))
-    assert found[max(steps, warmup + 1) :] == pytest.approx([2.0 * minimum] * len(found[max(steps, warmup + 1) :]))
+    after = computed[max(steps, warmup + 1) :]
+    assert after == pytest.approx([2.0 * minimum] * len(after))
 
 
 def test_linear_is_a_line() -> None:
@@ -83,7 +83,7 @@ def test_constant_warms_up() -> None:
 
 
 @pytest.mark.parametrize("name", ["linear", "cosine", "one_cycle"])
-def test_without_a_trainer_no_end_is_in_sight(name: str) -> None:
+def test_without_a_trainer_the_rate_never_falls_to_0(name: str) -> None:
     assert min(schedule(name, 50)) > 0
 
 
@@ -91,15 +91,15 @@ def test_without_a_trainer_no_end_is_in_sight(name: str) -> None:
 
 
 class Rates(lightning.Callback):
-    """Notes the learning rate of each step."""
+    """Records the learning rate of each step."""
 
     def __init__(self) -> None:
-        self.found: list[float] = []
+        self.steps: list[float] = []
 
     def on_before_optimizer_step(
         self, trainer: lightning.Trainer, module: lightning.LightningModule, optimizer: torch.optim.Optimizer
     ) -> None:
-        self.found.append(optimizer.param_groups[0]["lr"])
+        self.steps.append(optimizer.param_groups[0]["lr"])
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def fit(network: Callable[..., Seq2Seq], prepared: Path) -> Callable[..., list[f
             accelerator="cpu", devices=1, limit_val_batches=0, callbacks=[rates], **quiet, **options
         )
         trainer.fit(module.float(), dialog.DialogDataModule(prepared, batch_tokens=1200))
-        return rates.found
+        return rates.steps
 
     return run
 
@@ -129,13 +129,13 @@ def fit(network: Callable[..., Seq2Seq], prepared: Path) -> Callable[..., list[f
         ({"max_epochs": 3, "limit_train_batches": 4, "max_steps": 5}, 5),
     ],
 )
-def test_the_trainer_says_how_long_training_is(
+def test_the_trainer_gives_the_number_of_steps(
     fit: Callable[..., list[float]], options: dict[str, Any], steps: int
 ) -> None:
     assert fit("linear", **options) == pytest.approx([1 - step / steps for step in range(steps)])
 
 
-def test_where_only_the_clock_ends_training_the_length_must_be_given(fit: Callable[..., list[float]]) -> None:
-    with pytest.raises(UserError, match=r"^cosine: how many steps training has is not known; set steps, or trainer"):
+def test_an_unknown_number_of_steps_is_an_error(fit: Callable[..., list[float]]) -> None:
+    with pytest.raises(UserError, match=r"^cosine: the number of training steps is unknown; set steps, or trainer"):
         fit("cosine", max_epochs=-1, max_time="00:00:00:01")
     assert math.isclose(fit("cosine", max_epochs=-1, max_steps=2)[1], 0.5)

@@ -1,4 +1,4 @@
-"""Generated corpora: the built-in dialogues and the synthetic tasks.
+"""Generated corpora: built-in dialogues and synthetic tasks.
 
-Read first: `builtin.py`.
+Read first: `builtin_dialogues.py`.
 """

@@ -1,4 +1,4 @@
-"""The lines of a built-in dialogue, one after the other, and the value that each slot has when it is said."""
+"""Draw the lines of a built-in dialogue, each with the values that its slots have at that point."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 from random import Random
 from typing import NamedTuple, TypeVar
 
-from dialog.data.corpora.builtin.lines import (
+from dialog.data.corpora.builtin.scenarios import (
     CHECKS,
     CONSENT,
     REACTIONS,
@@ -20,24 +20,24 @@ from dialog.data.corpora.builtin.lines import (
 )
 
 QUESTIONS = 2
-"""Questions of a dialogue, each with its answer."""
+"""Questions in a dialogue, each followed by its answer."""
 
 CORRECTIONS = 2
-"""How often a fact is corrected at most: each kind of fact has values enough for that."""
+"""Most corrections of one fact; every kind of fact has enough values for them."""
 
 Option = TypeVar("Option")
 _SLOT = re.compile(r"\{(\w+)\}")
 
 
 class Line(NamedTuple):
-    """A line with its slots, and the values that they have at this point of the dialogue."""
+    """A line with its slots, and the slots' values at this point of the dialogue."""
 
     words: str
     values: Mapping[str, str]
 
 
 class Interlude(NamedTuple):
-    """What is said between opening and questions: exchanges of small talk, about others, and chance of corrections."""
+    """Settings of the exchanges between opening and questions; see `BuiltinDialogues`."""
 
     memory: int
     distractors: int
@@ -45,7 +45,7 @@ class Interlude(NamedTuple):
 
 
 def write(scenario: Scenario, interlude: Interlude, random: Random) -> list[Line]:
-    """Draw all lines of a dialogue: the opening, what is said then, and the questions with their answers."""
+    """Draw all lines of a dialogue: the opening, the interlude, and the questions with their answers."""
     values = _facts(scenario, random)
     lines = [Line(draw(random, phrasings), values) for phrasings in scenario.opening]
     start = ""
@@ -53,28 +53,28 @@ def write(scenario: Scenario, interlude: Interlude, random: Random) -> list[Line
         lines += between
         values = dict(between[-1].values)
         start = f"{scenario.back} "
-    repeated: set[str] = set()
+    used: set[str] = set()
     for _ in range(QUESTIONS):
-        question, answer = draw(random, [each for each in scenario.questions if repeated.isdisjoint(slots(each[1]))])
-        start = f"{draw(random, REACTIONS)} " if repeated else start
+        question, answer = draw(random, [pair for pair in scenario.questions if used.isdisjoint(slots(pair[1]))])
+        start = f"{draw(random, REACTIONS)} " if used else start
         lines += Line(start + question, values), Line(answer, values)
-        repeated.update(slots(question), slots(answer))
+        used.update(slots(question), slots(answer))
     return lines
 
 
 @cache
 def slots(words: str) -> tuple[str, ...]:
-    """The names of a line's slots, in their order."""
+    """Return the names of a line's slots, in order."""
     return tuple(_SLOT.findall(words))
 
 
 def draw(random: Random, options: Sequence[Option]) -> Option:
-    """One of the options, each as likely as any other."""
-    return options[int(random.random() * len(options))]  # of Random, only this method is the same in every Python
+    """Draw one of the options, all equally likely."""
+    return options[int(random.random() * len(options))]  # Random.random alone is equal in all Python versions
 
 
 def _facts(scenario: Scenario, random: Random) -> dict[str, str]:
-    """Draw a value for each slot of the opening so that no two are the same (a table for six is not at six)."""
+    """Draw a value for each slot of the opening, all different (a table for six is not at six)."""
     values: dict[str, str] = {}
     used: set[str] = set()
     for phrasings in scenario.opening:
@@ -84,7 +84,7 @@ def _facts(scenario: Scenario, random: Random) -> dict[str, str]:
 
 
 def _unused(slot: str, used: set[str], random: Random) -> str:
-    """Draw a value that is not used, and note it as used."""
+    """Draw a value that is not in `used`, and add it."""
     options = VALUES[slot.rstrip("23")]
     while (value := draw(random, options)) in used:
         pass
@@ -95,12 +95,12 @@ def _unused(slot: str, used: set[str], random: Random) -> str:
 def _between(scenario: Scenario, interlude: Interlude, facts: Mapping[str, str], random: Random) -> list[Line]:
     """Draw the exchanges between opening and questions, in random order.
 
-    Corrections are drawn before the facts about others, which are none that ever was true or will be.
+    Corrections are drawn before the asides, which use no value that a fact has at any point.
     """
     used = set(facts.values())
     exchanges = _corrections(scenario, interlude.corrections, used, random)
     exchanges += _asides(scenario, interlude.distractors, used, random)
-    exchanges += [(each, {}) for each in _deal(random, SMALL_TALK, interlude.memory)]
+    exchanges += [(exchange, {}) for exchange in _deal(random, SMALL_TALK, interlude.memory)]
     lines: list[Line] = []
     values = facts
     for exchange, changes in _deal(random, exchanges, len(exchanges)):
@@ -112,7 +112,7 @@ def _between(scenario: Scenario, interlude: Interlude, facts: Mapping[str, str],
 def _corrections(
     scenario: Scenario, chance: float, used: set[str], random: Random
 ) -> list[tuple[Exchange, dict[str, str]]]:
-    """Draw the exchanges in which a fact gets a new value; a correction may be corrected again."""
+    """Draw exchanges that give a fact a new value; a correction may be corrected once more."""
     exchanges: list[tuple[Exchange, dict[str, str]]] = []
     for asker, lines in zip((True, False), scenario.corrections, strict=True):
         for line in lines:
@@ -126,18 +126,18 @@ def _corrections(
 
 
 def _asides(scenario: Scenario, count: int, used: set[str], random: Random) -> list[tuple[Exchange, dict[str, str]]]:
-    """Draw the exchanges about others, each about another person while there are some."""
+    """Draw exchanges about other people; a person occurs again only after all others."""
     people = _deal(random, VALUES["person"], count)
     exchanges: list[tuple[Exchange, dict[str, str]]] = []
     for exchange, person in zip(_deal(random, scenario.asides, count), people, strict=True):
-        taken = set(used)  # others may share a fact
-        said = [slot for words in exchange for slot in slots(words) if slot != "person"]
-        exchanges.append((exchange, {"person": person, **{slot: _unused(slot, taken, random) for slot in said}}))
+        taken = set(used)  # two people may share a fact
+        names = [slot for words in exchange for slot in slots(words) if slot != "person"]
+        exchanges.append((exchange, {"person": person, **{slot: _unused(slot, taken, random) for slot in names}}))
     return exchanges
 
 
 def _deal(random: Random, options: Sequence[Option], count: int) -> list[Option]:
-    """So many of the options in random order, none again before each was there."""
+    """Draw `count` options in random order; an option occurs again only after all others."""
     dealt: list[Option] = []
     rest: list[Option] = []
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""Parsing code that several corpus readers share.
+"""Parsing steps that are not specific to one corpus: lines, tables, JSON, chat messages, splits.
 
 Read first: `records.py`.
 """

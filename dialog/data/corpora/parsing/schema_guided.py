@@ -1,22 +1,39 @@
-"""The format of Schema-Guided Dialogue, which MultiWOZ has had since its version 2.2."""
+"""The schema-guided format (Rastogi et al. 2020, https://arxiv.org/abs/1909.05855)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from dialog.data.dialogue import Dialogue, Turn
+from dialog.data.corpora.parsing.corpus_files import digests
+from dialog.data.corpora.parsing.json_records import json_records
+from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
 from dialog.data.reading.files import find_files
 from dialog.data.reading.json_text import Json
 
 FOLDERS = {"train": "train", "validation": "dev", "test": "test"}
 
 
-def schema_files(path: Path, split: str) -> list[Path]:
-    """The files `dialogues_*.json` of a split, in the order of their names."""
-    return find_files(path / FOLDERS[split], "dialogues_*.json", "it should hold dialogues_001.json, ...")
+@dataclass(frozen=True)
+class SchemaGuidedFiles:
+    """Files `{train,dev,test}/dialogues_*.json` in `path`."""
+
+    path: Path
+
+    def entries(self, split: str) -> Iterator[Entry]:
+        """Yield the dialogues of a split in the order of the file names and of each file."""
+        for file in self._files(split):
+            yield from json_records(file, _dialogue)
+
+    def fingerprint(self) -> dict[str, str]:
+        """Map the files to their SHA-256."""
+        return digests(self.path, (file for split in SPLITS for file in self._files(split)))
+
+    def _files(self, split: str) -> list[Path]:
+        return find_files(self.path / FOLDERS[split], "dialogues_*.json", "it should hold dialogues_001.json, ...")
 
 
-def schema_dialogue(_: str, fields: Json, place: str) -> Dialogue:
-    """A dialogue of such a file; speakers are "user" and "system", `meta["services"]` what the dialogue uses."""
+def _dialogue(_: str, fields: Json, place: str) -> Dialogue:
     turns = tuple(Turn(turn["speaker"].lower(), turn["utterance"]) for turn in fields["turns"])
     return Dialogue(fields["dialogue_id"], turns, {"services": fields["services"]}, place=place)

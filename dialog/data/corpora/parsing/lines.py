@@ -1,0 +1,62 @@
+"""Read the lines of a text file, each with its file and line number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from dialog.data.corpora.parsing.records import records
+from dialog.data.dialogue import Malformed
+from dialog.data.reading.files import BYTE_ORDER_MARK, raw_lines
+from dialog.errors import UserError
+
+R = TypeVar("R")
+
+
+def byte_lines(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield (file:line, line with its end), without a byte order mark.
+
+    Raises:
+        UserError: the file is empty.
+    """
+    number = 0
+    for number, raw in enumerate(raw_lines(path), start=1):
+        yield f"{path}:{number}", raw.removeprefix(BYTE_ORDER_MARK) if number == 1 else raw
+    if number == 0:
+        raise UserError(f"{path} is empty; it should hold dialogues")
+
+
+def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[str, str]]:
+    """Yield (file:line, line without its end); errors as `byte_lines` and `decode_line`."""
+    return ((place, decode_line(raw, place, encoding)) for place, raw in byte_lines(path))
+
+
+def line_records(path: Path, parse: Callable[[str, str], R | None], encoding: str = "utf-8") -> Iterator[R | Malformed]:
+    """Yield `records` of the lines of a file, without their ends; a line that does not decode is malformed."""
+    return records(byte_lines(path), lambda raw, place: parse(decode_line(raw, place, encoding), place))
+
+
+def decode_line(raw: bytes, place: str, encoding: str = "utf-8") -> str:
+    """Decode a line and remove its LF or CRLF; other Unicode line separators are text.
+
+    The encoding `NAME:replace` reads undecodable bytes as U+FFFD.
+
+    Raises:
+        UserError: an undecodable byte, with its position, or an unknown encoding.
+    """
+    name, _, errors = encoding.partition(":")
+    try:
+        line = raw.decode(name, errors or "strict")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{place}: byte {error.start + 1} of the line is not {name.upper()}; convert the file to UTF-8"
+        ) from error
+    except (LookupError, ValueError) as error:
+        raise UserError(f"{place}: no encoding {encoding!r} for lines of text ({error}); try utf-8") from error
+    return line.removesuffix("\n").removesuffix("\r")
+
+
+def line_number(place: str) -> str:
+    """Return the line number of file:line."""
+    return place.rpartition(":")[2]

@@ -1,0 +1,88 @@
+"""The draft: the tokenizer and the filters' surveys, which all shards share.
+
+It is a function of the job alone, built in one pass over the corpus per filter and one for the tokenizer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from dialog.atomic import new_folder
+from dialog.config.components import build
+from dialog.data.corpora import Corpus
+from dialog.data.dialogue import SPLITS, Entry
+from dialog.data.preparation.blocks import BLOCK, blocks
+from dialog.data.preparation.filtering import SurveyedFilter, UsableDialogues, filter_block
+from dialog.data.preparation.job import Job, Progress, no_progress
+from dialog.data.store.manifest import TOKENIZER
+from dialog.data.tokenizers import TOKENIZERS
+
+DRAFT = "draft"
+RECORDS = "records.json"
+"""Number of records of each split that was read for the draft, or for a shard."""
+
+
+def write_draft(job: Job, shards: Path, progress: Progress = no_progress) -> None:
+    """Write `<shards>/draft/`, unless it exists: tokenizer, surveys and the number of records read per split."""
+    if (shards / DRAFT).is_dir():
+        return
+    with new_folder(shards / DRAFT) as folder:
+        records: dict[str, int] = {}
+        for number, filter in enumerate(job.build_filters()):
+            read = partial(_read, job.corpus, records, progress, f"filter {job.filters[number]['name']}")
+            splits = {split: UsableDialogues(read, job.rules, split) for split in SPLITS}
+            np.save(folder / f"filter-{number}.npy", filter.survey(splits), allow_pickle=False)
+        entries = _read(job.corpus, records, progress, "learning the tokenizer", "train")
+        texts = _texts(job, entries, read_filters(job, folder))
+        build(TOKENIZERS, job.tokenizer, texts=_until_trained(texts, progress)).save(folder / TOKENIZER)
+        for _ in texts:
+            pass  # count also the records that the tokenizer did not read
+        (folder / RECORDS).write_text(json.dumps(records))
+
+
+def read_filters(job: Job, folder: Path) -> list[SurveyedFilter]:
+    """Return the job's filters with their surveys from a draft."""
+    names = [str(component["name"]) for component in job.filters]
+    surveys = (np.load(folder / f"filter-{number}.npy", allow_pickle=False) for number in range(len(names)))
+    return [SurveyedFilter(*filter) for filter in zip(names, job.build_filters(), surveys, strict=True)]
+
+
+def read_records(folder: Path) -> dict[str, int]:
+    """Return the number of records by split that a draft or a shard has read."""
+    return dict(json.loads((folder / RECORDS).read_text()))
+
+
+def total(records: Mapping[str, int]) -> int:
+    """Return the number of records of all splits."""
+    return sum(records.values())
+
+
+def _read(corpus: Corpus, records: dict[str, int], progress: Progress, task: str, split: str) -> Iterator[Entry]:
+    """Yield the records of a split, report progress against the previous pass, and store their number in `records`."""
+    task = task if split == "train" else f"{task}, {split}"
+    progress(task, 0, records.get(split))
+    read = 0
+    for read, entry in enumerate(corpus.dialogues(split), start=1):
+        yield entry
+        if read % BLOCK == 0:
+            progress(task, read, records.get(split))
+    records[split] = read
+    progress(task, read, read)
+
+
+def _texts(job: Job, train: Iterable[Entry], filters: Sequence[SurveyedFilter]) -> Iterator[str]:
+    """Yield the facts and turns of the training dialogues that the rules and filters keep."""
+    for start, entries in blocks(train):
+        for dialogue, _ in filter_block(start, entries, job.rules, filters).dialogues:
+            yield from (line.text for line in (*dialogue.facts, *dialogue.turns))
+
+
+def _until_trained(texts: Iterator[str], progress: Progress) -> Iterator[str]:
+    """Yield the texts; after the last one report that the tokenizer is trained, which has no progress of its own."""
+    yield from texts
+    progress("training the tokenizer", 0, None)

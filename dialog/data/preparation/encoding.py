@@ -1,0 +1,157 @@
+"""Encode a block of dialogues as flat arrays, and append arrays to the files of a split."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dialog.data.dialogue import Dialogue, Turn
+from dialog.data.examples import DialogueWindows, facts_known_to
+from dialog.data.preparation.job import Limits
+from dialog.data.store.layout import Spans, truncate
+from dialog.data.store.manifest import ARRAYS, array_file, ids_dtype
+from dialog.data.tokenizers.tokenizer import OTHER, Tokenizer
+
+Integers = NDArray[np.int64]
+Arrays = dict[str, NDArray[Any]]
+Counts = Counter[str]
+MARKS = "marks"
+"""[dialogues, 2] hashes of each id and its dialogue's text, to find ids of two dialogues; removed after the merge."""
+
+
+class DialogueLines(NamedTuple):
+    """The lines of a dialogue in the arrays: facts, one run for each distinct set that a responder knows, then turns.
+
+    An example is (first fact, end of the facts, first turn of the context, response), as line numbers.
+    """
+
+    facts: int  # number of lines before the turns
+    lines: list[Turn]
+    examples: list[tuple[int, int, int, int]]
+
+
+def encode(
+    kept: Sequence[DialogueWindows], tokenizer: Tokenizer, limits: Limits, *, train: bool
+) -> tuple[Arrays, Counts]:
+    """Return the flat arrays of a block, with offsets and lines counted from its start, and their counts."""
+    dialogues = [dialogue_lines(dialogue) for dialogue in kept]
+    texts = [line.text for dialogue in dialogues for line in dialogue.lines]
+    ids = tokenizer.encode_batch(texts)
+    ends = np.cumsum(np.fromiter((1 + len(tokens) for tokens in ids), np.int64, len(ids)))
+    offsets = np.concatenate([[0], ends])
+    examples = _examples(dialogues)
+    sizes = np.fromiter((len(text.encode()) for text in texts), np.int64, len(texts))
+    max_target = limits.max_target if train else None
+    spans = truncate(offsets, examples, max_source=limits.max_source, max_target=max_target)
+    is_turn = np.array([line >= d.facts for d in dialogues for line in range(len(d.lines))], dtype=bool)
+    counts = Counter(
+        {
+            "facts": sum(len(dialogue.facts) for dialogue, _ in kept),
+            "examples": len(examples),
+            "tokens": int((np.diff(offsets) - 1)[is_turn].sum()),
+            "bytes": int(sizes[is_turn].sum()),
+            "target bytes": int(sizes[examples[:, 3]].sum()),
+            **_length_counts(spans, truncate(offsets, examples, max_source=None, max_target=None)),
+        }
+    )
+    speakers = (speaker for dialogue in dialogues for speaker in _speakers(dialogue.lines))
+    arrays: Arrays = {
+        "ids": np.fromiter(chain.from_iterable((OTHER, *tokens) for tokens in ids), np.int64, int(offsets[-1])),
+        "offsets": ends,
+        "speakers": np.fromiter(speakers, np.int64, len(texts)),
+        "bytes": sizes,
+        "examples": examples.ravel(),
+        "lengths": np.column_stack([spans.source_lengths, spans.target_lengths]).ravel(),
+        MARKS: np.array([_marks(dialogue) for dialogue, _ in kept], np.uint64).ravel(),
+    }
+    return arrays, counts
+
+
+def dialogue_lines(kept: DialogueWindows) -> DialogueLines:
+    """Return the lines and examples of a dialogue; facts are looked up once per speaker."""
+    dialogue = kept.dialogue
+    facts: list[Turn] = []
+    runs: dict[tuple[Turn, ...], tuple[int, int]] = {}
+    run_of: dict[str, tuple[int, int]] = {}
+    windows = []
+    for first, response in kept.windows:
+        speaker = dialogue.turns[response].speaker
+        if speaker not in run_of:
+            own = facts_known_to(dialogue.facts, speaker)
+            if own not in runs:
+                runs[own] = len(facts), len(facts) + len(own)
+                facts += own
+            run_of[speaker] = runs[own]
+        windows.append((*run_of[speaker], first, response))
+    number = len(facts)
+    examples = [(start, end, number + first, number + response) for start, end, first, response in windows]
+    return DialogueLines(number, [*facts, *dialogue.turns], examples)
+
+
+def _examples(dialogues: Sequence[DialogueLines]) -> Integers:
+    """Return the examples [N, 4] of consecutive dialogues, as line numbers of the block."""
+    rows = []
+    start = 0
+    for dialogue in dialogues:
+        rows += [[start + line for line in example] for example in dialogue.examples]
+        start += len(dialogue.lines)
+    return np.array(rows, dtype=np.int64).reshape(-1, 4)
+
+
+def _length_counts(spans: Spans, whole: Spans) -> dict[str, int]:
+    return {
+        "truncated: source": int((spans.source_lengths < whole.source_lengths).sum()),
+        "truncated: target": int((spans.target_lengths < whole.target_lengths).sum()),
+        "source tokens": int(spans.source_lengths.sum()),
+        "target tokens": int(spans.target_lengths.sum()),
+    }
+
+
+def _speakers(lines: Sequence[Turn]) -> list[int]:
+    numbers: dict[str, int] = {}
+    return [numbers.setdefault(line.speaker, len(numbers)) for line in lines]
+
+
+def _marks(dialogue: Dialogue) -> tuple[int, int]:
+    turns, facts = ([(line.speaker, line.text) for line in lines] for lines in (dialogue.turns, dialogue.facts))
+    return mark(dialogue.id), mark(repr((turns, facts)))
+
+
+def mark(text: str) -> int:
+    """Return a 64-bit hash."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+# ------------------------------------------------------------------ files
+
+
+def dtypes(vocabulary: int) -> dict[str, str]:
+    """Return the type of every array that is written while a split is prepared."""
+    return {**ARRAYS, "ids": ids_dtype(vocabulary), MARKS: "<u8"}
+
+
+class Appender:
+    """The array files of a split, open for appending inside a `with`."""
+
+    def __init__(self, folder: Path, split: str, vocabulary: int) -> None:
+        self.dtypes = dtypes(vocabulary)
+        self.files = {array: array_file(folder, split, array).open("wb") for array in self.dtypes}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for file in self.files.values():
+            file.close()
+
+    def append(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Append values to the files of these arrays."""
+        for name, values in arrays.items():
+            values.astype(self.dtypes[name], copy=False).tofile(self.files[name])

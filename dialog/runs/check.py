@@ -1,0 +1,65 @@
+"""Validate a recipe before anything is read, downloaded or written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dialog.build import build_corpus, build_module, build_rules, build_trainer, with_precision
+from dialog.config.components import resolve
+from dialog.config.schema import Recipe
+from dialog.data.corpora import CORPORA
+from dialog.data.filters import FILTERS
+from dialog.errors import section
+
+
+def check_recipe(recipe: Recipe) -> int:
+    """Validate a recipe without touching the disk; the network is built on the meta device.
+
+    Returns:
+        Number of processes that would train it.
+
+    Raises:
+        UserError: with the section that is invalid.
+    """
+    import torch
+
+    from dialog.data.tokenizers.tokenizer import SMALLEST_VOCABULARY
+    from dialog.training.loggers import LOGGERS
+    from dialog.training.trainer import quiet, seed
+
+    quiet()
+    build_corpus(recipe, read=False)
+    check_data(recipe)
+    check_search(recipe)
+    with section("logger"):
+        resolve(LOGGERS, recipe.logger, folder=Path())
+    with section("seed"):
+        seed(recipe.seed)
+    with section("model"), torch.device("meta"):
+        module = build_module(recipe, SMALLEST_VOCABULARY)
+    with section("optimizer"):
+        module.configure_optimizers()
+    return build_trainer(with_precision(recipe), Path(), []).world_size
+
+
+def check_data(recipe: Recipe) -> None:
+    """Check names and arguments of corpus, tokenizer and filters, and the rules for examples."""
+    from dialog.data.tokenizers import TOKENIZERS
+
+    with section("data.corpus"):
+        resolve(CORPORA, recipe.data.corpus, path=None, member=None)
+    build_rules(recipe)
+    with section("data.tokenizer"):
+        resolve(TOKENIZERS, recipe.data.tokenizer, texts=())
+    with section("data.filters"):
+        for component in recipe.data.filters:
+            resolve(FILTERS, component)
+
+
+def check_search(recipe: Recipe) -> None:
+    """Check that the recipe's search can be built with its length limits."""
+    from dialog.generation.responder import build_search
+
+    limits = recipe.generation
+    with section("generation"):
+        build_search(limits.search, min_length=limits.min_length, max_length=limits.max_length)

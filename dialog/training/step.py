@@ -1,0 +1,160 @@
+"""One training step, from a batch to the sum that is minimised and the sums that are logged.
+
+Read first: `TrainingStep.__call__`, from top to bottom.
+
+Shapes: B rows, S source tokens, T target tokens, N real ones of them, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dialog.config.components import Component, build
+from dialog.data.batching import Batch
+from dialog.data.tokenizers.tokenizer import Tokenizer
+from dialog.errors import UserError
+from dialog.models.heads import Decoded, Head
+from dialog.models.seq2seq import Seq2Seq
+from dialog.training.losses import LOSSES, CrossEntropy, Loss, LossSums, build_loss, needs_of
+from dialog.training.losses.chunks import Sums, in_chunks
+from dialog.training.losses.coverage import coverage_loss
+from dialog.training.objectives.joint import Auxiliary, build_objectives
+from dialog.training.teacher_forcing import TEACHER_FORCINGS, Schedule, decode
+
+Terms = dict[str, tuple[Tensor, int | Tensor]]
+"""By name, sums to be logged and the number of tokens of each."""
+
+
+class RealPositions(NamedTuple):
+    """The target positions of a batch that are not padding."""
+
+    passes: tuple[Decoded, ...]  # [N, ..] each: one, or two for a loss that needs a second pass
+    targets: Tensor  # [N]
+    previous: Tensor | None  # [N, T], the target tokens before each, then padding; only for a loss that needs them
+
+
+@dataclass(frozen=True)
+class TrainingStep:
+    """The step of a recipe: loss, teacher forcing and auxiliary objectives, for any network."""
+
+    loss: Loss
+    objectives: Sequence[Auxiliary]
+    ratio: Schedule  # of gold tokens
+    sampled: bool  # predictions that are fed are samples
+    forced: bool  # only gold tokens are fed
+    padding: int
+
+    def __call__(self, model: Seq2Seq, batch: Batch, step: int) -> tuple[Tensor, Terms]:
+        """Return the sum over target tokens that step number ``step`` minimises, and the sums to be logged."""
+        count = 2 if "second_pass" in needs_of(self.loss) else 1
+        tokens = batch.target_tokens
+        passes = [self._decode(model, batch.source, batch.target, self.ratio(step)) for _ in range(count)]
+        real = self._select(passes, batch.target, tokens)
+        response = loss_sums(model.head, self.loss, real)
+        terms: Terms = {"loss": (response.nll, tokens)}
+        with torch.no_grad():
+            for name, mean in model.head.measures(real.passes[0]).items():
+                terms[name] = mean * len(real.targets), tokens
+
+        coverage_penalty: Tensor | float = 0.0
+        if model.head.coverage:
+            mask = batch.target[:, 1:] != self.padding  # [B, T]
+            coverage = torch.stack([coverage_loss(decoded.weights, mask) for decoded in passes]).mean()
+            coverage_penalty = model.head.coverage * coverage
+            terms["coverage"] = coverage, tokens
+
+        auxiliary: Tensor | float = 0.0
+        for name, objective, weight, schedule in self.objectives:
+            source, target = objective(batch)
+            task = self._select([self._decode(model, source, target) for _ in range(count)], target)
+            sums = loss_sums(model.head, self.loss, task)
+            auxiliary = auxiliary + weight * schedule(step) * sums.objective
+            terms[name] = sums.nll, (target[:, 1:] != self.padding).sum()
+
+        return response.objective + coverage_penalty + auxiliary, terms
+
+    def validate(self, model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the sum of -log p over target tokens, and the number whose token has the highest score."""
+        decoded = self._decode(model, batch.source, batch.target)
+        return likelihood_sums(model.head, self._select([decoded], batch.target, batch.target_tokens))
+
+    def _decode(self, model: Seq2Seq, source: Tensor, target: Tensor, ratio: float = 1.0) -> Decoded:
+        """Decode targets [B, T + 1] up to the head: positions [B, T]."""
+        memory, state = model.start(source, source != self.padding)
+        return decode(model, target[:, :-1], memory, state, ratio=ratio, sampled=self.sampled)
+
+    def _select(self, passes: Sequence[Decoded], target: Tensor, count: int | None = None) -> RealPositions:
+        """Select the real positions of targets [B, T + 1]; a known ``count`` saves a wait for the device."""
+        targets = target[:, 1:]  # [B, T]
+        mask = targets != self.padding
+        indices = mask.nonzero() if count is None else mask.nonzero_static(size=count)  # [N, 2]
+        places = indices[:, 0], indices[:, 1]
+        previous = tokens_before(targets, self.padding)[places] if "previous" in needs_of(self.loss) else None  # [N, T]
+        return RealPositions(tuple(decoded[places] for decoded in passes), targets[places], previous)
+
+
+def build_step(
+    *,
+    padding: int,
+    loss: Component,
+    teacher_forcing: Component,
+    objectives: Sequence[Component],
+    tokenizer: Tokenizer | None,
+) -> TrainingStep:
+    """Build the step of a recipe.
+
+    Raises:
+        UserError: unknown or invalid loss, teacher forcing or objective.
+    """
+    forcing = dict(teacher_forcing)
+    sampled = forcing.pop("sampled", False)
+    if not isinstance(sampled, bool):
+        raise UserError(f"teacher_forcing: sampled must be bool, not {sampled!r}")
+    return TrainingStep(
+        loss=build_loss(LOSSES, loss, padding=padding),
+        objectives=build_objectives(objectives, tokenizer=tokenizer),
+        ratio=build(TEACHER_FORCINGS, forcing),
+        sampled=sampled,
+        forced=forcing == {"name": "constant"},
+        padding=padding,
+    )
+
+
+def loss_sums(head: Head, loss: Loss, real: RealPositions) -> LossSums:
+    """Sum the loss over real positions, projecting a chunk of them at a time to [chunk, V]."""
+    inputs = {} if real.previous is None else {"previous": real.previous}
+    width = len(fields(Decoded))
+
+    def sums(targets: Tensor, *rest: Tensor) -> Sums:
+        chunk, parts = dict(zip(inputs, rest, strict=False)), rest[len(inputs) :]
+        logits, *second = (head(Decoded(*parts[at : at + width])) for at in range(0, len(parts), width))  # [N, V]
+        if second:
+            chunk["second_pass"] = second[0]
+        return loss(logits, targets, **chunk)
+
+    parts = (part for decoded in real.passes for part in vars(decoded).values())
+    return LossSums(*in_chunks(sums, (real.targets, *inputs.values(), *parts), tuple(head.parameters())))
+
+
+def likelihood_sums(head: Head, real: RealPositions) -> tuple[Tensor, Tensor]:
+    """Return the sum of -log p over real positions, and the number whose token has the highest score."""
+
+    def sums(targets: Tensor, *parts: Tensor) -> Sums:
+        logits = head(Decoded(*parts))  # [N, V]
+        return CrossEntropy()(logits, targets).nll, (logits.argmax(-1) == targets).sum()
+
+    rows = (real.targets, *vars(real.passes[0]).values())
+    nll, correct = in_chunks(sums, rows, tuple(head.parameters()))
+    return nll, correct
+
+
+def tokens_before(targets: Tensor, padding: int) -> Tensor:
+    """Return the tokens before each of targets [B, T] in its row, then padding: [B, T, T]."""
+    length = targets.shape[1]
+    before = torch.ones(length, length, dtype=torch.bool, device=targets.device).tril(-1)  # [T, T]
+    return targets.unsqueeze(1).masked_fill(~before, padding)  # [B, T, T]

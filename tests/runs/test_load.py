@@ -1,0 +1,158 @@
+"""Loading a run folder: errors are one line, and no code of the folder is run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import dialog
+from dialog.cli import main
+
+CONTEXT = ["Hello, I booked three nights.", "Welcome.", "Which day is it?"]
+
+
+def complaint(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    """The error of ``dialog respond``: one line, exit code 2."""
+    monkeypatch.setattr(sys, "argv", ["dialog", "respond", str(folder)])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    output = capsys.readouterr()
+    (line,) = output.err.splitlines()
+    assert output.out == ""
+    assert str(folder) in line
+    return line
+
+
+# ------------------------------------------------------------------ loading
+
+
+def test_folder_that_is_not_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "not a run folder" in complaint(tmp_path, monkeypatch, capsys)
+    assert "not a run folder" in complaint(tmp_path / "missing", monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors"])
+def test_unfinished_run(
+    copied: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (copied / name).unlink()
+    assert f"{name} is missing; training has not finished" in complaint(copied, monkeypatch, capsys)
+
+
+def truncated(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def scrambled(content: bytes) -> bytes:
+    return content[:8] + b"\0" * 40 + content[48:]
+
+
+@pytest.mark.parametrize("damage", [truncated, scrambled, lambda _: b"", lambda _: b"{}"])
+@pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors"])
+def test_a_damaged_run(
+    copied: Path,
+    name: str,
+    damage: Callable[[bytes], bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (copied / name).write_bytes(damage((copied / name).read_bytes()))
+    assert name in complaint(copied, monkeypatch, capsys)
+
+
+def test_weights_of_another_architecture(
+    copied: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = copied / "recipe.yaml"
+    recipe.write_text(recipe.read_text(encoding="utf-8").replace("embedding_size: 24", "embedding_size: 32"))
+    assert "does not fit the recipe" in complaint(copied, monkeypatch, capsys)
+
+
+def test_unknown_precision_names_the_nearest(copied: Path) -> None:
+    with pytest.raises(dialog.UserError, match=r"bfloat15.*bfloat16"):
+        dialog.load(copied, precision="bfloat15")
+
+
+def test_override_with_an_invalid_model(copied: Path) -> None:
+    with pytest.raises(dialog.UserError, match=r"^model: .*dropout"):
+        dialog.load(copied, overrides=["model.dropout=5"])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_missing_device(copied: Path) -> None:
+    with pytest.raises(dialog.UserError, match=r"^device cuda: "):
+        dialog.load(copied, device="cuda")
+
+
+def test_public_names_are_listed() -> None:
+    assert set(dialog.__all__) <= set(dir(dialog))
+
+
+def test_half_precision_responds(run: dialog.Run) -> None:
+    half = dialog.load(run.folder, precision="bfloat16")
+    assert half.respond(CONTEXT).candidates[0].tokens > 0
+    assert half.score(CONTEXT, "Monday.") == pytest.approx(run.score(CONTEXT, "Monday."), rel=0.05)
+
+
+# ------------------------------------------------------------------ trust
+
+PARTS = {
+    "generation.search": "greedy",
+    "model.encoder": "transformer",
+    "model.decoder": "transformer",
+    "model.loss": "cross_entropy",
+    "data.corpus": "builtin",
+    "data.tokenizer": "byte_bpe",
+    "optimizer": "adamw",
+    "optimizer.schedule": "inverse_sqrt",
+    "logger": "none",
+}
+
+
+@pytest.fixture
+def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A module that creates a file when it is imported; the path of that file."""
+    mark = tmp_path / "imported"
+    text = f"from pathlib import Path\nfrom dialog.generation.greedy import Greedy\nPath({str(mark)!r}).touch()\n"
+    (tmp_path / "foreign_parts.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "foreign_parts", raising=False)
+    return mark
+
+
+def tampered(folder: Path, place: str, name: str) -> None:
+    """Give the component at ``place`` of the run's recipe another name."""
+    from omegaconf import OmegaConf
+
+    recipe = OmegaConf.load(folder / "recipe.yaml")
+    assert OmegaConf.select(recipe, f"{place}.name") == PARTS[place]
+    OmegaConf.update(recipe, f"{place}.name", name)
+    OmegaConf.save(recipe, folder / "recipe.yaml")
+
+
+@pytest.mark.parametrize("place", PARTS)
+def test_recipe_of_a_run_imports_nothing(
+    copied: Path, place: str, foreign: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tampered(copied, place, "foreign_parts.Greedy")
+    line = complaint(copied, monkeypatch, capsys)
+    assert "foreign_parts.Greedy" in line
+    assert "--trust" in line
+    assert not foreign.exists()
+
+
+def test_trusted_recipe_may_import(copied: Path, foreign: Path) -> None:
+    tampered(copied, "generation.search", "foreign_parts.Greedy")
+    loaded = dialog.load(copied, trust=True)
+    assert foreign.exists()
+    assert (
+        loaded.respond(CONTEXT).text
+        == dialog.load(copied, overrides=["generation.search.name=greedy"]).respond(CONTEXT).text
+    )
