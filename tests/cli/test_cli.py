@@ -63,7 +63,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     for name, train in {
         "json": GOOD + b'{"turns": ["Hi", \n',
-        "empty_line": GOOD + b"\n" + GOOD,
         "empty_file": b"",
         "not_utf8": GOOD + GOOD + b'{"turns": ["H\xff", "x"]}\n',
         "fine": GOOD * 3,
@@ -396,7 +395,6 @@ def test_a_run_that_is_refused_before_its_first_step_leaves_no_folder(here: Path
     ("corpus", "message"),
     [
         ("json", "json/train.jsonl:2: not JSON"),
-        ("empty_line", "empty_line/train.jsonl:2: empty line"),
         ("empty_file", "empty_file/train.jsonl is empty"),
         ("not_utf8", "not_utf8/train.jsonl:3: byte "),
     ],
