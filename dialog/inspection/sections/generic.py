@@ -31,24 +31,24 @@ class GenericSection:
     """
 
     def __init__(self, rules: ExampleRules) -> None:
-        self.fingerprints, self.responses = DialogueHashes(collapse_whitespace), ResponseIndices(rules)
+        self.hashes, self.responses = DialogueHashes(collapse_whitespace), ResponseIndices(rules)
 
     def add(self, split: str, dialogue: Dialogue) -> None:
         """Add a training dialogue; other splits are ignored."""
         if split == "train":
-            self.fingerprints.add(dialogue)
+            self.hashes.add(dialogue)
             self.responses.add(dialogue)
 
     def finding(self, read_dialogues: ReadDialogues) -> Finding:
         """Return the number of responses that the filter drops, and the utterances of highest entropy."""
-        turns, answers = self.fingerprints.turns, self.fingerprints.reply_positions
-        indices = {"target": answers, "source": answers - 1}
+        turns, replies = self.hashes.turns, self.hashes.reply_positions
+        indices = {"target": replies, "source": replies - 1}
         by_side = {
-            "target": entropies(turns[answers], turns[answers - 1]),
-            "source": entropies(turns[answers - 1], turns[answers]),
+            "target": entropies(turns[replies], turns[replies - 1]),
+            "source": entropies(turns[replies - 1], turns[replies]),
         }
         responses = self.responses.array()
-        utterances = {"target": turns[responses], "source": turns[np.intersect1d(responses, answers) - 1]}
+        utterances = {"target": turns[responses], "source": turns[np.intersect1d(responses, replies) - 1]}
         dropped = {side: _number_above(by_side[side], utterances[side]) for side in SIDES}
         top = {side: self._top(by_side[side], turns, indices[side], read_dialogues) for side in SIDES}
         generic = dropped["target"] / max(len(responses), 1)
@@ -87,7 +87,7 @@ class GenericSection:
         """Return the utterances of highest entropy, above 0."""
         best = np.argsort(-by_utterance.bits, kind="stable")[:EXAMPLES]
         first_turns = [int(indices[np.argmax(turns[indices] == by_utterance.utterances[rank])]) for rank in best]
-        offsets = self.fingerprints.offsets
+        offsets = self.hashes.offsets
         numbers = [int(np.searchsorted(offsets, turn, side="right")) - 1 for turn in first_turns]
         dialogues = read_dialogues("train", numbers)
         texts = [

@@ -55,9 +55,9 @@ class NearDuplicateSection:
             "Near duplicates",
             self._severity(in_validation["dialogues"]),
             f"{in_train} of test dialogues in train; {count(within_train)} within train",
-            f"Near duplicates in train: {in_train} of the test dialogues; in validation: "
-            f"{count(len(in_validation['dialogues'].near))}; within train: {count(within_train)}. Near duplicates "
-            f"share at least {percent(THRESHOLD)} of their three-word sequences; exact duplicates count too.",
+            f"Near duplicates: {in_train} of the test dialogues in train, "
+            f"{count(len(in_validation['dialogues'].near))} in validation; {count(within_train)} within train. "
+            f"They share {percent(THRESHOLD)} or more of all their three-word sequences; exact duplicates count too.",
             "data.filters=[{name: drop_leaking_dialogues}] drops training dialogues that share a pair of turns, word "
             "for word, with validation or test."
             if test.near

@@ -72,10 +72,10 @@ class RecordSection:
         total = sum(self.counts.values(), Counter[str]())
         records = total["malformed"] + total["dialogues"]
         empty_splits = " and ".join(split for split, size in self.sizes().items() if not size["dialogues"])
-        severity, problems = _problems(total, records, empty_splits)
+        severity, problems = _problems(total, empty_splits)
         summary = (
-            f"Malformed records: {part_of(total['malformed'], records)} of {count(records)}; turns without "
-            f"text: {count(total['empty_turns'])}; dialogues read with a warning: {count(total['warnings'])}."
+            f"Malformed records: {part_of(total['malformed'], records)} of {count(records)}; turns "
+            f"without text: {count(total['empty_turns'])}; dialogues read with a warning: {count(total['warnings'])}."
         )
         if empty_splits:
             summary += f" No examples in {empty_splits}: this corpus cannot be prepared."
@@ -84,7 +84,7 @@ class RecordSection:
         return Finding(
             "Records",
             severity,
-            "; ".join(problem for problem, _ in problems) or f"0 of {count(records)} malformed",
+            "; ".join(problem for problem, _ in problems) or f"malformed records: 0 of {count(records)}",
             summary,
             " ".join(advice for _, advice in problems),
             (
@@ -106,17 +106,12 @@ class RecordSection:
         }
 
 
-def _problems(total: Counter[str], records: int, empty_splits: str) -> tuple[Severity, list[tuple[str, str]]]:
+def _problems(total: Counter[str], empty_splits: str) -> tuple[Severity, list[tuple[str, str]]]:
     """Return the severity, and the (problem, advice) pairs that cause it."""
-
-    def problem(key: str) -> str:
-        return (
-            f"{count(total[key])} of {count(records)} malformed"
-            if key == "malformed"
-            else f"{LABELS[key]}: {count(total[key])}"
-        )
-
-    bad, look = ([(problem(key), advice) for key, advice in advices.items() if total[key]] for advices in (BAD, LOOK))
+    bad, look = (
+        [(f"{LABELS[key]}: {count(total[key])}", advice) for key, advice in advices.items() if total[key]]
+        for advices in (BAD, LOOK)
+    )
     if empty_splits:
         bad.append((f"no examples in {empty_splits}", f"Give {empty_splits} dialogues of at least two turns."))
     return ("bad", bad) if bad else ("look", look) if look else ("good", [])

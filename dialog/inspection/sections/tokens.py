@@ -108,13 +108,10 @@ class TokenSection:
         test, train, examples = self.counts["test"], truncated["train"], len(lengths["train"]["source"])
         tokens = max(test["tokens"], 1)
         unknown, most_truncated = test["unknown"] / tokens, max(train.values()) / max(examples, 1)
+        is_bad = unknown > 0.05 or most_truncated > 0.1
         return Finding(
             TITLE,
-            "bad"
-            if unknown > 0.05 or most_truncated > 0.1
-            else "look"
-            if max(unknown, most_truncated) > 0.01
-            else "good",
+            "bad" if is_bad else "look" if max(unknown, most_truncated) > 0.01 else "good",
             f"{percent_of(train['source'], examples)} of contexts truncated, "
             f"{percent_of(test['unknown'], tokens)} of test tokens unknown",
             f"max_source={self.limits['source']} truncates {part_of(train['source'], examples)} of the "

@@ -73,7 +73,7 @@ def shard(module: LightningModule, mesh: DeviceMesh) -> None:
         if isinstance(layer, EncoderLayer | DecoderLayer):
             fully_shard(layer, mesh=data_parallel)
         if isinstance(layer, DecoderLayer):
-            register_fsdp_forward_method(layer, "read")
+            register_fsdp_forward_method(layer, "source_keys_values")
     fully_shard(module, mesh=data_parallel)
     for step in ("training_step", "validation_step"):
         register_fsdp_forward_method(module, step)

@@ -31,7 +31,7 @@ def test_malformed_records_are_counted_and_quoted(find: Callable[..., dict[str, 
     assert finding.data["first_malformed"] == ["x.txt:1: not JSON"]
     assert finding.data["first_warnings"] == ["x.txt:3: odd"]
     assert finding.severity == "bad"
-    assert finding.headline == "1 of 5 malformed; duplicate ids within a split: 1; no examples in validation"
+    assert finding.headline == "malformed records: 1; duplicate ids within a split: 1; no examples in validation"
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_malformed_records_are_counted_and_quoted(find: Callable[..., dict[str, 
         (Dialogue("x", (Turn("A", "a"), Turn("B", " "), Turn("B", "b"))), "turns without text: 1", "missing"),
         (Dialogue("x", (Turn("A", "a"),)), "dialogues with text but without examples: 1", "data.first_turns"),
         (Dialogue("train-0", (Turn("A", "c"), Turn("B", "d"))), "duplicate ids within a split: 1", "unique id"),
-        (Dialogue("x", (Turn("A", "c"), Turn("B", "d"))), "0 of 4 malformed", ""),
+        (Dialogue("x", (Turn("A", "c"), Turn("B", "d"))), "malformed records: 0 of 4", ""),
     ],
     ids=["warning", "empty", "unused", "duplicate", "good"],
 )
