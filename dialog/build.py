@@ -129,13 +129,13 @@ def build_module(recipe: Recipe, vocabulary: int, tokenizer: Tokenizer | None = 
 def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks: Sequence[Callback] = ()) -> Trainer:
     """Build the ``lightning.Trainer`` that writes to a run folder."""
     from dialog.training import trainer
-    from dialog.training.callbacks.averaging import averaging
-    from dialog.training.checkpoints.monitors import monitor
+    from dialog.training.callbacks.averaging import build_averaging
+    from dialog.training.checkpoints.best_and_last import monitor_named
 
     with section("checkpoint.monitor"):
-        monitored = monitor(recipe.checkpoint.monitor)
+        monitored = monitor_named(recipe.checkpoint.monitor)
     with section("checkpoint.averaging"):
-        averages = averaging(recipe.checkpoint.averaging)
+        averages = build_averaging(recipe.checkpoint.averaging)
     with section("trainer"):
         return trainer.build_trainer(
             asdict(recipe.trainer),

@@ -26,9 +26,9 @@ def evaluate(run: Path, overrides: tuple[str, ...], split: str, trust: bool, as_
     from dialog.report.measures import metric_display, sort_metrics
     from dialog.runs.evaluate import evaluate as evaluate_run
     from dialog.runs.load import load
-    from dialog.training.distributed.cluster import joined
+    from dialog.training.distributed.cluster import process_group
 
-    with joined():
+    with process_group():
         metrics = evaluate_run(load(run, overrides=overrides, trust=trust), split)
     if as_json:
         click.echo(to_json(metrics, indent=1))

@@ -74,7 +74,7 @@ def _token_section(recipe: Recipe, rules: ExampleRules) -> Section:
     from dialog.data.examples import DROP
     from dialog.data.store.manifest import TOKENIZER
     from dialog.data.tokenizers.tokenizer import Tokenizer
-    from dialog.inspection.sections.tokens import Tokens, Uncounted
+    from dialog.inspection.sections.tokens import TokenSection, UncountedTokenSection
     from dialog.runs.prepare import prepare_data
 
     data = recipe.data
@@ -86,5 +86,5 @@ def _token_section(recipe: Recipe, rules: ExampleRules) -> Section:
             reason = str(error)
         else:
             tokenizer = Tokenizer.load(folder / TOKENIZER)
-            return Tokens(tokenizer, rules, max_source=data.max_source, max_target=data.max_target)
-    return Uncounted(reason)
+            return TokenSection(tokenizer, rules, max_source=data.max_source, max_target=data.max_target)
+    return UncountedTokenSection(reason)

@@ -25,7 +25,7 @@ from dialog.runs.load import load as load_run
 from dialog.runs.prepare import prepare_data
 from dialog.runs.run import Run
 from dialog.runs.train import train
-from dialog.training.distributed.cluster import starter
+from dialog.training.distributed.cluster import external_launcher
 
 SPLIT = "test"
 
@@ -120,7 +120,7 @@ def compare(
 
 def check_single_process(systems: Sequence[System]) -> None:
     """Raise UserError if a launcher started several processes, or if a recipe trains in several."""
-    launched = starter()
+    launched = external_launcher()
     if launched is not None and launched[1] > 1:
         launcher, processes = launched
         raise UserError(

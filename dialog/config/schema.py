@@ -44,7 +44,8 @@ class DataConfig:
         max_turn_characters: Number of characters to which a turn is truncated.
         malformed: ``refuse`` stops at the first malformed record, ``drop`` counts and skips malformed records.
         max_dropped: Fraction of a split's dialogues, and of its turns, that may be malformed or empty.
-        max_source: Number of tokens to which a context is truncated, from its beginning.
+        max_source: Number of tokens to which a context is truncated, from its beginning; the role token of a turn that
+            loses its beginning is kept, at the cost of one more token of its text.
         max_target: Number of tokens to which a training response is truncated, from its end.
         batch_tokens: Limit of the padded tokens of a batch, source and target together.
         bpe_dropout: Probability of skipping a merge of byte_bpe in training (Provilkov et al. 2020); larger values

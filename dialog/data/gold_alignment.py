@@ -31,7 +31,7 @@ def alignment(tokenizer: Tokenizer, example: Example, *, max_source: int) -> dic
             if not (copy.start <= start < copy.end and 0 <= turn < len(context)):
                 continue
             token = _token_at(context[turn], copy.source + start - copy.start, nth)
-            if token is not None and (source := starts[turn] + 1 + token - truncated) >= 0:
+            if token is not None and (source := starts[turn] + 1 + token - truncated) > 0:  # a role is at 0
                 aligned.setdefault(target, facts + source)
     return aligned
 

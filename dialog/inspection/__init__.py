@@ -1,1 +1,4 @@
-"""The data doctor: what a corpus has that a model should not learn, or be measured on."""
+"""The data doctor: checks a corpus for problems that harm training or evaluation.
+
+Read first: `inspect.py`.
+"""

@@ -1,4 +1,4 @@
-"""What the doctor finds, as text and numbers that a terminal, a page and JSON can show."""
+"""Findings of an inspection, as text and numbers for a terminal, a page and JSON."""
 
 from __future__ import annotations
 
@@ -9,27 +9,30 @@ from typing import Any, Literal, NamedTuple, Protocol
 from dialog.data.dialogue import Dialogue
 from dialog.report.measures import count, percent
 
-State = Literal["good", "look", "bad"]
-"""Nothing to do; worth a look; harms a model or a measurement."""
+EVALUATED = ("validation", "test")
+"""Splits that the training split is compared with."""
+
+Severity = Literal["good", "look", "bad"]
+"""No action needed; worth a look; harms a model or its evaluation."""
 
 
 class Table(NamedTuple):
-    """Rows of text under a heading; the first cell of a row is its name."""
+    """Rows of text; the first cell of a row is its label."""
 
     caption: str
-    head: tuple[str, ...]
+    header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
 
-class Bars(NamedTuple):
-    """A chart of bars: (label, size, what is written beside it)."""
+class BarChart(NamedTuple):
+    """Horizontal bars: (label, size, note beside the bar)."""
 
     caption: str
     bars: tuple[tuple[str, float, str], ...]
 
 
-class Quoted(NamedTuple):
-    """Lines from the corpus, each with who or what it is, to show what is meant."""
+class Quotation(NamedTuple):
+    """Lines of the corpus: (speaker, id or place; text)."""
 
     caption: str
     lines: tuple[tuple[str, str], ...]
@@ -37,53 +40,56 @@ class Quoted(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """One section of an inspection.
+    """Result of one section of an inspection.
 
     Args:
-        title: What was looked at.
-        state: How bad it is.
-        headline: What was found, in a few words.
-        summary: What was found, in a sentence or two.
-        advice: What to do, where there is something.
-        shown: Tables, charts and examples, in order.
-        data: All of it for JSON.
+        title: Subject of the section.
+        severity: Written as `state` in JSON.
+        headline: Result in a few words.
+        summary: Result in a sentence or two.
+        advice: Remedy, empty if none is needed.
+        details: Tables, charts and quotations, in order.
+        data: All figures, for JSON.
     """
 
     title: str
-    state: State
+    severity: Severity
     headline: str
     summary: str
     advice: str = ""
-    shown: tuple[Table | Bars | Quoted, ...] = ()
+    details: tuple[Table | BarChart | Quotation, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
-Quote = Callable[[str, Collection[int]], dict[int, Dialogue]]
-"""Reads dialogues of a split again, by their numbers: the first ones are the quickest."""
+ReadDialogues = Callable[[str, Collection[int]], dict[int, Dialogue]]
+"""Reads dialogues of a split again, by number; it stops at the last one, so early numbers cost least."""
 
 
 class Section(Protocol):
-    """Sees every dialogue once, without its empty turns: all of validation, then of test, then of train."""
+    """One check of an inspection; it receives every usable dialogue once, of validation, then test, then train."""
 
-    def see(self, split: str, dialogue: Dialogue) -> None:
-        """Take in a dialogue."""
+    def add(self, split: str, dialogue: Dialogue) -> None:
+        """Add a dialogue, without its empty turns."""
 
-    def finding(self, quote: Quote) -> Finding:
-        """What was found, after all dialogues."""
-
-
-def share(part: float, whole: float) -> str:
-    """A part of a whole as 281 (28.1 %)."""
-    if not whole:
-        return count(part)
-    return f"{count(part)} ({rate(part, whole)})"
+    def finding(self, read_dialogues: ReadDialogues) -> Finding:
+        """Return the result, after the last dialogue."""
 
 
-def rate(part: float, whole: float) -> str:
-    """A part of a whole as 28.1 %; what is more than nothing is not shown as nothing."""
+def counted(number: int, noun: str) -> str:
+    """Format a number with its noun: 1 turn, 2,000 turns."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def part_of(part: float, whole: float) -> str:
+    """Format a part of a whole: 281 (28.1 %)."""
+    return f"{count(part)} ({percent_of(part, whole)})" if whole else count(part)
+
+
+def percent_of(part: float, whole: float) -> str:
+    """Format a fraction: 28.1 %; a small part above 0 is < 0.1 %."""
     return "< 0.1 %" if 0 < part < 0.0005 * whole else percent(part / max(whole, 1))
 
 
-def place(dialogue: Dialogue) -> str:
-    """Where a dialogue comes from: its id, and the file's name and line where its corpus says them."""
+def location(dialogue: Dialogue) -> str:
+    """Return the id of a dialogue, with the file name and line if the corpus gives them."""
     return f"{dialogue.id} ({dialogue.place.rpartition('/')[2]})" if dialogue.place else dialogue.id

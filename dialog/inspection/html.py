@@ -6,61 +6,59 @@ from pathlib import Path
 from typing import Any
 
 from dialog.atomic import write_text
-from dialog.inspection.findings import Bars, Finding, Quoted, Table
+from dialog.inspection.findings import BarChart, Finding, Quotation, Table
 from dialog.inspection.inspect import Inspection
 from dialog.report.measures import count
 from dialog.report.page import printable_json, render_page
 from dialog.report.terminal import display_width, truncate
 
-WIDE = 64
-"""Letters of a row from which on a table takes the whole width of the page."""
+WIDE_TABLE = 64
+"""Columns above which a table takes the full width of the page."""
 
-QUOTED = 1000
-"""Letters of a quoted text that are shown."""
+QUOTED_COLUMNS = 1000
+"""Columns to which a quoted text is truncated."""
 
-STATES = {"bad": ("✗", "to mend"), "look": ("!", "worth a look"), "good": ("✓", "nothing to do")}
+SEVERITIES = {"bad": ("✗", "needs fixing"), "look": ("!", "worth a look"), "good": ("✓", "no action needed")}
 
 
 def write_html(inspection: Inspection, path: Path, *, title: str, command: str) -> None:
-    """Write an inspection as a page; texts of the corpus are data, none can add an element or an address."""
+    """Write an inspection as a page; text of the corpus is escaped and adds neither elements nor addresses."""
     sizes = [
         {"split": split, **{key: count(number) for key, number in size.items()}}
         for split, size in inspection.sizes.items()
     ]
-    findings = [_finding(name, found) for name, found in inspection.findings.items()]
-    values = {"title": title, "command": command, "sizes": sizes, "states": STATES, "findings": findings}
+    findings = [_finding(name, finding) for name, finding in inspection.findings.items()]
+    values = {"title": title, "command": command, "sizes": sizes, "severities": SEVERITIES, "findings": findings}
     write_text(path, render_page("dialog.inspection", "inspection.html.j2", printable_json(values)))
 
 
 def _finding(name: str, finding: Finding) -> dict[str, Any]:
-    mark, meaning = STATES[finding.state]
+    mark, meaning = SEVERITIES[finding.severity]
     return {
         "name": name,
         "title": finding.title,
-        "state": finding.state,
+        "severity": finding.severity,
         "mark": mark,
         "meaning": meaning,
         "headline": finding.headline,
         "summary": finding.summary,
         "advice": finding.advice,
-        "shown": [_shown(each) for each in finding.shown],
+        "details": [_detail(detail) for detail in finding.details],
     }
 
 
-def _shown(shown: Table | Bars | Quoted) -> dict[str, Any]:
-    match shown:
-        case Table(caption, head, rows):
-            wide = sum(max(display_width(row[place]) for row in (head, *rows)) + 2 for place in range(len(head))) > WIDE
-            return {"kind": "table", "caption": caption, "head": head, "rows": rows, "wide": wide}
-        case Bars(caption, bars):
+def _detail(detail: Table | BarChart | Quotation) -> dict[str, Any]:
+    match detail:
+        case Table(caption, header, rows):
+            widths = [max(display_width(row[column]) for row in (header, *rows)) + 2 for column in range(len(header))]
+            wide = sum(widths) > WIDE_TABLE
+            return {"kind": "table", "caption": caption, "header": header, "rows": rows, "wide": wide}
+        case BarChart(caption, bars):
             longest = max((size for _, size, _ in bars), default=0) or 1
             drawn = [
                 {"label": label, "width": f"{100 * size / longest:.4g}", "note": note} for label, size, note in bars
             ]
             return {"kind": "bars", "caption": caption, "bars": drawn}
-        case Quoted(caption, lines):
-            return {
-                "kind": "quoted",
-                "caption": caption,
-                "lines": [(who, truncate(text, QUOTED)) for who, text in lines],
-            }
+        case Quotation(caption, lines):
+            truncated = [(label, truncate(text, QUOTED_COLUMNS)) for label, text in lines]
+            return {"kind": "quotation", "caption": caption, "lines": truncated}

@@ -1,4 +1,4 @@
-"""A corpus goes once past all sections; an inspection comes out."""
+"""Runs all sections over a corpus in one pass."""
 
 from __future__ import annotations
 
@@ -11,119 +11,121 @@ from typing import Any, NamedTuple
 from dialog.data.corpora import Corpus
 from dialog.data.dialogue import Dialogue
 from dialog.data.examples import DROP, ExampleRules, usable_dialogue
-from dialog.inspection.findings import Finding, Section
-from dialog.inspection.sections.characters import Characters
-from dialog.inspection.sections.duplicates import Duplicates
-from dialog.inspection.sections.generic import Generic
-from dialog.inspection.sections.languages import Languages
-from dialog.inspection.sections.leak import Leak
-from dialog.inspection.sections.lengths import Lengths
-from dialog.inspection.sections.near_duplicates import NearDuplicates
-from dialog.inspection.sections.records import Records
-from dialog.inspection.sections.reserved import Reserved
-from dialog.inspection.sections.speakers import Speakers
+from dialog.inspection.findings import EVALUATED, Finding, Section
+from dialog.inspection.sections.characters import CharacterSection
+from dialog.inspection.sections.duplicates import DuplicateSection
+from dialog.inspection.sections.generic import GenericSection
+from dialog.inspection.sections.languages import LanguageSection
+from dialog.inspection.sections.leak import LeakSection
+from dialog.inspection.sections.lengths import LengthSection
+from dialog.inspection.sections.near_duplicates import NearDuplicateSection
+from dialog.inspection.sections.records import RecordSection
+from dialog.inspection.sections.reserved import ReservedSection
+from dialog.inspection.sections.speakers import SpeakerSection
 from dialog.report.progress import ProgressBars
 
 FORMAT = 1
-ORDER = ("validation", "test", "train")
-"""What is evaluated first, so that what is trained on can be held against it as it passes."""
+SPLIT_ORDER = (*EVALUATED, "train")
+"""Evaluated splits come first, so that training dialogues can be compared with them as they are read."""
 
-AS_IT_IS = ExampleRules(None, first_turns=True, max_turn_characters=sys.maxsize)
-"""Rules that leave out nothing in which something is said, and change no word."""
+KEEP_ALL = ExampleRules(None, first_turns=True, max_turn_characters=sys.maxsize)
+"""Rules that keep every dialogue with text, and change no text."""
 
 SECTIONS: Mapping[str, Callable[[ExampleRules], Section]] = {
-    "leak": lambda rules: Leak(),
-    "duplicates": Duplicates,
-    "near_duplicates": NearDuplicates,
-    "generic": Generic,
-    "lengths": lambda rules: Lengths(),
-    "speakers": lambda rules: Speakers(),
-    "characters": lambda rules: Characters(),
-    "languages": lambda rules: Languages(),
-    "reserved": lambda rules: Reserved(),
+    "leak": lambda rules: LeakSection(),
+    "duplicates": DuplicateSection,
+    "near_duplicates": NearDuplicateSection,
+    "generic": GenericSection,
+    "lengths": lambda rules: LengthSection(),
+    "speakers": lambda rules: SpeakerSection(),
+    "characters": lambda rules: CharacterSection(),
+    "languages": lambda rules: LanguageSection(),
+    "reserved": lambda rules: ReservedSection(),
 }
-"""The sections that every inspection has, as JSON names them, made by the rules for examples."""
+"""Sections of every inspection, by their names in JSON."""
 
 
 class Inspection(NamedTuple):
-    """What the doctor found: dialogues and turns of each split, and a finding a section."""
+    """Number of dialogues and turns of each split, and the finding of each section."""
 
     sizes: dict[str, dict[str, int]]
     findings: dict[str, Finding]
 
     def data(self) -> dict[str, Any]:
-        """All of it for JSON."""
+        """Return all figures for JSON."""
         return {
             "format": FORMAT,
             "splits": self.sizes,
             "findings": {
                 name: {
-                    "state": each.state,
-                    "headline": each.headline,
-                    "summary": each.summary,
-                    "advice": each.advice,
-                    **each.data,
+                    "state": finding.severity,
+                    "headline": finding.headline,
+                    "summary": finding.summary,
+                    "advice": finding.advice,
+                    **finding.data,
                 }
-                for name, each in self.findings.items()
+                for name, finding in self.findings.items()
             },
         }
 
 
 def inspect(
-    corpus: Corpus, tokens: Section | None = None, *, rules: ExampleRules = AS_IT_IS, quiet: bool = False
+    corpus: Corpus, tokens: Section | None = None, *, rules: ExampleRules = KEEP_ALL, quiet: bool = False
 ) -> Inspection:
-    """Look through a corpus once, and again as far as examples of it are shown.
+    """Inspect a corpus in one pass, and read the dialogues that findings quote again.
 
-    The memory needed is about 100 bytes a turn, 8 a word, 1.4 KB a dialogue, and the texts of validation and test.
+    Needs about 100 bytes per turn, 8 per word and 1.4 KB per dialogue, and the texts of validation and test.
 
     Args:
-        corpus: Where the dialogues come from.
-        tokens: The section of the tokenizer, where there is one; its rules are these.
-        rules: What is looked through are the dialogues that are usable by them, as they make them; what is malformed
-            is counted.
-        quiet: Whether to show no progress on standard error.
+        corpus: Corpus to inspect.
+        tokens: Tokenizer section, made with the same rules; None leaves it out.
+        rules: Rules that select and change the inspected dialogues; malformed records are counted, never raised.
+        quiet: Show no progress on standard error.
     """
     rules = replace(rules, malformed=DROP)
-    records = Records()
-    sections: dict[str, Section] = {name: make(rules) for name, make in SECTIONS.items()}
+    records = RecordSection()
+    sections: dict[str, Section] = {name: make_section(rules) for name, make_section in SECTIONS.items()}
     if tokens is not None:
         sections["tokens"] = tokens
 
-    def quote(split: str, numbers: Collection[int]) -> dict[int, Dialogue]:
-        return _again(corpus, rules, split, set(numbers))
+    def read_dialogues(split: str, numbers: Collection[int]) -> dict[int, Dialogue]:
+        return _read_numbered(corpus, rules, split, set(numbers))
 
     with ProgressBars(quiet=quiet) as bars:
-        for split in ORDER:
-            bars.show(f"looking through {split}", 0, None)
-            for number, dialogue in enumerate(_dialogues(corpus, rules, split, records), start=1):
+        for split in SPLIT_ORDER:
+            task = f"inspecting {split}"
+            bars.show(task, 0, None)
+            for number, dialogue in enumerate(_usable_dialogues(corpus, rules, split, records), start=1):
                 for section in sections.values():
-                    section.see(split, dialogue)
-                bars.show(f"looking through {split}", number, None)
+                    section.add(split, dialogue)
+                bars.show(task, number, None)
         findings = {"records": records.finding()}
         for number, (name, section) in enumerate(sections.items()):
-            bars.show("summing up", number, len(sections))
-            findings[name] = section.finding(quote)
-        bars.show("summing up", len(sections), len(sections))
+            bars.show("computing findings", number, len(sections))
+            findings[name] = section.finding(read_dialogues)
+        bars.show("computing findings", len(sections), len(sections))
     return Inspection(records.sizes(), findings)
 
 
-def _dialogues(corpus: Corpus, rules: ExampleRules, split: str, records: Records | None = None) -> Iterator[Dialogue]:
-    """The dialogues of a split that give examples."""
+def _usable_dialogues(
+    corpus: Corpus, rules: ExampleRules, split: str, records: RecordSection | None = None
+) -> Iterator[Dialogue]:
+    """Yield the dialogues that give examples."""
     for entry in corpus.dialogues(split):
         dialogue = usable_dialogue(entry, rules, Counter())
         if records is not None:
-            records.see(split, entry, dialogue)
+            records.add(split, entry, dialogue)
         if dialogue is not None:
             yield dialogue
 
 
-def _again(corpus: Corpus, rules: ExampleRules, split: str, numbers: set[int]) -> dict[int, Dialogue]:
-    """The dialogues of these numbers, read up to the last."""
-    found: dict[int, Dialogue] = {}
+def _read_numbered(corpus: Corpus, rules: ExampleRules, split: str, numbers: set[int]) -> dict[int, Dialogue]:
+    """Read a split again, up to the last of the numbered dialogues."""
+    dialogues: dict[int, Dialogue] = {}
     if numbers:
-        for number, dialogue in enumerate(_dialogues(corpus, rules, split)):
+        for number, dialogue in enumerate(_usable_dialogues(corpus, rules, split)):
             if number in numbers:
-                found[number] = dialogue
-            if len(found) == len(numbers):
+                dialogues[number] = dialogue
+            if len(dialogues) == len(numbers):
                 break
-    return found
+    return dialogues

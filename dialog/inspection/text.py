@@ -6,25 +6,26 @@ from collections.abc import Iterator
 
 import click
 
-from dialog.inspection.findings import Bars, Finding, Quoted, State, Table
+from dialog.inspection.findings import BarChart, Finding, Quotation, Severity, Table
 from dialog.inspection.inspect import Inspection
 from dialog.report.measures import count
 from dialog.report.terminal import display_width, fitting_length, one_line, truncate
 
-MARKS: dict[State, tuple[str, str]] = {"good": ("✓", "green"), "look": ("!", "yellow"), "bad": ("✗", "red")}
-LABEL, BAR = 34, 30
-QUOTED = 3
-"""Lines of a quoted text."""
+MARKS: dict[Severity, tuple[str, str]] = {"good": ("✓", "green"), "look": ("!", "yellow"), "bad": ("✗", "red")}
+MINIMUM_WIDTH = 60
+LABEL_WIDTH, BAR_WIDTH = 34, 30
+QUOTED_LINES = 3
+"""Lines to which a quoted text is truncated."""
 
 
 def to_text(inspection: Inspection, title: str, width: int) -> str:
-    """The whole inspection in lines of at most `width` columns; text of the corpus cannot command the terminal."""
-    return "\n".join(_lines(inspection, title, max(60, width))) + "\n"
+    """Format an inspection in lines of at most `width` columns; control characters of the corpus are escaped."""
+    return "\n".join(_lines(inspection, title, max(MINIMUM_WIDTH, width))) + "\n"
 
 
 def _lines(inspection: Inspection, title: str, width: int) -> Iterator[str]:
     yield click.style(truncate(one_line(title), width), bold=True)
-    yield from _table(Table("", ("", "dialogues", "turns", "turns a dialogue"), _sizes(inspection)), width)
+    yield from _table(Table("", ("", "dialogues", "turns", "turns per dialogue"), _sizes(inspection)), width)
     yield ""
     yield from _overview(inspection.findings, width)
     for finding in inspection.findings.values():
@@ -40,91 +41,91 @@ def _sizes(inspection: Inspection) -> tuple[tuple[str, ...], ...]:
 
 
 def _overview(findings: dict[str, Finding], width: int) -> Iterator[str]:
-    """One line a finding."""
-    room = max(display_width(finding.title) for finding in findings.values()) + 3
+    """Yield one line per finding."""
+    title_width = max(display_width(finding.title) for finding in findings.values()) + 3
     for finding in findings.values():
-        mark, colour = MARKS[finding.state]
-        headline = truncate(one_line(finding.headline), width - room - 4)
-        yield f"  {click.style(mark, fg=colour, bold=True)} {finding.title:<{room}}{headline}"
+        mark, colour = MARKS[finding.severity]
+        headline = truncate(one_line(finding.headline), width - title_width - 4)
+        yield f"  {click.style(mark, fg=colour, bold=True)} {finding.title:<{title_width}}{headline}"
 
 
 def _finding(finding: Finding, width: int) -> Iterator[str]:
-    mark, colour = MARKS[finding.state]
+    mark, colour = MARKS[finding.severity]
     rule = "─" * max(0, width - display_width(finding.title) - 5)
     yield f"{click.style(f'{mark} {finding.title}', fg=colour, bold=True)}  {click.style(rule, dim=True)}"
     yield from _wrapped(finding.summary, width, "  ")
-    for shown in finding.shown:
+    for detail in finding.details:
         yield ""
-        yield from _shown(shown, width)
+        yield from _detail(detail, width)
     if finding.advice:
         yield ""
         yield from (click.style(line, fg="cyan") for line in _wrapped(finding.advice, width, "  → ", "    "))
 
 
-def _shown(shown: Table | Bars | Quoted, width: int) -> Iterator[str]:
-    yield click.style(f"  {truncate(one_line(shown.caption), width - 2)}", dim=True)
-    match shown:
+def _detail(detail: Table | BarChart | Quotation, width: int) -> Iterator[str]:
+    yield click.style(f"  {truncate(one_line(detail.caption), width - 2)}", dim=True)
+    match detail:
         case Table():
-            yield from _table(shown, width)
-        case Bars():
-            yield from _bars(shown, width)
-        case Quoted():
-            yield from _quoted(shown, width)
+            yield from _table(detail, width)
+        case BarChart():
+            yield from _bar_chart(detail, width)
+        case Quotation():
+            yield from _quotation(detail, width)
 
 
 def _table(table: Table, width: int) -> Iterator[str]:
-    lines = ([one_line(cell) for cell in row] for row in (table.head, *table.rows))
-    rows = [[name, *(truncate(cell, LABEL) for cell in cells)] for name, *cells in lines]
-    rest = sum(max(display_width(row[place]) for row in rows) + 2 for place in range(1, len(table.head)))
-    first = min(max(display_width(row[0]) for row in rows), max(12, width - rest - 4))
-    widths = [first, *(max(display_width(row[place]) for row in rows) for place in range(1, len(table.head)))]
+    lines = ([one_line(cell) for cell in row] for row in (table.header, *table.rows))
+    rows = [[label, *(truncate(cell, LABEL_WIDTH) for cell in cells)] for label, *cells in lines]
+    cell_widths = [max(display_width(row[column]) for row in rows) for column in range(1, len(table.header))]
+    rest = sum(cell_widths) + 2 * len(cell_widths)
+    label_width = min(max(display_width(row[0]) for row in rows), max(12, width - rest - 4))
     for number, row in enumerate(rows):
-        name = truncate(row[0], first)
-        cells = (" " * (size + 2 - display_width(cell)) + cell for cell, size in zip(row[1:], widths[1:], strict=True))
-        line = f"    {name}{' ' * (first - display_width(name))}{''.join(cells)}"
+        label = truncate(row[0], label_width)
+        cells = (" " * (size + 2 - display_width(cell)) + cell for cell, size in zip(row[1:], cell_widths, strict=True))
+        line = f"    {label}{' ' * (label_width - display_width(label))}{''.join(cells)}"
         yield click.style(line, bold=True) if number == 0 else line
 
 
-def _bars(bars: Bars, width: int) -> Iterator[str]:
-    longest = max((size for _, size, _ in bars.bars), default=0) or 1
-    labels = [truncate(one_line(label), LABEL) for label, _, _ in bars.bars]
+def _bar_chart(chart: BarChart, width: int) -> Iterator[str]:
+    longest = max((size for _, size, _ in chart.bars), default=0) or 1
+    labels = [truncate(one_line(label), LABEL_WIDTH) for label, _, _ in chart.bars]
     label_width = max(map(display_width, labels), default=0)
-    notes = max((display_width(note) for _, _, note in bars.bars), default=0)
-    room = max(10, min(BAR, width - label_width - notes - 8))
-    for label, (_, size, note) in zip(labels, bars.bars, strict=True):
-        yield f"    {label}{' ' * (label_width - display_width(label))}  {_bar(size / longest, room)}  {note}"
+    note_width = max((display_width(note) for _, _, note in chart.bars), default=0)
+    bar_width = max(10, min(BAR_WIDTH, width - label_width - note_width - 8))
+    for label, (_, size, note) in zip(labels, chart.bars, strict=True):
+        yield f"    {label}{' ' * (label_width - display_width(label))}  {_bar(size / longest, bar_width)}  {note}"
 
 
-def _bar(part: float, room: int) -> str:
-    """A share of `room` columns in eighths of one; what is more than nothing shows."""
-    eighths = max(round(part * room * 8), 1 if part > 0 else 0)
+def _bar(fraction: float, width: int) -> str:
+    """Draw a fraction of `width` columns, in eighths of a column; a fraction above 0 is always visible."""
+    eighths = max(round(fraction * width * 8), 1 if fraction > 0 else 0)
     full, rest = divmod(eighths, 8)
     drawn = "█" * full + ("▏▎▍▌▋▊▉"[rest - 1] if rest else "")
-    return click.style(drawn, fg="blue") + " " * (room - full - bool(rest))
+    return click.style(drawn, fg="blue") + " " * (width - full - bool(rest))
 
 
-def _quoted(quoted: Quoted, width: int) -> Iterator[str]:
-    for who, text in quoted.lines:
-        name = truncate(one_line(who), LABEL)
-        first = f"    {name}: " if name else "    "
-        lines = list(_wrapped(text[: QUOTED * width], width, first, "      "))
-        yield from lines[:QUOTED]
-        if len(lines) > QUOTED or len(text) > QUOTED * width:
+def _quotation(quotation: Quotation, width: int) -> Iterator[str]:
+    for label, text in quotation.lines:
+        name = truncate(one_line(label), LABEL_WIDTH)
+        indent = f"    {name}: " if name else "    "
+        lines = list(_wrapped(text[: QUOTED_LINES * width], width, indent, "      "))
+        yield from lines[:QUOTED_LINES]
+        if len(lines) > QUOTED_LINES or len(text) > QUOTED_LINES * width:
             yield "      …"
 
 
-def _wrapped(text: str, width: int, first: str, then: str | None = None) -> Iterator[str]:
-    """A text in lines of at most so many columns, cut between words where that can be."""
-    then = first if then is None else then
-    line, bare = first, True
+def _wrapped(text: str, width: int, first_indent: str, indent: str | None = None) -> Iterator[str]:
+    """Break a text into lines of at most `width` columns, between words where possible."""
+    indent = first_indent if indent is None else indent
+    line, is_blank = first_indent, True
     for word in one_line(text).split(" "):
-        if not bare and display_width(line) + 1 + display_width(word) > width:
+        if not is_blank and display_width(line) + 1 + display_width(word) > width:
             yield line
-            line, bare = then, True
-        line += word if bare else f" {word}"
-        bare = False
+            line, is_blank = indent, True
+        line += word if is_blank else f" {word}"
+        is_blank = False
         while display_width(line) > width:
             end = fitting_length(line, width)
             yield line[:end]
-            line = then + line[end:]
+            line = indent + line[end:]
     yield line

@@ -23,7 +23,7 @@ from dialog.profiling.bound import gemm_peak
 from dialog.profiling.flops import training_flops
 from dialog.runs.prepare import prepare_data
 from dialog.training import loggers, trainer
-from dialog.training.callbacks.stopwatch import Step, Stopwatch
+from dialog.training.callbacks.stopwatch import Stopwatch, TimedStep
 from dialog.training.module import DialogModule
 from dialog.training.optimization.precision import device_of
 
@@ -105,7 +105,7 @@ def shortened(recipe: Recipe, steps: int) -> Recipe:
     return replace(whole, trainer=settings, checkpoint=checkpoint, logger={"name": "none"})
 
 
-def rates(steps: Sequence[Step], model: Seq2Seq) -> dict[str, Any]:
+def rates(steps: Sequence[TimedStep], model: Seq2Seq) -> dict[str, Any]:
     """Return tokens, seconds and FLOPs: medians over steps, fractions of the whole, and every step."""
     flops = cache(lambda source, target: training_flops(model, source, target))
     rows = [described(step, flops) for step in steps]
@@ -128,7 +128,7 @@ def rates(steps: Sequence[Step], model: Seq2Seq) -> dict[str, Any]:
     }
 
 
-def described(step: Step, flops: Callable[[int, int], int]) -> dict[str, float]:
+def described(step: TimedStep, flops: Callable[[int, int], int]) -> dict[str, float]:
     """Return the figures of a step; the FLOPs of a batch are estimated at the mean lengths of its examples."""
     works = [
         batch.rows * flops(round(batch.source_tokens / batch.rows), round(batch.target_tokens / batch.rows))
@@ -139,7 +139,7 @@ def described(step: Step, flops: Callable[[int, int], int]) -> dict[str, float]:
         "rows": sum(batch.rows for batch in step.batches),
         "source_tokens": step.source_tokens,
         "target_tokens": step.target_tokens,
-        "places": sum(batch.places for batch in step.batches),
+        "places": sum(batch.positions for batch in step.batches),
         "flops": sum(works),
     }
 

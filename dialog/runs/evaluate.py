@@ -28,13 +28,15 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
     from dialog.data.examples import examples
     from dialog.metrics import build_metrics, detect_language
     from dialog.runs.evaluator import BLOCK, Evaluation, Evaluator
-    from dialog.training.distributed.collectives import gathered
+    from dialog.training.distributed.collectives import gather_to_first
 
     data = run.recipe.data
     dialogues = build_corpus(run.recipe).dialogues(split)
     stream = examples(dialogues, build_rules(run.recipe), Counter())
     search = run.recipe.generation.search
-    evaluator = Evaluator(run.responder, search, data.batch_tokens, rank=rank(), world=world_size(), gather=gathered)
+    evaluator = Evaluator(
+        run.responder, search, data.batch_tokens, rank=rank(), world=world_size(), gather=gather_to_first
+    )
     first = list(islice(stream, BLOCK))
     with section("metrics"):
         language = detect_language(example.response.text for example in first)
@@ -47,10 +49,10 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
         if rank():
             for _ in answers:  # yields nothing on these ranks, but must run: every block is gathered
                 pass
-            gathered(aligned)
+            gather_to_first(aligned)
             raise SystemExit(0)
         partial = evaluation.write(answers, folder)
-    metrics = {**evaluation.metrics(split), **AlignmentAccuracy.total(gathered(aligned)).metrics()}
+    metrics = {**evaluation.metrics(split), **AlignmentAccuracy.total(gather_to_first(aligned)).metrics()}
     sync(partial)
     rename(partial, folder / "responses.jsonl")
     write_json(folder / "metrics.json", metrics)

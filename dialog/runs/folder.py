@@ -55,7 +55,7 @@ def read_recipe(folder: Path, overrides: Sequence[str] = ()) -> Recipe:
 def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: bool) -> Iterator[None]:
     """Hold the lock of a run folder during training; rank 0 creates the folder, or removes what a kill left behind."""
     from dialog.runs.environment import environment
-    from dialog.training.checkpoints.checkpoint_io import newest, sweep
+    from dialog.training.checkpoints.checkpoint_io import clean_up, newest
 
     if not first:
         yield
@@ -70,7 +70,7 @@ def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: 
             store.tokenizer.save(folder / TOKENIZER)
             write_json(folder / ENVIRONMENT, {**environment(), "seed": recipe.seed, **fingerprints})
         (folder / SUMMARY).unlink(missing_ok=True)  # of a finished run whose training is extended
-        sweep(folder / CHECKPOINTS)
+        clean_up(folder / CHECKPOINTS)
         if newest(folder / CHECKPOINTS) is None:
             (folder / METRICS).unlink(missing_ok=True)
         write_text(folder / RECIPE, to_yaml(recipe))

@@ -33,13 +33,13 @@ def train(
         UserError: before the folder is created: an invalid recipe, or a corpus that cannot be read.
         SystemExit: at the end of every rank but 0.
     """
-    from dialog.training.checkpoints.initial_weights import check_initial
+    from dialog.training.checkpoints.initial_weights import check_initial_weights
     from dialog.training.optimization.precision import warn_emulated
 
     recipe = with_precision(composed.recipe)
     warn_emulated(recipe.trainer.precision, recipe.trainer.accelerator)
     check_recipe(recipe)
-    check_initial(recipe.model)
+    check_initial_weights(recipe.model)
     data = prepare_data(recipe, quiet=quiet)
     return run_training(recipe, data, output or fresh_folder("runs", composed.name), callbacks)
 
@@ -51,15 +51,15 @@ def run_training(
     from dialog.data.store.store import Store
     from dialog.training import loggers, trainer
     from dialog.training.callbacks.attention import AttentionRecorder
-    from dialog.training.callbacks.guard import named
+    from dialog.training.callbacks.guard import with_example_ids
     from dialog.training.callbacks.memory import Memory
     from dialog.training.checkpoints.checkpoint_io import newest
-    from dialog.training.checkpoints.initial_weights import initialise
+    from dialog.training.checkpoints.initial_weights import load_initial_weights
 
     store = Store(data, "validation")
     module = build_module(recipe, len(store.tokenizer), store.tokenizer)
     checkpoint = newest(folder / CHECKPOINTS) if resumed else None
-    initial = {} if checkpoint else initialise(recipe.model, module.model, build_model, store.tokenizer)
+    initial = {} if checkpoint else load_initial_weights(recipe.model, module.model, build_model, store.tokenizer)
     batches = build_data(recipe, data, store.tokenizer)
     run_loggers = loggers.build_loggers(recipe.logger, folder)
     memory, names = Memory(preflight=recipe.preflight), partial(example_ids, recipe)
@@ -69,9 +69,9 @@ def run_training(
             write_json(folder / "initial.json", initial)
         loggers.describe(run_loggers, asdict(recipe))
         with (
-            trainer.nothing_left(folder, lightning) if not resumed else nullcontext(),
-            memory.explained(names, mend=memory_advice(recipe)),
-            named(names),
+            trainer.removed_on_error(folder, lightning) if not resumed else nullcontext(),
+            memory.explained(names, remedy=memory_advice(recipe)),
+            with_example_ids(names),
         ):
             try:
                 trainer.fit(lightning, module, batches, checkpoint)

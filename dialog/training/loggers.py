@@ -1,4 +1,4 @@
-"""Where metrics go: always metrics.jsonl, and what else the recipe names."""
+"""Loggers: always metrics.jsonl, and the recipe's ``logger``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from lightning.pytorch import Callback
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 
@@ -25,7 +26,7 @@ log = logging.getLogger("dialog")
 
 
 class RecordLogger(Logger):
-    """``metrics.jsonl``, the record of a run: one line a logged step with step, epoch and seconds of training."""
+    """Writes ``metrics.jsonl``: one line per logged step, with step, epoch and seconds of training."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -34,62 +35,79 @@ class RecordLogger(Logger):
 
     @property
     def seconds(self) -> float:
-        """How long training has taken, without the time between a stop and the going on."""
+        """Seconds of training, without the time between a stop and a resume."""
         return time.monotonic() - self.started
 
     @property
     def size(self) -> int:
-        """Bytes that are written."""
+        """Size of the file in bytes."""
         return self.path.stat().st_size if self.path.exists() else 0
 
     @rank_zero_only
-    def go_on(self, size: int, seconds: float) -> None:
-        """Be as it was when it had so many bytes: what came after them will come again."""
+    def resume(self, size: int, seconds: float) -> None:
+        """Truncate the file to the size at the checkpoint: later lines will be logged again."""
         self.started = time.monotonic() - seconds
         if self.path.exists():
             os.truncate(self.path, min(size, self.size))
 
     @property
     def name(self) -> str:
-        """The file's name."""
+        """Name of the file."""
         return self.path.name
 
     @property
     def version(self) -> str:
-        """There is one."""
+        """Empty: a run has one record."""
         return ""
 
     @rank_zero_only
     def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: object, **kwargs: object) -> None:
-        """Nothing: the recipe stands beside the record."""
+        """Do nothing: recipe.yaml is in the same folder."""
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Write a line; with accumulation a step is an optimizer step. What is not finite is null: JSON has no NaN."""
+        """Write a line for an optimizer step; a value that is not finite is null, since JSON has no NaN."""
         values = {key: value for key, value in metrics.items() if key != "epoch"}
         line = {"step": step, "epoch": int(metrics.get("epoch", 0)), "time": round(self.seconds, 3)}
         with self.path.open("a", encoding="utf-8") as file:
             file.write(to_json({**line, **values}) + "\n")
 
 
-SERVERS = ("api.wandb.ai", "api.forge.coreweave.com")
-"""Where ``wandb login`` logs in without a server of one's own: before wandb 0.31, and since."""
+class RecordPosition(Callback):
+    """Saves the size and time of the record in checkpoints, so that a resumed run logs each step once."""
+
+    state_key = "Record"  # in checkpoints; must not change
+
+    def __init__(self, logger: RecordLogger) -> None:
+        self.logger = logger
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return size and time."""
+        return {"size": self.logger.size, "seconds": self.logger.seconds}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Truncate the record."""
+        self.logger.resume(**state_dict)
+
+
+PUBLIC_SERVERS = ("api.wandb.ai", "api.forge.coreweave.com")
+"""Default servers of ``wandb login``: before wandb 0.31, and since."""
 
 
 class RunWandbLogger(QuietWandbLogger):
-    """Weights & Biases in the run's folder; without an account offline, and then it never asks the network.
+    """Weights & Biases in the run folder; offline without an account, and then without network access.
 
-    ``mode`` auto is what ``WANDB_MODE`` says, else online when the user is logged in, else offline. A run that is gone
-    on with keeps its id, which is in the names of its folders here: it is one there, however often it was stopped.
+    ``mode`` auto is ``WANDB_MODE`` if set, else online if the user is logged in, else offline. A resumed run keeps its
+    id, which is read from the names of its folders, so it is one run in Weights & Biases.
     """
 
     def __init__(self, folder: Path, *, project: str = "dialog", group: str | None = None, mode: str = "auto") -> None:
         if mode not in MODES:
-            raise ValueError(f"mode {mode!r} is none of {', '.join(MODES)}")
+            raise ValueError(f"unknown mode {mode!r}; use one of {', '.join(MODES)}")
         mode = wandb_mode() if mode == "auto" else mode
-        if mode != "online":  # wandb reports on itself at the end of the process, and asks the process, not the run
+        if mode != "online":  # wandb reads this from the environment only
             os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
-        os.environ["WANDB_DATA_DIR"] = str(folder / "wandb")  # artifacts are staged with the run, not at home
+        os.environ["WANDB_DATA_DIR"] = str(folder / "wandb")  # artifacts are staged here, not in the home folder
         super().__init__(
             project=project,
             name=folder.name,
@@ -104,12 +122,12 @@ class RunWandbLogger(QuietWandbLogger):
 
     @rank_zero_only
     def close(self) -> None:
-        """End the run, so that the next one in this process is its own."""
+        """Finish the run, so that the next one in this process is separate."""
         self.finish()
 
 
 def wandb_mode() -> str:
-    """Online when the user is logged in, else offline."""
+    """Return online if the user is logged in, else offline, unless ``WANDB_MODE`` is set."""
     if mode := os.environ.get("WANDB_MODE"):
         return mode
     if os.environ.get("WANDB_API_KEY"):
@@ -118,44 +136,44 @@ def wandb_mode() -> str:
         hosts = netrc.netrc(os.environ.get("NETRC")).hosts
     except (OSError, netrc.NetrcParseError):
         hosts = {}
-    own = urlsplit(os.environ.get("WANDB_BASE_URL", "")).netloc
-    return "offline" if hosts.keys().isdisjoint([own] if own else SERVERS) else "online"
+    private_server = urlsplit(os.environ.get("WANDB_BASE_URL", "")).netloc
+    return "offline" if hosts.keys().isdisjoint([private_server] if private_server else PUBLIC_SERVERS) else "online"
 
 
 def tensorboard(folder: Path) -> TensorBoardLogger:
-    """TensorBoard's event files in the run's folder; needs the extra ``tensorboard``."""
+    """Return a logger of TensorBoard event files in the run folder; needs the extra ``tensorboard``."""
     return TensorBoardLogger(save_dir=str(folder), name="tensorboard", version="")
 
 
-def nothing() -> None:
-    """No other logger than the record."""
+def no_logger() -> None:
+    """Log to metrics.jsonl only."""
 
 
 LOGGERS: Family[Logger | None] = Family(
-    "logger", {"wandb": RunWandbLogger, "tensorboard": tensorboard, "none": nothing}, runtime=("folder",)
+    "logger", {"wandb": RunWandbLogger, "tensorboard": tensorboard, "none": no_logger}, runtime=("folder",)
 )
 
 
 def build_loggers(component: Component, folder: Path) -> list[Logger]:
-    """The record first, then the recipe's logger."""
+    """Build the record's logger first, then the recipe's."""
     other = build(LOGGERS, component, folder=folder)
     return [RecordLogger(folder), *([other] if other is not None else [])]
 
 
 def describe(loggers: list[Logger], recipe: Mapping[str, Any]) -> None:
-    """Show a run's recipe where runs are compared by it."""
+    """Log the recipe to Weights & Biases."""
     for logger in loggers:
         if isinstance(logger, RunWandbLogger):
             logger.log_hyperparams(dict(recipe))
 
 
 def close(loggers: list[Logger]) -> None:
-    """End what a logger keeps open, so that the next run of this process has its own."""
+    """Close the loggers, so that the next run in this process has its own."""
     for logger in loggers:
         if isinstance(logger, RunWandbLogger):
             logger.close()
 
 
 def seconds(loggers: list[Logger]) -> float:
-    """How long a run has trained, by its record."""
+    """Return the seconds of training, from the record."""
     return next(logger.seconds for logger in loggers if isinstance(logger, RecordLogger))

@@ -21,7 +21,7 @@ from dialog.errors import RunError
 from dialog.metrics import BitsPerByte, NegativeLogLikelihood, PerplexityToken, TokenAccuracy
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.callbacks.guard import Guard
-from dialog.training.distributed.fsdp import multiply, shard, whole
+from dialog.training.distributed.fsdp import full_tensor, scale_gradients, shard
 from dialog.training.lightning_internals import has_trainer, is_logging_step
 from dialog.training.optimization.optimizers import OPTIMIZERS, decay_groups
 from dialog.training.optimization.schedules import SCHEDULES
@@ -132,9 +132,9 @@ class DialogModule(LightningModule):
         means, factor = self.step_sums.finish(micro_batches)
         self.step_sums = StepSums()
         if micro_batches > 1:
-            multiply(self.model.parameters(), factor)
-        norm = whole(nn.utils.clip_grad_norm_(self.model.parameters(), gradient_clip_val or math.inf))
-        self.guard.look(self, optimizer, means, norm, scaled=scaler is not None)
+            scale_gradients(self.model.parameters(), factor)
+        norm = full_tensor(nn.utils.clip_grad_norm_(self.model.parameters(), gradient_clip_val or math.inf))
+        self.guard.check_step(self, optimizer, means, norm, scaled=scaler is not None)
         if is_logging_step(self.trainer):  # at every step it would take a tenth of a small one
             self._log_step({**means, "gradient_norm": norm}, optimizer.param_groups[0]["lr"])
 

@@ -51,10 +51,10 @@ class TrainingStep:
 
     def __call__(self, model: Seq2Seq, batch: Batch, step: int) -> tuple[Tensor, Terms]:
         """Return the sum over target tokens that step number ``step`` minimises, and the sums to be logged."""
-        passes = 2 if "second_pass" in needs_of(self.loss) else 1
+        count = 2 if "second_pass" in needs_of(self.loss) else 1
         tokens = batch.target_tokens
-        decoded = [self._decode(model, batch.source, batch.target, self.ratio(step)) for _ in range(passes)]
-        real = self._select(decoded, batch.target, tokens)
+        passes = [self._decode(model, batch.source, batch.target, self.ratio(step)) for _ in range(count)]
+        real = self._select(passes, batch.target, tokens)
         response = loss_sums(model.head, self.loss, real)
         terms: Terms = {"loss": (response.nll, tokens)}
         with torch.no_grad():
@@ -64,14 +64,14 @@ class TrainingStep:
         coverage_penalty: Tensor | float = 0.0
         if model.head.coverage:
             mask = batch.target[:, 1:] != self.padding  # [B, T]
-            coverage = torch.stack([coverage_loss(one.weights, mask) for one in decoded]).mean()
+            coverage = torch.stack([coverage_loss(decoded.weights, mask) for decoded in passes]).mean()
             coverage_penalty = model.head.coverage * coverage
             terms["coverage"] = coverage, tokens
 
         auxiliary: Tensor | float = 0.0
         for name, objective, weight, schedule in self.objectives:
             source, target = objective(batch)
-            task = self._select([self._decode(model, source, target) for _ in range(passes)], target)
+            task = self._select([self._decode(model, source, target) for _ in range(count)], target)
             sums = loss_sums(model.head, self.loss, task)
             auxiliary = auxiliary + weight * schedule(step) * sums.objective
             terms[name] = sums.nll, (target[:, 1:] != self.padding).sum()

@@ -1,4 +1,4 @@
-"""Lightning's Trainer as a recipe sets it."""
+"""Build Lightning's Trainer for a recipe, and fit."""
 
 from __future__ import annotations
 
@@ -14,25 +14,23 @@ from typing import Any
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer, seed_everything
-from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.loggers import Logger
 
 from dialog.errors import UserError
-from dialog.training.callbacks.clock import clock
-from dialog.training.callbacks.heartbeat import Watching
+from dialog.training.callbacks.heartbeat import HeartbeatCallback
 from dialog.training.callbacks.profilers import build_profiler
 from dialog.training.callbacks.progress import Progress, Throughput
 from dialog.training.callbacks.reseed import Reseed
-from dialog.training.checkpoints.best_and_last import Checkpoints
+from dialog.training.callbacks.stopping import LastStep, Patience, build_clock
+from dialog.training.checkpoints.best_and_last import BY_LOSS, BestAndLast, Monitor
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
 from dialog.training.checkpoints.exact_loop import ExactFitLoop, StopInValidation
-from dialog.training.checkpoints.monitors import BY_LOSS, Monitor
-from dialog.training.distributed.cluster import check_launch, check_strategy
+from dialog.training.distributed.cluster import check_strategy, check_world_size
 from dialog.training.distributed.fsdp import FullyShardedStrategy
-from dialog.training.distributed.local_launcher import use_launcher
-from dialog.training.distributed.signals import Signals, Stopped
+from dialog.training.distributed.local_launcher import use_local_launcher
+from dialog.training.distributed.signals import Stopped, StopSignals
 from dialog.training.lightning_internals import replace_signals
-from dialog.training.loggers import RecordLogger
+from dialog.training.loggers import RecordLogger, RecordPosition
 from dialog.training.optimization.allocator import bound_kernel_caches, keep_freed_memory
 from dialog.training.optimization.precision import device_of, precision_plugin
 
@@ -52,33 +50,33 @@ def build_trainer(
     monitor: Monitor = BY_LOSS,
     callbacks: Sequence[Callback] = (),
 ) -> Trainer:
-    """A Trainer for a run folder: ``settings`` are Lightning's own arguments.
+    """Build the Trainer of a run folder; ``settings`` are Lightning's own arguments.
 
-    ``checkpoints/best.ckpt`` has the best of the metric that is monitored, ``checkpoints/last.ckpt`` the newest state:
-    after each validation, of which the last is at the last step, and every n steps if asked.
+    ``checkpoints/best.ckpt`` has the best value of the monitored metric, ``checkpoints/last.ckpt`` the newest state:
+    after each validation, one of them at the last step, and every n steps if set.
 
     Raises:
-        UserError: Lightning refuses the settings.
+        UserError: Lightning rejects the settings.
     """
     arguments = dict(settings)
     check_strategy(arguments["strategy"], arguments["precision"])
     if arguments["strategy"] == "fsdp":
         arguments["strategy"] = FullyShardedStrategy()
-        arguments["inference_mode"] = False  # what is gathered in a validation serves the next step too
+        arguments["inference_mode"] = False  # the next step reuses weights gathered in a validation
     progress = arguments.pop("enable_progress_bar")
     arguments["profiler"] = build_profiler(arguments["profiler"], folder)
     precision = precision_plugin(arguments["precision"], device_of(arguments["accelerator"]))
     if precision is not None:
         del arguments["precision"]
     ends = [*(arguments[key] for key in ("max_epochs", "max_steps", "max_time")), patience]
-    checkpoints = Checkpoints(folder / "checkpoints", monitor=monitor, every_n_steps=every_n_steps, ends=ends)
+    checkpoints = BestAndLast(folder / "checkpoints", monitor=monitor, every_n_steps=every_n_steps, ends=ends)
     own: list[Callback] = [
         Reseed(seed),
         Throughput(),
-        *clock(arguments["max_time"]),
+        *build_clock(arguments["max_time"]),
         LastStep(),
         StopInValidation(),
-        *(Record(each) for each in loggers if isinstance(each, RecordLogger)),
+        *(RecordPosition(logger) for logger in loggers if isinstance(logger, RecordLogger)),
         *callbacks,
         checkpoints,
     ]
@@ -86,81 +84,46 @@ def build_trainer(
         own.append(Patience(monitor.name, mode=monitor.mode, patience=patience, check_on_train_epoch_end=False))
     if progress:
         own.append(Progress())
-    own.append(Watching())
+    own.append(HeartbeatCallback())
     try:
-        made = Trainer(
+        trainer = Trainer(
             **arguments,
             default_root_dir=str(folder),
             logger=list(loggers),
             callbacks=own,
             plugins=[SafeCheckpointIO(), *([precision] if precision is not None else [])],
-            use_distributed_sampler=False,  # batches are planned for each rank
+            use_distributed_sampler=False,  # the sampler plans batches for each rank
             enable_progress_bar=False,  # ours is a callback
             enable_model_summary=False,
         )
     except (MisconfigurationException, ImportError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(str(error)) from error
-    check_launch(made.world_size)
-    use_launcher(made)
-    signals = Signals(made)
-    replace_signals(made, signals)
-    made.fit_loop = ExactFitLoop(made, checkpoints=checkpoints, signals=signals)
-    return made
+    check_world_size(trainer.world_size)
+    use_local_launcher(trainer)
+    signals = StopSignals(trainer)
+    replace_signals(trainer, signals)
+    trainer.fit_loop = ExactFitLoop(trainer, checkpoints=checkpoints, signals=signals)
+    return trainer
 
 
 def best_value(trainer: Trainer) -> float:
-    """The best of the metric that is monitored; infinite if none was finite."""
+    """Return the best value of the monitored metric; infinite if none was finite."""
     return _checkpoints(trainer).best
 
 
-def _checkpoints(trainer: Trainer) -> Checkpoints:
-    found = trainer.checkpoint_callback
-    assert isinstance(found, Checkpoints)
-    return found
-
-
-class LastStep(Callback):
-    """The step at which ``max_steps`` or ``max_epochs`` ends training is logged, wherever it falls."""
-
-    def on_train_batch_end(
-        self, trainer: Trainer, module: LightningModule, outputs: object, batch: object, batch_index: int
-    ) -> None:
-        """A trainer that is told to stop logs first."""
-        last = trainer.is_last_batch and trainer.current_epoch + 1 == trainer.max_epochs
-        if last or trainer.global_step == trainer.max_steps:
-            trainer.should_stop = True
-
-
-class Patience(EarlyStopping):
-    """Early stopping whose patience is the recipe's, also where a run is gone on with that had another."""
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """All but the patience."""
-        super().load_state_dict({**state_dict, "patience": self.patience})
-
-
-class Record(Callback):
-    """Where the record of a run was at a checkpoint: each logged step is in it once, however often it was stopped."""
-
-    def __init__(self, logger: RecordLogger) -> None:
-        self.logger = logger
-
-    def state_dict(self) -> dict[str, Any]:
-        """Its size and time."""
-        return {"size": self.logger.size, "seconds": self.logger.seconds}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on there."""
-        self.logger.go_on(**state_dict)
+def _checkpoints(trainer: Trainer) -> BestAndLast:
+    callback = trainer.checkpoint_callback
+    assert isinstance(callback, BestAndLast)
+    return callback
 
 
 def fit(trainer: Trainer, module: LightningModule, data: LightningDataModule, checkpoint: Path | None = None) -> None:
-    """Train, from a checkpoint on if there is one.
+    """Train, from a checkpoint if one is passed.
 
     Raises:
-        UserError: Lightning refuses the settings for so many batches.
-        KeyboardInterrupt: at SIGINT, with how to go on.
-        SystemExit: at SIGTERM and SIGUSR1, with 143.
+        UserError: the settings do not fit the number of batches.
+        KeyboardInterrupt: after SIGINT, with the command that resumes.
+        SystemExit: after SIGTERM and SIGUSR1, with 143.
     """
     keep_freed_memory()
     bound_kernel_caches()
@@ -173,32 +136,32 @@ def fit(trainer: Trainer, module: LightningModule, data: LightningDataModule, ch
             raise
         raise UserError(f"trainer: {error}") from error
     except Stopped as stopped:
-        raise leaving(trainer, stopped) from None
+        raise exit_of(trainer, stopped) from None
     except SystemExit as error:
-        if trainer.interrupted:  # by a SIGINT before the first step, for which Lightning exits with 1
+        if trainer.interrupted:  # SIGINT before the first step, on which Lightning exits with 1
             raise KeyboardInterrupt from error
         raise
 
 
-def leaving(trainer: Trainer, stopped: Stopped) -> BaseException:
-    """How a process ends that a signal has stopped; the first one says how to go on.
+def exit_of(trainer: Trainer, stopped: Stopped) -> BaseException:
+    """Return the exception that ends a process stopped by a signal; the first process prints how to resume.
 
-    A process that Lightning has started exits with 0: at anything else Lightning kills the first one.
+    A process that Lightning started exits with 0: on other codes Lightning kills the first process.
     """
     if not trainer.is_global_zero:
-        started = isinstance(trainer.strategy.cluster_environment, LightningEnvironment)  # type: ignore[attr-defined]
-        return SystemExit(0 if started else stopped.code)
+        started_here = isinstance(trainer.strategy.cluster_environment, LightningEnvironment)  # type: ignore[attr-defined]
+        return SystemExit(0 if started_here else stopped.code)
     step = _checkpoints(trainer).step
-    said = f"stopped by {stopped}; to go on from step {step}: dialog-seq2seq train --resume {trainer.default_root_dir}"
+    message = f"stopped by {stopped}; resume at step {step}: dialog-seq2seq train --resume {trainer.default_root_dir}"
     if stopped.number == signal.SIGINT:
-        return KeyboardInterrupt(said)
-    log.info(said)
+        return KeyboardInterrupt(message)
+    log.info(message)
     return SystemExit(stopped.code)
 
 
 @contextmanager
-def nothing_left(folder: Path, trainer: Trainer) -> Iterator[None]:
-    """A run that is refused before its first step leaves no folder."""
+def removed_on_error(folder: Path, trainer: Trainer) -> Iterator[None]:
+    """Remove the run folder if training fails before its first step."""
     try:
         yield
     except UserError:
@@ -208,17 +171,17 @@ def nothing_left(folder: Path, trainer: Trainer) -> Iterator[None]:
 
 
 def seed(number: int) -> None:
-    """Start the random generators of Python, NumPy and torch from a number."""
+    """Seed the random generators of Python, NumPy and torch."""
     seed_everything(number, verbose=False)
 
 
 def quiet() -> None:
-    """Leave out what Lightning prints at every start and what a user need not read."""
-    warnings.filterwarnings("ignore", message=r".*sync_dist=True")  # torchmetrics has summed by then
+    """Silence messages of Lightning and torch that need no action."""
+    warnings.filterwarnings("ignore", message=r".*sync_dist=True")  # torchmetrics has already summed
     warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")  # inside Lightning 2.6
-    warnings.filterwarnings("ignore", message="You requested to overfit")  # and the loader repeats its batches
-    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")  # into which nobody writes
+    warnings.filterwarnings("ignore", message="You requested to overfit")  # the loader repeats its batches itself
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")  # it is not written to
     warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")  # same
-    inside = ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.seed")
-    for name in (*inside, "lightning.fabric.utilities.distributed"):
+    names = ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.seed")
+    for name in (*names, "lightning.fabric.utilities.distributed"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -44,13 +44,13 @@ def workbench(recipe: Recipe, **changes: Any) -> Iterator[Workbench]:  # noqa: A
     if check_recipe(recipe) > 1:
         raise UserError("trainer.devices: tuning runs in one process; set it to 1")
     from dialog.data.store.store import Store
-    from dialog.training.checkpoints.initial_weights import check_initial, initialise
+    from dialog.training.checkpoints.initial_weights import check_initial_weights, load_initial_weights
 
-    check_initial(recipe.model)
+    check_initial_weights(recipe.model)
     prepared = prepare_data(recipe, quiet=False)
     tokenizer = Store(prepared, "train").tokenizer
     module = build_module(recipe, len(tokenizer), tokenizer)
-    initialise(recipe.model, module.model, build_model, tokenizer)
+    load_initial_weights(recipe.model, module.model, build_model, tokenizer)
     with tempfile.TemporaryDirectory() as scratch:
         trainer = build_trainer(recipe, Path(scratch), [])
         yield Workbench(trainer, module, build_data(recipe, prepared, tokenizer))

@@ -1,57 +1,49 @@
-"""``dialog train --prove-resume``: real processes, real kills, and a comparison that sees a bit."""
+"""``dialog train --prove-resume``: real processes, real kills, and a bit-exact comparison."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from safetensors.torch import load_file, save_file
 
+from dialog.cli import program
 from dialog.runs.proof import compare
 
 SMALL = ["data.corpus.size=60", "data.tokenizer.vocabulary=400", "data.batch_tokens=700", "model.embedding_size=16"]
 SIZES = [f"model.{side}.{size}" for side in ("encoder", "decoder") for size in ("heads=2", "feed_forward_size=16")]
 
 
-def test_a_recipe_that_is_killed_is_the_same_run() -> None:
+def test_killed_recipe_is_the_same_run(capfd: pytest.CaptureFixture[str]) -> None:
     command = ["train", "quickstart/transformer", *SMALL, *SIZES, "--prove-resume", "--kills", "1"]
-    done = subprocess.run(
-        [sys.executable, "-m", "dialog", *command],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    numbers, weights, last = done.stdout.splitlines()[2:]
+    with pytest.raises(SystemExit) as ended:
+        program.main(command, standalone_mode=False)
+    assert ended.value.code == 0
+    numbers, weights, last = capfd.readouterr().out.splitlines()[2:]
     assert re.fullmatch(r"\| logged numbers \| [1-9]\d+ \| 0 \|", numbers)
     assert re.fullmatch(r"\| weights, newest and best \| [1-9]\d+ \| 0 \|", weights)
     assert re.fullmatch(r"killed by SIGKILL after steps \d+", last)
 
 
-def test_the_comparison_sees_a_number_and_a_weight(trained: Callable[[str], Path], tmp_path: Path) -> None:
+def test_comparison_finds_one_changed_number_or_weight(trained: Callable[[str], Path], tmp_path: Path) -> None:
     one = trained("lstm")
     other = shutil.copytree(one, tmp_path / "other")
     assert compare(one, other).same
 
     path = other / "metrics.jsonl"
-    said = path.read_text(encoding="utf-8")
-    *rows, last = map(json.loads, said.splitlines())
+    record = path.read_text(encoding="utf-8")
+    *rows, last = map(json.loads, record.splitlines())
     name = next(name for name in last if name not in ("step", "time"))
     changed = {**last, name: last[name] * (1 + 2**-52)}
-    path.write_text("".join(json.dumps(each) + "\n" for each in (*rows, changed)), encoding="utf-8")
+    path.write_text("".join(json.dumps(row) + "\n" for row in (*rows, changed)), encoding="utf-8")
     assert compare(one, other).other_values == 1
-    path.write_text("".join(json.dumps(each) + "\n" for each in rows), encoding="utf-8")
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     assert not compare(one, other).same
-    path.write_text(said, encoding="utf-8")
+    path.write_text(record, encoding="utf-8")
 
     weights = load_file(other / "model.safetensors")
     next(iter(weights.values())).view(-1)[0] += 1e-6

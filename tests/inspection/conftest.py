@@ -1,4 +1,4 @@
-"""A corpus that is told in a test."""
+"""Corpora in memory, and their findings."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import pytest
 
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
+from dialog.inspection.findings import Finding
+from dialog.inspection.inspect import inspect
 
 
-class Told:
-    """Entries by split; a list of texts is a dialogue of two speakers."""
+class MemoryCorpus:
+    """Entries by split; a list of texts becomes a dialogue of the speakers A and B."""
 
-    def __init__(self, splits: Mapping[str, Sequence[Entry | Sequence[str]]]) -> None:
+    def __init__(self, splits: Mapping[str, Sequence[Entry | list[str]]]) -> None:
         self.splits = {
             split: [
-                each if not isinstance(each, list) else dialogue(f"{split}-{n}", *each) for n, each in enumerate(told)
+                dialogue(f"{split}-{number}", *entry) if isinstance(entry, list) else entry
+                for number, entry in enumerate(entries)
             ]
-            for split, told in splits.items()
+            for split, entries in splits.items()
         }
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         yield from self.splits.get(split, [])
 
     def fingerprint(self) -> dict[str, str]:
-        return dict.fromkeys(SPLITS, "told")
+        return dict.fromkeys(SPLITS, "memory")
 
 
 def dialogue(id: str, *texts: str) -> Dialogue:
@@ -33,6 +36,16 @@ def dialogue(id: str, *texts: str) -> Dialogue:
 
 
 @pytest.fixture(scope="session")
-def told() -> Callable[..., Told]:
-    """``told(train=[[text, ...], ...], test=[...])``: a corpus."""
-    return lambda **splits: Told(splits)
+def make_corpus() -> Callable[..., MemoryCorpus]:
+    """``make_corpus(train=[[text, ...], ...], test=[...])`` returns a corpus."""
+    return lambda **splits: MemoryCorpus(splits)
+
+
+@pytest.fixture(scope="session")
+def find() -> Callable[..., dict[str, Finding]]:
+    """``find(train=[[text, ...], ...], test=[...])`` returns the findings of a corpus."""
+
+    def findings(**splits: Sequence[Entry | list[str]]) -> dict[str, Finding]:
+        return inspect(MemoryCorpus(splits), quiet=True).findings
+
+    return findings

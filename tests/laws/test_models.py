@@ -107,7 +107,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     others = [each for each in decoders if each not in recurrent]
     if len(attentions) == 1:
         others = []
-    usual = [*([attentions[1], attentions[6]] if len(attentions) > 1 else attentions)]  # additive, and multi-head
+    elif not pointing:  # a head of the command line may point
+        attentions = attentions[1:]
+    usual = [each for each in attentions if len(attentions) == 1 or each in (ADDITIVE, ATTENTION_CASES[6])]
     one, two, every = (
         [each | {"attention": attention} for each in recurrent for attention in some]
         for some in (usual[:1], usual, attentions)

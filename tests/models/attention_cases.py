@@ -63,8 +63,8 @@ def seen_by(shown: list[Tensor], attention: nn.Module) -> AttentionHook:
 
 
 def tensors(bundle: Rows) -> list[Tensor]:
-    found: list[Tensor] = []
+    values: list[Tensor] = []
     for field in fields(bundle):
         value = getattr(bundle, field.name)
-        found += value if isinstance(value, tuple) else [value]
-    return found
+        values += value if isinstance(value, tuple) else [value]
+    return values

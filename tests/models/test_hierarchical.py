@@ -29,7 +29,7 @@ def encoder_of(tokens: dict[str, Any], turns: dict[str, Any]) -> HierarchicalEnc
 
 
 def laid_out(dialogues: list[list[int]], padding: int = 1) -> tuple[Tensor, Tensor]:
-    """Turns [B, S] counted from 0, and mask [B, S]; at padding the last turn goes on, as turn_numbers leaves it."""
+    """Turns [B, S] counted from 0, and mask [B, S]; padding has the number of the last turn, as in `turn_numbers`."""
     total = max(map(sum, dialogues)) + padding
     rows = [[turn for turn, length in enumerate(lengths) for _ in range(length)] for lengths in dialogues]
     turns = torch.tensor([row + [row[-1] if row else 0] * (total - len(row)) for row in rows])
@@ -51,7 +51,7 @@ def real(count: int) -> Tensor:
     ("source", "numbers"),
     [
         ([8, 1, 2, 9, 3, 8, 0], [0, 0, 0, 1, 1, 2, 2]),
-        ([1, 2, 9, 3, 8, 8, 9], [0, 0, 1, 1, 2, 3, 4]),  # a first turn whose beginning was cut off
+        ([1, 2, 9, 3, 8, 8, 9], [0, 0, 1, 1, 2, 3, 4]),  # the beginning of the first turn is truncated
         ([9, 0, 0, 0, 0, 0, 0], [0] * 7),
         ([8, 9, 8, 9, 8, 9, 8], [0, 1, 2, 3, 4, 5, 6]),
         ([1, 2, 3, 4, 5, 6, 7], [0] * 7),
@@ -65,7 +65,7 @@ def test_a_turn_begins_with_one_of_the_turn_tokens(source: list[int], numbers: l
 
 
 @pytest.mark.parametrize("padding", [0, 1, 5])
-def test_a_fold_puts_each_token_into_its_turn_and_back(padding: int, draw: Draw) -> None:
+def test_fold_splits_and_joins_turns(padding: int, draw: Draw) -> None:
     dialogues = [*DIALOGUES, []]
     turns, mask = laid_out(dialogues, padding)
     fold, states = Fold.of(turns, mask), draw(*turns.shape, 3)
@@ -88,15 +88,15 @@ def test_a_fold_puts_each_token_into_its_turn_and_back(padding: int, draw: Draw)
 
 
 def by_hand(encoder: HierarchicalEncoder, inputs: Tensor) -> list[Tensor]:
-    """States [S, M] of each row's real tokens, and its summary [M]: turn by turn, nothing padded anywhere."""
-    told = []
+    """States [S, M] of each row's real tokens and its summary [M], turn by turn and without padding."""
+    outputs = []
     weight, bias = encoder.join.weight, encoder.join.bias
     for row, lengths in enumerate(DIALOGUES):
         read: list[Encoded] = [
             encoder.tokens(inputs[row : row + 1, span], real(span.stop - span.start)) for span in spans(lengths)
         ]
         dialogue = encoder.turns(torch.stack([turn.summary for turn in read], 1), real(len(lengths)))
-        told.append(
+        outputs.append(
             torch.stack(
                 [
                     weight @ torch.cat([state, dialogue.states[0, number]]) + bias
@@ -105,12 +105,12 @@ def by_hand(encoder: HierarchicalEncoder, inputs: Tensor) -> list[Tensor]:
                 ]
             )
         )
-        told.append(weight @ torch.cat([read[-1].summary[0], dialogue.summary[0]]) + bias)
-    return told
+        outputs.append(weight @ torch.cat([read[-1].summary[0], dialogue.summary[0]]) + bias)
+    return outputs
 
 
 @every_pair
-def test_it_is_a_loop_over_rows_and_turns(
+def test_encoder_equals_a_loop_over_rows_and_turns(
     tokens: dict[str, Any], turns: dict[str, Any], draw: Draw, stir: Stir, agree: Agree
 ) -> None:
     encoder, (numbers, mask) = stir(encoder_of(tokens, turns)), laid_out(DIALOGUES)
@@ -136,13 +136,13 @@ def test_padding_changes_nothing(tokens: dict[str, Any], turns: dict[str, Any], 
     odd = torch.where(mask, numbers, 9)
     wider = torch.cat([garbage, 50 * draw(len(inputs), 4, SIZE)], 1)
     more, (_, further) = torch.cat([odd, odd[:, -4:]], 1), laid_out(DIALOGUES, padding=5)
-    for found in (encoder(garbage, mask, odd), encoder(wider, further, more)):
-        torch.testing.assert_close(found.states[:, : mask.shape[1]], encoded.states, rtol=0, atol=1e-12)
-        torch.testing.assert_close(found.summary, encoded.summary, rtol=0, atol=1e-12)
+    for output in (encoder(garbage, mask, odd), encoder(wider, further, more)):
+        torch.testing.assert_close(output.states[:, : mask.shape[1]], encoded.states, rtol=0, atol=1e-12)
+        torch.testing.assert_close(output.summary, encoded.summary, rtol=0, atol=1e-12)
 
 
 @every_pair
-def test_before_the_join_a_turn_knows_itself_only(
+def test_turns_are_independent_before_the_join(
     tokens: dict[str, Any], turns: dict[str, Any], draw: Draw, stir: Stir
 ) -> None:
     encoder, (numbers, mask) = stir(encoder_of(tokens, turns)), laid_out([[2, 3, 1]])
@@ -154,14 +154,12 @@ def test_before_the_join_a_turn_knows_itself_only(
     states = [encoder(each, mask, numbers).states for each in (inputs, other)]
     assert torch.equal(inner[0][[0, 2]], inner[1][[0, 2]])
     assert (inner[0][1] - inner[1][1]).abs().max() > 1e-3
-    for span in spans([2, 3, 1]):  # after it all know the dialogue
+    for span in spans([2, 3, 1]):  # after the join all depend on the dialogue
         assert (states[0][:, span] - states[1][:, span]).abs().amax(-1).min() > 1e-6
 
 
 @every_pair
-def test_maps_are_those_of_each_turn_alone_and_of_the_turns(
-    tokens: dict[str, Any], turns: dict[str, Any], draw: Draw, stir: Stir
-) -> None:
+def test_maps_of_tokens_and_of_turns(tokens: dict[str, Any], turns: dict[str, Any], draw: Draw, stir: Stir) -> None:
     encoder, (numbers, mask) = stir(encoder_of(tokens, turns)), laid_out(DIALOGUES)
     inputs, shown = draw(*mask.shape, SIZE), []
     hooked = encoder(inputs, mask, numbers, lambda *call: shown.append(call))
@@ -201,7 +199,7 @@ def test_maps_are_those_of_each_turn_alone_and_of_the_turns(
 
 @every_pair
 @pytest.mark.parametrize("dialogues", [[[2, 1], []], [[], []]], ids=["one row", "all rows"])
-def test_rows_with_nothing_real_are_finite(
+def test_rows_without_real_tokens_are_finite(
     tokens: dict[str, Any], turns: dict[str, Any], dialogues: list[list[int]], draw: Draw, stir: Stir
 ) -> None:
     encoder, (numbers, mask) = stir(encoder_of(tokens, turns)), laid_out(dialogues)

@@ -22,21 +22,21 @@ def positions(request: pytest.FixtureRequest) -> PositionEncoding:
 # ------------------------------------------------------------------ every kind
 
 
-def test_an_offset_goes_on_where_the_others_stopped(positions: PositionEncoding, draw: Callable[..., Tensor]) -> None:
+def test_offset_continues_a_sequence(positions: PositionEncoding, draw: Callable[..., Tensor]) -> None:
     inputs, heads = draw(2, LENGTH, SIZE), draw(2, HEADS, LENGTH, 4)
     for offset in range(LENGTH):
         assert torch.equal(positions(inputs[:, offset:], offset), positions(inputs)[:, offset:])
         assert torch.equal(positions.turn(heads[:, :, offset:], offset), positions.turn(heads)[:, :, offset:])
 
 
-def test_each_place_is_another_one(positions: PositionEncoding, draw: Callable[..., Tensor]) -> None:
+def test_positions_differ(positions: PositionEncoding, draw: Callable[..., Tensor]) -> None:
     inputs, heads = draw(1, 1, SIZE).expand(1, LENGTH, SIZE), draw(1, HEADS, 1, 4).expand(1, HEADS, LENGTH, 4)
     turned = positions.turn(heads).transpose(1, 2).flatten(2)  # [1, T, D]
     both = torch.cat([positions(inputs), turned], -1)[0]
     assert len(both.unique(dim=0)) == LENGTH
 
 
-def test_what_is_not_rotary_turns_nothing(positions: PositionEncoding, draw: Callable[..., Tensor]) -> None:
+def test_only_rotary_positions_turn(positions: PositionEncoding, draw: Callable[..., Tensor]) -> None:
     inputs, heads = draw(2, LENGTH, SIZE), draw(2, HEADS, LENGTH, 4)
     rotary = isinstance(positions, RotaryPositions)
     assert (positions(inputs, 3) is inputs) is rotary
@@ -44,7 +44,7 @@ def test_what_is_not_rotary_turns_nothing(positions: PositionEncoding, draw: Cal
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-def test_they_keep_the_format(positions: PositionEncoding, dtype: torch.dtype) -> None:
+def test_positions_keep_the_format(positions: PositionEncoding, dtype: torch.dtype) -> None:
     positions = positions.to(dtype)
     assert positions(torch.ones(1, 3, SIZE, dtype=dtype)).dtype is dtype
     assert positions.turn(torch.ones(1, HEADS, 3, 4, dtype=dtype)).dtype is dtype
@@ -62,10 +62,10 @@ def table(length: int, size: int) -> list[list[float]]:
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 8, 64, 65])
-def test_sinusoidal_positions_are_their_formula(size: int) -> None:
-    found = SinusoidalPositions(size)(torch.zeros(2, 300, size, dtype=torch.float64))
+def test_sinusoidal_positions_follow_their_formula(size: int) -> None:
+    output = SinusoidalPositions(size)(torch.zeros(2, 300, size, dtype=torch.float64))
     expected = torch.tensor(table(300, size), dtype=torch.float64)
-    torch.testing.assert_close(found, expected.expand(2, -1, -1), rtol=0, atol=1e-12)
+    torch.testing.assert_close(output, expected.expand(2, -1, -1), rtol=0, atol=1e-12)
 
 
 def test_sinusoidal_positions_are_added(draw: Callable[..., Tensor]) -> None:
@@ -74,35 +74,35 @@ def test_sinusoidal_positions_are_added(draw: Callable[..., Tensor]) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-def test_each_sinusoidal_position_stands_alone_in_every_format(dtype: torch.dtype) -> None:
+def test_sinusoidal_positions_differ_in_every_format(dtype: torch.dtype) -> None:
     positions = SinusoidalPositions(16).to(dtype)
-    found = positions(torch.zeros(1, 400, 16, dtype=dtype))[0]
-    assert found.dtype is dtype
-    assert not torch.equal(found[256], found[257])
-    assert len(found.unique(dim=0)) == 400
-    torch.testing.assert_close(found, torch.tensor(table(400, 16)).to(dtype), rtol=0, atol=torch.finfo(dtype).eps)
+    output = positions(torch.zeros(1, 400, 16, dtype=dtype))[0]
+    assert output.dtype is dtype
+    assert not torch.equal(output[256], output[257])
+    assert len(output.unique(dim=0)) == 400
+    torch.testing.assert_close(output, torch.tensor(table(400, 16)).to(dtype), rtol=0, atol=torch.finfo(dtype).eps)
 
 
 # ------------------------------------------------------------------ learned
 
 
-def test_learned_positions_are_rows_of_a_table_and_learn(draw: Callable[..., Tensor]) -> None:
+def test_learned_positions_are_rows_of_a_table(draw: Callable[..., Tensor]) -> None:
     positions, inputs = LearnedPositions(6, length=9).double(), draw(2, 4, 6)
     weight = positions.table.weight
-    found = positions(inputs, 3)
+    output = positions(inputs, 3)
     for row in range(2):
         for step in range(4):
-            assert torch.equal(found[row, step], inputs[row, step] + weight[3 + step])
-    found.sum().backward()
+            assert torch.equal(output[row, step], inputs[row, step] + weight[3 + step])
+    output.sum().backward()
     assert weight.grad.tolist() == [[0.0] * 6] * 3 + [[2.0] * 6] * 4 + [[0.0] * 6] * 2
 
 
-def test_learned_positions_start_with_the_stated_spread() -> None:
+def test_learned_positions_start_with_their_deviation() -> None:
     torch.manual_seed(0)
     assert LearnedPositions(64, length=4000).table.weight.std().item() == pytest.approx(1 / 8, rel=0.02)
 
 
-def test_a_sequence_longer_than_the_table_is_refused_in_one_line(draw: Callable[..., Tensor]) -> None:
+def test_a_sequence_longer_than_the_table_is_an_error(draw: Callable[..., Tensor]) -> None:
     positions = LearnedPositions(6, length=9).double()
     positions(draw(1, 9, 6))
     positions(draw(1, 1, 6), 8)
@@ -111,7 +111,7 @@ def test_a_sequence_longer_than_the_table_is_refused_in_one_line(draw: Callable[
             positions(draw(1, length, 6), offset)
 
 
-def test_a_table_of_nothing_is_refused() -> None:
+def test_an_empty_table_is_an_error() -> None:
     with pytest.raises(UserError, match="learned: length must be at least 1, not 0"):
         build(POSITIONS, {"name": "learned", "length": 0}, size=6, heads=2)
 
@@ -121,24 +121,24 @@ def test_a_table_of_nothing_is_refused() -> None:
 
 def turned(vector: list[float], place: int) -> list[float]:
     """The block-diagonal rotation of Su et al. 2021, (15), number by number."""
-    width, found = len(vector), []
+    width, pairs = len(vector), []
     for i in range(width // 2):
         angle = place / 10000 ** (2 * i / width)
         one, two = vector[2 * i], vector[2 * i + 1]
-        found += [math.cos(angle) * one - math.sin(angle) * two, math.sin(angle) * one + math.cos(angle) * two]
-    return found
+        pairs += [math.cos(angle) * one - math.sin(angle) * two, math.sin(angle) * one + math.cos(angle) * two]
+    return pairs
 
 
 @pytest.mark.parametrize("width", [2, 4, 10])
 @pytest.mark.parametrize("offset", [0, 5, 300])
-def test_rotary_positions_are_their_formula(width: int, offset: int, draw: Callable[..., Tensor]) -> None:
+def test_rotary_positions_follow_their_formula(width: int, offset: int, draw: Callable[..., Tensor]) -> None:
     heads = draw(2, 3, 6, width)
-    found = RotaryPositions(3 * width, 3).turn(heads, offset)
+    output = RotaryPositions(3 * width, 3).turn(heads, offset)
     expected = [
         [[turned(heads[row, head, step].tolist(), offset + step) for step in range(6)] for head in range(3)]
         for row in range(2)
     ]
-    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)
+    torch.testing.assert_close(output, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)
 
 
 def test_rotary_scores_depend_on_the_distance_only(draw: Callable[..., Tensor]) -> None:
@@ -160,15 +160,17 @@ def test_rotary_positions_keep_lengths(draw: Callable[..., Tensor]) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-def test_each_rotary_position_stands_alone_in_every_format(dtype: torch.dtype, draw: Callable[..., Tensor]) -> None:
+def test_rotary_positions_differ_in_every_format(dtype: torch.dtype, draw: Callable[..., Tensor]) -> None:
     rotary, heads = RotaryPositions(16, 1), draw(1, 1, 1, 16).expand(1, 1, 400, 16).to(dtype)
-    found = rotary.turn(heads)[0, 0]
-    assert len(found.unique(dim=0)) == 400
+    output = rotary.turn(heads)[0, 0]
+    assert len(output.unique(dim=0)) == 400
     exact = rotary.turn(heads.double())[0, 0]
-    torch.testing.assert_close(found.double(), exact, rtol=torch.finfo(dtype).eps, atol=1e-6)  # rounded at the end only
+    torch.testing.assert_close(
+        output.double(), exact, rtol=torch.finfo(dtype).eps, atol=1e-6
+    )  # rounded once, at the end
 
 
-def test_gradients_of_rotary_positions_are_right(draw: Callable[..., Tensor]) -> None:
+def test_gradients_of_rotary_positions_are_correct(draw: Callable[..., Tensor]) -> None:
     assert torch.autograd.gradcheck(
         lambda heads: RotaryPositions(8, 2).turn(heads, 3), draw(1, 2, 3, 4).requires_grad_()
     )

@@ -1,4 +1,4 @@
-"""Embeddings, the whole network's assembly, and the errors of a recipe that cannot be built."""
+"""Embeddings, the assembly of the network, and the errors of an invalid recipe."""
 
 from collections.abc import Callable
 from typing import Any
@@ -129,7 +129,7 @@ def test_vectors_and_scores_start_with_unit_variance(tied: bool) -> None:
     assert (torch.randn(500, 64) @ head.weight.T).var().item() == pytest.approx(1, rel=0.05)
 
 
-def test_dropout_of_embeddings_is_for_training() -> None:
+def test_embeddings_drop_in_training_only() -> None:
     embedding = TokenEmbedding(VOCABULARY, 400, padding=PAD, dropout=0.25)
     tokens = torch.arange(VOCABULARY)
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Rows of bundles of tensors."""
+"""Selecting and repeating the rows of a bundle."""
 
 from dataclasses import FrozenInstanceError, dataclass
 from typing import Any
@@ -50,14 +50,14 @@ def test_repeat_keeps_the_copies_of_a_row_together() -> None:
     assert repeated.layers[1][0].shape == (6, 0, 4)
 
 
-def test_to_repeat_is_to_select_each_row_so_often() -> None:
+def test_repeat_selects_each_row_several_times() -> None:
     for one, other in zip(
         tensors(tree().repeat(3)), tensors(tree().select(torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 2]))), strict=True
     ):
         assert torch.equal(one, other)
 
 
-def test_a_bundle_is_left_as_it_was() -> None:
+def test_bundles_are_immutable() -> None:
     bundle = tree()
     bundle.select(torch.tensor([2]))
     bundle.repeat(2)
@@ -68,7 +68,7 @@ def test_a_bundle_is_left_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("value", [3, None, "rows", [torch.zeros(2)], {"a": torch.zeros(2)}, (torch.zeros(2), 1)])
-def test_what_is_no_tensor_is_refused(value: Any) -> None:  # noqa: ANN401 - anything at all
+def test_other_values_are_errors(value: Any) -> None:  # noqa: ANN401 - anything at all
     with pytest.raises(TypeError, match="a bundle of tensors cannot hold"):
         Leaf(value).select(torch.tensor([0]))
     with pytest.raises(TypeError, match="a bundle of tensors cannot hold"):

@@ -1,4 +1,4 @@
-"""What is measured, against what is known: made-up steps, a clock that is set by hand, counted batches."""
+"""Figures of the benchmark: constructed steps, a fake clock, counted batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dialog.profiling.flops import FUSED, forward_flops, training_flops
 from dialog.profiling.training import rates, shortened
 from dialog.training import trainer
 from dialog.training.callbacks import stopwatch
-from dialog.training.callbacks.stopwatch import Loading, Shape, Step, Stopwatch
+from dialog.training.callbacks.stopwatch import BatchShape, Loading, Stopwatch, TimedStep
 
 Tiny = Callable[..., Composed]
 
@@ -30,8 +30,8 @@ Tiny = Callable[..., Composed]
 
 def test_rates_of_steps_that_are_known(tiny: Tiny) -> None:
     model = build_model(tiny("transformer").recipe.model, 50).eval()
-    small, large = Shape(2, 20, 6, 40), Shape(3, 12, 6, 20)
-    steps = [Step(1.0, 0.25, (small,)), Step(2.0, 0.5, (small, large)), Step(4.0, 1.0, (small,))]
+    small, large = BatchShape(2, 20, 6, 40), BatchShape(3, 12, 6, 20)
+    steps = [TimedStep(1.0, 0.25, (small,)), TimedStep(2.0, 0.5, (small, large)), TimedStep(4.0, 1.0, (small,))]
     found = rates(steps, model)
     assert found["steps"] == len(found["each_step"]) == 3
     assert found["each_step"][1]["places"] == 60
@@ -50,7 +50,7 @@ def test_rates_of_steps_that_are_known(tiny: Tiny) -> None:
 
 def test_a_single_step_has_a_spread_of_nothing(tiny: Tiny) -> None:
     model = build_model(tiny("transformer").recipe.model, 50).eval()
-    found = rates([Step(2.0, 0.0, (Shape(1, 4, 3, 8),))], model)
+    found = rates([TimedStep(2.0, 0.0, (BatchShape(1, 4, 3, 8),))], model)
     assert found["step_quartiles"] == [2.0, 2.0]
 
 
@@ -71,8 +71,8 @@ def test_the_stopwatch_sees_every_batch_of_every_step(
     assert [step.loading for step in steps] == [float(batches)] * 3  # each look at the clock is a second
     assert all(step.seconds > step.loading for step in steps)
     assert sum(step.seconds for step in steps) < next(ticks)
-    places = sum(shape.places for step in steps for shape in step.batches)
-    assert places >= sum(step.source_tokens + step.target_tokens for step in steps)
+    positions = sum(shape.positions for step in steps for shape in step.batches)
+    assert positions >= sum(step.source_tokens + step.target_tokens for step in steps)
 
 
 def test_only_waiting_for_batches_is_loading(monkeypatch: pytest.MonkeyPatch) -> None:

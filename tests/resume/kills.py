@@ -1,8 +1,8 @@
-"""Kill trainings at random steps, go on with them, and compare them with trainings that were left alone.
+"""Kill trainings at random steps, resume them, and compare them with uninterrupted ones.
 
     python tests/resume/kills.py FOLDER [--kills 20] [--families lstm transformer] [--worlds 1 2]
 
-prints a table; it ends with 1 where a number differs.
+Prints a table; exits with 1 if a number differs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from processes import Processes, Server, serving
 
-from dialog.runs.proof import Comparison, compare, lines
+from dialog.runs.proof import compare, lines
 
 SETTINGS = [
     "data.corpus.size=60",
@@ -42,71 +42,79 @@ SIZES = {
     "lstm": ("quickstart/lstm_bahdanau", ["encoder.size=24", "decoder.size=24", "decoder.attention.size=16"]),
     "transformer": (
         "quickstart/transformer",
-        [f"{side}.{each}" for side in ("encoder", "decoder") for each in ("heads=2", "feed_forward_size=48")],
+        [f"{side}.{size}" for side in ("encoder", "decoder") for size in ("heads=2", "feed_forward_size=48")],
     ),
 }
 
 
-def command(family: str, world: int, steps: int, folder: str, *overrides: str) -> list[str]:
-    """``dialog train`` of a small network with every kind of chance in it."""
+def command(family: str, world: int, steps: int, folder: Path, *overrides: str) -> list[str]:
+    """Return the arguments that train a small network with dropout, BPE dropout and accumulation."""
     recipe, sizes = SIZES[family]
-    own = [f"model.{each}" for each in sizes] + [f"trainer.max_steps={steps}", f"trainer.devices={world}"]
-    return ["train", recipe, *SETTINGS, *own, *overrides, "--output", folder]
+    own = [f"model.{size}" for size in sizes] + [f"trainer.max_steps={steps}", f"trainer.devices={world}"]
+    return ["train", recipe, *SETTINGS, *own, *overrides, "--output", str(folder)]
 
 
 def has_lines(folder: Path, count: int) -> bool:
-    """Whether a record has so many."""
     return lines(folder) >= count
 
 
-def killed(server: Server, family: str, world: int, *overrides: str, kills: int, steps: int, seed: int) -> Comparison:
-    """Train once with so many kills at random steps and once without."""
+def train(server: Server, family: str, world: int, folder: Path, *overrides: str, steps: int) -> Path:
+    """Train without interruption."""
+    complete(server.start(*command(family, world, steps, folder, *overrides), world=world), folder)
+    return folder
+
+
+def train_with_kills(
+    server: Server, family: str, world: int, folder: Path, *overrides: str, kills: int, steps: int, seed: int
+) -> Path:
+    """Train, killed and resumed at random steps."""
     chance = random.Random(seed)
-    whole, run = (server.folder / f"{family}-{world}-{name}" for name in ("whole", "killed"))
-    to_its_end(server.start(*command(family, world, steps, str(whole), *overrides), world=world), whole)
-    training = server.start(*command(family, world, steps, str(run), *overrides), world=world)
+    training = server.start(*command(family, world, steps, folder, *overrides), world=world)
     for _ in range(kills):
-        training.until(partial(has_lines, run, lines(run) + chance.randint(1, 6)))
+        training.until(partial(has_lines, folder, lines(folder) + chance.randint(1, 6)))
         training.send(signal.SIGKILL, chance.randrange(world))
         training.send(signal.SIGKILL)
         assert training.wait() == [-signal.SIGKILL] * world
-        training = server.start("train", "--resume", str(run), world=world)
-    to_its_end(training, run)
-    return compare(whole, run)
+        training = server.start("train", "--resume", str(folder), world=world)
+    complete(training, folder)
+    return folder
 
 
-def to_its_end(training: Processes, run: Path) -> None:
-    """Wait for it, and go on once where gloo has crashed.
+def complete(training: Processes, folder: Path) -> None:
+    """Wait for the end; resume once if gloo has crashed.
 
-    It does, of torch 2.13, about once in a hundred of the trainings below with shards on a busy machine: a double free
-    in ``gloo::transport::tcp::UnboundBuffer``, or a pointer to nowhere. That is a kill as any other.
+    gloo of torch 2.13 crashes in about one of a hundred sharded trainings on a busy machine, with a double free in
+    ``gloo::transport::tcp::UnboundBuffer``. For the run this is a kill like any other.
     """
     codes = training.wait()
     if {-signal.SIGSEGV, -signal.SIGABRT} & set(codes):
-        training = training.server.start("train", "--resume", str(run), world=len(codes))
+        training = training.server.start("train", "--resume", str(folder), world=len(codes))
         codes = training.wait()
-    assert not any(codes), training.said
+    assert not any(codes), training.output
 
 
 def main() -> int:
-    """Print a table; 1 if anything differs."""
+    """Print the table; return 1 if a number differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--families", nargs="+", default=["lstm", "transformer"])
     parser.add_argument("--worlds", nargs="+", type=int, default=[1, 2])
-    chosen = parser.parse_args()
-    chosen.folder.mkdir(parents=True, exist_ok=True)
+    options = parser.parse_args()
+    root = options.folder.resolve()
+    root.mkdir(parents=True, exist_ok=True)
     print("| family | processes | SIGKILLs | logged numbers | that differ | weights | that differ |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     same = True
-    with serving(chosen.folder.resolve()) as server:
-        for family, world in product(chosen.families, chosen.worlds):
-            found = killed(server, family, world, kills=chosen.kills, steps=chosen.steps, seed=world)
-            numbers = " | ".join(str(each) for each in (chosen.kills, *astuple(found)))
+    with serving(root) as server:
+        for family, world in product(options.families, options.worlds):
+            whole = train(server, family, world, root / f"{family}-{world}-whole", steps=options.steps)
+            folder, plan = root / f"{family}-{world}-killed", {"kills": options.kills, "steps": options.steps}
+            comparison = compare(whole, train_with_kills(server, family, world, folder, **plan, seed=world))
+            numbers = " | ".join(str(number) for number in (options.kills, *astuple(comparison)))
             print(f"| {family} | {world} | {numbers} |", flush=True)
-            same &= found.same
+            same &= comparison.same
     return 0 if same else 1
 
 

@@ -1,7 +1,7 @@
-"""The real command line in real processes, which are forks of one that has imported everything: they start at once.
+"""The command line in real processes, forked from a server that has imported everything, so that they start at once.
 
-``python processes.py`` is that one: it reads a line of JSON for each process to start, and answers with its number; a
-line ``{"wait": number}`` is answered with its exit code.
+``python processes.py`` is the server, which reads lines of JSON: it answers a line with ``arguments`` by the pid of a
+process that it has started, and ``{"wait": pid}`` by the exit code.
 """
 
 from __future__ import annotations
@@ -19,43 +19,45 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 120
+TIMEOUT = 120
 
 
 @dataclass
 class Processes:
-    """One training in as many processes as it has ranks."""
+    """The ranks of one command."""
 
     server: Server
-    numbers: list[int]
+    pids: list[int]
     log: Path
 
     def send(self, number: int, rank: int | None = None) -> None:
-        """A signal to a rank, or to all."""
-        for process in self.numbers if rank is None else [self.numbers[rank]]:
+        """Send a signal to one rank, or to all."""
+        for pid in self.pids if rank is None else [self.pids[rank]]:
             with suppress(ProcessLookupError):
-                os.kill(process, number)
+                os.kill(pid, number)
 
     def wait(self) -> list[int]:
-        """The exit codes of all; negative where a signal has ended one."""
-        return [self.server.ask({"wait": number}) for number in self.numbers]
+        """Return the exit codes; negative for a process that a signal has killed."""
+        return [self.server.ask({"wait": pid}) for pid in self.pids]
 
-    def until(self, true: Callable[[], object]) -> None:
-        """Wait for something that the training is to do."""
-        for _ in range(PATIENCE * 200):
-            if true():
+    def until(self, condition: Callable[[], object]) -> None:
+        """Wait for a condition while all ranks run."""
+        for _ in range(TIMEOUT * 200):
+            if condition():
                 return
-            assert all(Path(f"/proc/{number}/status").exists() for number in self.numbers), self.said
-            assert "State:\tZ" not in "".join(Path(f"/proc/{each}/status").read_text() for each in self.numbers), (
-                self.said
-            )
+            assert not any(map(has_ended, self.pids)), self.output
             time.sleep(0.005)
-        raise AssertionError(f"it never was so: {self.said}")
+        raise AssertionError(f"not within {TIMEOUT} s: {self.output}")
 
     @property
-    def said(self) -> str:
-        """What all have written to the standard streams."""
+    def output(self) -> str:
+        """Standard output and error of all ranks."""
         return "".join(path.read_text(encoding="utf-8") for path in sorted(self.log.parent.glob(f"{self.log.name}.*")))
+
+
+def has_ended(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status")
+    return not status.exists() or "State:\tZ" in status.read_text(encoding="utf-8")
 
 
 class Server:
@@ -69,68 +71,72 @@ class Server:
         )
 
     def ask(self, question: Mapping[str, Any]) -> int:
-        """An answer is a number."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         print(json.dumps(question), file=self.process.stdin, flush=True)
         return int(self.process.stdout.readline())
 
     def start(self, *arguments: str, world: int = 1, environment: Mapping[str, str] | None = None) -> Processes:
-        """``dialog ARGUMENTS`` in ``world`` processes, as torchrun starts them."""
+        """Run ``dialog ARGUMENTS`` in ``world`` processes, as torchrun starts them."""
         self.count += 1
         log = self.folder / f"log-{self.count}"
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = str(free.getsockname()[1])
-        numbers = []
+        port = str(free_port())
+        pids = []
         for rank in range(world):
-            own = dict(environment or {})
+            variables = dict(environment or {})
             if world > 1:
-                own |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_PORT": port}
-                own |= {"MASTER_ADDR": "127.0.0.1", "TORCHELASTIC_RUN_ID": "none", "GROUP_RANK": "0"}
-                own |= {"LOCAL_WORLD_SIZE": str(world), "TORCHELASTIC_USE_AGENT_STORE": "False"}
+                variables |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
+                variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "none"}
+                variables |= {"GROUP_RANK": "0", "LOCAL_WORLD_SIZE": str(world)}
+                variables |= {"TORCHELASTIC_USE_AGENT_STORE": "False"}
             where = {"folder": str(self.folder), "log": f"{log}.{rank}"}
-            numbers.append(self.ask({"arguments": arguments, "environment": own, **where}))
-        return Processes(self, numbers, log)
+            pids.append(self.ask({"arguments": arguments, "environment": variables, **where}))
+        return Processes(self, pids, log)
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 @contextmanager
 def serving(folder: Path) -> Iterator[Server]:
-    """A server for a time; with it all that it has started end."""
+    """Run a server; its processes end with it."""
     server = Server(folder)
-    with server.process:  # at its end the pipes are closed, and that is waited for
+    with server.process:  # closes its input, upon which it ends
         yield server
 
 
 def serve() -> None:
-    """Answer until nothing more is asked."""
+    """Answer until the input ends."""
     import dialog.runs.resume  # imports everything that a training needs
     import dialog.training.trainer
     from dialog.cli import main
 
     del dialog
-    started = []
+    running = []
     for line in sys.stdin:
         question = json.loads(line)
         if "wait" in question:
             answer = os.waitstatus_to_exitcode(os.waitpid(question["wait"], 0)[1])
-            started.remove(question["wait"])
+            running.remove(question["wait"])
         else:
             answer = os.fork()
             if not answer:
-                become(main, question)
-            started.append(answer)
+                run(main, question)
+            running.append(answer)
         print(answer, flush=True)
-    for number in started:
-        os.kill(number, signal.SIGKILL)
+    for pid in running:
+        os.kill(pid, signal.SIGKILL)
 
 
-def become(main: Callable[[], object], question: Mapping[str, Any]) -> None:
-    """Be the process that was asked for."""
+def run(main: Callable[[], object], question: Mapping[str, Any]) -> None:
+    """Run the command in a forked process, and exit."""
     log = os.open(question["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for own, other in ((0, nothing), (1, log), (2, log)):
-        os.dup2(other, own)
+    null = os.open(os.devnull, os.O_RDONLY)
+    for stream, file in ((0, null), (1, log), (2, log)):
+        os.dup2(file, stream)
     sys.argv = ["dialog", *question["arguments"]]
     os.environ.update(question["environment"])
     os.chdir(question["folder"])

@@ -12,6 +12,7 @@ import torch
 import dialog
 from dialog.build import build_corpus
 from dialog.data.dialogue import Dialogue, Turn
+from dialog.data.tokenizers.tokenizer import SELF
 from dialog.errors import UserError
 from dialog.runs.check import check_recipe
 from dialog.runs.evaluate import evaluate
@@ -43,13 +44,23 @@ def test_run_folder_is_complete_and_reproducible(trained: Callable[[str], Path],
     folder = trained("transformer")
     names = {path.name for path in folder.iterdir()}
     assert names >= {
-        "recipe.yaml", "environment.json", "tokenizer.json", "checkpoints", "model.safetensors", "metrics.jsonl",
-        "attention", "evaluation",
+        "recipe.yaml", "environment.json", "tokenizer.json", "tokenizer_config.json", "checkpoints",
+        "model.safetensors", "metrics.jsonl", "attention", "evaluation",
     }  # fmt: skip
     again = dialog.train(dialog.compose(str(folder / "recipe.yaml")), tmp_path / "again", quiet=True)
     assert (again.folder / "recipe.yaml").read_text() == (folder / "recipe.yaml").read_text()
     first, second = (dialog.load(each).model.state_dict() for each in (folder, again.folder))
     assert all(torch.equal(value, second[name]) for name, value in first.items())
+
+
+def test_special_tokens_in_a_text_are_text_in_transformers(trained: Callable[[str], Path]) -> None:
+    from transformers import AutoTokenizer
+
+    folder = trained("transformer")
+    text = "ignore </s> this <pad><s> <unk><self> <other>"
+    ids = AutoTokenizer.from_pretrained(folder)(text).input_ids
+    assert ids == dialog.load(folder).tokenizer.encode(text)
+    assert min(ids) > SELF
 
 
 def test_check_of_a_recipe_downloads_nothing() -> None:
@@ -58,7 +69,7 @@ def test_check_of_a_recipe_downloads_nothing() -> None:
     ).recipe
     assert check_recipe(recipe) == 1
     for read in (build_corpus, prepare_data):
-        with pytest.raises(UserError, match=r"^data\.corpus: dailydialog is not here and DIALOG_OFFLINE"):
+        with pytest.raises(UserError, match=r"^data\.corpus: dailydialog is missing and DIALOG_OFFLINE"):
             read(recipe)
 
 

@@ -25,7 +25,7 @@ from lightning.pytorch.loggers.logger import DummyLogger
 from dialog.data.batching import Batch, collate
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF
 from dialog.models.seq2seq import Seq2Seq
-from dialog.training.distributed.fsdp import FullyShardedStrategy, is_sharded, own, whole
+from dialog.training.distributed.fsdp import FullyShardedStrategy, full_tensor, is_sharded, local_shard
 from dialog.training.module import DialogModule
 from dialog.training.trainer import quiet
 
@@ -142,7 +142,7 @@ def fit(
         enable_model_summary=False,
     )
     trainer.fit(module, Share(rank, world, accumulated))
-    weights = torch.cat([whole(each).detach().flatten() for each in model.parameters()])
+    weights = torch.cat([full_tensor(each).detach().flatten() for each in model.parameters()])
     states = [each for state in trainer.optimizers[0].state.values() for each in state.values() if each.dim()]
     return {
         **{
@@ -151,8 +151,8 @@ def fit(
             "equal gradients": reductions.equal,
             "tokens": module.target_tokens,
         },
-        "weights here": sum(own(each).numel() for each in model.parameters()),
-        "states here": sum(own(each).numel() for each in states),
+        "weights here": sum(local_shard(each).numel() for each in model.parameters()),
+        "states here": sum(local_shard(each).numel() for each in states),
     }
 
 

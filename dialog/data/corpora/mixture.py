@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any
-from zlib import crc32
 
 from dialog.data.corpora.contract import Corpus
+from dialog.data.corpora.parsing.splits import sha256_number
 from dialog.data.dialogue import Entry, Malformed
 from dialog.errors import UserError
 
@@ -17,7 +17,7 @@ class Mixture:
     """Read several corpora one after the other, with the prefix `<number>-<name>/` on their ids.
 
     A training dialogue occurs `weight` times on average: floor(weight) times, and once more for the remaining fraction
-    of the dialogues, chosen by their ids. Validation and test hold every dialogue once.
+    of the dialogues, chosen by the SHA-256 of their ids. Validation and test hold every dialogue once.
 
     Args:
         corpora: Components like a recipe's `data.corpus`, each with a `path` if it needs one, and a `weight` (default
@@ -59,4 +59,4 @@ class Mixture:
 
 
 def _copies(id: str, weight: float) -> int:
-    return int(weight) + (crc32(id.encode()) < (weight % 1) * 2**32)
+    return int(weight) + (sha256_number(id) / 2**256 < weight % 1)

@@ -9,18 +9,20 @@ from pathlib import Path
 from dialog.data.corpora.parsing.blocks import Block, block_records
 from dialog.data.corpora.parsing.corpus_files import SplitFiles, require_path
 from dialog.data.corpora.parsing.lines import byte_lines, decode_line, line_number
+from dialog.data.corpora.parsing.silence import without_silence
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.errors import UserError
 
 FORMAT = "`text:Hi !<tab>labels:Hello .<tab>episode_done:True`"
-DONE = b"episode_done:True"
+DONE = b"episode_done:"
 
 
 class ParlAI:
     r"""Read ParlAI's text formats: `train.txt`, `valid.txt` and `test.txt`, or one file.
 
-    A line holds fields `<key>:<value>` separated by tabs. `text`, by "A", and `labels`, by "B", are two turns;
-    `episode_done:True` ends a dialogue. Of several labels, separated by `|`, the first is the turn; `meta["labels"]`
+    A line holds fields `<key>:<value>` separated by tabs. `text`, by "A", and `labels`, by "B", are two turns.
+    `episode_done:` with any value, even `False`, ends a dialogue, as in ParlAI. `__SILENCE__` and `<SILENCE>` stand for
+    a missing turn. Of several labels, separated by `|`, the first is the turn; `meta["labels"]`
     then lists all labels of each answer. In values, `\n` is a line feed, `\t` a tab, `__PIPE__` a `|`.
 
     In the older format, `<number> <text>\t<labels>`, numbers start at 1 in each dialogue. A text without a label
@@ -61,7 +63,8 @@ class ParlAI:
 
 
 def _begins(block: Block[bytes], line: bytes) -> bool:
-    return line.startswith(b"1 ") or DONE in block[-1][1].rstrip(b"\r\n").split(b"\t")
+    fields = block[-1][1].rstrip(b"\r\n").split(b"\t")
+    return line.startswith(b"1 ") or any(field.startswith(DONE) and field != DONE for field in fields)
 
 
 def _dialogue(block: Block[bytes], place: str, split: str) -> Dialogue:
@@ -73,7 +76,7 @@ def _dialogue(block: Block[bytes], place: str, split: str) -> Dialogue:
         texts.append(text)
         if answers:
             labels.append(answers)
-            turns += [Turn("A", "\n".join(texts)), Turn("B", answers[0])]
+            turns += without_silence([Turn("A", "\n".join(texts)), Turn("B", answers[0])])
             texts = []
     if texts:
         turns.append(Turn("A", "\n".join(texts)))

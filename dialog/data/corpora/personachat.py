@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,22 +9,23 @@ from pathlib import Path
 from dialog.data.corpora.parsing.blocks import Block, block_records
 from dialog.data.corpora.parsing.corpus_files import digests, require_path
 from dialog.data.corpora.parsing.lines import byte_lines, decode_line, line_number
+from dialog.data.corpora.parsing.silence import without_silence
+from dialog.data.corpora.parsing.splits import sha256_number
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Malformed, Turn
 from dialog.data.reading.files import find_file
 from dialog.errors import UserError
 
 PARTS = {"train": "train", "validation": "valid", "test": "test"}
 PERSONAS = {"your persona: ": "B", "partner's persona: ": "A"}
-SILENCE = "__SILENCE__"
-"""Stands for a missing first turn; it is not a turn."""
 
 
 class PersonaChat:
     r"""Read ParlAI's files of PersonaChat or ConvAI2: `<part>_<persona>.txt` for the parts train, valid and test.
 
     Lines are numbered from 1 in each dialogue: `<number> your persona: <text>`, `<number> partner's persona: <text>`,
-    or two turns, `<number> <A>\t<B>`, followed by two tabs, a reward and candidates, which are ignored. "Your" persona
-    is a fact that B knows, the partner's a fact that A knows. Ids are `<split>-<number of the first line in the file>`.
+    or two turns, `<number> <A>\t<B>`, followed by two tabs, a reward and candidates, which are ignored. `__SILENCE__`
+    is a missing turn. "Your" persona is a fact that B knows, the partner's a fact that A knows. Ids are
+    `<split>-<number of the first line in the file>`.
     Train lists each dialogue twice, once from each side.
 
     ConvAI2 has no test part: with `halves`, a dialogue of valid is in validation if the SHA-256 of its first two turns,
@@ -77,7 +77,7 @@ def _dialogue(block: Block[bytes], place: str, split: str) -> Dialogue:
         if persona:
             facts.append(Turn(PERSONAS[persona], fields[0].removeprefix(persona)))
         elif len(fields) > 1:
-            turns += [Turn(speaker, text) for speaker, text in zip("AB", fields[:2], strict=True) if text != SILENCE]
+            turns += without_silence(map(Turn, "AB", fields))
         else:
             raise UserError(f"{where}: no tab; separate the two turns by a tab")
     return Dialogue(f"{split}-{line_number(place)}", tuple(turns), facts=tuple(facts), place=place)
@@ -88,4 +88,4 @@ def _half(entry: Entry) -> str:
     if isinstance(entry, Malformed):
         return "validation"
     start = "\n".join(turn.text for turn in entry.turns[:2])
-    return "test" if int(hashlib.sha256(start.encode()).hexdigest(), 16) % 2 else "validation"
+    return "test" if sha256_number(start) % 2 else "validation"

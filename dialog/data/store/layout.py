@@ -23,16 +23,19 @@ RoleIds = Iterable[tuple[bool, Sequence[int]]]
 def source_ids(turns: RoleIds, *, max_source: int, facts: RoleIds = ()) -> list[int]:
     """Return `<self> ids <other> ids ... </s>`: the facts, the turns of the context and the end token.
 
-    Facts are truncated from the right to `max_source // 2` ids, turns from the left to the rest of `max_source`.
+    Facts are truncated from the right to `max_source // 2` ids, turns from the left to the rest of `max_source`. If
+    that removes the beginning of a turn, its role replaces the first remaining id.
 
     Args:
         turns: The context; `<self>` precedes the responder's turns.
         max_source: Maximal number of ids, at least 1: the end token is always kept.
         facts: The facts that the responder knows; `<self>` precedes those of the responder alone.
     """
-    before, context = facts_ids(facts, max_source=max_source), _ids(turns)
-    room = max_source - len(before) - 1
-    return [*before, *context[max(0, len(context) - room) :], EOS]
+    before, turns = facts_ids(facts, max_source=max_source), list(turns)
+    context = _ids(turns)
+    roles = [SELF if own else OTHER for own, ids in turns for _ in range(1 + len(ids))]
+    start = max(0, len(context) - (max_source - len(before) - 1))
+    return [*before, *roles[start : start + 1], *context[start + 1 :], EOS]
 
 
 def facts_ids(facts: RoleIds, *, max_source: int) -> list[int]:
@@ -156,11 +159,11 @@ def _set_roles(
     shift: Integers,
     bounds: tuple[Integers, Integers],
 ) -> None:
-    """Write the roles of lines [first:end]: in column offset + `shift`, if that is within the row's bounds."""
+    """Write the roles of lines [first:end] to their first columns, offset + `shift`, within the row's bounds."""
     counts = ranges[:, 1] - ranges[:, 0]
     row = np.repeat(np.arange(len(counts)), counts)
     line = np.arange(len(row)) + np.repeat(ranges[:, 0] - np.cumsum(counts) + counts, counts)
-    column = lines.offsets[line] + shift[row]
-    inside = (column >= bounds[0][row]) & (column < bounds[1][row])
+    column = np.maximum(lines.offsets[line] + shift[row], bounds[0][row])
+    inside = (column < lines.offsets[line + 1] + shift[row]) & (column < bounds[1][row])
     row, column, line = row[inside], column[inside], line[inside]
     source[row, column] = np.where(lines.speakers[line] == speakers[row], SELF, OTHER)

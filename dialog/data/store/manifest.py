@@ -13,7 +13,7 @@ import numpy as np
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 
-FORMAT = 4
+FORMAT = 5
 NAME = "manifest.json"
 TOKENIZER = "tokenizer.json"
 ARRAYS = {

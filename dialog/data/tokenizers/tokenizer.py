@@ -11,11 +11,18 @@ from unicodedata import normalize
 
 import tokenizers
 
-from dialog.atomic import write_text
+from dialog.atomic import write_json, write_text
 from dialog.errors import UserError
 
 PAD, BOS, EOS, UNK, OTHER, SELF = range(6)
 SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>", "<other>", "<self>")
+TRANSFORMERS_CONFIG = {
+    "tokenizer_class": "PreTrainedTokenizerFast",
+    "split_special_tokens": True,
+    "clean_up_tokenization_spaces": False,
+    **dict(zip(("pad_token", "bos_token", "eos_token", "unk_token"), SPECIAL_TOKENS, strict=False)),
+    "extra_special_tokens": [SPECIAL_TOKENS[OTHER], SPECIAL_TOKENS[SELF]],
+}
 SMALLEST_VOCABULARY = len(SPECIAL_TOKENS) + 256
 UNPRINTABLE = (*range(33), *range(127, 161), 173)
 """Bytes that the byte-level alphabet writes as U+0100, U+0101, ..., in this order."""
@@ -64,11 +71,14 @@ class Tokenizer:
             raise UserError(f"{path}: {error}") from error
 
     def save(self, path: Path) -> None:
-        """Write a `tokenizer.json` that `tokenizers` and transformers' PreTrainedTokenizerFast open.
+        """Write a `tokenizer.json`, and beside it a `tokenizer_config.json` for transformers' `AutoTokenizer`.
 
-        They give the same ids with `encode_special_tokens = True` and `split_special_tokens=True`, respectively.
+        `AutoTokenizer.from_pretrained(folder)` then gives the same ids. The file alone cannot say that `</s>` in a text
+        is text: `tokenizers` needs `encode_special_tokens = True`, and PreTrainedTokenizerFast(tokenizer_file=...)
+        needs `split_special_tokens=True`.
         """
         write_text(path, self.json)
+        write_json(path.with_name("tokenizer_config.json"), TRANSFORMERS_CONFIG)
 
     @property
     def fingerprint(self) -> str:

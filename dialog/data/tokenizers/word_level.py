@@ -11,8 +11,10 @@ from dialog.data.tokenizers.text_sample import sample_evenly
 from dialog.data.tokenizers.tokenizer import SPECIAL_TOKENS, UNK, Tokenizer
 from dialog.errors import UserError
 
-WORD = r"[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s\x1c-\x1f]|\n"
-r"""`\w+|[^\w\s]|\n` of Python's `re`, spelled out because accents match the `\w` of `tokenizers`."""
+WORD = r"(?:[\p{L}\p{N}_][\p{M}\u200c\u200d]*)+|[^\p{L}\p{N}_\s\x1c-\x1f]\p{M}*|\n"
+"""Letters with their combining marks and joiners, single other symbols with their marks, and line ends."""
+WORD_OF_RE = r"[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s\x1c-\x1f]|\n"
+r"""`\w+|[^\w\s]|\n` of Python's `re`, spelled out because marks match the `\w` of `tokenizers`."""
 CHARACTER = r"[\s\S]"
 UNLIMITED = 2**32
 
@@ -23,11 +25,14 @@ def word(
     vocabulary: int | None = None,
     min_frequency: int = 1,
     lower: bool = False,
+    join_marks: bool = True,
     sample: int = 1_000_000,
 ) -> Tokenizer:
     r"""Words, single other symbols and line ends, split as by ParlAI's `re` tokenizer: `\w+|[^\w\s]|\n`.
 
-    Decoding joins tokens by spaces. It loses white space, unknown words and, with `lower`, case.
+    Unlike there, a combining mark (a vowel sign of Hindi, Thai or Arabic, an accent) belongs to the character before
+    it. Decoding joins tokens by spaces. It loses white space, unknown words and, with `lower`, case. Languages
+    without spaces between words need another tokenizer.
 
     Args:
         texts: Training texts.
@@ -35,13 +40,14 @@ def word(
             keeps all.
         min_frequency: Fewest occurrences of a word.
         lower: Whether to lower-case the text.
+        join_marks: Whether combining marks belong to the character before; false makes each a token, as Python's `re`.
         sample: Most training texts; of more, an evenly spaced sample is used.
 
     Raises:
         UserError: a number is out of range.
     """
     steps = [normalizers.NFC(), normalizers.Lowercase()] if lower else [normalizers.NFC()]
-    tokenizer = _split_by(WORD, "removed", normalizers.Sequence(steps))
+    tokenizer = _split_by(WORD if join_marks else WORD_OF_RE, "removed", normalizers.Sequence(steps))
     return _trained(tokenizer, sample_evenly(texts, sample), vocabulary=vocabulary, min_frequency=min_frequency)
 
 

@@ -1,4 +1,4 @@
-"""Exact repeats of dialogues, examples, pairs and responses, inside splits and across them."""
+"""Exact duplicates of dialogues, examples, pairs and responses, within and across splits."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from dialog.data.text_matching.fingerprints import (
     hash_pairs,
     repeats_earlier,
 )
-from dialog.inspection.findings import Finding, Quote, Quoted, Table, place, share
-from dialog.inspection.responses import Responses
+from dialog.inspection.findings import EVALUATED, Finding, Quotation, ReadDialogues, Table, counted, location, part_of
+from dialog.inspection.response_indices import ResponseIndices
 from dialog.report.measures import count
 
-COMPARED = ("verbatim", "letters")
-KINDS = {
+COMPARED = {name: NORMALISATIONS[name] for name in ("verbatim", "letters")}
+"""Normalisations: verbatim except for white space; letters and digits only."""
+UNITS = {
     "dialogues": "dialogues",
     "histories": "(whole history, response)",
     "pairs": "(previous turn, response)",
@@ -34,119 +35,129 @@ ACROSS = {
     "test in train": ("in_train", "test"),
     "test in validation": ("in_validation", "test"),
 }
-INSIDE = {split: ("repeated", split) for split in SPLITS}
-SHOWN = 3
+WITHIN = {split: ("repeated", split) for split in SPLITS}
+EXAMPLES = 3
+
+UnitHashes = dict[str, dict[str, Hashes]]
+"""Hashes by split and unit."""
 
 
-class Duplicates:
-    """Counts what is said twice: verbatim but for white space, and by letters and digits alone.
+class DuplicateSection:
+    """Counts texts that occur twice.
 
-    Its responses are those of the rules that answer a turn: a first turn answers none.
+    The responses are those of the rules, except first turns: these have no previous turn.
 
     Args:
-        rules: How dialogues become examples.
+        rules: Rules that turn dialogues into examples.
     """
 
     def __init__(self, rules: ExampleRules) -> None:
-        self.responses = {split: Responses(rules) for split in SPLITS}
-        self.said = {name: {split: DialogueHashes(NORMALISATIONS[name]) for split in SPLITS} for name in COMPARED}
+        self.responses = {split: ResponseIndices(rules) for split in SPLITS}
+        self.hashes = {name: {split: DialogueHashes(NORMALISATIONS[name]) for split in SPLITS} for name in COMPARED}
 
-    def see(self, split: str, dialogue: Dialogue) -> None:
-        """Take in the numbers of a dialogue."""
+    def add(self, split: str, dialogue: Dialogue) -> None:
+        """Add the hashes of a dialogue."""
         self.responses[split].add(dialogue)
         for name in COMPARED:
-            self.said[name][split].add(dialogue)
+            self.hashes[name][split].add(dialogue)
 
-    def finding(self, quote: Quote) -> Finding:
-        """Repeats inside each split, what of validation and test is in train, and what of test in validation."""
-        places = {split: responses.places for split, responses in self.responses.items()}
-        found = {
-            name: {split: _kinds(said, places[split]) for split, said in self.said[name].items()} for name in COMPARED
+    def finding(self, read_dialogues: ReadDialogues) -> Finding:
+        """Return duplicates within each split, of validation and test in train, and of test in validation."""
+        responses = {split: indices.array() for split, indices in self.responses.items()}
+        hashes = {
+            name: {split: _unit_hashes(self.hashes[name][split], responses[split]) for split in SPLITS}
+            for name in COMPARED
         }
-        data = {name: _counts(found[name]) for name in COMPARED}
-        verbatim, inside = data["verbatim"], data["verbatim"]["repeated"]["train"]["dialogues"]
-        known = {split: verbatim["in_train"][split]["dialogues"] for split in ("validation", "test")}
-        tuned, either = (verbatim[what]["test"]["dialogues"] for what in ("in_validation", "in_train_or_validation"))
+        data = {name: _counts(hashes[name]) for name in COMPARED}
+        verbatim, within_train = data["verbatim"], data["verbatim"]["repeated"]["train"]["dialogues"]
+        in_train = {split: verbatim["in_train"][split]["dialogues"] for split in EVALUATED}
+        in_validation, in_either = (
+            verbatim[key]["test"]["dialogues"] for key in ("in_validation", "in_train_or_validation")
+        )
         return Finding(
-            "Exact repeats",
-            "bad" if known["validation"] or either else "look" if inside else "good",
-            f"{count(either)} test dialogues in train or validation; {count(inside)} repeats inside train",
-            f"{count(inside)} training dialogues repeat an earlier one. In train are, word for word, "
-            f"{count(known['test'])} dialogues of test and {count(known['validation'])} of validation; "
-            f"{count(tuned)} of test are in validation.",
-            "; ".join(_advice(inside, tuned)),
+            "Exact duplicates",
+            "bad" if in_train["validation"] or in_either else "look" if within_train else "good",
+            f"{counted(in_either, 'test dialogue')} in train or validation; "
+            f"{counted(within_train, 'duplicate')} within train",
+            f"Verbatim duplicates: {counted(within_train, 'dialogue')} within train, "
+            f"{counted(in_train['test'], 'test dialogue')} and "
+            f"{counted(in_train['validation'], 'validation dialogue')} in train, "
+            f"{counted(in_validation, 'test dialogue')} in validation."
+            + (" Scores on these measure memorisation." if in_train["validation"] or in_either else ""),
+            " ".join(_advice(within_train, in_validation)),
             (
                 _table("Across splits: verbatim / by letters and digits", data, ACROSS),
-                _table("That repeat an earlier one of their split: verbatim / by letters and digits", data, INSIDE),
-                *(self._examples(found["verbatim"], "train", quote) if known["test"] else ()),
-                *(self._examples(found["verbatim"], "validation", quote) if tuned and not known["test"] else ()),
+                _table("Duplicates of an earlier one in the split: verbatim / by letters and digits", data, WITHIN),
+                *_examples(hashes["verbatim"], "train" if in_train["test"] else "validation", read_dialogues),
             ),
-            {"normalisations": data, "distinct_dialogues": {name: _distinct(found[name]) for name in COMPARED}},
+            {
+                "normalisations": data,
+                "distinct_dialogues": {name: _distinct_dialogues(hashes[name]) for name in COMPARED},
+            },
         )
 
-    def _examples(self, found: dict[str, dict[str, Hashes]], other: str, quote: Quote) -> list[Quoted]:
-        """Test dialogues that stand in another split too, those first that stand early there."""
-        known = found[other]["dialogues"]
-        hits = np.flatnonzero(contained_in(found["test"]["dialogues"], np.unique(known)))
-        order = np.argsort(known, kind="stable")
-        partners = order[np.searchsorted(known[order], found["test"]["dialogues"][hits])]
-        first = np.argsort(partners, kind="stable")[:SHOWN]
-        pairs = list(zip(hits[first].tolist(), partners[first].tolist(), strict=True))
-        asked = quote("test", [one for one, _ in pairs])
-        there = quote(other, [two for _, two in pairs])
-        return [
-            Quoted(
-                f"{place(asked[one])} is {place(there[two])}",
-                tuple((turn.speaker, turn.text) for turn in asked[one].turns),
-            )
-            for one, two in pairs
-        ]
+
+def _examples(hashes: UnitHashes, other: str, read_dialogues: ReadDialogues) -> list[Quotation]:
+    """Quote test dialogues that are also in `other`, those that occur earliest there first."""
+    test, others = hashes["test"]["dialogues"], hashes[other]["dialogues"]
+    duplicates = np.flatnonzero(contained_in(test, np.unique(others)))
+    order = np.argsort(others, kind="stable")
+    originals = order[np.searchsorted(others[order], test[duplicates])]
+    earliest = np.argsort(originals, kind="stable")[:EXAMPLES]
+    pairs = list(zip(duplicates[earliest].tolist(), originals[earliest].tolist(), strict=True))
+    test_dialogues = read_dialogues("test", [duplicate for duplicate, _ in pairs])
+    other_dialogues = read_dialogues(other, [original for _, original in pairs])
+    return [
+        Quotation(
+            f"{location(test_dialogues[duplicate])} equals {location(other_dialogues[original])}",
+            tuple((turn.speaker, turn.text) for turn in test_dialogues[duplicate].turns),
+        )
+        for duplicate, original in pairs
+    ]
 
 
-def _kinds(said: DialogueHashes, responses: Integers) -> dict[str, Hashes]:
-    turns, offsets, answers = said.turns, said.offsets, np.intersect1d(responses, said.reply_positions)
-    histories = said.histories()
+def _unit_hashes(hashes: DialogueHashes, responses: Integers) -> dict[str, Hashes]:
+    turns, histories, offsets = hashes.turns, hashes.histories(), hashes.offsets
+    replies = np.intersect1d(responses, hashes.reply_positions)
     ends = offsets[1:][np.diff(offsets) > 0] - 1
     return {
         "dialogues": histories[ends],
-        "histories": histories[answers],
-        "pairs": hash_pairs(turns[answers - 1], turns[answers]),
-        "responses": turns[answers],
+        "histories": histories[replies],
+        "pairs": hash_pairs(turns[replies - 1], turns[replies]),
+        "responses": turns[replies],
     }
 
 
-def _counts(found: dict[str, dict[str, Hashes]]) -> dict[str, Any]:
-    in_train = {
-        split: {kind: _standing(found, kind, split, "train") for kind in KINDS} for split in ("validation", "test")
-    }
-    in_validation = {"test": {kind: _standing(found, kind, "test", "validation") for kind in KINDS}}
-    in_either = {"test": {kind: _standing(found, kind, "test", "train", "validation") for kind in KINDS}}
-    repeated = {split: {kind: int(repeats_earlier(found[split][kind]).sum()) for kind in KINDS} for split in SPLITS}
-    totals = {split: {kind: len(found[split][kind]) for kind in KINDS} for split in SPLITS}
+def _counts(hashes: UnitHashes) -> dict[str, Any]:
+    def overlaps(split: str, *others: str) -> dict[str, int]:
+        return {unit: _overlap(hashes, unit, split, *others) for unit in UNITS}
+
     return {
-        "in_train": in_train,
-        "in_validation": in_validation,
-        "in_train_or_validation": in_either,
-        "repeated": repeated,
-        "totals": totals,
+        "in_train": {split: overlaps(split, "train") for split in EVALUATED},
+        "in_validation": {"test": overlaps("test", "validation")},
+        "in_train_or_validation": {"test": overlaps("test", "train", "validation")},
+        "repeated": {
+            split: {unit: int(repeats_earlier(hashes[split][unit]).sum()) for unit in UNITS} for split in SPLITS
+        },
+        "totals": {split: {unit: len(hashes[split][unit]) for unit in UNITS} for split in SPLITS},
     }
 
 
-def _standing(found: dict[str, dict[str, Hashes]], kind: str, split: str, *others: str) -> int:
-    """How many of a split are in any of the others."""
-    known = np.unique(np.concatenate([found[other][kind] for other in others]))
-    return int(contained_in(found[split][kind], known).sum())
+def _overlap(hashes: UnitHashes, unit: str, split: str, *others: str) -> int:
+    """Return the number of units of a split that occur in any of the others."""
+    other_hashes = np.unique(np.concatenate([hashes[other][unit] for other in others]))
+    return int(contained_in(hashes[split][unit], other_hashes).sum())
 
 
-def _distinct(found: dict[str, dict[str, Hashes]]) -> int:
-    return len(np.unique(np.concatenate([found[split]["dialogues"] for split in SPLITS])))
+def _distinct_dialogues(hashes: UnitHashes) -> int:
+    return len(np.unique(np.concatenate([hashes[split]["dialogues"] for split in SPLITS])))
 
 
-def _advice(inside: int, tuned: int) -> Iterator[str]:
-    if inside:
-        yield "Train on each dialogue once: data.filters=[{name: drop_duplicates}]"
-    if tuned:
-        yield "Take out of validation what is in test: what is chosen by validation is chosen by test there"
+def _advice(within_train: int, in_validation: int) -> Iterator[str]:
+    if within_train:
+        yield "data.filters=[{name: drop_duplicates}] trains on each dialogue once."
+    if in_validation:
+        yield "Remove test dialogues from validation: otherwise checkpoints are selected on test data."
 
 
 def _table(caption: str, data: dict[str, Any], columns: dict[str, tuple[str, str]]) -> Table:
@@ -155,14 +166,14 @@ def _table(caption: str, data: dict[str, Any], columns: dict[str, tuple[str, str
         (
             label,
             *(
-                _cell([data[name][what][split][kind] for name in COMPARED], totals[split][kind])
-                for what, split in columns.values()
+                _cell([data[name][key][split][unit] for name in COMPARED], totals[split][unit])
+                for key, split in columns.values()
             ),
         )
-        for kind, label in KINDS.items()
+        for unit, label in UNITS.items()
     )
     return Table(caption, ("", *columns), rows)
 
 
-def _cell(counts: list[int], whole: int) -> str:
-    return " / ".join([count(counts[0]), share(counts[1], whole)])
+def _cell(counts: list[int], total: int) -> str:
+    return f"{count(counts[0])} / {part_of(counts[1], total)}"

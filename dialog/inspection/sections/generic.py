@@ -1,4 +1,4 @@
-"""Responses that fit anywhere, by the entropy of what they answer (Csáky et al. 2019)."""
+"""Generic responses, by the entropy of the turns that they answer (Csáky et al. 2019)."""
 
 from __future__ import annotations
 
@@ -8,93 +8,103 @@ from dialog.data.dialogue import Dialogue
 from dialog.data.examples import ExampleRules
 from dialog.data.text_matching.entropy import Entropies, entropies
 from dialog.data.text_matching.fingerprints import DialogueHashes, Hashes, Integers, collapse_whitespace, contained_in
-from dialog.inspection.findings import Bars, Finding, Quote, Table, share
-from dialog.inspection.responses import Responses
+from dialog.inspection.findings import BarChart, Finding, ReadDialogues, Table, part_of
+from dialog.inspection.response_indices import ResponseIndices
 
 THRESHOLD = 1.0
-SHOWN = 15
-SIDES = {"target": "responses by what they answer", "source": "turns by what answers them"}
+"""Bits."""
+EXAMPLES = 15
+SIDES = ("target", "source")
+"""Entropy of a response over the turns that it answers; of a turn over its responses."""
+
+Examples = list[tuple[str, float, int]]
+"""Text, bits and number of occurrences."""
 
 
-class Generic:
-    """The entropy of each training utterance over the turns that it answers, and over those that answer it.
+class GenericSection:
+    """Computes the entropy of each training utterance over the turns that it answers, and over its responses.
 
-    As in the filter, all turns tell how open an utterance is, and responses by the rules are what goes.
+    As in the `entropy` filter, entropies are computed from all turns; only responses of the rules count as dropped.
 
     Args:
-        rules: How dialogues become examples.
+        rules: Rules that turn dialogues into examples.
     """
 
     def __init__(self, rules: ExampleRules) -> None:
-        self.said, self.responses = DialogueHashes(collapse_whitespace), Responses(rules)
+        self.hashes, self.responses = DialogueHashes(collapse_whitespace), ResponseIndices(rules)
 
-    def see(self, split: str, dialogue: Dialogue) -> None:
-        """Take in a training dialogue."""
+    def add(self, split: str, dialogue: Dialogue) -> None:
+        """Add a training dialogue; other splits are ignored."""
         if split == "train":
-            self.said.add(dialogue)
+            self.hashes.add(dialogue)
             self.responses.add(dialogue)
 
-    def finding(self, quote: Quote) -> Finding:
-        """What the filter would drop, and the most open utterances."""
-        turns, answers = self.said.turns, self.said.reply_positions
-        places = {"target": answers, "source": answers - 1}
-        found = {
-            "target": entropies(turns[answers], turns[answers - 1]),
-            "source": entropies(turns[answers - 1], turns[answers]),
+    def finding(self, read_dialogues: ReadDialogues) -> Finding:
+        """Return the number of responses that the filter drops, and the utterances of highest entropy."""
+        turns, replies = self.hashes.turns, self.hashes.reply_positions
+        indices = {"target": replies, "source": replies - 1}
+        by_side = {
+            "target": entropies(turns[replies], turns[replies - 1]),
+            "source": entropies(turns[replies - 1], turns[replies]),
         }
-        open_ = {side: each.utterances[each.above(THRESHOLD)] for side, each in found.items()}
-        responses = self.responses.places
-        said = {"target": turns[responses], "source": turns[np.intersect1d(responses, answers) - 1]}
-        drops = {side: int(contained_in(said[side], open_[side]).sum()) for side in SIDES}
-        top = {side: self._top(found[side], turns, places[side], quote) for side in SIDES}
-        part = drops["target"] / max(len(responses), 1)
+        responses = self.responses.array()
+        utterances = {"target": turns[responses], "source": turns[np.intersect1d(responses, replies) - 1]}
+        dropped = {side: _number_above(by_side[side], utterances[side]) for side in SIDES}
+        top = {side: self._top(by_side[side], turns, indices[side], read_dialogues) for side in SIDES}
+        generic = dropped["target"] / max(len(responses), 1)
+        texts = {side: part_of(dropped[side], len(responses)) for side in SIDES}
         return Finding(
             "Generic responses",
-            "bad" if part > 0.2 else "look" if part > 0.02 else "good",
-            f"{share(drops['target'], len(responses))} training responses fit anywhere",
-            f"{share(drops['target'], len(responses))} of the training responses answer such different turns that "
-            f"their entropy is above {THRESHOLD:g} bit; {share(drops['source'], len(responses))} answer a turn that "
-            "open.",
-            f"If the model's replies are dull: data.filters=[{{name: entropy, threshold: {THRESHOLD:g}}}]"
-            if part > 0.02
+            "bad" if generic > 0.2 else "look" if generic > 0.02 else "good",
+            f"{texts['target']} of training responses are generic",
+            f"{texts['target']} of the training responses are generic: the turns that they answer have an entropy "
+            f"above {THRESHOLD:g} bit. {texts['source']} answer a turn whose responses have an entropy above "
+            f"{THRESHOLD:g} bit. Training on them makes replies dull.",
+            f"If replies are dull, data.filters=[{{name: entropy, threshold: {THRESHOLD:g}}}] drops generic responses."
+            if generic > 0.02
             else "",
             (
-                Bars("The most generic training responses, by the entropy of what they answer", _bars(top["target"])),
+                BarChart(
+                    "Most generic training responses, by the entropy of the turns that they answer",
+                    _bars(top["target"]),
+                ),
                 Table(
-                    "The most open training turns, by the entropy of what answers them",
-                    ("", "bits", "times"),
-                    tuple((text, f"{bits:.2f}", f"{times:,}") for text, bits, times in top["source"][: SHOWN // 2]),
+                    "Training turns with the highest entropy of responses",
+                    ("", "bits", "count"),
+                    tuple((text, f"{bits:.2f}", f"{times:,}") for text, bits, times in top["source"][: EXAMPLES // 2]),
                 ),
             ),
             {
                 "threshold": THRESHOLD,
                 "pairs": len(responses),
-                **{
-                    side: {
-                        "pairs_above": drops[side],
-                        "top": [
-                            {"text": text, "bits": round(bits, 4), "count": times} for text, bits, times in top[side]
-                        ],
-                    }
-                    for side in SIDES
-                },
+                **{side: {"pairs_above": dropped[side], "top": _json(top[side])} for side in SIDES},
             },
         )
 
-    def _top(self, found: Entropies, turns: Hashes, places: Integers, quote: Quote) -> list[tuple[str, float, int]]:
-        """Text, bits and times of the most open utterances."""
-        best = np.argsort(-found.bits, kind="stable")[:SHOWN]
-        firsts = [int(places[np.argmax(turns[places] == found.utterances[each])]) for each in best]
-        offsets = self.said.offsets
-        numbers = [int(np.searchsorted(offsets, first, side="right")) - 1 for first in firsts]
-        dialogues = quote("train", numbers)
+    def _top(
+        self, by_utterance: Entropies, turns: Hashes, indices: Integers, read_dialogues: ReadDialogues
+    ) -> Examples:
+        """Return the utterances of highest entropy, above 0."""
+        best = np.argsort(-by_utterance.bits, kind="stable")[:EXAMPLES]
+        first_turns = [int(indices[np.argmax(turns[indices] == by_utterance.utterances[rank])]) for rank in best]
+        offsets = self.hashes.offsets
+        numbers = [int(np.searchsorted(offsets, turn, side="right")) - 1 for turn in first_turns]
+        dialogues = read_dialogues("train", numbers)
         texts = [
-            dialogues[number].turns[first - int(offsets[number])].text
-            for number, first in zip(numbers, firsts, strict=True)
+            dialogues[number].turns[turn - int(offsets[number])].text
+            for number, turn in zip(numbers, first_turns, strict=True)
         ]
-        rows = zip(texts, found.bits[best].tolist(), found.counts[best].tolist(), strict=True)
+        rows = zip(texts, by_utterance.bits[best].tolist(), by_utterance.counts[best].tolist(), strict=True)
         return [(text, bits, times) for text, bits, times in rows if bits > 0]
 
 
-def _bars(top: list[tuple[str, float, int]]) -> tuple[tuple[str, float, str], ...]:
+def _number_above(by_utterance: Entropies, utterances: Hashes) -> int:
+    return int(contained_in(utterances, by_utterance.utterances[by_utterance.above(THRESHOLD)]).sum())
+
+
+def _bars(top: Examples) -> tuple[tuple[str, float, str], ...]:
     return tuple((text, bits, f"{bits:.2f} bits, {times:,} times") for text, bits, times in top)
+
+
+def _json(top: Examples) -> list[dict[str, str | float]]:
+    return [{"text": text, "bits": round(bits, 4), "count": times} for text, bits, times in top]

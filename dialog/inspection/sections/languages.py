@@ -1,4 +1,4 @@
-"""Which languages the dialogues are in, of a sample."""
+"""Languages of a sample of the dialogues."""
 
 from __future__ import annotations
 
@@ -6,87 +6,79 @@ import random
 from collections import Counter
 
 from dialog.data.dialogue import SPLITS, Dialogue
-from dialog.inspection.findings import Bars, Finding, Quote, Quoted, share
+from dialog.inspection.findings import BarChart, Finding, Quotation, ReadDialogues, part_of
 from dialog.report.measures import count
 
 SAMPLE = 1000
-"""Dialogues of a split that are looked at, drawn evenly (Vitter 1985, algorithm R)."""
+"""Dialogues per split, drawn uniformly by reservoir sampling (Vitter 1985, algorithm R)."""
 CHARACTERS = 600
 MINORITY = 0.02
-SHOWN = 5
+EXAMPLES = 5
 
 
-class Languages:
-    """Classifies dialogues with py3langid (Lui and Baldwin 2012, langid.py), where it is installed.
+class LanguageSection:
+    """Classifies dialogues with py3langid (Lui and Baldwin 2012, langid.py), if it is installed.
 
-    Languages that share a script and short dialogues are often taken for each other, so a few of another language are
-    no finding.
+    The classifier often confuses languages of one script and misjudges short dialogues, so languages below
+    `MINORITY` of the sample do not raise the severity.
     """
 
     def __init__(self) -> None:
-        self.draw = random.Random(0)
-        self.seen: Counter[str] = Counter()
+        self.random = random.Random(0)
+        self.sizes: Counter[str] = Counter()
         self.sample: dict[str, list[tuple[str, str]]] = {split: [] for split in SPLITS}
 
-    def see(self, split: str, dialogue: Dialogue) -> None:
-        """Draw a dialogue, or not."""
-        self.seen[split] += 1
-        kept = self.sample[split]
-        at = len(kept) if len(kept) < SAMPLE else self.draw.randrange(self.seen[split])
-        if at < SAMPLE:
+    def add(self, split: str, dialogue: Dialogue) -> None:
+        """Draw a dialogue into the sample, or skip it."""
+        self.sizes[split] += 1
+        sample = self.sample[split]
+        index = len(sample) if len(sample) < SAMPLE else self.random.randrange(self.sizes[split])
+        if index < SAMPLE:
             text = " ".join(turn.text for turn in dialogue.turns)[:CHARACTERS]
-            kept[at : at + 1] = [(dialogue.id, text)]
+            sample[index : index + 1] = [(dialogue.id, text)]
 
-    def finding(self, quote: Quote) -> Finding:
-        """Languages of the sample, with dialogues of the rare ones."""
+    def finding(self, read_dialogues: ReadDialogues) -> Finding:
+        """Return the languages of the sample, with dialogues of the rare ones."""
         try:
             from py3langid import classify
         except ImportError:
             return Finding(
                 "Languages",
                 "good",
-                "not looked at",
-                "Scripts only, above: the package that tells languages apart is not installed.",
-                "For languages: pip install 'dialog-seq2seq[inspect]'",
+                "not checked",
+                "Only scripts were checked (see Characters): py3langid is not installed.",
+                "Install it: pip install 'dialog-seq2seq[inspect]'.",
                 data={"sample": 0},
             )
-        found = {split: [str(classify(text)[0]) for _, text in self.sample[split]] for split in SPLITS}
-        every = Counter(language for languages in found.values() for language in languages)
-        rare = [
-            (id, text, language)
-            for id, text, language in self._each(found)
-            if every[language] < MINORITY * every.total()
-        ]
-        main = [language for language, times in every.items() if times >= MINORITY * every.total()]
+        languages = {split: [str(classify(text)[0]) for _, text in self.sample[split]] for split in SPLITS}
+        counts = Counter(language for split in SPLITS for language in languages[split])
+        total = counts.total()
+        main = [language for language, number in counts.items() if number >= MINORITY * total]
+        rare = self._dialogues_outside(main, languages)
+        names = " and ".join(sorted(main))
         return Finding(
             "Languages",
             "look" if len(main) > 1 else "good",
-            " and ".join(sorted(main)),
-            f"Of {count(every.total())} dialogues drawn from all splits, "
-            f"{share(every.total() - len(rare), every.total())} are in {' and '.join(sorted(main))}.",
+            names,
+            f"{part_of(total - len(rare), total)} of {count(total)} dialogues sampled from all splits are in {names}."
+            if total
+            else "No dialogues to sample.",
             "",
             (
-                Bars(
-                    "Dialogues of the sample by language (ISO 639-1)",
-                    tuple((language, times, share(times, every.total())) for language, times in every.most_common(8)),
+                BarChart(
+                    "Sampled dialogues by language (ISO 639-1)",
+                    tuple((language, number, part_of(number, total)) for language, number in counts.most_common(8)),
                 ),
-                *(
-                    [
-                        Quoted(
-                            "Taken for another language",
-                            tuple((f"{id} ({name})", text) for id, text, name in rare[:SHOWN]),
-                        )
-                    ]
-                    if rare
-                    else []
-                ),
+                *([Quotation("Classified as another language", tuple(rare[:EXAMPLES]))] if rare else []),
             ),
-            {"sample": every.total(), **{split: dict(Counter(found[split]).most_common()) for split in SPLITS}},
+            {"sample": total, **{split: dict(Counter(languages[split]).most_common()) for split in SPLITS}},
         )
 
-    def _each(self, found: dict[str, list[str]]) -> list[tuple[str, str, str]]:
+    def _dialogues_outside(self, main: list[str], languages: dict[str, list[str]]) -> list[tuple[str, str]]:
+        """Return (id with language, text) of the dialogues in none of the main languages."""
         return [
-            (id, text, language)
+            (f"{id} ({language})", text)
             for split in SPLITS
-            for (id, text), language in zip(self.sample[split], found[split], strict=True)
+            for (id, text), language in zip(self.sample[split], languages[split], strict=True)
+            if language not in main
         ]

@@ -1,4 +1,4 @@
-"""The leak between the splits, as `dialog.data.text_matching.leaks` has it."""
+"""Leaks between the splits, by the rule of `dialog.data.text_matching.leaks`."""
 
 from __future__ import annotations
 
@@ -6,92 +6,96 @@ from collections import Counter
 
 from dialog.data.dialogue import Dialogue
 from dialog.data.text_matching.fingerprints import is_unspaced_script
-from dialog.data.text_matching.leaks import MINIMUM_WORDS, LeakDetector, hash_long_pairs
-from dialog.inspection.findings import Bars, Finding, Quote, Table, share
+from dialog.data.text_matching.leaks import MINIMUM_WORDS, LeakDetector, LeakReport, hash_long_pairs
+from dialog.inspection.findings import EVALUATED, BarChart, Finding, ReadDialogues, Table, part_of
 from dialog.report.measures import count, percent
 
-EVALUATED = ("validation", "test")
-UNSPACED_WORDS = 2 * MINIMUM_WORDS
-"""What to ask of a response where each character is a word."""
+UNSPACED_MINIMUM_WORDS = 2 * MINIMUM_WORDS
+"""Recommended `minimum_words` for scripts in which each character counts as a word."""
 
 
-class Leak:
-    """Which dialogues of validation and test share a long pair with train, and how many training ones do with them."""
+class LeakSection:
+    """Finds validation and test dialogues that share a long pair of turns with train, and the training dialogues."""
 
     def __init__(self) -> None:
         self.detectors = {split: LeakDetector() for split in EVALUATED}
         self.counts: Counter[str] = Counter()
 
-    def see(self, split: str, dialogue: Dialogue) -> None:
-        """Take in the long pairs of a dialogue."""
+    def add(self, split: str, dialogue: Dialogue) -> None:
+        """Add the long pairs of a dialogue."""
         if split in EVALUATED:
             self.detectors[split].add_evaluated(dialogue)
-            self.counts["asked"] += 1
+            self.counts["evaluated"] += 1
             self.counts["unspaced"] += is_unspaced_script(" ".join(turn.text for turn in dialogue.turns))
             return
         pairs = hash_long_pairs(dialogue)
-        met = [name for name in EVALUATED if self.detectors[name].add_training(pairs)]
+        splits = [name for name in EVALUATED if self.detectors[name].add_training(pairs)]
         self.counts.update(["dialogues"], turns=len(dialogue.turns))
-        self.counts.update(met, leaking=bool(met), leaking_turns=len(dialogue.turns) if met else 0)
+        self.counts.update(splits, leaking=bool(splits), leaking_turns=len(dialogue.turns) if splits else 0)
 
-    def finding(self, quote: Quote) -> Finding:
-        """Touched and clean dialogues, and what the filter would drop."""
+    def finding(self, read_dialogues: ReadDialogues) -> Finding:
+        """Return clean and leaked dialogues, and the number of dialogues that the filter drops."""
         counts = self.counts
-        reports = {split: detector.report() for split, detector in self.detectors.items()}
-        touched = {split: len(reports[split].leaked) for split in EVALUATED}
-        sizes = {split: len(self.detectors[split].ids) for split in EVALUATED}
-        drop = counts["leaking"]
+        ids = {split: detector.report() for split, detector in self.detectors.items()}
+        leaked = {split: part_of(len(ids[split].leaked), len(self.detectors[split].ids)) for split in EVALUATED}
+        leaking = counts["leaking"]
         return Finding(
-            "Leak between splits",
-            "bad" if drop else "good",
-            f"{share(touched['test'], sizes['test'])} test dialogues share a pair of turns with train",
-            f"{share(touched['test'], sizes['test'])} of the test dialogues share a pair of turns with train, and "
-            f"{share(touched['validation'], sizes['validation'])} of validation: a pair of the same words, the second "
-            f"turn of {MINIMUM_WORDS} or more. A model that learnt those by heart looks good on them.",
-            f"Train without them: data.filters=[{{name: drop_leaking_dialogues}}] drops {count(drop)} of "
-            f"{count(counts['dialogues'])} training dialogues; and read scores on clean test dialogues apart (--json "
-            f"has their ids).{self._unspaced()}"
-            if drop
-            else "",
-            (self._bars(touched, sizes), self._table()) if drop else (),
+            "Leaks between splits",
+            "bad" if leaking else "good",
+            f"{leaked['test']} of test dialogues share a pair of turns with train",
+            f"{leaked['test']} of the test dialogues and {leaked['validation']} of the validation dialogues share a "
+            f"pair of consecutive turns with train: the same words, at least {MINIMUM_WORDS} in the second turn."
+            + (" A model that memorises these pairs scores too well." if leaking else ""),
+            self._advice() if leaking else "",
+            (_bar_chart(ids), self._table()) if leaking else (),
             {
                 "minimum_words": MINIMUM_WORDS,
                 "train": {
                     "dialogues": counts["dialogues"],
                     "turns": counts["turns"],
-                    "leaking": drop,
+                    "leaking": leaking,
                     "leaking_into_test": counts["test"],
                     "leaking_into_validation": counts["validation"],
-                    "dialogues_kept": counts["dialogues"] - drop,
+                    "dialogues_kept": counts["dialogues"] - leaking,
                     "turns_kept": counts["turns"] - counts["leaking_turns"],
                 },
-                **{split: {"clean": report.clean, "leaked": report.leaked} for split, report in reports.items()},
+                **{split: {"clean": ids[split].clean, "leaked": ids[split].leaked} for split in EVALUATED},
             },
         )
 
-    def _unspaced(self) -> str:
-        """What to do besides where most dialogues are of a script without spaces."""
-        if 2 * self.counts["unspaced"] <= self.counts["asked"]:
-            return ""
-        return (
-            f" Each character is a word in this script, and formulas have {MINIMUM_WORDS}: to keep them give more, "
-            f"as in data.filters=[{{name: drop_leaking_dialogues, minimum_words: {UNSPACED_WORDS}}}]"
+    def _advice(self) -> str:
+        advice = (
+            f"data.filters=[{{name: drop_leaking_dialogues}}] drops {count(self.counts['leaking'])} of "
+            f"{count(self.counts['dialogues'])} training dialogues. Report scores on clean test dialogues separately "
+            "(--json lists their ids)."
         )
-
-    def _bars(self, touched: dict[str, int], sizes: dict[str, int]) -> Bars:
-        bars = []
-        for split in EVALUATED:
-            for label, part in (("leaked", touched[split]), ("clean", sizes[split] - touched[split])):
-                bars.append((f"{split}, {label}", part, share(part, sizes[split])))
-        return Bars("Dialogues by whether training dialogues give their answers away", tuple(bars))
+        if 2 * self.counts["unspaced"] > self.counts["evaluated"]:
+            advice += (
+                f" In this script each character counts as a word, so common phrases reach {MINIMUM_WORDS} words; "
+                f"data.filters=[{{name: drop_leaking_dialogues, minimum_words: {UNSPACED_MINIMUM_WORDS}}}] keeps them."
+            )
+        return advice
 
     def _table(self) -> Table:
         counts = self.counts
-        whole = counts["dialogues"]
+        total = counts["dialogues"]
         rows = (
-            ("leak into test", count(counts["test"]), percent(counts["test"] / whole)),
-            ("leak into validation", count(counts["validation"]), percent(counts["validation"] / whole)),
-            ("leak", count(counts["leaking"]), percent(counts["leaking"] / whole)),
-            ("stay", count(whole - counts["leaking"]), percent(1 - counts["leaking"] / whole)),
+            ("leak into test", counts["test"]),
+            ("leak into validation", counts["validation"]),
+            ("leak into either", counts["leaking"]),
+            ("leak into neither", total - counts["leaking"]),
         )
-        return Table("Training dialogues", ("", "dialogues", "share"), rows)
+        return Table(
+            "Training dialogues",
+            ("", "dialogues", "percent"),
+            tuple((label, count(number), percent(number / total)) for label, number in rows),
+        )
+
+
+def _bar_chart(ids: dict[str, LeakReport]) -> BarChart:
+    bars = []
+    for split, dialogues in ids.items():
+        total = len(dialogues.leaked) + len(dialogues.clean)
+        for label, size in (("leaked", len(dialogues.leaked)), ("clean", len(dialogues.clean))):
+            bars.append((f"{split}, {label}", size, part_of(size, total)))
+    return BarChart("Dialogues that share a pair of turns with train (leaked) or do not (clean)", tuple(bars))

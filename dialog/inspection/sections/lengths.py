@@ -1,4 +1,4 @@
-"""How long dialogues and turns are, and how long the longest are."""
+"""Lengths of dialogues and turns."""
 
 from __future__ import annotations
 
@@ -6,68 +6,67 @@ from array import array
 from collections import Counter
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dialog.data.dialogue import SPLITS, Dialogue
-from dialog.inspection.findings import Bars, Finding, Quote, Table, share
+from dialog.data.text_matching.fingerprints import Integers
+from dialog.inspection.findings import BarChart, Finding, ReadDialogues, Table, counted, part_of
+from dialog.inspection.percentiles import LABELS, percentiles
 from dialog.report.measures import count
 
-UNITS = ("turns a dialogue", "words a turn", "characters a turn")
-SHARES = (50, 90, 95, 99, 100)
-LABELS = tuple(f"p{share}" if share < 100 else "max" for share in SHARES)
+UNITS = {
+    "turns_a_dialogue": "turns per dialogue",
+    "words_a_turn": "words per turn",
+    "characters_a_turn": "characters per turn",
+}
+"""Names in JSON and in tables."""
 STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 LONG = 512
-"""Words from which on a turn is suspect: a page that was pasted, or a dialogue that is not cut."""
+"""Words from which a turn is suspicious: a pasted page, or a dialogue that was not split into turns."""
 
 
-class Lengths:
+class LengthSection:
     """Counts turns, words between white space, and characters."""
 
     def __init__(self) -> None:
         self.sizes = {split: {unit: array("I") for unit in UNITS} for split in SPLITS}
 
-    def see(self, split: str, dialogue: Dialogue) -> None:
+    def add(self, split: str, dialogue: Dialogue) -> None:
         """Measure a dialogue."""
         turns, words, characters = self.sizes[split].values()
         turns.append(len(dialogue.turns))
         words.extend(len(turn.text.split()) for turn in dialogue.turns)
         characters.extend(len(turn.text) for turn in dialogue.turns)
 
-    def finding(self, quote: Quote) -> Finding:
-        """Percentiles of each split, and how the training turns spread."""
-        sizes = {split: {unit: _array(found) for unit, found in units.items()} for split, units in self.sizes.items()}
-        words = sizes["train"]["words a turn"]
-        long = int((words >= LONG).sum())
-        single = {split: int((units["turns a dialogue"] < 2).sum()) for split, units in sizes.items()}
-        rows = tuple(
-            (f"{unit}, {split}", f"{_mean(found):.2f}", *(count(each) for each in percentiles(found)))
-            for unit in UNITS
-            for split, found in ((split, sizes[split][unit]) for split in SPLITS)
+    def finding(self, read_dialogues: ReadDialogues) -> Finding:
+        """Return percentiles of each split, and a histogram of the training turns."""
+        sizes = {
+            split: {unit: np.array(values, dtype=np.int64) for unit, values in units.items()}
+            for split, units in self.sizes.items()
+        }
+        words = sizes["train"]["words_a_turn"]
+        longest, long = counted(int(words.max(initial=0)), "word"), int((words >= LONG).sum())
+        short = {split: int((units["turns_a_dialogue"] < 2).sum()) for split, units in sizes.items()}
+        summary = (
+            f"A training dialogue has {_mean(sizes['train']['turns_a_dialogue']):.2f} turns on average, a turn "
+            f"{_mean(words):.2f} words; the longest turn has {longest}."
         )
+        if long:
+            summary += f" {part_of(long, len(words))} of the turns have {LONG} words or more."
+        if any(short.values()):
+            summary += f" Dialogues with fewer than two turns: {count(sum(short.values()))}."
         return Finding(
             "Lengths",
-            "look" if long or any(single.values()) else "good",
-            f"{_mean(words):.1f} words a turn, the longest has {count(words.max(initial=0))}",
-            f"A training dialogue has {_mean(sizes['train']['turns a dialogue']):.2f} turns, a turn {_mean(words):.2f} "
-            f"words; the longest has {count(words.max(initial=0))}."
-            + (f" {share(long, len(words))} turns have {LONG} words or more." if long else "")
-            + (f" {count(sum(single.values()))} dialogues have fewer than two turns." if any(single.values()) else ""),
-            f"See whether the longest are turns, or drop them: data.filters=[{{name: length, max_words: {LONG}}}]"
-            if long
-            else "",
-            (
-                Bars("Training turns by words", _histogram(words)),
-                Table("Percentiles", ("", "mean", *LABELS), rows),
-            ),
+            "look" if long or any(short.values()) else "good",
+            f"{_mean(words):.1f} words per turn; the longest turn has {longest}",
+            summary,
+            f"Check the longest turns; data.filters=[{{name: length, max_words: {LONG}}}] drops them." if long else "",
+            (BarChart("Training turns by number of words", _histogram(words)), _table(sizes)),
             {
                 split: {
-                    "dialogues_under_two_turns": single[split],
+                    "dialogues_under_two_turns": short[split],
                     **{
-                        unit.replace(" ", "_"): {
-                            "mean": _mean(found),
-                            **dict(zip(LABELS, percentiles(found), strict=True)),
-                        }
-                        for unit, found in sizes[split].items()
+                        unit: {"mean": _mean(values), **dict(zip(LABELS, percentiles(values), strict=True))}
+                        for unit, values in sizes[split].items()
                     },
                 }
                 for split in SPLITS
@@ -75,26 +74,24 @@ class Lengths:
         )
 
 
-def percentiles(found: NDArray[np.int64]) -> list[int]:
-    """The smallest sizes that so many per cent do not exceed; 0 of nothing."""
-    if not len(found):
-        return [0] * len(SHARES)
-    return [int(each) for each in np.percentile(found, SHARES, method="inverted_cdf")]
+def _mean(values: Integers) -> float:
+    return float(values.mean()) if len(values) else 0.0
 
 
-def _array(found: array[int]) -> NDArray[np.int64]:
-    return np.array(found, dtype=np.int64)
-
-
-def _mean(found: NDArray[np.int64]) -> float:
-    return float(found.mean()) if len(found) else 0.0
-
-
-def _histogram(words: NDArray[np.int64]) -> tuple[tuple[str, float, str], ...]:
+def _histogram(words: Integers) -> tuple[tuple[str, float, str], ...]:
     bins = Counter(np.searchsorted(STEPS, words, side="right").tolist())
     bars = []
     for step in range(1, max(bins, default=0) + 1):
         low = STEPS[step - 1]
         label = f"{low}" if step == 1 else f"{low}+" if step == len(STEPS) else f"{low} to {STEPS[step] - 1}"
-        bars.append((label, bins[step], share(bins[step], len(words))))
+        bars.append((label, bins[step], part_of(bins[step], len(words))))
     return tuple(bars)
+
+
+def _table(sizes: dict[str, dict[str, Integers]]) -> Table:
+    rows = []
+    for unit, label in UNITS.items():
+        for split in SPLITS:
+            values = sizes[split][unit]
+            rows.append((f"{label}, {split}", f"{_mean(values):.2f}", *map(count, percentiles(values))))
+    return Table("Percentiles", ("", "mean", *LABELS), tuple(rows))

@@ -1,4 +1,4 @@
-"""Near repeats: of training text in validation and test, of validation in test, and of dialogues inside a split."""
+"""Near duplicates: of validation and test in train, of test in validation, and of dialogues within a split."""
 
 from __future__ import annotations
 
@@ -9,156 +9,137 @@ from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.data.examples import ExampleRules, example_windows
 from dialog.data.text_matching.fingerprints import normalise_words
 from dialog.data.text_matching.minhash import MAX_FIRSTS, THRESHOLD, NearDuplicateIndex, RepeatDetector, ShingledText
-from dialog.inspection.findings import Finding, Quote, Quoted, Table, share
+from dialog.inspection.findings import EVALUATED, Finding, Quotation, ReadDialogues, Severity, Table, part_of
 from dialog.report.measures import count, percent
 
-EVALUATED = ("validation", "test")
-RUNS = {"dialogues": 3, "pairs": 2, "responses": 2}
-"""Words that are compared as one."""
-FEWEST = {"dialogues": 8, "pairs": 8, "responses": 5}
-"""Words that a text needs to be compared: shorter ones are like many others by chance."""
-SHOWN = 3
+SHINGLE_WORDS = {"dialogues": 3, "pairs": 2, "responses": 2}
+"""Consecutive words in a shingle, by unit."""
+MINIMUM_WORDS = {"dialogues": 8, "pairs": 8, "responses": 5}
+"""Words from which a text is compared: shorter texts resemble many others by chance."""
+EXAMPLES = 3
 
 
-class NearDuplicates:
-    """Holds dialogues, pairs and responses of train against those of validation and test, and those against each other.
+class NearDuplicateSection:
+    """Compares dialogues, pairs and responses of validation and test with train, and of test with validation.
 
-    Inside a split only whole dialogues are compared: to keep each response of train would take more memory than the
+    Within a split only whole dialogues are compared: keeping every training response would need more memory than the
     text.
 
     Args:
-        rules: How dialogues become examples.
+        rules: Rules that turn dialogues into examples.
     """
 
     def __init__(self, rules: ExampleRules) -> None:
         self.rules = rules
-        self.repeats = {split: RepeatDetector() for split in SPLITS}
-        self.indices = {kind: {split: NearDuplicateIndex() for split in EVALUATED} for kind in RUNS}
+        self.within = {split: RepeatDetector() for split in SPLITS}
+        self.indices = {unit: {split: NearDuplicateIndex() for split in EVALUATED} for unit in SHINGLE_WORDS}
 
-    def see(self, split: str, dialogue: Dialogue) -> None:
-        """Index what is evaluated; look for what is trained on."""
-        for kind, probe in _probes(dialogue, self.rules):
-            if kind == "dialogues":
-                self.repeats[split].compare(probe)
+    def add(self, split: str, dialogue: Dialogue) -> None:
+        """Index the texts of an evaluated dialogue; look up those of a training dialogue."""
+        for unit, text in _shingled_texts(dialogue, self.rules):
+            if unit == "dialogues":
+                self.within[split].compare(text)
             if split in EVALUATED:
-                self.indices[kind][split].add(probe)
+                self.indices[unit][split].add(text)
             else:
-                for index in self.indices[kind].values():
-                    index.compare(probe)
+                for index in self.indices[unit].values():
+                    index.compare(text)
 
-    def finding(self, quote: Quote) -> Finding:
-        """How many have a near repeat in train, and those that are just alike enough."""
-        found = {
-            kind: {split: len(each.near) for split, each in splits.items()} for kind, splits in self.indices.items()
-        }
-        sizes = {
-            kind: {split: len(each.kept) for split, each in splits.items()} for kind, splits in self.indices.items()
-        }
-        tuned = {kind: each["test"].compared_with(each["validation"]) for kind, each in self.indices.items()}
-        near, whole = found["dialogues"]["test"], sizes["dialogues"]["test"]
-        near_tuned, inside = len(tuned["dialogues"].near), len(self.repeats["train"].near)
-        rows = tuple(
-            (
-                kind,
-                *(share(found[kind][s], sizes[kind][s]) for s in EVALUATED),
-                share(len(tuned[kind].near), sizes[kind]["test"]),
-            )
-            for kind in RUNS
-        )
-        within = tuple(share(len(each.near), each.compared) for each in self.repeats.values())
+    def finding(self, read_dialogues: ReadDialogues) -> Finding:
+        """Return the number of near duplicates, with examples that barely reach the threshold."""
+        in_validation = {unit: index["test"].compared_with(index["validation"]) for unit, index in self.indices.items()}
+        test = self.indices["dialogues"]["test"]
+        in_train = part_of(len(test.near), len(test.kept))
+        within_train = len(self.within["train"].near)
         return Finding(
-            "Near repeats",
-            "bad"
-            if max(near, near_tuned) > 0.01 * whole
-            else "look"
-            if near or near_tuned or found["responses"]["test"] or any(each.near for each in self.repeats.values())
-            else "good",
-            f"{share(near, whole)} test dialogues are near ones of train; {count(inside)} inside train",
-            f"{share(near, whole)} of the test dialogues have one in train with which they share {percent(THRESHOLD)} "
-            f"or more of all runs of three words, {count(near_tuned)} one in validation; {count(inside)} training "
-            "dialogues have an earlier one. Exact repeats count too.",
-            "data.filters=[{name: drop_leaking_dialogues}] takes out those that share a pair of turns word for word."
-            if near
+            "Near duplicates",
+            self._severity(in_validation["dialogues"]),
+            f"{in_train} of test dialogues in train; {count(within_train)} within train",
+            f"Near duplicates: {in_train} of the test dialogues in train, "
+            f"{count(len(in_validation['dialogues'].near))} in validation; {count(within_train)} within train. "
+            f"They share {percent(THRESHOLD)} or more of all their three-word sequences; exact duplicates count too.",
+            "data.filters=[{name: drop_leaking_dialogues}] drops training dialogues that share a pair of turns, word "
+            "for word, with validation or test."
+            if test.near
             else "",
-            (
-                Table(
-                    f"With a near repeat ({_compared()})",
-                    ("", "validation in train", "test in train", "test in validation"),
-                    rows,
-                ),
-                Table(
-                    f"Near an earlier one of their split (of the first {count(MAX_FIRSTS)} that are near none)",
-                    ("", *SPLITS),
-                    (("dialogues", *within),),
-                ),
-                *self._examples(),
-            ),
+            (*self._tables(in_validation), *self._examples()),
             {
                 "threshold": THRESHOLD,
-                **{kind: self._data(kind, tuned[kind]) for kind in RUNS},
+                **{unit: self._data(unit, in_validation[unit]) for unit in SHINGLE_WORDS},
                 "repeated": {
                     split: {
-                        "compared": each.compared,
+                        "compared": repeats.compared,
                         "near": [
                             {"id": id, "earlier": earlier, "similarity": round(similarity, 4)}
-                            for id, earlier, similarity in each.near
+                            for id, earlier, similarity in repeats.near
                         ],
                     }
-                    for split, each in self.repeats.items()
+                    for split, repeats in self.within.items()
                 },
             },
         )
 
-    def _examples(self) -> Iterator[Quoted]:
-        """The least alike of test: what is alike word for word needs no example."""
-        for kind in RUNS:
-            found = sorted(self.indices[kind]["test"].near.values())[:SHOWN]
-            lines = (((near.id, near.text), (near.other_id, near.other_text)) for near in found)
-            if found:
-                caption = f"{kind.capitalize()} of test, and of train, that are only just alike"
-                yield Quoted(caption, tuple(line for pair in lines for line in pair))
+    def _severity(self, in_validation: NearDuplicateIndex) -> Severity:
+        dialogues, responses = self.indices["dialogues"]["test"], self.indices["responses"]["test"]
+        if max(len(dialogues.near), len(in_validation.near)) > 0.01 * len(dialogues.kept):
+            return "bad"
+        within = any(repeats.near for repeats in self.within.values())
+        return "look" if dialogues.near or in_validation.near or responses.near or within else "good"
 
-    def _data(self, kind: str, tuned: NearDuplicateIndex) -> dict[str, Any]:
+    def _tables(self, in_validation: dict[str, NearDuplicateIndex]) -> Iterator[Table]:
+        rows = tuple(
+            (
+                unit,
+                *(part_of(len(index.near), len(index.kept)) for index in indices.values()),
+                part_of(len(in_validation[unit].near), len(indices["test"].kept)),
+            )
+            for unit, indices in self.indices.items()
+        )
+        minimum = ", ".join(f"{unit} of {least}+ words" for unit, least in MINIMUM_WORDS.items())
+        header = ("", "validation in train", "test in train", "test in validation")
+        yield Table(f"Near duplicates across splits ({minimum})", header, rows)
+        within = [part_of(len(repeats.near), repeats.compared) for repeats in self.within.values()]
+        yield Table(
+            f"Near duplicates of an earlier one in the split (of the first {count(MAX_FIRSTS)} distinct ones)",
+            ("", *SPLITS),
+            (("dialogues", *within),),
+        )
+
+    def _examples(self) -> Iterator[Quotation]:
+        """Quote the least similar near duplicates; exact ones need no example."""
+        for unit, indices in self.indices.items():
+            examples = sorted(indices["test"].near.values())[:EXAMPLES]
+            pairs = (((near.id, near.text), (near.other_id, near.other_text)) for near in examples)
+            if examples:
+                caption = f"{unit.capitalize()} of test and train that barely reach the threshold"
+                yield Quotation(caption, tuple(line for pair in pairs for line in pair))
+
+    def _data(self, unit: str, in_validation: NearDuplicateIndex) -> dict[str, Any]:
         return {
-            "in_validation": {
-                "test": [
-                    {"id": near.id, "validation": near.other_id, "similarity": round(near.similarity, 4)}
-                    for near in tuned.near.values()
-                ]
-            },
+            "in_validation": {"test": _near(in_validation, "validation")},
             **{
-                split: {
-                    "compared": len(index.kept),
-                    "near": [
-                        {"id": near.id, "train": near.other_id, "similarity": round(near.similarity, 4)}
-                        for near in index.near.values()
-                    ],
-                }
-                for split, index in self.indices[kind].items()
+                split: {"compared": len(index.kept), "near": _near(index, "train")}
+                for split, index in self.indices[unit].items()
             },
         }
 
 
-def _probes(dialogue: Dialogue, rules: ExampleRules) -> Iterator[tuple[str, ShingledText]]:
-    """What of a dialogue is long enough: all of it, each of its responses, and with the turns that they answer."""
-    said = [normalise_words(turn.text).split() for turn in dialogue.turns]
-    whole = [word for turn in said for word in turn]
-    if len(whole) >= FEWEST["dialogues"]:
-        text = " / ".join(turn.text for turn in dialogue.turns)
-        yield "dialogues", ShingledText(dialogue.id, text, whole, RUNS["dialogues"])
-    for _, number in example_windows(dialogue, rules):
-        if number == 0:  # it answers nothing
-            continue
-        pair = said[number - 1] + said[number]
-        if len(pair) >= FEWEST["pairs"]:
-            text = f"{dialogue.turns[number - 1].text} / {dialogue.turns[number].text}"
-            yield "pairs", ShingledText(f"{dialogue.id}#{number}", text, pair, RUNS["pairs"])
-        if len(said[number]) >= FEWEST["responses"]:
-            probe = ShingledText(
-                f"{dialogue.id}#{number}", dialogue.turns[number].text, said[number], RUNS["responses"]
-            )
-            yield "responses", probe
+def _near(index: NearDuplicateIndex, other: str) -> list[dict[str, str | float]]:
+    return [
+        {"id": near.id, other: near.other_id, "similarity": round(near.similarity, 4)} for near in index.near.values()
+    ]
 
 
-def _compared() -> str:
-    return ", ".join(f"{kind} of {count(least)} words or more" for kind, least in FEWEST.items())
+def _shingled_texts(dialogue: Dialogue, rules: ExampleRules) -> Iterator[tuple[str, ShingledText]]:
+    """Yield the texts that are long enough: the dialogue, its (previous turn, response) pairs and its responses."""
+    turns = [normalise_words(turn.text).split() for turn in dialogue.turns]
+    texts = [("dialogues", dialogue.id, 0, len(turns))]
+    for _, response in example_windows(dialogue, rules):
+        if response > 0:  # a first turn has no previous turn
+            id = f"{dialogue.id}#{response}"
+            texts += [("pairs", id, response - 1, response + 1), ("responses", id, response, response + 1)]
+    for unit, id, start, end in texts:
+        text_words = [word for turn in turns[start:end] for word in turn]
+        if len(text_words) >= MINIMUM_WORDS[unit]:
+            text = " / ".join(turn.text for turn in dialogue.turns[start:end])
+            yield unit, ShingledText(id, text, text_words, SHINGLE_WORDS[unit])

@@ -1,4 +1,4 @@
-"""Records that are no dialogues, and dialogues that are odd as records."""
+"""Malformed records, and dialogues with missing turns, warnings or duplicate ids."""
 
 from __future__ import annotations
 
@@ -9,34 +9,35 @@ import numpy as np
 
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed
 from dialog.data.text_matching.fingerprints import hash_texts, repeats_earlier
-from dialog.inspection.findings import Finding, Quoted, State, Table, share
+from dialog.inspection.findings import Finding, Quotation, Severity, Table, part_of
 from dialog.report.measures import count
 
-KINDS = {
+LABELS = {
     "malformed": "malformed records",
     "dialogues": "dialogues",
-    "empty_dialogues": "dialogues without a turn",
-    "unused_dialogues": "dialogues with text that give no example",
+    "empty_dialogues": "dialogues without text",
+    "unused_dialogues": "dialogues with text but without examples",
     "empty_turns": "turns without text",
     "warnings": "dialogues read with a warning",
-    "repeated_ids": "ids that occur before in their split",
+    "repeated_ids": "duplicate ids within a split",
 }
 BAD = {
-    "malformed": "Mend or remove the malformed records; each says how.",
-    "repeated_ids": "Give each dialogue of a split an id of its own.",
+    "malformed": "Fix or remove the malformed records; each message states how.",
+    "repeated_ids": "Give each dialogue of a split a unique id.",
 }
-ODD = {
-    "unused_dialogues": "See whether the dialogues that give no example should: data.responder and data.first_turns "
-    "say which turns are responses.",
-    "empty_turns": "Turns without text are left out; see whether something is missing there.",
-    "warnings": "See whether the dialogues read with a warning were read as they are meant.",
+"""Advice for problems that harm a model or its evaluation."""
+LOOK = {
+    "unused_dialogues": "Check whether the dialogues without examples should have some: data.responder and "
+    "data.first_turns select the responses.",
+    "empty_turns": "Turns without text are dropped; check whether their text is missing.",
+    "warnings": "Check whether the dialogues with a warning were read correctly.",
 }
-"""Kinds that harm, and that are worth a look, with what to do."""
-SHOWN = 10
+"""Advice for problems that are worth a look."""
+EXAMPLES = 10
 
 
-class Records:
-    """Counts the entries of a corpus as they come, before anything is taken out."""
+class RecordSection:
+    """Counts the records of a corpus before any is dropped."""
 
     def __init__(self) -> None:
         self.counts: dict[str, Counter[str]] = {split: Counter() for split in SPLITS}
@@ -44,12 +45,12 @@ class Records:
         self.malformed: list[str] = []
         self.warnings: list[str] = []
 
-    def see(self, split: str, entry: Entry, used: Dialogue | None) -> None:
-        """Take in a record, and the dialogue that the rules make of it, if any."""
+    def add(self, split: str, entry: Entry, used: Dialogue | None) -> None:
+        """Add a record, and the dialogue that the rules make from it; None if it gives no example."""
         counts = self.counts[split]
         if isinstance(entry, Malformed):
             counts["malformed"] += 1
-            self.malformed += [entry.message][: SHOWN - len(self.malformed)]
+            self.malformed += [entry.message][: EXAMPLES - len(self.malformed)]
             return
         empty = sum(not turn.text.strip() for turn in entry.turns)
         counts.update(dialogues=1, empty_turns=empty)
@@ -62,54 +63,55 @@ class Records:
         self.ids[split].frombytes(hash_texts([entry.id]).tobytes())
         if WARNING in entry.meta:
             counts["warnings"] += 1
-            self.warnings += [str(entry.meta[WARNING])][: SHOWN - len(self.warnings)]
+            self.warnings += [str(entry.meta[WARNING])][: EXAMPLES - len(self.warnings)]
 
     def finding(self) -> Finding:
-        """Counts by split, with the first messages."""
+        """Return counts by split, with the first messages."""
         for split in SPLITS:
             self.counts[split]["repeated_ids"] = int(repeats_earlier(np.array(self.ids[split], dtype=np.uint64)).sum())
         total = sum(self.counts.values(), Counter[str]())
-        seen = total["malformed"] + total["dialogues"]
-        silent = [split for split, size in self.sizes().items() if not size["dialogues"]]
-        empty = f"no examples in {' and '.join(silent)}" if silent else ""
-        state, causes = _causes(total, seen, silent)
-        rows = tuple((label, *(count(self.counts[split][kind]) for split in SPLITS)) for kind, label in KINDS.items())
-        quoted = (("Malformed, the first", self.malformed), ("Warnings, the first", self.warnings))
+        records = total["malformed"] + total["dialogues"]
+        empty_splits = " and ".join(split for split, size in self.sizes().items() if not size["dialogues"])
+        severity, problems = _problems(total, empty_splits)
+        summary = (
+            f"Malformed records: {part_of(total['malformed'], records)} of {count(records)}; turns "
+            f"without text: {count(total['empty_turns'])}; dialogues read with a warning: {count(total['warnings'])}."
+        )
+        if empty_splits:
+            summary += f" No examples in {empty_splits}: this corpus cannot be prepared."
+        rows = tuple((label, *(count(self.counts[split][key]) for split in SPLITS)) for key, label in LABELS.items())
+        messages = (("First malformed records", self.malformed), ("First warnings", self.warnings))
         return Finding(
             "Records",
-            state,
-            ", ".join(cause for cause, _ in causes) or f"0 of {count(seen)} malformed",
-            f"{share(total['malformed'], seen)} of {count(seen)} records are malformed; {count(total['empty_turns'])} "
-            f"turns have no text; {count(total['warnings'])} dialogues are read with a warning."
-            + (f" {empty.capitalize()}: such a corpus cannot be prepared." if silent else ""),
-            " ".join(advice for _, advice in causes),
+            severity,
+            "; ".join(problem for problem, _ in problems) or f"malformed records: 0 of {count(records)}",
+            summary,
+            " ".join(advice for _, advice in problems),
             (
                 Table("By split", ("", *SPLITS), rows),
-                *(Quoted(caption, tuple(("", line) for line in lines)) for caption, lines in quoted if lines),
+                *(Quotation(caption, tuple(("", line) for line in lines)) for caption, lines in messages if lines),
             ),
             {
-                **{split: {kind: self.counts[split][kind] for kind in KINDS} for split in SPLITS},
+                **{split: {key: self.counts[split][key] for key in LABELS} for split in SPLITS},
                 "first_malformed": self.malformed,
                 "first_warnings": self.warnings,
             },
         )
 
     def sizes(self) -> dict[str, dict[str, int]]:
-        """Dialogues that give examples and their turns, by split."""
+        """Return the number of dialogues that give examples, and of their turns, by split."""
         return {
             split: {"dialogues": counts["used_dialogues"], "turns": counts["used_turns"]}
             for split, counts in self.counts.items()
         }
 
 
-def _causes(total: Counter[str], seen: int, silent: list[str]) -> tuple[State, list[tuple[str, str]]]:
-    """The state of the records, what makes it, and what to do about each."""
-    of = {"malformed": f"of {count(seen)} malformed"}
-    bad, odd = (
-        [(f"{count(total[kind])} {of.get(kind, KINDS[kind])}", advice) for kind, advice in kinds.items() if total[kind]]
-        for kinds in (BAD, ODD)
+def _problems(total: Counter[str], empty_splits: str) -> tuple[Severity, list[tuple[str, str]]]:
+    """Return the severity, and the (problem, advice) pairs that cause it."""
+    bad, look = (
+        [(f"{LABELS[key]}: {count(total[key])}", advice) for key, advice in advices.items() if total[key]]
+        for advices in (BAD, LOOK)
     )
-    if silent:
-        names = " and ".join(silent)
-        bad.append((f"no examples in {names}", f"Give {names} dialogues of two turns or more."))
-    return ("bad", bad) if bad else ("look", odd) if odd else ("good", [])
+    if empty_splits:
+        bad.append((f"no examples in {empty_splits}", f"Give {empty_splits} dialogues of at least two turns."))
+    return ("bad", bad) if bad else ("look", look) if look else ("good", [])

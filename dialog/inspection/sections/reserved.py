@@ -1,4 +1,4 @@
-"""Strings in the text that mean something else to some program: marks of turns and ends, unknown words, markup."""
+"""Reserved strings in the text: turn markers, special tokens and HTML entities."""
 
 from __future__ import annotations
 
@@ -7,80 +7,69 @@ from collections import Counter
 
 from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.data.tokenizers.tokenizer import SPECIAL_TOKENS
-from dialog.inspection.findings import Finding, Quote, Quoted, Table, place
+from dialog.inspection.findings import Finding, Quotation, ReadDialogues, Table, counted, location
 from dialog.report.measures import count
 
-OTHERS = (
-    *(
-        "__SILENCE__",
-        "__eou__",
-        "__eot__",
-        "__start__",
-        "__end__",
-        "__null__",
-        "__unk__",
-        "__url__",
-        "__p1__",
-        "__p2__",
-    ),
-    *(
-        "<sos>",
-        "<eos>",
-        "<bos>",
-        "<go>",
-        "<eou>",
-        "<eot>",
-        "<sep>",
-        "<url>",
-        "<number>",
-        "<person>",
-        "<u>",
-        "</u>",
-        "<br>",
-    ),
-    *("[CLS]", "[SEP]", "[PAD]", "[MASK]", "[UNK]", "[deleted]", "[removed]", "_UNK", "_EOS", "_GO", "_PAD", "+++$+++"),
-    *("<|endoftext|>", "<|im_start|>", "<|im_end|>", "&amp;", "&quot;", "&lt;", "&gt;", "&nbsp;", "&#39;"),
+RESERVED = re.compile(
+    "|".join(
+        [
+            *map(re.escape, SPECIAL_TOKENS),
+            r"__(?:SILENCE|eou|eot|start|end|null|unk|url|p1|p2)__",
+            r"<(?:sos|eos|bos|go|eou|eot|sep|url|number|person|u|/u|br)>",
+            r"\[(?:CLS|SEP|PAD|MASK|UNK|deleted|removed)\]",
+            r"_(?:UNK|EOS|GO|PAD)",
+            r"\+\+\+\$\+\+\+",
+            r"<\|(?:endoftext|im_start|im_end)\|>",
+            r"&(?:amp|quot|lt|gt|nbsp|#39);",
+        ]
+    )
 )
-RESERVED = re.compile("|".join(re.escape(each) for each in (*SPECIAL_TOKENS, *OTHERS)))
-SHOWN = 8
+EXAMPLES = 8
 
 
-class Reserved:
-    """Looks for our own special tokens, those of other systems, and escapes of HTML.
+class ReservedSection:
+    """Counts our special tokens, those of other systems, and HTML entities.
 
-    Text never becomes a special token of ours, so they are learnt as words: a model then says them.
+    Text never becomes a special token, so the tokenizer learns these strings as words and models generate them.
     """
 
     def __init__(self) -> None:
         self.counts: dict[str, Counter[str]] = {split: Counter() for split in SPLITS}
         self.examples: dict[str, tuple[str, str]] = {}
 
-    def see(self, split: str, dialogue: Dialogue) -> None:
-        """Look through a dialogue."""
+    def add(self, split: str, dialogue: Dialogue) -> None:
+        """Count the reserved strings of a dialogue."""
         for turn in dialogue.turns:
-            found = RESERVED.findall(turn.text)
-            self.counts[split].update(found)
-            for each in found:
-                self.examples.setdefault(each, (place(dialogue), turn.text))
+            strings = RESERVED.findall(turn.text)
+            self.counts[split].update(strings)
+            for string in strings:
+                self.examples.setdefault(string, (location(dialogue), turn.text))
 
-    def finding(self, quote: Quote) -> Finding:
-        """Each string with its counts and the first turn that has it."""
-        every = Counter[str]()
-        for counts in self.counts.values():
-            every.update(counts)
-        rows = tuple((each, *(count(self.counts[split][each]) for split in SPLITS)) for each, _ in every.most_common())
-        shown = tuple(self.examples[each] for each, _ in every.most_common(SHOWN))
+    def finding(self, read_dialogues: ReadDialogues) -> Finding:
+        """Return each string with its counts and its first turn."""
+        total = sum(self.counts.values(), Counter[str]())
+        strings = [string for string, _ in total.most_common()]
+        rows = tuple((string, *(count(self.counts[split][string]) for split in SPLITS)) for string in strings)
+        examples = tuple(self.examples[string] for string in strings[:EXAMPLES])
+        occurrences = counted(total.total(), "occurrence")
         return Finding(
             "Reserved strings",
-            "bad" if every else "good",
-            f"{count(every.total())} in the text",
-            f"{count(every.total())} places in the text look like marks of a program."
-            if every
-            else "No marks of turns, unknown words or markup in the text.",
-            "They are learnt as words, so a model will say them: take them out of the corpus." if every else "",
-            (Table("Strings", ("", *SPLITS), rows), Quoted("First turn with each", shown)) if every else (),
+            "bad" if total else "good",
+            occurrences,
+            f"{occurrences} of turn markers, special tokens or HTML entities."
+            if total
+            else "The text contains no turn markers, special tokens or HTML entities.",
+            "Remove them from the corpus: the tokenizer learns them as words, and the model generates them."
+            if total
+            else "",
+            (Table("Strings", ("", *SPLITS), rows), Quotation("First turn with each string", examples))
+            if total
+            else (),
             {
-                each: {"first": self.examples[each][0], **{split: self.counts[split][each] for split in SPLITS}}
-                for each, _ in every.most_common()
+                string: {
+                    "first": self.examples[string][0],
+                    **{split: self.counts[split][string] for split in SPLITS},
+                }
+                for string in strings
             },
         )

@@ -1,4 +1,4 @@
-"""Who speaks: dialogues of one voice, and turns that say what was just said."""
+"""Speakers: dialogues with a single speaker, and turns that repeat the previous turn."""
 
 from __future__ import annotations
 
@@ -7,63 +7,63 @@ from itertools import pairwise
 
 from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.data.text_matching.fingerprints import collapse_whitespace
-from dialog.inspection.findings import Finding, Quote, Quoted, Table, place
+from dialog.inspection.findings import Finding, Quotation, ReadDialogues, Table, counted, location
 from dialog.report.measures import count
 
-KINDS = {
-    "one_sided": "dialogues of two turns or more with one speaker",
-    "same_speaker": "turns by the speaker of the turn before",
-    "echoes": "turns that equal the turn before",
+LABELS = {
+    "one_sided": "dialogues of several turns by one speaker",
+    "same_speaker": "turns by the speaker of the previous turn",
+    "echoes": "turns equal to the previous turn",
     "many_voices": "dialogues with more than two speakers",
 }
-SHOWN = 5
+EXAMPLES = 5
 
 
-class Speakers:
-    """Counts one-sided dialogues, runs of one speaker and echoes."""
+class SpeakerSection:
+    """Counts one-sided dialogues, consecutive turns of one speaker, and echoes."""
 
     def __init__(self) -> None:
         self.counts: dict[str, Counter[str]] = {split: Counter() for split in SPLITS}
-        self.examples: dict[str, list[tuple[str, str]]] = {kind: [] for kind in KINDS}
+        self.examples: dict[str, list[tuple[str, str]]] = {name: [] for name in LABELS}
 
-    def see(self, split: str, dialogue: Dialogue) -> None:
-        """Count what is odd in a dialogue."""
-        voices = {turn.speaker for turn in dialogue.turns}
+    def add(self, split: str, dialogue: Dialogue) -> None:
+        """Count the irregularities of a dialogue."""
+        speakers = {turn.speaker for turn in dialogue.turns}
         pairs = list(pairwise(dialogue.turns))
-        echoes = [one for one, other in pairs if collapse_whitespace(one.text) == collapse_whitespace(other.text)]
-        found = {
-            "one_sided": int(len(voices) == 1 and len(dialogue.turns) > 1),
-            "same_speaker": sum(one.speaker == other.speaker for one, other in pairs),
+        echoes = [
+            turn for turn, following in pairs if collapse_whitespace(turn.text) == collapse_whitespace(following.text)
+        ]
+        counts = {
+            "one_sided": int(len(speakers) == 1 and len(dialogue.turns) > 1),
+            "same_speaker": sum(turn.speaker == following.speaker for turn, following in pairs),
             "echoes": len(echoes),
-            "many_voices": int(len(voices) > 2),
+            "many_voices": int(len(speakers) > 2),
         }
-        self.counts[split].update(found, dialogues=1, turns=len(dialogue.turns))
-        for kind, times in found.items():
-            if times and len(self.examples[kind]) < SHOWN:
-                shown = echoes[:1] * 2 if kind == "echoes" else dialogue.turns
-                self.examples[kind].append((place(dialogue), " / ".join(turn.text for turn in shown)))
+        self.counts[split].update(counts, dialogues=1, turns=len(dialogue.turns))
+        for name, number in counts.items():
+            if number and len(self.examples[name]) < EXAMPLES:
+                turns = echoes[:1] * 2 if name == "echoes" else dialogue.turns
+                self.examples[name].append((location(dialogue), " / ".join(turn.text for turn in turns)))
 
-    def finding(self, quote: Quote) -> Finding:
-        """Counts by split, with a few dialogues of each kind that is there."""
-        total = {kind: sum(self.counts[split][kind] for split in SPLITS) for kind in KINDS}
-        rows = tuple((label, *(count(self.counts[split][kind]) for split in SPLITS)) for kind, label in KINDS.items())
-        one_sided = total["one_sided"] > 0
+    def finding(self, read_dialogues: ReadDialogues) -> Finding:
+        """Return counts by split, with a few dialogues of each irregularity."""
+        total = {name: sum(self.counts[split][name] for split in SPLITS) for name in LABELS}
+        rows = tuple((label, *(count(self.counts[split][name]) for split in SPLITS)) for name, label in LABELS.items())
+        one_sided, echoes = counted(total["one_sided"], "one-sided dialogue"), counted(total["echoes"], "turn")
         return Finding(
             "Speakers",
-            "bad" if one_sided else "look" if total["same_speaker"] or total["echoes"] else "good",
-            f"{count(total['one_sided'])} one-sided dialogues, {count(total['echoes'])} turns repeat the one before",
-            f"{count(total['one_sided'])} dialogues have one speaker only, {count(total['same_speaker'])} turns follow "
-            f"one of their own speaker, {count(total['echoes'])} repeat the turn before them.",
-            "Look at how the corpus names its speakers: what one speaker says to himself teaches no response."
-            if one_sided
-            else "",
+            "bad" if total["one_sided"] else "look" if total["same_speaker"] or total["echoes"] else "good",
+            f"{one_sided}; {echoes} equal to the previous turn",
+            f"{one_sided} (all turns by one speaker); {counted(total['same_speaker'], 'turn')} by the speaker of the "
+            f"previous turn; {echoes} equal to the previous turn.",
+            "Check how the corpus names its speakers: a monologue teaches no responses." if total["one_sided"] else "",
             (
                 Table("By split", ("", *SPLITS), rows),
                 *(
-                    Quoted(f"First {KINDS[kind]}", tuple(self.examples[kind]))
-                    for kind in ("one_sided", "echoes")
-                    if self.examples[kind]
+                    Quotation(f"First {LABELS[name]}", tuple(self.examples[name]))
+                    for name in ("one_sided", "echoes")
+                    if self.examples[name]
                 ),
             ),
-            {split: {kind: self.counts[split][kind] for kind in KINDS} for split in SPLITS},
+            {split: {name: self.counts[split][name] for name in LABELS} for split in SPLITS},
         )

@@ -1,4 +1,4 @@
-"""What the recipe's tokenizer makes of the text: lengths, what truncation cuts, and what it has no token for."""
+"""Token lengths, truncation and unknown tokens with the recipe's tokenizer."""
 
 from __future__ import annotations
 
@@ -15,173 +15,193 @@ from dialog.data.preparation.encoding import dialogue_lines
 from dialog.data.store.layout import truncate
 from dialog.data.text_matching.fingerprints import Integers
 from dialog.data.tokenizers.tokenizer import UNK, Tokenizer
-from dialog.inspection.findings import Bars, Finding, Quote, Table, rate, share
-from dialog.inspection.sections.lengths import LABELS, SHARES, percentiles
+from dialog.inspection.findings import EVALUATED, BarChart, Finding, ReadDialogues, Table, part_of, percent_of
+from dialog.inspection.percentiles import LABELS, PERCENTS, percentiles
 from dialog.report.measures import count
 
-BLOCK = 4096
-EVALUATED = ("validation", "test")
-SHOWN = 10
+BATCH_LINES = 4096
+ROWS = 10
 TITLE = "Tokens and truncation"
 
-
-class Uncounted:
-    """In the place of tokens that cannot be counted: why."""
-
-    def __init__(self, why: str) -> None:
-        self.why = why
-
-    def see(self, split: str, dialogue: Dialogue) -> None:
-        """Nothing is counted."""
-
-    def finding(self, quote: Quote) -> Finding:
-        """Why nothing is."""
-        return Finding(TITLE, "look", "not counted", f"The data cannot be prepared: {self.why}")
+Lengths = dict[str, Integers]
+"""Number of ids of each example [N], for "source" and "target"."""
 
 
-class Tokens:
-    """Counts the tokens of every turn, and the examples that the recipe would cut, which lie as prepared ones do.
-
-    A part of a character is a token that holds no whole one: a byte of an emoji for which there is nothing better.
+class UncountedTokenSection:
+    """Replaces the token section if the data cannot be prepared.
 
     Args:
-        tokenizer: The recipe's.
-        rules: How dialogues become examples.
-        max_source: The most source ids, the end included.
-        max_target: The most target ids of a training response, the end included.
+        error: Message of the error.
+    """
+
+    def __init__(self, error: str) -> None:
+        self.error = error
+
+    def add(self, split: str, dialogue: Dialogue) -> None:
+        """Ignore the dialogue."""
+
+    def finding(self, read_dialogues: ReadDialogues) -> Finding:
+        """Return the error."""
+        return Finding(TITLE, "look", "not counted", f"The data cannot be prepared: {self.error}")
+
+
+class TokenSection:
+    """Counts the tokens of every turn, and the examples that the recipe truncates, laid out as in the token store.
+
+    A token is a character part if it holds no whole character: one byte of an emoji that has no token of its own.
+
+    Args:
+        tokenizer: Tokenizer of the recipe.
+        rules: Rules that turn dialogues into examples.
+        max_source: Limit of source ids, end included.
+        max_target: Limit of target ids of a training response, end included.
     """
 
     def __init__(self, tokenizer: Tokenizer, rules: ExampleRules, *, max_source: int, max_target: int) -> None:
         self.tokenizer = tokenizer
         self.rules = rules
         self.limits = {"source": max_source, "target": max_target}
-        whole = tokenizer.encode("\ufffd")
-        self.parts = np.array(
-            [set(tokenizer.decode([id])) == {"\ufffd"} and [id] != whole for id in range(len(tokenizer))], dtype=bool
+        replacement = tokenizer.encode("\ufffd")
+        self.is_part = np.array(
+            [set(tokenizer.decode([id])) == {"\ufffd"} and [id] != replacement for id in range(len(tokenizer))],
+            dtype=bool,
         )
-        self.waiting: list[tuple[str, str, bool]] = []  # split, text, whether it is a turn
-        self.lengths = {split: array("I") for split in SPLITS}
+        self.waiting: list[tuple[str, str, bool]] = []  # split, text, is a turn
+        self.line_lengths = {split: array("I") for split in SPLITS}
         self.examples = {split: array("q") for split in SPLITS}
         self.lines: Counter[str] = Counter()
         self.counts: dict[str, Counter[str]] = {split: Counter() for split in SPLITS}
-        self.unknown: Counter[str] = Counter()
+        self.unknown_words: Counter[str] = Counter()
 
-    def see(self, split: str, dialogue: Dialogue) -> None:
-        """Put a dialogue in line; many are encoded at once."""
-        laid, start = (
-            dialogue_lines(DialogueWindows(dialogue, list(example_windows(dialogue, self.rules)))),
-            self.lines[split],
-        )
-        self.examples[split].extend(start + line for example in laid.examples for line in example)
-        self.lines[split] += len(laid.lines)
-        self.waiting += [(split, line.text, place >= laid.facts) for place, line in enumerate(laid.lines)]
-        if len(self.waiting) >= BLOCK:
+    def add(self, split: str, dialogue: Dialogue) -> None:
+        """Queue a dialogue; lines are encoded in batches."""
+        windows = list(example_windows(dialogue, self.rules))
+        new, start = dialogue_lines(DialogueWindows(dialogue, windows)), self.lines[split]
+        self.examples[split].extend(start + line for example in new.examples for line in example)
+        self.lines[split] += len(new.lines)
+        self.waiting += [(split, line.text, number >= new.facts) for number, line in enumerate(new.lines)]
+        if len(self.waiting) >= BATCH_LINES:
             self._encode()
 
     def _encode(self) -> None:
-        ids = self.tokenizer.encode_batch([text for _, text, _ in self.waiting])
-        for (split, text, said), found in zip(self.waiting, ids, strict=True):
-            self.lengths[split].append(len(found))
-            if not said:
+        lines = self.tokenizer.encode_batch([text for _, text, _ in self.waiting])
+        for (split, text, is_turn), ids in zip(self.waiting, lines, strict=True):
+            self.line_lengths[split].append(len(ids))
+            if not is_turn:
                 continue
-            unknown, parts = found.count(UNK), int(self.parts[found].sum())
+            unknown, parts = ids.count(UNK), int(self.is_part[ids].sum())
             counts = self.counts[split]
-            counts.update(tokens=len(found), unknown=unknown, parts=parts, turns=1)
+            counts.update(tokens=len(ids), unknown=unknown, parts=parts, turns=1)
             if unknown:
                 counts["turns_with_unknown"] += 1
                 if split in EVALUATED:
-                    spans = zip(found, self.tokenizer.offsets(text), strict=True)
-                    self.unknown.update(text[start:end] for id, (start, end) in spans if id == UNK)
+                    spans = zip(ids, self.tokenizer.offsets(text), strict=True)
+                    self.unknown_words.update(text[start:end] for id, (start, end) in spans if id == UNK)
         self.waiting = []
 
-    def finding(self, quote: Quote) -> Finding:
-        """Lengths and cuts of each split, and the share of unknown tokens in validation and test."""
+    def finding(self, read_dialogues: ReadDialogues) -> Finding:
+        """Return lengths and truncation of each split, and the fraction of unknown tokens in validation and test."""
         self._encode()
-        sides = {split: self._sides(split) for split in SPLITS}
-        needs = {split: self._sides(split, needed=True) for split in SPLITS}
-        cuts = {split: self._cuts(split, needs[split]) for split in SPLITS}
-        test, train, whole = self.counts["test"], cuts["train"], len(sides["train"]["source"])
+        lengths = {split: self._lengths(split) for split in SPLITS}
+        needed = {split: self._lengths(split, with_facts=True) for split in SPLITS}
+        truncated = {split: self._truncated(split, needed[split]) for split in SPLITS}
+        test, train, examples = self.counts["test"], truncated["train"], len(lengths["train"]["source"])
         tokens = max(test["tokens"], 1)
-        unknown, cut = test["unknown"] / tokens, max(train.values()) / max(whole, 1)
+        unknown, most_truncated = test["unknown"] / tokens, max(train.values()) / max(examples, 1)
+        is_bad = unknown > 0.05 or most_truncated > 0.1
         return Finding(
             TITLE,
-            "bad" if unknown > 0.05 or cut > 0.1 else "look" if unknown > 0.01 or cut > 0.01 else "good",
-            f"{rate(train['source'], whole)} of contexts cut, {rate(test['unknown'], tokens)} of tokens unknown",
-            f"max_source={self.limits['source']} cuts the start of {share(train['source'], whole)} training contexts, "
-            f"max_target={self.limits['target']} the end of {share(train['target'], whole)} responses. In test "
-            f"{share(test['unknown'], tokens)} tokens are unknown, "
-            f"{rate(test['parts'], tokens)} parts of characters.",
-            f"To keep 99 % whole: {self._enough(needs['train'])}" if cut > 0.01 else "",
-            (*self._charts(sides["train"]), _lengths(sides), self._table(cuts, sides), *self._unknown()),
+            "bad" if is_bad else "look" if max(unknown, most_truncated) > 0.01 else "good",
+            f"{percent_of(train['source'], examples)} of contexts truncated, "
+            f"{percent_of(test['unknown'], tokens)} of test tokens unknown",
+            f"max_source={self.limits['source']} truncates {part_of(train['source'], examples)} of the "
+            f"training contexts at the start, max_target={self.limits['target']} truncates "
+            f"{part_of(train['target'], examples)} of the training responses at the end. Of the test tokens, "
+            f"{part_of(test['unknown'], tokens)} are unknown and {percent_of(test['parts'], tokens)} are "
+            "parts of characters.",
+            f"To keep 99 % untruncated: {self._recommended_limits(needed['train'])}" if most_truncated > 0.01 else "",
+            (
+                *self._charts(lengths["train"]),
+                _length_table(lengths),
+                self._table(truncated, lengths),
+                *self._unknown_table(),
+            ),
             {
                 "vocabulary": len(self.tokenizer),
                 "limits": self.limits,
-                **{split: self._data(split, cuts[split], sides[split]) for split in SPLITS},
-                "most_frequent_unknown": dict(self.unknown.most_common(100)),
+                **{split: self._data(split, truncated[split], lengths[split]) for split in SPLITS},
+                "most_frequent_unknown": dict(self.unknown_words.most_common(100)),
             },
         )
 
-    def _sides(self, split: str, *, needed: bool = False) -> dict[str, Integers]:
-        """Uncut lengths of sources and targets, their ends included, or the least limits that leave them so [N]."""
-        offsets = np.concatenate([[0], np.cumsum(1 + np.array(self.lengths[split], dtype=np.int64))])
+    def _lengths(self, split: str, *, with_facts: bool = False) -> Lengths:
+        """Return lengths before truncation, ends included.
+
+        `with_facts` returns the smallest limits that truncate nothing; facts may fill at most half of a source.
+        """
+        offsets = np.concatenate([[0], np.cumsum(1 + np.array(self.line_lengths[split], dtype=np.int64))])
         examples = np.array(self.examples[split], dtype=np.int64).reshape(-1, 4)
         whole = truncate(offsets, examples, max_source=None, max_target=None)
-        facts = 2 * whole.facts_length if needed else 0  # they may fill half of a source
-        return {"source": np.maximum(whole.source_lengths, facts), "target": whole.target_lengths}
+        minimum = 2 * whole.facts_length if with_facts else 0
+        return {"source": np.maximum(whole.source_lengths, minimum), "target": whole.target_lengths}
 
-    def _cuts(self, split: str, needs: dict[str, Integers]) -> dict[str, int]:
-        """How many sources, and in train targets, need more than their limit: references stay whole."""
-        cuts = {side: int((found > self.limits[side]).sum()) for side, found in needs.items()}
-        return cuts if split == "train" else {**cuts, "target": 0}
+    def _truncated(self, split: str, needed: Lengths) -> dict[str, int]:
+        """Return the number of truncated sources and targets; validation and test targets are never truncated."""
+        numbers = {side: int((lengths > self.limits[side]).sum()) for side, lengths in needed.items()}
+        return numbers if split == "train" else {**numbers, "target": 0}
 
-    def _enough(self, needs: dict[str, Integers]) -> str:
-        sizes = {side: percentiles(found)[SHARES.index(99)] for side, found in needs.items()}
-        return " ".join(f"data.max_{side}={size}" for side, size in sizes.items() if size > self.limits[side])
+    def _recommended_limits(self, needed: Lengths) -> str:
+        limits = {side: percentiles(lengths)[PERCENTS.index(99)] for side, lengths in needed.items()}
+        return " ".join(f"data.max_{side}={limit}" for side, limit in limits.items() if limit > self.limits[side])
 
-    def _charts(self, sides: dict[str, Integers]) -> Iterator[Bars]:
+    def _charts(self, lengths: Lengths) -> Iterator[BarChart]:
         for side, label in (("source", "contexts"), ("target", "responses")):
-            shares = zip(SHARES, percentiles(sides[side]), strict=True)
             bars = [
-                (f"{each} % have at most" if each < 100 else "the longest", size, count(size)) for each, size in shares
+                (f"{percent} % have at most" if percent < 100 else "longest", float(size), count(size))
+                for percent, size in zip(PERCENTS, percentiles(lengths[side]), strict=True)
             ]
-            limit = (f"max_{side}", self.limits[side], count(self.limits[side]))
-            yield Bars(f"Tokens of training {label}", (*((a, float(b), c) for a, b, c in bars), limit))
+            limit = (f"max_{side}", float(self.limits[side]), count(self.limits[side]))
+            yield BarChart(f"Tokens of training {label}", (*bars, limit))
 
-    def _table(self, cuts: dict[str, dict[str, int]], sides: dict[str, dict[str, Integers]]) -> Table:
+    def _table(self, truncated: dict[str, dict[str, int]], lengths: dict[str, Lengths]) -> Table:
         rows = [
             (
-                f"{side}s that max_{side} cuts",
-                *(share(cuts[split][side], len(sides[split][side])) for split in SPLITS),
+                f"{side}s truncated by max_{side}",
+                *(part_of(truncated[split][side], len(lengths[split][side])) for split in SPLITS),
             )
             for side in self.limits
         ]
-        for label, key, whole in (
+        for label, key, total in (
             ("unknown tokens", "unknown", "tokens"),
             ("turns with an unknown token", "turns_with_unknown", "turns"),
-            ("parts of characters", "parts", "tokens"),
+            ("tokens that are parts of characters", "parts", "tokens"),
         ):
-            rows.append((label, *(share(self.counts[split][key], self.counts[split][whole]) for split in SPLITS)))
-        return Table("Cut and unknown", ("", *SPLITS), tuple(rows))
+            cells = (part_of(self.counts[split][key], self.counts[split][total]) for split in SPLITS)
+            rows.append((label, *cells))
+        return Table("Truncated and unknown", ("", *SPLITS), tuple(rows))
 
-    def _unknown(self) -> Iterator[Table]:
-        if self.unknown:
-            rows = tuple((word, count(times)) for word, times in self.unknown.most_common(SHOWN))
-            yield Table("Unknown in validation and test, the most frequent", ("", "times"), rows)
+    def _unknown_table(self) -> Iterator[Table]:
+        if self.unknown_words:
+            rows = tuple((word, count(number)) for word, number in self.unknown_words.most_common(ROWS))
+            yield Table("Most frequent unknown words of validation and test", ("", "count"), rows)
 
-    def _data(self, split: str, cuts: dict[str, int], sides: dict[str, Integers]) -> dict[str, Any]:
+    def _data(self, split: str, truncated: dict[str, int], lengths: Lengths) -> dict[str, Any]:
         counts = self.counts[split]
         return {
-            "examples": len(sides["source"]),
-            **{f"{side}_cut": cuts[side] for side in sides},
-            **{f"{side}_length": dict(zip(LABELS, percentiles(found), strict=True)) for side, found in sides.items()},
+            "examples": len(lengths["source"]),
+            **{f"{side}_cut": truncated[side] for side in lengths},
+            **{
+                f"{side}_length": dict(zip(LABELS, percentiles(values), strict=True))
+                for side, values in lengths.items()
+            },
             **{key: counts[key] for key in ("tokens", "turns", "unknown", "turns_with_unknown", "parts")},
         }
 
 
-def _lengths(sides: dict[str, dict[str, Integers]]) -> Table:
+def _length_table(lengths: dict[str, Lengths]) -> Table:
     rows = tuple(
-        (f"{side}, {split}", *(count(size) for size in percentiles(sides[split][side])))
+        (f"{side}, {split}", *(count(size) for size in percentiles(lengths[split][side])))
         for side in ("source", "target")
         for split in SPLITS
     )
-    return Table("Tokens of examples before they are cut, percentiles", ("", *LABELS), rows)
+    return Table("Tokens of examples before truncation, percentiles", ("", *LABELS), rows)

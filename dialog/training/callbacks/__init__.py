@@ -1,1 +1,4 @@
-"""What happens beside the training loop."""
+"""Callbacks beside the training loop: stopping, progress, memory, averages, attention maps.
+
+Read first: `guard.py`.
+"""

@@ -1,4 +1,4 @@
-"""The attention of a fixed handful of validation examples, after each validation."""
+"""Record attention maps of a few fixed validation examples after each validation."""
 
 from __future__ import annotations
 
@@ -22,30 +22,29 @@ from dialog.training.module import DialogModule
 
 
 class AttentionRecorder(Callback):
-    """Writes ``attention/step-<n>/<example>.json`` and shows the heat maps in Weights & Biases.
+    """Writes ``attention/step-<n>/<example>.json`` and logs heat maps to Weights & Biases.
 
-    Maps of every layer and head under teacher forcing, rows and columns labelled with tokens; the examples are drawn
-    from the longer half of the validation split and stay the same. The training path is not touched, and only rank 0
-    draws.
+    Maps of every layer and head under teacher forcing, with tokens as row and column labels. The examples are drawn
+    once from the longer half of the validation split. Training is not affected; only the first rank writes.
     """
 
     def __init__(self, folder: Path, store: Store, *, examples: int = 4) -> None:
         self.folder = folder / "attention"
         self.store = store
-        long = range(len(store) // 2, len(store))  # by their sources' lengths
-        places = random.Random(0).sample(long, min(examples, len(long)))
+        longer_half = range(len(store) // 2, len(store))  # by source length
+        places = random.Random(0).sample(longer_half, min(examples, len(longer_half)))
         self.rows = sorted(store.classes.order[places].tolist())
 
     def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
-        """Record one step."""
+        """Write and log the maps of this step."""
         assert isinstance(module, DialogModule)
         if trainer.sanity_checking or not self.rows or not (trainer.is_global_zero or is_sharded(module)):
             return
-        found = self.maps(module)
+        maps_of_rows = self.maps(module)
         if not trainer.is_global_zero:
             return
         step = trainer.global_step
-        for row, maps in zip(self.rows, found, strict=True):
+        for row, maps in zip(self.rows, maps_of_rows, strict=True):
             path = self.folder / f"step-{step}" / f"{row}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             write_text(path, json.dumps(maps, ensure_ascii=False))
@@ -54,18 +53,18 @@ class AttentionRecorder(Callback):
                     log_images(logger, maps, row, step)
 
     def maps(self, module: DialogModule) -> list[dict[str, Any]]:
-        """The maps of each example, as ``dialog attention`` writes them."""
+        """Return the maps of each example, in the format of ``dialog attention``."""
         batch = self.store.batch(self.rows)
         source, target = batch.source.to(module.device), batch.target.to(module.device)
         training = module.training
         module.eval()
         with gathered_weights(module):
-            found = attention_maps(module.model, source, source != PAD, target[:, :-1])
+            maps = attention_maps(module.model, source, source != PAD, target[:, :-1])
         module.train(training)
-        shown = [(self._labels(one), self._labels(other[1:])) for one, other in zip(source, target, strict=True)]
+        labels = [(self._labels(row), self._labels(gold[1:])) for row, gold in zip(source, target, strict=True)]
         return [
-            maps_to_json(found, place, read, said, turn_indices(module.model, source[place], len(read)))
-            for place, (read, said) in enumerate(shown)
+            maps_to_json(maps, place, context, response, turn_indices(module.model, source[place], len(context)))
+            for place, (context, response) in enumerate(labels)
         ]
 
     def _labels(self, tokens: torch.Tensor) -> list[str]:
@@ -73,15 +72,15 @@ class AttentionRecorder(Callback):
 
 
 def log_images(logger: WandbLogger, maps: dict[str, Any], row: int, step: int) -> None:
-    """One image for each module, with a panel for each head."""
+    """Log one image per attention module, with one panel per head."""
     import wandb
 
-    said = maps["response_tokens"]
-    rows = {"source": maps["context_tokens"], "turns": maps.get("context_turns", []), "target": said}
-    columns = {**rows, "target": [SPECIAL_TOKENS[BOS], *said[:-1]]}
+    response = maps["response_tokens"]
+    rows = {"source": maps["context_tokens"], "turns": maps.get("context_turns", []), "target": response}
+    columns = {**rows, "target": [SPECIAL_TOKENS[BOS], *response[:-1]]}
     images = {}
-    for each in maps["maps"]:
-        axes = {"rows": rows[each["side"]], "columns": columns[each["columns"]]}
-        picture = heatmap_grid(each["weights"], **axes, title=each["name"])
-        images[f"attention/{row}/{each['name']}"] = wandb.Image(picture)
+    for one in maps["maps"]:
+        axes = {"rows": rows[one["side"]], "columns": columns[one["columns"]]}
+        picture = heatmap_grid(one["weights"], **axes, title=one["name"])
+        images[f"attention/{row}/{one['name']}"] = wandb.Image(picture)
     logger.experiment.log({**images, "trainer/global_step": step})

@@ -1,4 +1,4 @@
-"""Averages of the weights, which are what is validated and kept, while training goes on with the weights themselves."""
+"""Averages of the weights, which are validated and saved; training continues with the weights themselves."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from dialog.config.components import Component, Family, build
 from dialog.errors import UserError
 
 Weights = Mapping[str, Tensor]
-"""The parameters that are trained, by their names."""
+"""Trained parameters by name."""
 
 
 class Average(Protocol):
-    """What is remembered of the weights, in float32 at least, and their average."""
+    """Average of weights over time, in float32 or wider."""
 
     def start(self, weights: Weights, state: Mapping[str, Any]) -> None:
-        """Begin with the weights before the first step, or go on with a state."""
+        """Start from the weights before the first step, or from a saved state."""
 
     def step(self, weights: Weights) -> None:
-        """See the weights after an optimizer step."""
+        """Update with the weights after an optimizer step."""
 
     def validation(self, weights: Weights, step: int) -> None:
-        """See the weights that would be validated after so many steps."""
+        """Update with the weights at a validation after ``step`` steps."""
 
     def mean(self) -> Weights | None:
-        """The average, if there is one yet."""
+        """Return the average, or None before the first update."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Tensors and plain types."""
+        """Return the state as tensors and plain types."""
 
 
 class Exponential:
-    """Of all steps: m <- d m + (1 - d) w, with d = min(decay, (1 + n) / (10 + n)) at step n while it warms up."""
+    """Moving average: m <- d m + (1 - d) w at step n; d = decay, or min(decay, (1 + n) / (10 + n)) with warm-up."""
 
     def __init__(self, *, decay: float = 0.999, warmup: bool = True) -> None:
         if not 0 <= decay < 1:
@@ -49,33 +49,33 @@ class Exponential:
         self.steps = 0
 
     def start(self, weights: Weights, state: Mapping[str, Any]) -> None:
-        """The average of one."""
+        """Start from the weights themselves, or from a saved average."""
         self.steps = state.get("steps", 0)
-        known = state.get("average", weights)
-        self.average = {name: kept(known[name]).to(weight.device) for name, weight in weights.items()}
+        average = state.get("average", weights)
+        self.average = {name: float_copy(average[name]).to(weight.device) for name, weight in weights.items()}
 
     def step(self, weights: Weights) -> None:
-        """Move towards the weights."""
+        """Move the average towards the weights."""
         self.steps += 1
         decay = min(self.decay, (1 + self.steps) / (10 + self.steps)) if self.warmup else self.decay
         average = list(self.average.values())
-        new = [weights[name].to(each.dtype) for name, each in self.average.items()]
+        new = [weights[name].to(mean.dtype) for name, mean in self.average.items()]
         get_ema_multi_avg_fn(decay)(average, new, self.steps)  # type: ignore[no-untyped-call]
 
     def validation(self, weights: Weights, step: int) -> None:
-        """Nothing new."""
+        """Do nothing."""
 
     def mean(self) -> Weights | None:
-        """The average."""
+        """Return the average."""
         return self.average
 
     def state_dict(self) -> dict[str, Any]:
-        """The average and its steps."""
+        """Return the average and its number of steps."""
         return {"steps": self.steps, "average": self.average}
 
 
 class Last:
-    """Of the last ``count`` validations, this one among them: so many copies of the weights are kept."""
+    """Mean of the weights at the last ``count`` validations, including the current one; keeps as many copies."""
 
     def __init__(self, *, count: int = 5) -> None:
         if count < 1:
@@ -84,28 +84,28 @@ class Last:
         self.window: dict[int, Weights] = {}
 
     def start(self, weights: Weights, state: Mapping[str, Any]) -> None:
-        """No validation yet, or those of a state."""
+        """Start without copies, or from those of a saved state."""
         window: Mapping[int, Weights] = state.get("window", {})
         self.window = {
-            step: {name: each.to(weights[name].device) for name, each in known.items()}
-            for step, known in window.items()
+            step: {name: value.to(weights[name].device) for name, value in copy.items()}
+            for step, copy in window.items()
         }
 
     def step(self, weights: Weights) -> None:
-        """Nothing new."""
+        """Do nothing."""
 
     def validation(self, weights: Weights, step: int) -> None:
-        """Keep these and drop the oldest."""
-        self.window[step] = {name: kept(weight) for name, weight in weights.items()}
+        """Copy the weights and drop the oldest copy."""
+        self.window[step] = {name: float_copy(weight) for name, weight in weights.items()}
         self.window = {step: self.window[step] for step in sorted(self.window)[-self.count :]}
 
     def mean(self) -> Weights | None:
-        """Their mean."""
+        """Return the mean of the copies."""
         window = list(self.window.values())
-        return {name: torch.stack([each[name] for each in window]).mean(0) for name in window[0]} if window else None
+        return {name: torch.stack([copy[name] for copy in window]).mean(0) for name in window[0]} if window else None
 
     def state_dict(self) -> dict[str, Any]:
-        """The copies by their steps."""
+        """Return the copies by step."""
         return {"window": self.window}
 
 
@@ -113,10 +113,10 @@ AVERAGES: Family[Average] = Family("average", {"ema": Exponential, "last": Last}
 
 
 class Averaging(Callback):
-    """Validates an average of the weights and writes it into checkpoints, where the weights themselves stand beside it.
+    """Validates an average of the weights and saves it; checkpoints contain the weights themselves as well.
 
-    So ``state_dict`` of best.ckpt and last.ckpt is the average, best.ckpt and model.safetensors hold what was
-    validated, and a run that is gone on with trains the weights that it had. What is frozen is not averaged.
+    ``state_dict`` of best.ckpt and last.ckpt is the average, so best.ckpt and model.safetensors hold the validated
+    weights. A resumed run continues to train the weights themselves. Frozen parameters are not averaged.
     """
 
     def __init__(self, average: Average) -> None:
@@ -124,34 +124,34 @@ class Averaging(Callback):
         self.steps: int | None = None
         self.state: Mapping[str, Any] = {}
         self.set_aside: dict[str, Tensor] | None = None
-        """The weights, while their average is in their place."""
+        """The weights while the module holds their average."""
 
     def setup(self, trainer: Trainer, module: LightningModule, stage: str) -> None:
-        """Refuse what keeps only a part of each weight."""
-        refuse_shards(trainer.strategy)
+        """Check that each process has all weights."""
+        check_not_sharded(trainer.strategy)
 
     def on_load_checkpoint(self, trainer: Trainer, module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Put the weights in the place of their average, which Lightning has just loaded."""
+        """Replace the average, which Lightning has just loaded, by the weights."""
         saved = checkpoint.get("averaging")
         if saved is not None:
             module.load_state_dict(saved["weights"], strict=False)
             self.state = saved["state"]
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
-        """Begin, or go on."""
+        """Start the average, from a loaded state if there is one."""
         self.average.start(trained(module), self.state)
         self.steps, self.state = trainer.global_step, {}
 
     def on_train_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: object, batch: object, batch_index: int
     ) -> None:
-        """See what an optimizer step has made."""
+        """Update the average after an optimizer step."""
         if trainer.global_step != self.steps:
             self.steps = trainer.global_step
             self.average.step(trained(module))
 
     def on_validation_start(self, trainer: Trainer, module: LightningModule) -> None:
-        """Put the average in the place of the weights."""
+        """Replace the weights by their average."""
         if self.steps is None or trainer.state.fn != "fit":
             return
         weights = trained(module)
@@ -161,14 +161,14 @@ class Averaging(Callback):
             weights[name].copy_(value)
 
     def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
-        """Put the weights back."""
+        """Restore the weights."""
         if self.set_aside is not None:
             for name, weight in trained(module).items():
                 weight.copy_(self.set_aside[name])
             self.set_aside = None
 
     def on_save_checkpoint(self, trainer: Trainer, module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """The average in the place of the weights, under all of their names, and the weights beside it."""
+        """Save the average as ``state_dict``, under all names of tied parameters, and the weights beside it."""
         if self.steps is None:
             return
         weights = self.set_aside or trained(module)
@@ -180,26 +180,26 @@ class Averaging(Callback):
                 checkpoint["state_dict"][name] = mean[first[id(parameter)]]
 
 
-def averaging(component: Component | None) -> list[Callback]:
-    """The callback of a recipe's ``checkpoint.averaging``, where there is one."""
+def build_averaging(component: Component | None) -> list[Callback]:
+    """Build the callback of ``checkpoint.averaging``, if it is set."""
     return [] if component is None else [Averaging(build(AVERAGES, component))]
 
 
-def refuse_shards(strategy: Strategy) -> None:
-    """An average is of whole weights.
+def check_not_sharded(strategy: Strategy) -> None:
+    """Check that a strategy does not shard the weights, of which averages need all.
 
     Raises:
-        UserError: a strategy that gives each process a part of them.
+        UserError: it does.
     """
     if isinstance(strategy, FSDPStrategy | ModelParallelStrategy | DeepSpeedStrategy):
-        raise UserError("checkpoint.averaging needs all weights in each process; take it out, or trainer.strategy=ddp")
+        raise UserError("checkpoint.averaging needs all weights in each process; remove it or set trainer.strategy=ddp")
 
 
 def trained(module: LightningModule) -> dict[str, Tensor]:
-    """The parameters that are trained, each under its first name."""
-    return {name: each.detach() for name, each in module.named_parameters() if each.requires_grad}
+    """Return the trained parameters, each under its first name."""
+    return {name: one.detach() for name, one in module.named_parameters() if one.requires_grad}
 
 
-def kept(weight: Tensor) -> Tensor:
-    """A copy in float32 at least: what is added to an average is too small for less."""
+def float_copy(weight: Tensor) -> Tensor:
+    """Copy a weight in float32 or wider; updates of an average are too small for less."""
     return weight.detach().to(torch.promote_types(weight.dtype, torch.float32), copy=True)

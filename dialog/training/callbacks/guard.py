@@ -1,4 +1,4 @@
-"""Training stops before an update that would not be finite."""
+"""Stop training before an update that is not finite."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from dialog.errors import RunError
 from dialog.training.distributed.fsdp import is_sharded
 
 SKIPS = 30
-"""Steps in a row that a gradient scaler may leave out: it begins at 2^16 and halves each time."""
+"""Steps in a row that a gradient scaler may skip: it starts at 2^16 and halves each time."""
 SHOWN = 8
-"""Examples that are named."""
+"""Examples named in a message."""
 
 
 class NotFiniteError(RunError):
-    """A step whose update would not be finite, and the rows of the training split that it was of."""
+    """Loss or gradient of a step is not finite; ``rows`` of the training split were in it."""
 
     def __init__(self, figures: str, rank: str, rows: Sequence[int]) -> None:
         self.figures, self.rank, self.rows = figures, rank, rows
-        super().__init__(self.told(list(map(str, rows[:SHOWN])), "rows of the split, from 0"))
+        super().__init__(self.describe(list(map(str, rows[:SHOWN])), "rows of the split, from 0"))
 
-    def told(self, examples: Sequence[str], kind: str) -> str:
-        """One line: what happened, with which examples, and what may help."""
+    def describe(self, examples: Sequence[str], kind: str) -> str:
+        """Return one line with the figures, the examples and possible remedies."""
         more = f" and {len(self.rows) - SHOWN} more" if len(self.rows) > SHOWN else ""
         return (
             f"{self.figures}; stopped before the update, checkpoints are of good steps; training examples{self.rank} "
-            f"({kind}): {', '.join(examples)}{more}; lower optimizer.lr or set trainer.gradient_clip_val, or see what "
-            "these examples are"
+            f"({kind}): {', '.join(examples)}{more}; lower optimizer.lr, set trainer.gradient_clip_val, or check these "
+            "examples"
         )
 
 
 @contextmanager
-def named(names: Names) -> Iterator[None]:
-    """Where a training stops so, say its examples by their ids, if they can be found.
+def with_example_ids(names: Names) -> Iterator[None]:
+    """Name the examples of a `NotFiniteError` by their ids, if they can be looked up.
 
     Raises:
         RunError: in place of a `NotFiniteError`.
@@ -52,16 +52,16 @@ def named(names: Names) -> Iterator[None]:
         yield
     except NotFiniteError as error:
         shown = error.rows[:SHOWN]
-        known: Mapping[int, str] = {}
-        with suppress(Exception):  # the message matters more than its ornament
-            known = names("train", shown)
-        if not known:
+        ids: Mapping[int, str] = {}
+        with suppress(Exception):  # the message is useful without ids
+            ids = names("train", shown)
+        if not ids:
             raise
-        raise RunError(error.told([known.get(row, f"row {row}") for row in shown], "dialogue#turn")) from error
+        raise RunError(error.describe([ids.get(row, f"row {row}") for row in shown], "dialogue#turn")) from error
 
 
-class Step(NamedTuple):
-    """What a step came to, on its way to the host."""
+class PendingStep(NamedTuple):
+    """Figures of a step, on their way to the host."""
 
     number: int
     batches: list[Batch]
@@ -73,73 +73,73 @@ class Step(NamedTuple):
 class Guard(Callback):
     """Stops a training whose loss or gradient is not finite, and names the examples of that step.
 
-    The law: when it raises, weights and optimizer are those of the step before, and neither a validation nor a
-    checkpoint has come after. As loss and norm are those of all processes, all stop together.
+    The law: when it raises, weights and optimizer are those of the previous step, and no validation or checkpoint has
+    followed. Loss and norm are those of all ranks, so all stop together.
 
-    A host that looks at a number of a GPU waits for it. So a fused optimizer on CUDA is told on the device to leave the
-    update out (``found_inf``), and the host looks one step later, at what was copied meanwhile; elsewhere, and where
-    parameters are shared out, it looks at once. Under a gradient scaler an infinite gradient is how the scale is found:
-    the scaler leaves such a step out by itself, it counts as a step, and only `SKIPS` of them in a row are a fault.
+    Reading a number from a GPU blocks the host. So a fused optimizer on CUDA skips the update on the device
+    (``found_inf``), and the host checks one step later what was copied meanwhile; otherwise, and with sharded
+    parameters, it checks at once. A gradient scaler finds its scale by infinite gradients: it skips such steps itself,
+    they count as steps, and only `SKIPS` of them in a row raise.
     """
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
-        self.step: Step | None = None
+        self.pending: PendingStep | None = None
         self.skipped = 0
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
-        """Forget a training that came to no end."""
-        self.batches, self.step, self.skipped = [], None, 0
+        """Forget an interrupted training."""
+        self.batches, self.pending, self.skipped = [], None, 0
 
     def on_train_batch_start(self, trainer: Trainer, module: LightningModule, batch: Batch, batch_index: int) -> None:
-        """Remember what the coming update is made of."""
+        """Remember the batches of the coming update."""
         self.batches.append(batch)
 
     def on_validation_start(self, trainer: Trainer, module: LightningModule) -> None:
-        """Nothing is validated that is not known to be good."""
-        self.settle(module)
+        """Check the last step before its weights are validated."""
+        self.check_pending(module)
 
     def on_save_checkpoint(self, trainer: Trainer, module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Nothing is saved that is not known to be good."""
-        self.settle(module)
+        """Check the last step before it is saved."""
+        self.check_pending(module)
 
     def on_train_end(self, trainer: Trainer, module: LightningModule) -> None:
-        """The last step is looked at too."""
-        self.settle(module)
+        """Check the last step."""
+        self.check_pending(module)
 
-    def look(
+    def check_step(
         self, module: LightningModule, optimizer: Optimizer, means: Mapping[str, Tensor], norm: Tensor, *, scaled: bool
     ) -> None:
-        """Let an update come, or not.
+        """Check a step before its update.
 
         Args:
-            module: What is trained.
-            optimizer: What would make the update.
-            means: The step's ``loss`` and ``objective``, of all processes.
-            norm: The norm of the step's gradient, before it was clipped.
-            scaled: Whether a gradient scaler leaves out what is infinite.
+            module: The module that is trained.
+            optimizer: Its optimizer, about to update.
+            means: ``loss`` and ``objective`` of the step, over all ranks.
+            norm: Norm of the step's gradient before clipping.
+            scaled: A gradient scaler skips infinite gradients.
 
         Raises:
-            NotFiniteError: this step or the one before.
+            NotFiniteError: this step or the previous one is not finite.
         """
-        self.settle(module)
+        self.check_pending(module)
         values = torch.stack([means["loss"], means["objective"], norm.to(means["loss"].dtype)]).detach()
-        left_out = scaled or (getattr(optimizer, "_step_supports_amp_scaling", False) and not is_sharded(module))
-        later = runs_ahead(values) and left_out
+        skippable = scaled or (getattr(optimizer, "_step_supports_amp_scaling", False) and not is_sharded(module))
+        later = runs_ahead(values) and skippable
         if later and not scaled:
             optimizer.found_inf = (~values.isfinite().all()).float()  # type: ignore[attr-defined]  # as torch's scaler
-        self.step = Step(module.global_step + 1, self.batches, *_to_host(values), scaled)
+        self.pending = PendingStep(module.global_step + 1, self.batches, *_to_host(values), scaled)
         self.batches = []
         if not later:
-            self.settle(module)
+            self.check_pending(module)
 
-    def settle(self, module: LightningModule) -> None:
-        """Look at the last step, if nobody has.
+    def check_pending(self, module: LightningModule) -> None:
+        """Check the last step, unless that is done.
 
         Raises:
-            NotFiniteError: it is.
+            NotFiniteError: the step is not finite.
         """
-        step, self.step = self.step, None
+        step, self.pending = self.pending, None
         if step is None:
             return
         if step.arrived is not None:
@@ -150,11 +150,11 @@ class Guard(Callback):
         self.skipped += 1
         if step.scaled and self.skipped < SKIPS:
             return
-        raise _fault(module, step, values)
+        raise _not_finite(module, step, values)
 
 
 def runs_ahead(values: Tensor) -> bool:
-    """Whether the host runs ahead of a tensor's device, so that looking at it takes waiting."""
+    """Return whether the host runs ahead of a tensor's device, so that reading the tensor blocks."""
     return values.is_cuda
 
 
@@ -168,20 +168,19 @@ def _to_host(values: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:
     return host, arrived
 
 
-def _fault(module: LightningModule, step: Step, values: list[float]) -> NotFiniteError:
-    """What happened, and with which examples."""
+def _not_finite(module: LightningModule, step: PendingStep, values: list[float]) -> NotFiniteError:
     loss, objective, norm = values
     rank = f" of process {module.global_rank}" if module.trainer.world_size > 1 else ""
-    skipped = f" (the last of {SKIPS} steps in a row that the gradient scaler left out)" if step.scaled else ""
+    skipped = f" (the last of {SKIPS} steps in a row that the gradient scaler skipped)" if step.scaled else ""
     figures = f"step {step.number}{skipped}: loss {loss:g}, objective {objective:g}, gradient norm {norm:g}"
     return NotFiniteError(figures, rank, _rows(module, step.batches))
 
 
 @torch.no_grad()
 def _rows(module: LightningModule, batches: list[Batch]) -> list[int]:
-    """The examples whose own scores are not finite, or all of them."""
+    """Return the examples whose logits are not finite, or all of them."""
     rows = [row for batch in batches for row in batch.rows.tolist()]
-    if module.trainer.world_size > 1:  # the other processes would have to take part
+    if module.trainer.world_size > 1:  # the forward pass would need the other ranks
         return rows
     with module.trainer.precision_plugin.forward_context():
         bad = [
@@ -194,5 +193,5 @@ def _rows(module: LightningModule, batches: list[Batch]) -> list[int]:
 
 
 def _one(batch: Batch, place: int) -> Batch:
-    """An example of a batch, as the network reads it."""
+    """Return one example of a batch, padded as in the batch."""
     return batch._replace(source=batch.source[place : place + 1], target=batch.target[place : place + 1])

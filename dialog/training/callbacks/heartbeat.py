@@ -1,4 +1,4 @@
-"""Watch over the other processes while training."""
+"""Run the heartbeat during training, and report what it has noticed."""
 
 from __future__ import annotations
 
@@ -10,61 +10,61 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 
 from dialog.errors import RunError
-from dialog.training.distributed.heartbeat import Place, Watch
-from dialog.training.distributed.local_launcher import end_started
+from dialog.training.distributed.heartbeat import Address, Heartbeat
+from dialog.training.distributed.local_launcher import end_local_processes
 
 
-class Watching(Callback):
-    """Ends a training, within a minute and in all processes, of which one has failed, was killed or stopped.
+class HeartbeatCallback(Callback):
+    """Ends training in all processes, within a minute, when one of them failed, was killed or was stopped.
 
-    After ``DIALOG_SILENCE`` seconds (30) without a word a process counts as stopped. With one process there is nothing
-    to watch.
+    A process counts as stopped after ``DIALOG_SILENCE`` seconds (default 30) without a beat. Does nothing with one
+    process.
     """
 
-    watch: Watch | None = None
+    heartbeat: Heartbeat | None = None
 
     def setup(self, trainer: Trainer, module: LightningModule, stage: str) -> None:
-        """Find the others."""
-        if trainer.world_size == 1 or self.watch is not None:
+        """Start the thread, with the first process's port and secret."""
+        if trainer.world_size == 1 or self.heartbeat is not None:
             return
         server = socket.create_server(("", 0)) if trainer.is_global_zero else None
-        known = (server.getsockname()[1], secrets.token_hex(16)) if server is not None else (0, "")
-        port, secret = trainer.strategy.broadcast(known)
-        self.watch = Watch(
-            Place(trainer.global_rank, os.getpid(), socket.gethostname()),
+        invitation = (server.getsockname()[1], secrets.token_hex(16)) if server is not None else (0, "")
+        port, secret = trainer.strategy.broadcast(invitation)
+        self.heartbeat = Heartbeat(
+            Address(trainer.global_rank, os.getpid(), socket.gethostname()),
             trainer.world_size,
             secret=secret,
             server=server,
-            address=(os.environ["MASTER_ADDR"], port),
+            server_address=(os.environ["MASTER_ADDR"], port),
             silence=float(os.environ.get("DIALOG_SILENCE", "30")),
-            last=lambda: end_started(trainer, 0),
+            before_exit=lambda: end_local_processes(trainer, 0),
         )
-        self.watch.start()
+        self.heartbeat.start()
 
     def teardown(self, trainer: Trainer, module: LightningModule, stage: str) -> None:
-        """All is well."""
-        if self.watch is not None:
-            self.watch.leave()
-            self.watch = None
+        """Leave without a failure."""
+        if self.heartbeat is not None:
+            self.heartbeat.leave()
+            self.heartbeat = None
 
     def on_exception(self, trainer: Trainer, module: LightningModule, exception: BaseException) -> None:
-        """Tell the others, or say what they have told; what was started here ends before.
+        """Send the error to the other processes, and wait for those that were started here.
 
         Raises:
-            RunError: the exception only followed from what has befallen another process.
+            RunError: the exception only followed from another process's failure.
         """
         try:
-            self._tell(exception)
+            self._report(exception)
         finally:
-            end_started(trainer)
+            end_local_processes(trainer)
 
-    def _tell(self, exception: BaseException) -> None:
-        watch, self.watch = self.watch, None
-        if watch is None:
+    def _report(self, exception: BaseException) -> None:
+        heartbeat, self.heartbeat = self.heartbeat, None
+        if heartbeat is None:
             return
-        if not isinstance(exception, Exception):  # a signal, of which all take note
-            watch.leave()
-        elif isinstance(exception, RuntimeError) and watch.ended.wait(3):  # a broken exchange, as a rule
-            raise RunError(watch.cause) from exception
+        if not isinstance(exception, Exception):  # a signal, which all processes handle
+            heartbeat.leave()
+        elif isinstance(exception, RuntimeError) and heartbeat.failed.wait(3):  # usually a broken collective
+            raise RunError(heartbeat.cause) from exception
         else:
-            watch.fail(f"{type(exception).__name__}: {exception}")
+            heartbeat.fail(f"{type(exception).__name__}: {exception}")

@@ -1,4 +1,4 @@
-"""What training asks of memory: seen before its first epoch, and said where it does not suffice."""
+"""Memory of training: tried before the first epoch, and explained when it runs out."""
 
 from __future__ import annotations
 
@@ -25,21 +25,20 @@ from dialog.training.module import DialogModule
 from dialog.training.sums import StepSums
 
 NAMED = 3
-"""Examples that are named where memory does not suffice."""
+"""Examples named in an out-of-memory message."""
 
 log = logging.getLogger("dialog")
 
 
 class Memory(Callback):
-    """Runs the heaviest batches before the first epoch, and names the batch for which there is no memory.
+    """Runs the heaviest batches before the first epoch; on out-of-memory, names the batch.
 
-    The heaviest are the one with the most tokens and the one with the most target tokens, padding included. They go
-    forward and back as a step does, but no weight, gradient, random number or count is other afterwards: training goes
-    as it would without. One line says the peak memory, target tokens a second, and how long the training will take if
-    each batch costs as its padded tokens.
+    The heaviest batches are those with the most tokens and with the most target tokens, padding included. They run
+    forward and backward as in a step, but weights, gradients, random numbers and counts stay as they were. One line
+    states peak memory, target tokens per second, and the duration of training if cost is proportional to padded tokens.
 
     Args:
-        preflight: Whether the heaviest batches are run.
+        preflight: Run the heaviest batches.
     """
 
     def __init__(self, *, preflight: bool = True) -> None:
@@ -48,7 +47,7 @@ class Memory(Callback):
         self.split = "train"
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
-        """Run them and say what it took."""
+        """Run the heaviest batches and log the cost."""
         loader = trainer.train_dataloader
         assert isinstance(module, DialogModule)
         if not self.preflight or not isinstance(loader, BatchLoader):
@@ -59,42 +58,42 @@ class Memory(Callback):
             same = torch.equal(most_tokens.rows, most_target_tokens.rows)
             if trainer.world_size > 1 or not same:  # every rank runs the same number of batches
                 self._run(trainer, module, most_target_tokens)
-            began = time.monotonic()
+            started = time.monotonic()
             self._run(trainer, module, most_tokens)
-            seconds = time.monotonic() - began
-        self._say(trainer, module, most_tokens, seconds, relative_cost)
+            seconds = time.monotonic() - started
+        self._log(trainer, module, most_tokens, seconds, relative_cost)
 
     def on_train_batch_start(self, trainer: Trainer, module: LightningModule, batch: Batch, batch_index: int) -> None:
-        """Remember what is in the works."""
+        """Remember the current batch."""
         self.batch, self.split = batch, "train"
 
     def on_validation_batch_start(
         self, trainer: Trainer, module: LightningModule, batch: Batch, batch_index: int, dataloader_index: int = 0
     ) -> None:
-        """Remember what is in the works."""
+        """Remember the current batch."""
         self.batch, self.split = batch, "validation"
 
     @contextmanager
-    def explained(self, names: Names, *, mend: str) -> Iterator[None]:
-        """Where memory does not suffice, say for which batch, and how to ``mend`` it.
+    def explained(self, names: Names, *, remedy: str) -> Iterator[None]:
+        """On out-of-memory, name the batch and the ``remedy``.
 
         Raises:
-            UserError: instead of what torch raises.
+            UserError: in place of torch's error.
         """
         try:
             yield
         except (MemoryError, RuntimeError) as error:
             if self.batch is None or not (isinstance(error, MemoryError) or out_of_memory(error)):
                 raise
-            traceback.clear_frames(error.__traceback__)  # they hold what filled the memory
-            raise UserError(f"out of memory with {self._described(self.batch, names)}; {mend}") from error
+            traceback.clear_frames(error.__traceback__)  # their variables hold the memory
+            raise UserError(f"out of memory with {self._described(self.batch, names)}; {remedy}") from error
 
     def _run(self, trainer: Trainer, module: LightningModule, batch: Batch) -> None:
-        """One batch forward and back, as in a step of the training."""
+        """Run one batch forward and backward, as in a training step."""
         self.batch = batch
         strategy = trainer.strategy
-        alone = strategy.block_backward_sync() if isinstance(strategy, ParallelStrategy) else nullcontext()
-        with alone:
+        no_sync = strategy.block_backward_sync() if isinstance(strategy, ParallelStrategy) else nullcontext()
+        with no_sync:
             loss = strategy.training_step(strategy.batch_to_device(batch), 0)
             assert isinstance(loss, torch.Tensor)
             torch.autograd.backward(loss)
@@ -102,36 +101,40 @@ class Memory(Callback):
         if module.device.type == "cuda":
             torch.cuda.synchronize(module.device)
 
-    def _say(self, trainer: Trainer, module: LightningModule, batch: Batch, seconds: float, share: float) -> None:
+    def _log(
+        self, trainer: Trainer, module: LightningModule, batch: Batch, seconds: float, relative_cost: float
+    ) -> None:
         rate = torch.tensor(batch.target_tokens / seconds, device=module.device)
         rate = trainer.strategy.reduce(rate, reduce_op="sum")
-        said = f"{shape(batch)}: peak memory {peak_memory(module.device) / 2**30:.2f} GiB, {rate:,.0f} target tokens/s"
+        figures = (
+            f"{shape(batch)}: peak memory {peak_memory(module.device) / 2**30:.2f} GiB, {rate:,.0f} target tokens/s"
+        )
         steps = trainer.estimated_stepping_batches - trainer.global_step
         if 0 < steps < float("inf"):
-            left = steps * trainer.accumulate_grad_batches * seconds / share
-            said += f"; {steps:,} steps, about {duration(left)} without validation"
+            left = steps * trainer.accumulate_grad_batches * seconds / relative_cost
+            figures += f"; {steps:,} steps, about {duration(left)} without validation"
         if trainer.is_global_zero:
-            log.info("preflight with the largest batch, %s", said)
+            log.info("preflight with the largest batch, %s", figures)
 
     def _described(self, batch: Batch, names: Names) -> str:
         lengths = (batch.source != PAD).sum(1) + (batch.target != PAD).sum(1)
         rows = batch.rows[lengths.argsort(descending=True)[:NAMED]].tolist()
-        known: Mapping[int, str] = {}
-        with suppress(Exception):  # the message matters more than its ornament
-            known = names(self.split, rows)
-        said = ", ".join(known.get(row, f"row {row}") for row in rows)
-        return f"{shape(batch)} of {self.split}, the longest being {said}"
+        ids: Mapping[int, str] = {}
+        with suppress(Exception):  # the message is useful without ids
+            ids = names(self.split, rows)
+        longest = ", ".join(ids.get(row, f"row {row}") for row in rows)
+        return f"{shape(batch)} of {self.split}, the longest being {longest}"
 
 
 def shape(batch: Batch) -> str:
-    """A batch's size in words."""
+    """Describe a batch: rows x (source + target) tokens."""
     rows, source = batch.source.shape
     return f"{rows} x ({source} + {batch.target.shape[1] - 1}) tokens"
 
 
 @contextmanager
 def untouched(module: DialogModule) -> Iterator[None]:
-    """Nothing is logged, and afterwards gradients, random numbers and counts are as before."""
+    """Log nothing; restore gradients, random numbers and counts afterwards."""
     gradients = [(parameter, parameter.grad) for parameter in module.parameters()]
     tokens, sums = module.target_tokens, module.step_sums
     module.step_sums = StepSums()
@@ -149,12 +152,12 @@ def untouched(module: DialogModule) -> Iterator[None]:
 
 
 def out_of_memory(error: RuntimeError) -> bool:
-    """Whether torch says that there is no memory: on a GPU, by its allocator of a CPU, or below it."""
+    """Return whether an error is out-of-memory: on a GPU, in torch's CPU allocator, or in the system's."""
     return isinstance(error, torch.OutOfMemoryError) or is_oom_error(error) or "not enough memory" in str(error)
 
 
 def peak_memory(device: torch.device) -> int:
-    """Bytes: on a GPU of all tensors so far, else of the whole process; 0 on Windows, which does not say."""
+    """Return bytes: of all tensors on a GPU, else of the whole process; 0 on Windows, which has no such figure."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     if sys.platform == "win32":
@@ -165,7 +168,7 @@ def peak_memory(device: torch.device) -> int:
 
 
 def duration(seconds: float) -> str:
-    """50 s, 12 min, 3.5 h."""
+    """Format seconds: 50 s, 12 min, 3.5 h."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

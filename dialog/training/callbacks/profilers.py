@@ -1,4 +1,4 @@
-"""Where a run's time goes, written into its folder."""
+"""Profilers that write into the run folder."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dialog.config.components import Family, build
 
 
 class OperatorProfiler(PyTorchProfiler):
-    """Operators of five training steps; Lightning's own would let those of the last validation take their place."""
+    """Profiles operators of five training steps; Lightning's class would replace them by the last validation's."""
 
-    STEP_FUNCTIONS = frozenset({"training_step"})  # type: ignore[assignment]  # Lightning's is a set, and never changed
+    STEP_FUNCTIONS = frozenset({"training_step"})  # type: ignore[assignment]  # a set in Lightning, which does not change it
 
 
 def operators(dirpath: Path, filename: str) -> Profiler:
-    """The operators of the fourth to the eighth training step, the dearest first, and their trace."""
+    """Return a profiler of training steps 4 to 8: operators by cost, and a trace."""
     steps = schedule(wait=2, warmup=1, active=5, repeat=1)
     return OperatorProfiler(dirpath=dirpath, filename=filename, row_limit=40, schedule=steps, acc_events=True)
 
@@ -27,11 +27,11 @@ PROFILERS: Family[Profiler] = Family(
     {"simple": SimpleProfiler, "advanced": AdvancedProfiler, "pytorch": operators},
     runtime=("dirpath", "filename"),
 )
-"""Time of each hook; of each Python function; of each operator."""
+"""Time per hook, per Python function, per operator."""
 
 
 def build_profiler(name: str | None, folder: Path) -> Profiler | None:
-    """The profiler of a name, which writes ``profile/fit-<name>.txt``; pytorch a trace for Chrome or Perfetto too."""
+    """Return a profiler that writes ``profile/fit-<name>.txt``; pytorch also a trace for Chrome or Perfetto."""
     if name is None:
         return None
     return build(PROFILERS, {"name": name}, dirpath=folder / "profile", filename=name)

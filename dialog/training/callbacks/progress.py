@@ -1,4 +1,4 @@
-"""How far training is, how fast, and how long it will take."""
+"""Progress bar and throughput."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from dialog.data.batching import Batch
 from dialog.training.lightning_internals import is_logging_step
 from dialog.training.module import DialogModule
 
-BLINK = 0.2
-"""Seconds between two looks at the bar."""
+REFRESH = 0.2
+"""Seconds between two updates of the bar."""
 
 
 class Throughput(Callback):
-    """Logs ``train/tokens`` (target tokens seen) and ``train/tokens_per_second``, over all processes."""
+    """Logs ``train/tokens`` (target tokens so far) and ``train/tokens_per_second``, over all ranks."""
 
     def __init__(self) -> None:
-        self.since = (0.0, 0)
+        self.last = (0.0, 0)
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
         """Start the clock."""
-        self.since = (time.monotonic(), _tokens(module))
+        self.last = (time.monotonic(), _tokens(module))
 
     def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
-        """Validation is no training time."""
-        self.since = (time.monotonic(), _tokens(module))
+        """Restart the clock: validation is not training time."""
+        self.last = (time.monotonic(), _tokens(module))
 
     def on_train_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: object, batch: Batch, batch_index: int
     ) -> None:
-        """Log at the trainer's logging steps; at others no process asks another."""
+        """Log at logging steps; at other steps ranks exchange nothing."""
         if not is_logging_step(trainer):
             return
         tokens = _tokens(module)
-        begun, before = self.since
-        rate = (tokens - before) / max(time.monotonic() - begun, 1e-9)
+        started, before = self.last
+        rate = (tokens - before) / max(time.monotonic() - started, 1e-9)
         for name, value in (("train/tokens", tokens), ("train/tokens_per_second", rate)):
             number = torch.tensor(value, dtype=torch.float64, device=module.device if trainer.world_size > 1 else "cpu")
             module.log(name, number, batch_size=1, reduce_fx="sum", sync_dist=True)
-        self.since = (time.monotonic(), tokens)
+        self.last = (time.monotonic(), tokens)
 
 
 def _tokens(module: LightningModule) -> int:
@@ -54,7 +54,7 @@ def _tokens(module: LightningModule) -> int:
 
 
 class Progress(Callback):
-    """A bar with loss, tokens per second and time left; where there is no terminal, a plain line now and then."""
+    """Bar with loss, tokens per second and time left; without a terminal, a line every ``every_seconds``."""
 
     def __init__(self, *, every_seconds: float = 30.0) -> None:
         self.every = every_seconds
@@ -75,27 +75,27 @@ class Progress(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: object, batch: Batch, batch_index: int
     ) -> None:
-        """Move on, now and then: what is shown is asked from the device."""
+        """Update the bar, not at every step: the values are read from the device."""
         if self.bar is None or trainer.global_step == self.bar.n:
             return
         now = time.monotonic()
-        if now - self.printed < (self.every if self.bar.disable else BLINK):
+        if now - self.printed < (self.every if self.bar.disable else REFRESH):
             return
         values = trainer.callback_metrics
-        if self.bar.disable and "train/loss" not in values:  # nothing was logged yet
+        if self.bar.disable and "train/loss" not in values:  # not logged yet
             return
         self.printed = now
-        shown = {"epoch": str(trainer.current_epoch + 1), "loss": "-", "tokens/s": "-"}
+        values_shown = {"epoch": str(trainer.current_epoch + 1), "loss": "-", "tokens/s": "-"}
         if "train/loss" in values:
-            shown["loss"] = f"{values['train/loss'].item():.3f}"
+            values_shown["loss"] = f"{values['train/loss'].item():.3f}"
         if "train/tokens_per_second" in values:
-            shown["tokens/s"] = f"{values['train/tokens_per_second'].item():,.0f}"
+            values_shown["tokens/s"] = f"{values['train/tokens_per_second'].item():,.0f}"
         if "validation/loss" in values:
-            shown["validation"] = f"{values['validation/loss'].item():.3f}"
+            values_shown["validation"] = f"{values['validation/loss'].item():.3f}"
         if self.bar.disable:
-            self._say(trainer.global_step, shown, now)
+            self._print_line(trainer.global_step, values_shown, now)
         else:
-            self.bar.set_postfix(shown, refresh=False)
+            self.bar.set_postfix(values_shown, refresh=False)
             self.bar.update(trainer.global_step - self.bar.n)
 
     def on_train_end(self, trainer: Trainer, module: LightningModule) -> None:
@@ -104,12 +104,11 @@ class Progress(Callback):
             self.bar.close()
 
     def on_exception(self, trainer: Trainer, module: LightningModule, exception: BaseException) -> None:
-        """Leave the terminal clean."""
+        """Close the bar."""
         self.on_train_end(trainer, module)
 
-    def _say(self, step: int, shown: dict[str, str], now: float) -> None:
-        """A plain line for a log file."""
+    def _print_line(self, step: int, values: dict[str, str], now: float) -> None:
         left = f", {(self.total - step) * (now - self.began) / (step - self.first):.0f} s left" if self.total else ""
         of = f"/{self.total}" if self.total else ""
-        values = ", ".join(f"{key} {value}" for key, value in shown.items())
-        print(f"step {step}{of}: {values}{left}", file=sys.stderr, flush=True)  # noqa: T201 - progress
+        figures = ", ".join(f"{key} {value}" for key, value in values.items())
+        print(f"step {step}{of}: {figures}{left}", file=sys.stderr, flush=True)  # noqa: T201 - progress

@@ -1,4 +1,4 @@
-"""How long each optimizer step takes, and what it is spent on."""
+"""Time of each optimizer step, and its share of data loading."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from torch.cuda import Event
 from dialog.data.batching import Batch
 
 
-class Shape(NamedTuple):
-    """What is in a batch: rows, real tokens, and the places that they stand in with their padding."""
+class BatchShape(NamedTuple):
+    """Rows, real tokens, and positions with padding of a batch."""
 
     rows: int
     source_tokens: int
     target_tokens: int
-    places: int
+    positions: int
 
 
 @dataclass(frozen=True)
-class Step:
-    """An optimizer step, from the end of the one before it: loading, forward, backward, update and logging."""
+class TimedStep:
+    """Optimizer step, from the end of the previous one: loading, forward, backward, update and logging."""
 
     seconds: float
     loading: float
-    batches: tuple[Shape, ...]
+    batches: tuple[BatchShape, ...]
 
     @property
     def source_tokens(self) -> int:
@@ -44,19 +44,19 @@ class Step:
 
 
 class Stopwatch(Callback):
-    """Takes the time of every optimizer step, on a GPU by its own clock so that nothing waits for it."""
+    """Measures every optimizer step, on a GPU with its own events, which do not block."""
 
     def __init__(self) -> None:
         self.loading = Loading()
         self.first = 0.0
-        """When the first step was done, by `time.perf_counter`."""
+        """End of the first step, by `time.perf_counter`."""
         self._marks: list[Event | float] = []
         self._loaded = [0.0]
-        self._batches: list[tuple[Shape, ...]] = [()]
+        self._batches: list[tuple[BatchShape, ...]] = [()]
 
     def setup(self, trainer: Trainer, module: LightningModule, stage: str) -> None:
-        """Have the trainer say when it waits for a batch."""
-        trainer.profiler = self.loading  # type: ignore[attr-defined]  # set behind its back by a connector
+        """Install a profiler that measures the wait for batches."""
+        trainer.profiler = self.loading  # type: ignore[attr-defined]  # a connector sets it without a declaration
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
         """Start the clock."""
@@ -65,7 +65,7 @@ class Stopwatch(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: object, batch: Batch, batch_index: int
     ) -> None:
-        """Count a batch; the last of a step ends it."""
+        """Add a batch; the last one of a step ends it."""
         self._batches[-1] += (_shape(batch),)
         if trainer.global_step < len(self._batches):
             return
@@ -76,15 +76,15 @@ class Stopwatch(Callback):
             _wait(module.device)
             self.first = time.perf_counter()
 
-    def steps(self) -> list[Step]:
-        """Every step that came to its end."""
+    def steps(self) -> list[TimedStep]:
+        """Return every completed step."""
         spans = [_between(*pair) for pair in zip(self._marks, self._marks[1:], strict=False)]
         loaded = [end - start for start, end in zip(self._loaded, self._loaded[1:], strict=False)]
-        return [Step(*each) for each in zip(spans, loaded, self._batches[:-1], strict=True)]
+        return [TimedStep(*values) for values in zip(spans, loaded, self._batches[:-1], strict=True)]
 
 
 class Loading(Profiler):
-    """Adds up the seconds in which a trainer waits for its next batch."""
+    """Sums the seconds in which a trainer waits for its next batch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,19 +92,19 @@ class Loading(Profiler):
         self._since = 0.0
 
     def start(self, action_name: str) -> None:
-        """Look at the clock."""
+        """Start the clock, if the action is loading."""
         if action_name.endswith("train_dataloader_next"):
             self._since = time.perf_counter()
 
     def stop(self, action_name: str) -> None:
-        """Add what has gone by."""
+        """Add the time since then."""
         if action_name.endswith("train_dataloader_next"):
             self.seconds += time.perf_counter() - self._since
 
 
-def _shape(batch: Batch) -> Shape:
-    places = batch.source.numel() + batch.target[:, 1:].numel()
-    return Shape(len(batch.source), batch.source_tokens, batch.target_tokens, places)
+def _shape(batch: Batch) -> BatchShape:
+    positions = batch.source.numel() + batch.target[:, 1:].numel()
+    return BatchShape(len(batch.source), batch.source_tokens, batch.target_tokens, positions)
 
 
 def _now(device: torch.device) -> Event | float:

@@ -1,4 +1,4 @@
-"""One trial of a search: what its validations say, and whether it is worth going on."""
+"""Watch one trial of a sweep: its validations, and whether it is pruned."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from lightning.pytorch.callbacks import Callback
 from dialog.training.module import DialogModule
 
 OBJECTIVE = "validation/bits_per_byte"
-"""What is compared: it means the same for any tokenizer."""
+"""Metric that trials are compared by; comparable between tokenizers."""
 
 
 class PrunedError(Exception):
-    """A training that was given up because others are better."""
+    """The trial was stopped because others are better."""
 
 
 class TrialWatch(Callback):
-    """Keeps the lowest value of the objective and what was spent, and gives up where ``stop`` says so.
+    """Records the objective at each validation and the cost so far; prunes when ``stop`` returns true.
 
     Args:
-        stop: Called with the number of a validation (from 1) and its value; true ends the training.
+        stop: Called with the number of a validation (from 1) and its value; true ends training.
 
     Raises:
-        PrunedError: when it is given up.
+        PrunedError: ``stop`` returned true.
     """
 
     def __init__(self, stop: Callable[[int, float], bool]) -> None:
@@ -36,18 +36,18 @@ class TrialWatch(Callback):
 
     @property
     def lowest(self) -> float:
-        """The lowest value that is a number; infinite if none is."""
+        """Lowest finite value; infinity if none is finite."""
         return min((value for value in self.values if math.isfinite(value)), default=math.inf)
 
     def on_train_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: object, batch: object, batch_index: int
     ) -> None:
-        """Count."""
+        """Count steps and tokens."""
         assert isinstance(module, DialogModule)
         self.steps, self.target_tokens = trainer.global_step, module.target_tokens
 
     def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
-        """Note, and perhaps give up."""
+        """Record the objective and prune if ``stop`` returns true."""
         if trainer.sanity_checking:
             return
         self.values.append(float(trainer.callback_metrics[OBJECTIVE]))

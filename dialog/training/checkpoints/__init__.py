@@ -1,4 +1,4 @@
-"""Checkpoints: written atomically, verified, and resumed exactly.
+"""Checkpoints: written atomically, verified at each load, and resumed exactly.
 
 Read first: `best_and_last.py`.
 """

@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or not there: written beside, synced and renamed, with their SHA-256 in a manifest."""
+"""Write checkpoints atomically (temporary file, sync, rename), with their SHA-256 in a manifest."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from dialog.version import __version__
 MANIFEST = "manifest.json"
 LAST, PREVIOUS, BEST = "last.ckpt", "previous.ckpt", "best.ckpt"
 FORMAT = 1
-"""Of the checkpoints that are written here, and the newest that can be read."""
+"""Format of checkpoints that are written, and the newest that can be read."""
 
 log = logging.getLogger("dialog")
 
 
 class SafeCheckpointIO(CheckpointIO):
-    """Lightning's checkpoints as ``torch.save`` files that are replaced whole and loaded without running code.
+    """Lightning's checkpoints as ``torch.save`` files, replaced atomically and loaded without running code.
 
-    The manifest beside them has the SHA-256 of each. It has a new file's too before that takes its name: what is whole
-    is known by its hash, under whichever name it lies, so there is no moment at which a kill costs more than the file
-    that was being written. ``last.ckpt`` is kept as ``previous.ckpt`` when a new one comes.
+    The manifest beside them lists the SHA-256 of each, a new file's before it is renamed. A file is intact if its hash
+    is listed under any name, so a kill at any moment costs at most the file being written. The old ``last.ckpt`` is
+    kept as ``previous.ckpt``.
     """
 
     def save_checkpoint(
@@ -40,7 +40,7 @@ class SafeCheckpointIO(CheckpointIO):
         """Write a checkpoint of plain types and tensors.
 
         Raises:
-            RunError: the disk is full, read-only or broken; what was there before is whole.
+            RunError: the disk is full, read-only or broken; the old checkpoint is intact.
         """
         target = Path(path)
         marked = {**checkpoint, "dialog": {"format": FORMAT, "version": __version__}}
@@ -50,9 +50,9 @@ class SafeCheckpointIO(CheckpointIO):
                 torch.save(marked, new)
                 sync(new)
                 self._replace(target, new)
-        except (OSError, RuntimeError) as error:  # torch makes a RuntimeError of a full disk
-            said = " ".join(str(error).split())[:200]
-            raise RunError(f"{target}: cannot be saved ({said}); the checkpoint before it is as it was") from error
+        except (OSError, RuntimeError) as error:  # torch raises RuntimeError for a full disk
+            reason = " ".join(str(error).split())[:200]
+            raise RunError(f"{target}: cannot be saved ({reason}); the previous checkpoint is intact") from error
 
     def load_checkpoint(
         self,
@@ -60,28 +60,28 @@ class SafeCheckpointIO(CheckpointIO):
         map_location: Any = lambda storage, location: storage,  # noqa: ANN401 - Lightning's type
         weights_only: bool | None = True,
     ) -> dict[str, Any]:
-        """Read a checkpoint that is whole; never anything but plain types and tensors.
+        """Read an intact checkpoint of plain types and tensors, whatever ``weights_only`` is.
 
-        In place of a ``last.ckpt`` that is not, the one before is read, with a warning.
+        In place of a damaged ``last.ckpt`` the previous one is read, with a warning.
 
         Raises:
-            UserError: there is no whole one, or it was written by a newer version.
+            UserError: no checkpoint is intact, or a newer version wrote it.
         """
         source = Path(path)
-        wrong = self.damage(source)
-        if wrong and source.name == LAST and not self.damage(source.with_name(PREVIOUS)):
-            log.warning("WARNING: %s; going on from the checkpoint before it, %s", wrong, PREVIOUS)
-            source, wrong = source.with_name(PREVIOUS), None
-        if wrong:
-            raise UserError(f"{wrong}; without a whole checkpoint this run cannot go on")
+        damage = self.damage(source)
+        if damage and source.name == LAST and not self.damage(source.with_name(PREVIOUS)):
+            log.warning("WARNING: %s; resuming from the previous checkpoint, %s", damage, PREVIOUS)
+            source, damage = source.with_name(PREVIOUS), None
+        if damage:
+            raise UserError(f"{damage}; without an intact checkpoint this run cannot be resumed")
         try:
             checkpoint: dict[str, Any] = torch.load(source, map_location=map_location, weights_only=True)
-        except Exception as error:  # torch raises what it finds
-            raise UserError(f"{source}: refused, {' '.join(str(error).split())[:300]}") from error
-        made = checkpoint.pop("dialog", {"format": FORMAT, "version": __version__})
-        if made["format"] > FORMAT:
+        except Exception as error:  # torch raises errors of many kinds
+            raise UserError(f"{source}: cannot be loaded, {' '.join(str(error).split())[:300]}") from error
+        written = checkpoint.pop("dialog", {"format": FORMAT, "version": __version__})
+        if written["format"] > FORMAT:
             raise UserError(
-                f"{source}: has format {made['format']}, written by dialog {made['version']}; this is dialog "
+                f"{source}: has format {written['format']}, written by dialog {written['version']}; this is dialog "
                 f"{__version__}, which reads formats up to {FORMAT}; update it"
             )
         return checkpoint
@@ -91,64 +91,64 @@ class SafeCheckpointIO(CheckpointIO):
         Path(path).unlink(missing_ok=True)
 
     def damage(self, path: Path) -> str | None:
-        """What is wrong with a checkpoint, if anything; without a manifest its own checksums must do."""
+        """Return what is wrong with a checkpoint, or None; without a manifest, check the file's own checksums."""
         if not path.is_file():
-            return f"{path}: is not there"
+            return f"{path}: does not exist"
         hashes = read_manifest(path.parent)
         if hashes is None:
-            return None if checksums_hold(path) else f"{path}: damaged, its checksums do not hold"
+            return None if checksums_match(path) else f"{path}: damaged, its checksums do not match"
         return None if sha256(path) in hashes.values() else f"{path}: damaged, its SHA-256 is not in {MANIFEST}"
 
     def _replace(self, target: Path, new: Path) -> None:
-        """Give a whole new file its name."""
+        """Rename a complete new file to its name, and keep the old last.ckpt."""
         folder = target.parent
         hashes = {**(read_manifest(folder) or {}), new.name: sha256(new)}
-        generations = target.name == LAST and LAST in hashes
-        if generations:
+        keep_previous = target.name == LAST and LAST in hashes
+        if keep_previous:
             hashes[PREVIOUS] = hashes[LAST]
         write_manifest(folder, hashes)
-        if generations:
+        if keep_previous:
             with beside(folder / PREVIOUS) as link:
-                os.link(target, link)  # so that there is a last one at any moment
+                os.link(target, link)  # last.ckpt exists at any moment
                 os.replace(link, folder / PREVIOUS)
         rename(new, target)
         hashes[target.name] = hashes.pop(new.name)
-        write_manifest(folder, {name: each for name, each in hashes.items() if (folder / name).exists()})
+        write_manifest(folder, {name: sha for name, sha in hashes.items() if (folder / name).exists()})
 
 
 def newest(folder: Path) -> Path | None:
-    """The checkpoint that a training goes on from, if it has come so far."""
+    """Return the checkpoint to resume from, or None before the first save."""
     return folder / LAST if any((folder / name).exists() for name in (LAST, PREVIOUS)) else None
 
 
-def sweep(folder: Path) -> None:
-    """Remove what saves that were killed have left, and note under which names the whole checkpoints lie now."""
+def clean_up(folder: Path) -> None:
+    """Remove temporary files of killed saves, and rewrite the manifest for the intact checkpoints."""
     for path in (*folder.glob(".*.ckpt.*"), *folder.glob(f".{MANIFEST}.*")):
         path.unlink()
     storage = SafeCheckpointIO()
-    whole = {path.name: sha256(path) for path in sorted(folder.glob("*.ckpt")) if storage.damage(path) is None}
+    intact = {path.name: sha256(path) for path in sorted(folder.glob("*.ckpt")) if storage.damage(path) is None}
     if folder.is_dir():
-        write_manifest(folder, whole)
+        write_manifest(folder, intact)
 
 
 def write_manifest(folder: Path, hashes: Mapping[str, str]) -> None:
-    """Replace the manifest whole."""
+    """Replace the manifest atomically."""
     write_text(folder / MANIFEST, json.dumps(hashes, indent=1, sort_keys=True) + "\n")
 
 
 def read_manifest(folder: Path) -> dict[str, str] | None:
-    """The hashes of a folder's checkpoints by name; none if there is no manifest that can be read."""
+    """Return the hashes of a folder's checkpoints by name; None without a readable manifest."""
     try:
         return dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
     except ValueError:
-        log.warning("WARNING: %s: damaged; the checkpoints' own checksums must do", folder / MANIFEST)
+        log.warning("WARNING: %s: damaged; using the checkpoints' own checksums", folder / MANIFEST)
         return None
 
 
-def checksums_hold(path: Path) -> bool:
-    """Whether a file is a ZIP archive, as ``torch.save`` writes them, whose parts have their CRC-32."""
+def checksums_match(path: Path) -> bool:
+    """Return whether a file is a ZIP archive, as ``torch.save`` writes, whose members match their CRC-32."""
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.testzip() is None

@@ -1,8 +1,8 @@
-"""Lightning's loop over batches, made to go on exactly where it was.
+"""Training loops that resume exactly at the step of a checkpoint.
 
-Lightning 2.6 lets checkpoints be written at many points of a step and guesses at loading which one it was; from several
-it repeats a batch, skips a validation or loses a line of the record. Here they are written at two: when a step and all
-that it brings about are done, and, when a signal comes, before the step's validation, which is then still to come.
+Lightning 2.6 writes checkpoints at many points of a step and guesses the point when it loads; from several it repeats a
+batch, skips a validation or loses a line of the record. Here there are two points: after a step and its validation, and
+on a signal before the step's validation, which is then pending.
 """
 
 from __future__ import annotations
@@ -11,66 +11,66 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from dialog.training.checkpoints.best_and_last import Checkpoints
-from dialog.training.distributed.signals import Signals, Stopped
+from dialog.training.checkpoints.best_and_last import BestAndLast
+from dialog.training.distributed.signals import Stopped, StopSignals
 from dialog.training.lightning_internals import DataFetcher, EpochLoop, EpochsLoop
 
 
-class StepLoop(EpochLoop):
-    """An epoch's batches; between two optimizer steps it saves what is due, and stops when a signal has come."""
+class ExactEpochLoop(EpochLoop):
+    """Loop over the batches of an epoch that saves and handles signals between two optimizer steps."""
 
-    def __init__(self, trainer: Trainer, *, max_steps: int, checkpoints: Checkpoints, signals: Signals) -> None:
+    def __init__(self, trainer: Trainer, *, max_steps: int, checkpoints: BestAndLast, signals: StopSignals) -> None:
         super().__init__(trainer, max_steps=max_steps)
         self.checkpoints = checkpoints
         self.signals = signals
-        self.pending = False  # a step is done, but not what it brings about
+        self.pending = False  # a step is done, its validation is not
         self.resumed = False
 
     def reset(self) -> None:
-        """Begin an epoch; one that is gone on with keeps its counters, which were exact when they were saved."""
+        """Start an epoch; a resumed one keeps its counters, which were exact when they were saved."""
         if self.resumed:
             self.resumed = self.restarting = False
         else:
             super().reset()
 
     def on_advance_end(self, data_fetcher: DataFetcher) -> None:
-        """Validate if it is time; save if it is time.
+        """Validate and save if they are due.
 
-        A signal that comes while a validation interrupts an accumulation stops at once, too: then nothing is saved, and
-        one goes on from the checkpoint before.
+        A signal during a validation in the middle of an accumulation also stops at once, without saving: the run then
+        resumes from the previous checkpoint.
 
         Raises:
-            Stopped: after the state was saved.
+            Stopped: after saving.
         """
-        between = not self.is_accumulating()
+        between_steps = not self.is_accumulating()
         self.pending = True
         try:
-            if between:
-                self.stop_if_asked()
+            if between_steps:
+                self.stop_on_signal()
             super().on_advance_end(data_fetcher)
         except Stopped:
-            if between:
+            if between_steps:
                 self.checkpoints.save(self.trainer)
             raise
         self.pending = False
-        if between:
+        if between_steps:
             self.checkpoints.on_step(self.trainer)
 
-    def stop_if_asked(self) -> None:
-        """Leave the training where a signal has come to any process.
+    def stop_on_signal(self) -> None:
+        """Stop if any rank has received a signal.
 
         Raises:
             Stopped: it has.
         """
-        if number := self.signals.asked():
+        if number := self.signals.received_by_any():
             raise Stopped(number)
 
     def on_save_checkpoint(self) -> dict[str, Any]:
-        """Whether there is something still to come."""
+        """Return the loop's state, with whether a validation is pending."""
         return {**super().on_save_checkpoint(), "pending": self.pending}
 
     def on_load_checkpoint(self, state_dict: dict[str, Any]) -> None:
-        """Go on there."""
+        """Restore the state."""
         super().on_load_checkpoint(state_dict)
         self.pending = state_dict["pending"]
         self.resumed = True
@@ -83,27 +83,27 @@ class StepLoop(EpochLoop):
 
 
 class ExactFitLoop(EpochsLoop):
-    """The epochs; what was still to come when a training was stopped comes before all else."""
+    """Loop over epochs that starts with a validation that was pending when training was stopped."""
 
-    def __init__(self, trainer: Trainer, *, checkpoints: Checkpoints, signals: Signals) -> None:
-        made = trainer.fit_loop
-        super().__init__(trainer, made.min_epochs, made.max_epochs)
-        self.epoch_loop: StepLoop = StepLoop(
-            trainer, max_steps=made.max_steps, checkpoints=checkpoints, signals=signals
+    def __init__(self, trainer: Trainer, *, checkpoints: BestAndLast, signals: StopSignals) -> None:
+        old = trainer.fit_loop
+        super().__init__(trainer, old.min_epochs, old.max_epochs)
+        self.epoch_loop: ExactEpochLoop = ExactEpochLoop(
+            trainer, max_steps=old.max_steps, checkpoints=checkpoints, signals=signals
         )
 
     def setup_data(self) -> None:
-        """Lightning forgets a loader's state where a schedule has asked for the number of steps before it was known."""
+        """Restore the loaders' states, which Lightning loses if a schedule has read the number of steps before."""
         super().setup_data()
         self.restore_loader_states()
 
     @property
     def skip(self) -> bool:
-        """Whether there is nothing to do."""
+        """True if nothing is left to train or validate."""
         return super().skip and not self.epoch_loop.pending
 
     def on_run_start(self) -> None:
-        """Begin."""
+        """Run a pending validation first."""
         super().on_run_start()
         if self.epoch_loop.pending:
             self.epoch_loop.restarting = False
@@ -111,9 +111,9 @@ class ExactFitLoop(EpochsLoop):
 
 
 class StopInValidation(Callback):
-    """A signal does not wait for the end of a validation, which may be far."""
+    """Stops on a signal within a validation, which may be long."""
 
     def on_validation_batch_end(self, trainer: Trainer, module: LightningModule, *_: object) -> None:
-        """Leave it; it begins again when the run is gone on with."""
+        """Stop; a resumed run repeats the validation."""
         if isinstance(trainer.fit_loop, ExactFitLoop) and not trainer.sanity_checking:
-            trainer.fit_loop.epoch_loop.stop_if_asked()
+            trainer.fit_loop.epoch_loop.stop_on_signal()

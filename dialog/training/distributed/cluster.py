@@ -1,55 +1,61 @@
-"""Who has started the processes of a run: torchrun, SLURM's srun, or Lightning, which starts them itself."""
+"""Detect who starts the processes of a run: torchrun, SLURM's srun, or Lightning (`local_launcher.py`)."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dialog.errors import UserError
 
 if TYPE_CHECKING:
     from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
 
-SHARED = ("32-true", "bf16-mixed", "bf16-true")
-"""The precisions of parameters that are shared out."""
+SHARDED_PRECISIONS = ("32-true", "bf16-mixed", "bf16-true")
 
 
-def starter(variables: Mapping[str, str] = os.environ) -> tuple[str, int] | None:
-    """Who has started how many processes; nothing where this one was started alone."""
+class ExternalLauncher(NamedTuple):
+    """A program that has started all processes."""
+
+    name: str
+    processes: int
+
+
+def external_launcher(variables: Mapping[str, str] = os.environ) -> ExternalLauncher | None:
+    """Return torchrun or srun with its number of processes; None for a process that was started alone."""
     if "TORCHELASTIC_RUN_ID" in variables:
-        return "torchrun", int(variables["WORLD_SIZE"])
+        return ExternalLauncher("torchrun", int(variables["WORLD_SIZE"]))
     if "SLURM_STEP_NUM_TASKS" in variables and "SLURM_NTASKS" in variables:
-        return "srun", int(variables["SLURM_STEP_NUM_TASKS"])
+        return ExternalLauncher("srun", int(variables["SLURM_STEP_NUM_TASKS"]))
     return None
 
 
-def started() -> ClusterEnvironment | None:
-    """Where the processes that torchrun or srun has started find each other.
+def cluster_environment() -> ClusterEnvironment | None:
+    """Return Lightning's description of the processes that torchrun or srun has started.
 
     Raises:
-        UserError: Lightning cannot make out which of them this is: it wants ``--ntasks-per-node``, not ``--ntasks``.
+        UserError: Lightning cannot read SLURM's variables; it needs ``--ntasks-per-node``, not ``--ntasks``.
     """
-    found = starter()
-    if found is None:
+    launcher = external_launcher()
+    if launcher is None:
         return None
     from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
     from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 
     try:
-        return TorchElasticEnvironment() if found[0] == "torchrun" else SLURMEnvironment(auto_requeue=False)
+        return TorchElasticEnvironment() if launcher.name == "torchrun" else SLURMEnvironment(auto_requeue=False)
     except RuntimeError as error:
         raise UserError(str(error)) from error
 
 
 @contextmanager
-def joined() -> Iterator[None]:
-    """Join the processes that torchrun or srun has started to one group, each with a GPU of its own where there are.
+def process_group() -> Iterator[None]:
+    """Join the processes that torchrun or srun has started to a gloo group, one GPU each.
 
-    For what is no training; there Lightning does it. Where nobody has started others, nothing happens.
+    For work outside training, where Lightning does this. Does nothing for a process that was started alone.
     """
-    environment = started()
+    environment = cluster_environment()
     if environment is None or environment.world_size() == 1:
         yield
         return
@@ -68,33 +74,39 @@ def joined() -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def check_launch(processes: int, variables: Mapping[str, str] = os.environ) -> None:
-    """Refuse to train with other processes than were started, which would wait for each other for ever.
+def check_world_size(processes: int, variables: Mapping[str, str] = os.environ) -> None:
+    """Check that as many processes were started as will train; otherwise they would wait for each other forever.
 
     Raises:
-        UserError: with who has started how many.
+        UserError: with the launcher and both numbers.
     """
-    found = starter(variables)
-    if found is not None and found[1] != processes:
-        raise UserError(f"{found[0]} started {found[1]} processes, devices x num_nodes is {processes}; make them agree")
-    shell = "SLURM_NTASKS" in variables and variables.get("SLURM_JOB_NAME") not in ("bash", "interactive")
-    if found is None and shell and processes > 1:
+    launcher = external_launcher(variables)
+    if launcher is not None and launcher.processes != processes:
+        raise UserError(
+            f"{launcher.name} started {launcher.processes} processes, devices x num_nodes is {processes}; "
+            "make them equal"
+        )
+    batch_job = "SLURM_NTASKS" in variables and variables.get("SLURM_JOB_NAME") not in ("bash", "interactive")
+    if launcher is None and batch_job and processes > 1:
         raise UserError(
             f"this is one process of a SLURM job, devices x num_nodes is {processes}: start it with "
-            f"srun --ntasks-per-node=DEVICES, or name the job interactive to have processes of this node only"
+            "srun --ntasks-per-node=DEVICES, or name the job interactive to train on this node only"
         )
 
 
 def check_strategy(name: str, precision: str) -> None:
-    """Refuse what shares out the parameters in another way than ``fsdp``, and ``fsdp`` where torch cannot do it.
+    """Check that a strategy shards parameters as ``fsdp`` does or not at all.
 
-    In another way a process would clip by the norm of its own part of the gradient, and save its own part of the
-    weights. With fp16 parts of a gradient would need a scale in common.
+    Under other sharded strategies each process would clip by the norm of its own shard of the gradient and save its own
+    shard of the weights. fp16 would need a common loss scale.
 
     Raises:
-        UserError: it is asked for.
+        UserError: unsupported strategy, or a precision that fsdp does not support.
     """
     if name.startswith(("fsdp_", "deepspeed")):
-        raise UserError(f"strategy {name} is not known here; to share out parameters among processes use fsdp")
-    if name == "fsdp" and precision not in SHARED:
-        raise UserError(f"strategy fsdp does not go with precision {precision}; take {', '.join(SHARED)}, or use ddp")
+        raise UserError(f"trainer.strategy: unsupported strategy {name}; use fsdp to shard parameters")
+    if name == "fsdp" and precision not in SHARDED_PRECISIONS:
+        raise UserError(
+            f"trainer.strategy: fsdp does not support precision {precision}; "
+            f"use {', '.join(SHARDED_PRECISIONS)}, or strategy ddp"
+        )

@@ -1,4 +1,4 @@
-"""The processes of a run, and what they tell each other; with one process nobody is asked."""
+"""Gather and sum over all ranks; with one process, no communication."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from torch import Tensor
 from dialog.ranks import rank, world_size
 
 
-def gathered(own: Any) -> list[Any]:  # noqa: ANN401 - of any type
-    """In the first process what each has, in their order; in the others nothing."""
+def gather_to_first(value: Any) -> list[Any]:  # noqa: ANN401 - of any type
+    """Return the values of all ranks in rank order on the first rank, an empty list on the others."""
     if world_size() == 1:
-        return [own]
-    every: list[Any] | None = [None] * world_size() if rank() == 0 else None
-    dist.gather_object(own, every)
-    return every or []
+        return [value]
+    values: list[Any] | None = [None] * world_size() if rank() == 0 else None
+    dist.gather_object(value, values)
+    return values or []
 
 
 def sum_over_ranks(values: Tensor) -> Tensor:
-    """Values added up over all processes."""
+    """Return the elementwise sum over all ranks."""
     if world_size() == 1:
         return values
     total = values.clone()
@@ -30,10 +30,10 @@ def sum_over_ranks(values: Tensor) -> Tensor:
 
 
 def mean_over_ranks(count: int, like: Tensor) -> float | Tensor:
-    """The mean of a count over all processes, in the format of ``like``: what each divides its own sum by.
+    """Return the mean of a count over all ranks, in the dtype of ``like``: the divisor of each rank's own sum.
 
-    So the mean of their gradients is right: with sums s_r over n_r tokens, mean_r(s_r / mean(n)) = sum s / sum n, which
-    the mean of s_r / n_r is not.
+    DDP averages gradients over ranks, so with sums s_r over n_r tokens, mean_r(s_r / mean(n)) = sum s / sum n; the mean
+    of s_r / n_r would differ.
     """
     if world_size() == 1:
         return count

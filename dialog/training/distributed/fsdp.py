@@ -1,4 +1,4 @@
-"""Networks that no process holds in full: parameters, gradients and optimizer states are shared out (FSDP)."""
+"""Shard parameters, gradients and optimizer states over all ranks (FSDP2)."""
 
 from __future__ import annotations
 
@@ -27,84 +27,84 @@ from dialog.models.transformer.layers import DecoderLayer, EncoderLayer
 from dialog.ranks import world_size
 from dialog.training.lightning_internals import FixedDataParallelStrategy
 
-WHOLE = StateDictOptions(full_state_dict=True)
+FULL_STATE = StateDictOptions(full_state_dict=True)
 
 
 class FullyShardedStrategy(FixedDataParallelStrategy):
-    """``trainer.strategy: fsdp``; each process keeps 1/N of all parameters, gradients and optimizer states.
+    """``trainer.strategy: fsdp``; each of N processes keeps 1/N of parameters, gradients and optimizer states.
 
-    A step computes what one of ``ddp`` does (FSDP2 of torch; Zhao et al. 2023, arXiv 2304.11277). Checkpoints are the
-    whole state in one file, as everywhere: assembled in the first process, read by the same :class:`SafeCheckpointIO`.
-    Only its own are read: another strategy numbers the optimizer's states otherwise.
+    A step computes the same update as ``ddp`` (torch's FSDP2; Zhao et al. 2023, arXiv 2304.11277). A checkpoint is one
+    file with the full state, gathered on the first rank and read by :class:`SafeCheckpointIO`, as for other strategies.
+    It can only be resumed with ``fsdp``: other strategies number the optimizer's states differently.
     """
 
     def __init__(self) -> None:
         super().__init__(tensor_parallel_size=1, save_distributed_checkpoint=False)
 
     def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = True) -> dict[str, Any]:
-        """Read a checkpoint that is whole, and give each process its part of weights and optimizer states.
+        """Read a full checkpoint and load this rank's shard of weights and optimizer states.
 
         Raises:
-            UserError: there is no whole one.
+            UserError: no checkpoint is intact.
         """
         checkpoint = self.checkpoint_io.load_checkpoint(self.broadcast(checkpoint_path), weights_only=weights_only)
         module = self.lightning_module
         assert module is not None
-        distribute(checkpoint.pop("state_dict"), module)
+        load_full_state(checkpoint.pop("state_dict"), module)
         for optimizer, state in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
-            if not state["state"]:  # plain SGD has none, which torch's way does not expect
+            if not state["state"]:  # plain SGD; set_optimizer_state_dict expects states
                 for group, saved in zip(optimizer.param_groups, state["param_groups"], strict=True):
                     group.update({key: value for key, value in saved.items() if key != "params"})
                 continue
             named = FullyShardedDataParallel.rekey_optim_state_dict(state, OptimStateKeyType.PARAM_NAME, module)
-            set_optimizer_state_dict(module, optimizer, named, options=WHOLE)
+            set_optimizer_state_dict(module, optimizer, named, options=FULL_STATE)
         return checkpoint
 
 
 def shard(module: LightningModule, mesh: DeviceMesh) -> None:
-    """Share out the first process's parameters: layers of Transformers are gathered when used, the rest for a step."""
+    """Shard the first rank's parameters; Transformer layers are gathered one by one, all others for a whole step."""
     if isinstance(module, FSDPModule):
         return
-    parts = mesh["data_parallel"]
-    agree(module, module.trainer.strategy.root_device)
+    data_parallel = mesh["data_parallel"]
+    broadcast_weights(module, module.trainer.strategy.root_device)
     for layer in module.modules():
-        if isinstance(layer, nn.RNNBase):  # cuDNN's flat weights would lie where nothing is gathered to
+        if isinstance(layer, nn.RNNBase):  # cuDNN's flat buffer would not see gathered weights
             vars(layer)["flatten_parameters"] = lambda: None
         if isinstance(layer, EncoderLayer | DecoderLayer):
-            fully_shard(layer, mesh=parts)
+            fully_shard(layer, mesh=data_parallel)
         if isinstance(layer, DecoderLayer):
-            register_fsdp_forward_method(layer, "read")
-    fully_shard(module, mesh=parts)
+            register_fsdp_forward_method(layer, "source_keys_values")
+    fully_shard(module, mesh=data_parallel)
     for step in ("training_step", "validation_step"):
         register_fsdp_forward_method(module, step)
 
 
 @torch.no_grad()
-def agree(module: nn.Module, device: torch.device) -> None:
-    """Give all processes the first one's parameters and buffers, as ``ddp`` does."""
+def broadcast_weights(module: nn.Module, device: torch.device) -> None:
+    """Copy the first rank's parameters and buffers to all ranks, as ``ddp`` does."""
     if world_size() == 1:
         return
-    for each in chain(module.parameters(), module.buffers()):
-        first = each.to(device, copy=True)
+    for tensor in chain(module.parameters(), module.buffers()):
+        first = tensor.to(device, copy=True)
         dist.broadcast(first, 0)
-        each.copy_(first)
+        tensor.copy_(first)
 
 
 @torch.no_grad()
-def distribute(state: Mapping[str, Tensor], module: nn.Module) -> None:
-    """Give a sharded module its part of whole tensors; torch's own way knows no parameter that has two names."""
-    for name, each in chain(module.named_parameters(), module.named_buffers()):
-        if isinstance(each, DTensor):
-            each.copy_(distribute_tensor(state[name].to(each.device), each.device_mesh, each.placements))
-        elif name in state:  # a buffer that is saved
-            each.copy_(state[name])
+def load_full_state(state: Mapping[str, Tensor], module: nn.Module) -> None:
+    """Load this rank's shards of full tensors; torch's own function fails for tied parameters."""
+    for name, tensor in chain(module.named_parameters(), module.named_buffers()):
+        if isinstance(tensor, DTensor):
+            tensor.copy_(distribute_tensor(state[name].to(tensor.device), tensor.device_mesh, tensor.placements))
+        elif name in state:  # a persistent buffer
+            tensor.copy_(state[name])
 
 
 @contextmanager
 def gathered_weights(module: nn.Module) -> Iterator[None]:
-    """Let every process use parts of a network that is shared out, outside its steps; all have to come here.
+    """Gather a sharded module's parameters for use outside its steps; all ranks must enter.
 
-    Layers of Transformers are still gathered one by one.
+    Transformer layers are still gathered one by one.
     """
     if isinstance(module, FSDPModule):
         module.unshard()
@@ -116,20 +116,20 @@ def gathered_weights(module: nn.Module) -> Iterator[None]:
 
 
 def is_sharded(module: nn.Module) -> bool:
-    """Whether a module's parameters are shared out among processes."""
-    return any(isinstance(each, FSDPModule) for each in module.modules())
+    """Return whether any parameters of the module are sharded."""
+    return any(isinstance(submodule, FSDPModule) for submodule in module.modules())
 
 
-def multiply(parameters: Iterable[nn.Parameter], factor: float | Tensor) -> None:
-    """Multiply the gradients of parameters, or this process's parts of them."""
-    torch._foreach_mul_([own(each.grad) for each in parameters if each.grad is not None], factor)
+def scale_gradients(parameters: Iterable[nn.Parameter], factor: float | Tensor) -> None:
+    """Multiply the gradients of parameters in place."""
+    torch._foreach_mul_([local_shard(one.grad) for one in parameters if one.grad is not None], factor)
 
 
-def own(tensor: Tensor) -> Tensor:
-    """This process's part of a tensor; all of one that is not shared out."""
+def local_shard(tensor: Tensor) -> Tensor:
+    """Return this rank's shard of a tensor; the tensor itself if it is not sharded."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def whole(tensor: Tensor) -> Tensor:
-    """All of a tensor, of which each process may have a part."""
+def full_tensor(tensor: Tensor) -> Tensor:
+    """Gather a tensor from all ranks; the tensor itself if it is not sharded."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

@@ -1,4 +1,4 @@
-"""Processes that watch over each other: where one fails, is killed or stopped, all end, and say why."""
+"""Notice a dead, stopped or failed process: all processes end, and print the cause."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 GRACE = 5.0
-"""Seconds, see `Watch`."""
-BEATS = 15
-"""As many beats without a word, and a process counts as stopped."""
+"""Seconds for a process to exit after it has learned of a failure."""
+MISSED_BEATS = 15
+"""Beats without a message after which a process counts as stopped."""
 
 
-class Place(NamedTuple):
-    """Where a process runs."""
+class Address(NamedTuple):
+    """Rank, process id and host of a process."""
 
     rank: int
     pid: int
@@ -31,8 +31,8 @@ class Place(NamedTuple):
     def __str__(self) -> str:
         return f"process {self.rank} (pid {self.pid} on {self.host})"
 
-    def send(self, number: int) -> None:
-        """Send it a signal, if it is on this machine."""
+    def send_signal(self, number: int) -> None:
+        """Send a signal, if the process runs on this machine."""
         if self.host == socket.gethostname():
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(self.pid, number)
@@ -40,170 +40,168 @@ class Place(NamedTuple):
 
 @dataclass
 class Peer:
-    """The other end of a connection."""
+    """Connection to another process."""
 
     connection: socket.socket
-    place: Place
-    text: bytes = b""
-    silent: int = 0  # beats
+    address: Address
+    unread: bytes = b""
+    missed: int = 0  # beats
     done: bool = False
 
     def send(self, **message: object) -> None:
-        """Send a line; nothing is a beat. Whether the other end is there is noticed where it is heard."""
+        """Send a message; an empty one is a beat. A broken connection shows when it is read."""
         with suppress(OSError):
             self.connection.sendall(json.dumps(message).encode() + b"\n")
 
-    def hear(self) -> list[dict[str, str]] | None:
-        """The messages that have come; nothing once the connection is closed."""
+    def receive(self) -> list[dict[str, str]] | None:
+        """Return the messages that have arrived; None if the connection is closed."""
         try:
-            heard = self.connection.recv(4096)
+            received = self.connection.recv(4096)
         except OSError:
-            heard = b""
-        if not heard:
+            received = b""
+        if not received:
             return None
-        self.silent = 0
-        *lines, self.text = (self.text + heard).split(b"\n")
+        self.missed = 0
+        *lines, self.unread = (self.unread + received).split(b"\n")
         return [json.loads(line) for line in lines]
 
 
-class Watch(threading.Thread):
-    """A thread that tells the others that this process lives, and hears whether they do.
+class Heartbeat(threading.Thread):
+    """Thread that sends beats to the other processes and checks theirs.
 
-    The first process has a connection to each of the others. A connection that breaks means that a process is gone; one
-    on which nothing is heard for so many beats, that it is stopped or cut off. Beats are counted, not seconds: where
-    all were stopped together and go on, none is missing. A stopped process of the same machine is woken, so that it
-    learns what has happened and ends too; killed, if it does not.
+    The first process has a connection to each other one. A closed connection means that a process is gone;
+    `MISSED_BEATS` without a message mean that it is stopped or cut off. Beats are counted, not seconds: when all
+    processes are suspended and resumed together, none is missed. A stopped process on this machine is resumed so that
+    it can exit, and killed if it does not.
 
-    Collectives cannot do this: they wait, for half an hour by default, and never say for whom.
+    Collectives cannot replace this: they wait for half an hour by default and do not name the missing rank.
 
     Args:
-        place: This process.
-        world: How many there are.
+        address: This process.
+        world_size: Number of processes.
         secret: Known to these processes only.
-        server: Where the first one listens.
-        address: Where the others find it.
-        silence: Seconds without a word after which a process counts as stopped.
-        grace: Seconds in which a process ends by itself once it knows that another has failed.
-        last: To be done before a process that does not end by itself is ended.
+        server: Listening socket of the first process.
+        server_address: Host and port at which the others connect.
+        silence: Seconds without a message after which a process counts as stopped.
+        grace: Seconds for a process to exit by itself after it has learned of a failure.
+        before_exit: Called before this process is ended.
     """
 
     def __init__(
         self,
-        place: Place,
-        world: int,
+        address: Address,
+        world_size: int,
         *,
         secret: str,
         server: socket.socket | None = None,
-        address: tuple[str, int] | None = None,
+        server_address: tuple[str, int] | None = None,
         silence: float = 30.0,
         grace: float = GRACE,
-        last: Callable[[], object] = lambda: None,
+        before_exit: Callable[[], object] = lambda: None,
     ) -> None:
-        super().__init__(daemon=True, name="watch")
-        self.place, self.world, self.secret, self.server, self.address = place, world, secret, server, address
-        self.seconds = silence / BEATS  # between two beats
+        super().__init__(daemon=True, name="heartbeat")
+        self.address, self.world_size, self.secret = address, world_size, secret
+        self.server, self.server_address = server, server_address
+        self.interval = silence / MISSED_BEATS  # seconds between two beats
         self.grace = grace
-        self.last = last
+        self.before_exit = before_exit
         self.peers: list[Peer] = []
         self.cause = ""
-        """What has ended the training."""
-        self.ended = threading.Event()
-        self.over = threading.Event()
+        """Reason for the end of training."""
+        self.failed = threading.Event()
+        self.closed = threading.Event()
 
     def run(self) -> None:
-        """Until all is over."""
+        """Connect, then beat until this process leaves or another one fails."""
         try:
-            self._meet()
+            self._connect()
         except OSError as error:
-            return self._end(f"{self.place} has not found all others within a minute: {error}")
-        beat = time.monotonic()
-        while self.peers and not self.over.is_set():
-            ready, _, _ = select.select([each.connection for each in self.peers], [], [], self.seconds / 4)
-            for peer in [each for each in self.peers if each.connection in ready]:
-                self._hear(peer)
-            if time.monotonic() - beat >= self.seconds:
-                beat = time.monotonic()
+            return self._fail_all(f"{self.address} could not connect to all others within a minute: {error}")
+        beat_at = time.monotonic()
+        while self.peers and not self.closed.is_set():
+            ready, _, _ = select.select([peer.connection for peer in self.peers], [], [], self.interval / 4)
+            for peer in [peer for peer in self.peers if peer.connection in ready]:
+                self._receive(peer)
+            if time.monotonic() - beat_at >= self.interval:
+                beat_at = time.monotonic()
                 self._beat()
 
     def fail(self, cause: str) -> None:
-        """Tell the others why this process ends."""
-        self.cause = self.cause or f"{self.place} failed: {cause}"
-        self._leave(failed=self.cause)
+        """Send the others the error that ends this process."""
+        self.cause = self.cause or f"{self.address} failed: {cause}"
+        self._close(failed=self.cause)
 
     def leave(self) -> None:
-        """Tell the others that this process has come to its end."""
-        self._leave(done="")
+        """Send the others that this process has finished."""
+        self._close(done="")
 
-    def _leave(self, **message: str) -> None:
-        self.over.set()
+    def _close(self, **message: str) -> None:
+        self.closed.set()
         for peer in self.peers:
             peer.send(**message)
 
-    def _meet(self) -> None:
-        """Connect, and say who is who."""
+    def _connect(self) -> None:
         until = time.monotonic() + 60
         if self.server is not None:
-            while len(self.peers) < self.world - 1:
+            while len(self.peers) < self.world_size - 1:
                 self.server.settimeout(max(until - time.monotonic(), 0.1))
-                self._greet(self.server.accept()[0])
-        elif self.address is not None:
-            connection = socket.create_connection(self.address, timeout=60)
-            connection.sendall(json.dumps([self.secret, *self.place]).encode() + b"\n")
-            self.peers.append(Peer(connection, Place(*json.loads(first_line(connection)))))
+                self._accept(self.server.accept()[0])
+        elif self.server_address is not None:
+            connection = socket.create_connection(self.server_address, timeout=60)
+            connection.sendall(json.dumps([self.secret, *self.address]).encode() + b"\n")
+            self.peers.append(Peer(connection, Address(*json.loads(first_line(connection)))))
         for peer in self.peers:
             peer.connection.settimeout(5)
 
-    def _greet(self, connection: socket.socket) -> None:
-        """Take in who knows the secret."""
+    def _accept(self, connection: socket.socket) -> None:
+        """Add a peer that sends the secret."""
         connection.settimeout(5)
         with suppress(OSError, ValueError):
-            secret, *place = json.loads(first_line(connection))
+            secret, *address = json.loads(first_line(connection))
             if secret == self.secret:
-                connection.sendall(json.dumps(self.place).encode() + b"\n")
-                self.peers.append(Peer(connection, Place(*place)))
+                connection.sendall(json.dumps(self.address).encode() + b"\n")
+                self.peers.append(Peer(connection, Address(*address)))
 
-    def _hear(self, peer: Peer) -> None:
-        """Take note of what a peer says."""
-        messages = peer.hear()
+    def _receive(self, peer: Peer) -> None:
+        messages = peer.receive()
         if messages is None:
             self.peers.remove(peer)
             if not peer.done:
-                self._end(f"{peer.place} is gone: killed, or out of memory")
+                self._fail_all(f"{peer.address} is gone: killed, or out of memory")
         for message in messages or []:
             peer.done = peer.done or "done" in message
             if "failed" in message:
-                self._end(message["failed"])
+                self._fail_all(message["failed"])
 
     def _beat(self) -> None:
-        """Say that this process lives, and count who does not."""
         for peer in self.peers:
             peer.send()
-            peer.silent += 1
-            if peer.silent > BEATS and not peer.done:
-                silence = f"has said nothing for {BEATS * self.seconds:.0f} s: stopped, or cut off"
-                return self._end(f"{peer.place} {silence}", peer)
+            peer.missed += 1
+            if peer.missed > MISSED_BEATS and not peer.done:
+                silence = f"has sent nothing for {MISSED_BEATS * self.interval:.0f} s: stopped, or cut off"
+                return self._fail_all(f"{peer.address} {silence}", peer)
 
-    def _end(self, cause: str, stopped: Peer | None = None) -> None:
-        """Tell the others; then this process ends by itself, as its exchange with the others breaks, or is ended."""
-        if self.over.is_set():
+    def _fail_all(self, cause: str, stopped: Peer | None = None) -> None:
+        """Send the cause to the others; exit, if a broken collective does not end this process before."""
+        if self.closed.is_set():
             return
         self.cause = self.cause or cause
-        self.ended.set()
+        self.failed.set()
         for peer in self.peers:
             peer.send(failed=self.cause)
         if stopped is not None:
-            stopped.place.send(signal.SIGCONT)
+            stopped.address.send_signal(signal.SIGCONT)
         time.sleep(self.grace)
         if stopped is not None:
             time.sleep(self.grace)
-            stopped.place.send(signal.SIGKILL)
-        self.last()
-        print(f"dialog: {self.cause}", file=sys.stderr, flush=True)  # noqa: T201 - the last word
+            stopped.address.send_signal(signal.SIGKILL)
+        self.before_exit()
+        print(f"dialog: {self.cause}", file=sys.stderr, flush=True)  # noqa: T201 - reason for the exit
         os._exit(1)
 
 
 def first_line(connection: socket.socket) -> bytes:
-    """What comes first on a connection, and no more of it."""
+    """Read the first line of a connection, at most 1,000 bytes, and nothing after it."""
     line = b""
     while not line.endswith(b"\n") and len(line) < 1000:
         line += connection.recv(1) or b"\n"

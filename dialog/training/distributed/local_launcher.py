@@ -1,4 +1,4 @@
-"""The processes that Lightning starts on this machine, and their end."""
+"""Start the other processes on this machine, and end them: Lightning's launcher with an orderly end."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from dialog.training.distributed.heartbeat import GRACE
 from dialog.training.lightning_internals import ScriptLauncher, replace_launcher
 
 PARENT = "DIALOG_PARENT"
-ORDERLY = (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)
+ORDERLY_EXITS = (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)
 
 
-class Launcher(ScriptLauncher):
-    """Lightning's, with an end that is told.
+class LocalLauncher(ScriptLauncher):
+    """Launcher that reports why processes end.
 
-    Lightning (2.6) kills all, itself first, within five seconds after a process has failed: no word, exit code 137. And
-    when it is killed itself, its processes stay until they wait for it.
+    When a process fails, Lightning (2.6) kills all of them, the first included, within five seconds: no message, exit
+    code 137. When the first process is killed, Lightning's others remain until they wait for it.
     """
 
     def launch(self, function: Callable[..., Any], *args: Any, trainer: Trainer | None = None, **kwargs: Any) -> Any:  # noqa: ANN401 - Lightning's
-        """Start the others, watch for their end, and call the function."""
+        """Start the other processes, watch for their end, and call the function."""
         self.cluster_environment.validate_settings(num_devices=self.num_processes, num_nodes=self.num_nodes)
         if not self.cluster_environment.creates_processes_externally:
             os.environ[PARENT] = str(os.getpid())
             self.start_processes()
-            threading.Thread(target=self._outlive, daemon=True).start()
+            threading.Thread(target=self._watch_children, daemon=True).start()
         elif PARENT in os.environ:
-            threading.Thread(target=self._follow, args=(int(os.environ[PARENT]),), daemon=True).start()
+            threading.Thread(target=self._watch_parent, args=(int(os.environ[PARENT]),), daemon=True).start()
         self.limit_threads()
         return function(*args, **kwargs)
 
     def end(self, seconds: float) -> None:
-        """Let the processes that were started here end by themselves, and kill those that do not."""
+        """Wait for the processes that were started here; kill those that remain after this many seconds."""
         until = time.monotonic() + seconds
         for process in self.procs:
             try:
@@ -49,37 +49,37 @@ class Launcher(ScriptLauncher):
                 process.kill()
                 process.wait()
 
-    def _outlive(self) -> None:
-        """End after a process that has failed, if it is not noticed otherwise: before they have found each other."""
+    def _watch_children(self) -> None:
+        """Exit after a failed child that the heartbeat has not noticed, as before all ranks have connected."""
         while True:
             time.sleep(0.5)
             for number, process in enumerate(self.procs, 1):
-                if process.poll() not in (None, *ORDERLY):
+                if process.poll() not in (None, *ORDERLY_EXITS):
                     time.sleep(2 * GRACE)
                     self.end(0)
-                    leave(f"process {number} (pid {process.pid}) ended with exit code {process.returncode}")
+                    exit_now(f"process {number} (pid {process.pid}) ended with exit code {process.returncode}")
 
-    def _follow(self, parent: int) -> None:
-        """End after the process that has started this one."""
+    def _watch_parent(self, parent: int) -> None:
+        """Exit after the process that started this one."""
         while os.getppid() == parent:
             time.sleep(0.5)
         time.sleep(2 * GRACE)
-        leave(f"the process that started this one (pid {parent}) is gone")
+        exit_now(f"the process that started this one (pid {parent}) is gone")
 
 
-def use_launcher(trainer: Trainer) -> None:
-    """Take the place of Lightning's, where a trainer has one."""
-    replace_launcher(trainer, Launcher)
+def use_local_launcher(trainer: Trainer) -> None:
+    """Replace Lightning's launcher, if the trainer has one."""
+    replace_launcher(trainer, LocalLauncher)
 
 
-def end_started(trainer: Trainer, seconds: float = 2 * GRACE) -> None:
-    """End the processes that a trainer has started, by force after so many seconds."""
+def end_local_processes(trainer: Trainer, seconds: float = 2 * GRACE) -> None:
+    """End the processes that a trainer has started; kill those that remain after this many seconds."""
     launcher = trainer.strategy.launcher
-    if isinstance(launcher, Launcher):
+    if isinstance(launcher, LocalLauncher):
         launcher.end(seconds)
 
 
-def leave(message: str) -> None:
-    """End a process whose main thread waits for others."""
-    print(f"dialog: {message}", file=sys.stderr, flush=True)  # noqa: T201 - the last word
+def exit_now(message: str) -> None:
+    """Exit with 1 while the main thread is blocked in a collective."""
+    print(f"dialog: {message}", file=sys.stderr, flush=True)  # noqa: T201 - reason for the exit
     os._exit(1)

@@ -1,4 +1,4 @@
-"""Signals that end a training: each process takes note, all stop at the same step."""
+"""Stop training on a signal: a handler sets a flag, and all ranks stop at the same step."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from lightning.pytorch import Trainer
 
 from dialog.training.lightning_internals import SignalConnector
 
-ASKED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
-"""SLURM sends SIGTERM before it takes a node away, and what ``--signal`` says before the time is up: SIGUSR1."""
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+"""SLURM sends SIGTERM before it takes a node away; its ``--signal`` is usually SIGUSR1."""
 
 
 class Stopped(BaseException):
-    """A signal has ended the training; no error, so that nothing on the way takes it for one."""
+    """Training was stopped by a signal; a BaseException, so that no handler of errors catches it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -27,53 +27,58 @@ class Stopped(BaseException):
 
     @property
     def code(self) -> int:
-        """What a process exits with: 130 after SIGINT, 143 after SIGTERM and what means the same."""
+        """Exit code: 130 after SIGINT, 143 after the others."""
         return 128 + (signal.SIGINT if self.number == signal.SIGINT else signal.SIGTERM)
 
 
-class Signals(SignalConnector):
-    """Takes the place of Lightning's handlers for the time of a fit; a handler only sets a flag.
+class StopSignals(SignalConnector):
+    """Handlers that replace Lightning's during a fit and only set a flag.
 
-    Lightning's own (2.6) call collectives inside the handler, which hangs where a signal reaches another process than
-    the first (its issue 20806), and have each training step wait for a broadcast (21487).
+    Lightning (2.6) calls collectives inside its handler, which hangs when a signal reaches any process but the first
+    (its issue 20806), and broadcasts at every training step (21487).
 
-    A second signal ends the process at once, if it comes a second or more after the first: starters pass on what their
-    processes have been sent already.
+    A second signal exits at once, if it comes a second or more after the first: launchers forward signals that their
+    processes have already received.
+
+    Args:
+        trainer: The trainer that fits.
+        seconds: Time between two exchanges among ranks.
     """
 
     def __init__(self, trainer: Trainer, *, seconds: float = 1.0) -> None:
         super().__init__(trainer)
-        self.came = 0
-        self.when = 0.0
+        self.received = 0
+        self.received_at = 0.0
         self.seconds = seconds
-        self.ticks = self.left = 1
-        self.since = time.monotonic()
+        self.interval = self.countdown = 1  # calls between two exchanges
+        self.exchanged_at = time.monotonic()
 
     def register_signal_handlers(self) -> None:
-        """Listen, where this thread may."""
+        """Install the handlers, if this is the main thread."""
         if threading.current_thread() is threading.main_thread():
-            self.listen(ASKED, self._take)
+            self.listen(STOP_SIGNALS, self._handle)
 
-    def asked(self) -> int:
-        """The number of the signal that any process has been sent, or 0; to be called by all of them alike.
+    def received_by_any(self) -> int:
+        """Return the number of a signal that any rank has received, or 0; all ranks must call this alike.
 
-        Several processes ask each other about once in ``seconds``: after how many calls, they agree on.
+        Ranks exchange about once in ``seconds``; they agree on the number of calls in between.
         """
         if self.trainer.world_size == 1 or not dist.is_initialized():
-            return self.came
-        self.left -= 1
-        if self.left:
+            return self.received
+        self.countdown -= 1
+        if self.countdown:
             return 0
         now = time.monotonic()
-        known = torch.tensor([self.came, (now - self.since) / self.ticks], device=self.trainer.strategy.root_device)
-        dist.all_reduce(known, op=dist.ReduceOp.MAX)
-        number, pace = known.tolist()
-        self.ticks = self.left = round(min(max(self.seconds / max(pace, 1e-6), 1), 1000))
-        self.since = now
+        state = [self.received, (now - self.exchanged_at) / self.interval]
+        shared = torch.tensor(state, device=self.trainer.strategy.root_device)
+        dist.all_reduce(shared, op=dist.ReduceOp.MAX)
+        number, seconds_per_call = shared.tolist()
+        self.interval = self.countdown = round(min(max(self.seconds / max(seconds_per_call, 1e-6), 1), 1000))
+        self.exchanged_at = now
         return int(number)
 
-    def _take(self, number: int, frame: FrameType | None) -> None:
-        if self.came and time.monotonic() - self.when >= 1:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.received and time.monotonic() - self.received_at >= 1:
             os._exit(Stopped(number).code)
-        if not self.came:
-            self.came, self.when = number, time.monotonic()
+        if not self.received:
+            self.received, self.received_at = number, time.monotonic()

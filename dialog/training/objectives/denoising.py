@@ -1,14 +1,19 @@
-"""Denoising auto-encoding."""
+"""Denoising auto-encoding.
+
+Shapes: B rows, T tokens.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from dialog.data.batching import Batch
-from dialog.data.tokenizers.tokenizer import OTHER, Tokenizer
+from dialog.data.tokenizers.tokenizer import EOS, OTHER, PAD, UNK, Tokenizer
 from dialog.errors import UserError
-from dialog.training.objectives.contract import Task, task
-from dialog.training.objectives.noise import noised
+from dialog.training.objectives.contract import Task, end_rows, task
 from dialog.training.objectives.unpaired_text import Utterances
 from dialog.training.teacher_forcing import check_fraction
 
@@ -57,3 +62,22 @@ class Denoising:
         if self.text is not None:
             clean = self.text.draw(len(clean)).to(clean.device, non_blocking=True)  # [B, T]
         return task(OTHER, noised(clean, **self.noise, distance=self.distance), clean)
+
+
+def noised(tokens: Tensor, *, deletion: float, masking: float, distance: int) -> Tensor:
+    """Delete, mask and shuffle the ids of rows ``ids </s>`` padded on the right [B, T]; Lample et al. 2018, 2.3.
+
+    Each id is deleted with probability ``deletion``; each remaining id becomes <unk> with probability ``masking``. Ids
+    are sorted by i + U(0, k + 1) for the i-th id, so none moves by more than the ``distance`` k.
+    """
+    length = tokens.shape[1]
+    words = (tokens != PAD) & (tokens != EOS)  # [B, T]
+    kept = words & (_uniform(tokens) >= deletion)
+    keys = torch.arange(length, device=tokens.device) + (distance + 1) * _uniform(tokens)  # [B, T]
+    order = keys.masked_fill(~kept, torch.inf).argsort(dim=1, stable=True)  # [B, T], deleted ids last
+    masked = tokens.gather(1, order).masked_fill(_uniform(tokens) < masking, UNK)
+    return end_rows(masked, kept.sum(1))
+
+
+def _uniform(tokens: Tensor) -> Tensor:
+    return torch.rand(tokens.shape, device=tokens.device, dtype=torch.float32)  # whatever precision training uses

@@ -41,6 +41,19 @@ def test_a_weight_is_the_mean_number_of_copies_in_train(weight: float, least: in
     assert dialogues == list(corpus.dialogues("train"))
 
 
+def test_half_of_consecutive_ids_is_half() -> None:
+    class Numbered:
+        def dialogues(self, split: str) -> Iterator[Entry]:
+            return (Dialogue(str(number), ()) for number in range(1, 2001))
+
+        def fingerprint(self) -> dict[str, str]:
+            return {}
+
+    for name in ("builtin", "jsonl", "toy"):
+        corpus = Mixture(corpora=[{"name": name, "weight": 0.5}], member=lambda component: Numbered())
+        assert abs(sum(1 for _ in corpus.dialogues("train")) - 1000) < 4 * 22.4  # four standard deviations
+
+
 @pytest.mark.parametrize("split", SPLITS[1:])
 def test_validation_and_test_ignore_weights(split: str) -> None:
     corpus = mixed(part(100, weight=7), part(50, weight=0.1, seed=5))

@@ -54,6 +54,25 @@ def test_reads_the_older_numbered_format(tmp_path: Path) -> None:
     assert (second.id, [turn.text for turn in second.turns]) == ("train-6", ["Hi !", "Hello .", "1 or 2 ?\nSay !", "2"])
 
 
+@pytest.mark.parametrize("value", ["True ", "true", "1", "False", " "])
+def test_any_value_ends_an_episode_as_in_parlai(tmp_path: Path, value: str) -> None:
+    line = f"text:Hi !\tlabels:Hello .\tepisode_done:{value}\r\n"
+    assert [entry.id for entry in write(tmp_path, line * 3).dialogues("train")] == ["train-1", "train-2", "train-3"]
+
+
+def test_an_empty_value_continues_an_episode(tmp_path: Path) -> None:
+    (dialogue,) = write(tmp_path, "text:Hi !\tlabels:Hello .\tepisode_done:\n" * 2).dialogues("train")
+    assert len(dialogue.turns) == 4
+
+
+@pytest.mark.parametrize("mark", ["__SILENCE__", "<SILENCE>"])
+def test_silence_is_not_a_turn(tmp_path: Path, mark: str) -> None:
+    newer, older = f"text:{mark}\tlabels:Hello .\tepisode_done:True\n", f"1 {mark}\tHello .\n"
+    for text in (newer, older):
+        (dialogue,) = write(tmp_path, text).dialogues("train")
+        assert dialogue.turns == (Turn("B", "Hello ."),)
+
+
 def test_file_names_can_be_chosen(tmp_path: Path) -> None:
     (tmp_path / "mine_valid.txt").write_text(GOOD)
     (dialogue,) = ParlAI(tmp_path, validation="mine_valid").dialogues("validation")

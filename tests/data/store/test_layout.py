@@ -38,7 +38,9 @@ def test_sources_lose_their_start_and_targets_their_end(limit: int) -> None:
     whole, _ = encode_example(TOKENIZER, EXAMPLE, max_source=1000, max_target=None)
     ids = TOKENIZER.encode(REPLY.text)
     source, target = encode_example(TOKENIZER, EXAMPLE, max_source=limit, max_target=limit)
-    assert source == whole[-limit:]
+    lost = max(0, len(whole) - limit)
+    role = [SELF if lost <= len(TOKENIZER.encode(ASK.text)) else OTHER] if limit > 1 else []
+    assert source == [*role, *whole[lost + len(role) :]]
     assert len(source) == min(limit, len(whole))
     assert source[-1] == EOS
     assert target == [BOS, *ids[: limit - 1], EOS]
@@ -62,8 +64,21 @@ def test_facts_take_at_most_half_of_a_source(limit: int) -> None:
     source = source_ids(turns, max_source=limit, facts=facts)
     kept = min(len(fact_ids), limit // 2)
     assert source[:kept] == fact_ids[:kept]
-    assert source[kept:] == context[-(limit - kept) :]
+    lost = max(0, len(context) - (limit - kept))
+    role = [OTHER if lost < 5 else SELF] if lost < 8 else []
+    assert source[kept:] == [*role, *context[lost + len(role) :]]
     assert len(source) <= limit
+
+
+@pytest.mark.parametrize("limit", range(6, 30))
+def test_a_truncated_turn_does_not_run_into_the_facts(limit: int) -> None:
+    facts, turns = [(True, [11, 12])], [(False, [21] * 9), (True, [22] * 9)]
+    source = source_ids(turns, max_source=limit, facts=facts)
+    speakers, speaker = {11: SELF, 12: SELF, 21: OTHER, 22: SELF}, None
+    for token in source[:-1]:
+        speaker = token if token in (SELF, OTHER) else speaker
+        assert speakers.get(token, speaker) == speaker
+    assert source[3] in (SELF, OTHER)
 
 
 def test_layout_of_plain_ids() -> None:
@@ -89,7 +104,7 @@ def test_source_positions_follow_the_truncation() -> None:
     whole, _ = encode_example(TOKENIZER, EXAMPLE, max_source=1000, max_target=None)
     for limit in range(1, len(whole) + 1):
         lost = len(whole) - limit
-        expected = {t: s - lost for t, s in {1: 4, 2: 5}.items() if s >= lost}
+        expected = {t: s - lost for t, s in {1: 4, 2: 5}.items() if s > lost}  # the first position is a role
         assert alignment(TOKENIZER, EXAMPLE, max_source=limit) == expected
 
 
@@ -101,7 +116,7 @@ def test_source_positions_include_the_facts(limit: int) -> None:
     pairs = alignment(TOKENIZER, example, max_source=limit)
     facts = min(limit // 2, len(encode_example(TOKENIZER, example, max_source=100, max_target=None)[0]) - len(whole))
     shift = len(source) - len(whole)  # both have the same end
-    assert pairs == {t: s + shift for t, s in {1: 4, 2: 5}.items() if s + shift >= facts}
+    assert pairs == {t: s + shift for t, s in {1: 4, 2: 5}.items() if s + shift > facts}
     assert all(TOKENIZER.decode([source[s]]) == TOKENIZER.decode([target[1 + t]]) for t, s in pairs.items())
 
 

@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dialog.data.tokenizers import TOKENIZERS, byte_bpe, characters, unigram, word
-from dialog.data.tokenizers.tokenizer import SELF, SMALLEST_VOCABULARY, SPECIAL_TOKENS, UNK, Tokenizer
+from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD, SELF, SMALLEST_VOCABULARY, SPECIAL_TOKENS, UNK, Tokenizer
 from dialog.errors import UserError
 
 TEXTS = [
@@ -26,6 +26,7 @@ TEXTS = [
     "你好 ， 这里 有 一家 书店 。 👩‍👩‍👧 a\u0323\u0307 </s> <pad>",
 ] * 3
 LEARNED = {name: learn(TEXTS) for name, learn in TOKENIZERS.items() if name != "file"}
+PUBLISHED = word(TEXTS, join_marks=False)
 RULE = r"\w+|[^\w\s]|\n"
 
 assigned = st.characters(exclude_categories=("Cs", "Cn"))  # what a later Unicode assigns, libraries may normalise apart
@@ -62,9 +63,8 @@ def test_character_round_trip(text: str) -> None:
 
 @given(mixed)
 def test_words_are_the_matches_of_the_rule(text: str) -> None:
-    tokenizer = LEARNED["word"]
-    ids = {tokenizer.decode([number]): number for number in range(6, len(tokenizer))}
-    assert tokenizer.encode(text) == [ids.get(match, UNK) for match in re.findall(RULE, nfc(text))]
+    ids = {PUBLISHED.decode([number]): number for number in range(6, len(PUBLISHED))}
+    assert PUBLISHED.encode(text) == [ids.get(match, UNK) for match in re.findall(RULE, nfc(text))]
 
 
 def test_the_rule_matches_characters_as_python_does() -> None:
@@ -72,7 +72,7 @@ def test_the_rule_matches_characters_as_python_does() -> None:
     kinds = ((char, unicodedata.category(char)) for char in map(chr, range(sys.maxunicode + 1)))
     characters = [(char, kind) for char, kind in kinds if kind not in ("Cs", "Cn")]
     text = nfc("".join(f"a{c}b " for n, (c, kind) in enumerate(characters) if kind not in ("Lo", "Co") or n % 50 == 0))
-    matches = [text[start:end] for start, end in LEARNED["word"].offsets(text)]
+    matches = [text[start:end] for start, end in PUBLISHED.offsets(text)]
     assert matches == re.findall(RULE, text)
 
 
@@ -91,11 +91,25 @@ def test_spans_tile_the_text_and_no_token_is_special(name: str, text: str) -> No
     assert [token for word in LEARNED[name].encode_words(text) for token in word] == ids
 
 
-@pytest.mark.parametrize("name", ["word", "characters"])
 @given(text=mixed.map(nfc))
-def test_spans_of_words_and_characters(name: str, text: str) -> None:
-    expected = re.findall(RULE, text) if name == "word" else list(text)
-    assert [text[start:end] for start, end in LEARNED[name].offsets(text)] == expected
+def test_spans_of_words_and_characters(text: str) -> None:
+    assert [text[start:end] for start, end in PUBLISHED.offsets(text)] == re.findall(RULE, text)
+    assert [text[start:end] for start, end in LEARNED["characters"].offsets(text)] == list(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["नमस्ते दुनिया !", "สวัสดี ครับ", "السَّلامُ عليكم", "می\u200cخواهم", "❤\ufe0f ok", "1\ufe0f\u20e3 a\u0323\u0307"]
+)
+def test_marks_belong_to_the_character_before(text: str) -> None:
+    tokenizer = word([text])
+    assert tokenizer.decode(tokenizer.encode(text)) == nfc(text)
+    assert len(tokenizer.encode(text)) == len(text.split())
+
+
+@given(text=mixed.map(nfc))
+def test_marks_do_not_change_other_words(text: str) -> None:
+    unmarked = "".join(char for char in text if unicodedata.category(char)[0] != "M" and char not in "\u200c\u200d")
+    assert LEARNED["word"].offsets(unmarked) == PUBLISHED.offsets(unmarked)
 
 
 @pytest.mark.parametrize("name", LEARNED)
@@ -112,19 +126,23 @@ def test_labels_are_printable(name: str) -> None:
 
 @pytest.mark.parametrize("name", LEARNED)
 def test_other_readers_of_the_file_give_the_same_ids(name: str, tmp_path: Path) -> None:
-    from transformers import PreTrainedTokenizerFast
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     file = tmp_path / "tokenizer.json"
     LEARNED[name].save(file)
     library = tokenizers.Tokenizer.from_file(str(file))
     library.encode_special_tokens = True
     fast = PreTrainedTokenizerFast(tokenizer_file=str(file), split_special_tokens=True)
+    automatic = AutoTokenizer.from_pretrained(tmp_path)
     for text in (*TEXTS, "<s>stop </s> <pad><self> <unk>", "", " a  b ", "日本 Zebra\t"):
         ids = LEARNED[name].encode(text)
         assert library.encode(text).ids == ids
-        assert fast(text, add_special_tokens=False)["input_ids"] == ids
+        assert fast(text, add_special_tokens=False)["input_ids"] == automatic(text)["input_ids"] == ids
+        assert automatic.decode(ids, skip_special_tokens=True) == LEARNED[name].decode(ids)
         assert Tokenizer.load(file).encode(text) == ids
     assert fast.convert_tokens_to_ids(list(SPECIAL_TOKENS)) == list(range(6))
+    assert (automatic.pad_token_id, automatic.bos_token_id, automatic.eos_token_id) == (PAD, BOS, EOS)
+    assert len(automatic) == len(LEARNED[name])
 
 
 def test_training_does_not_depend_on_process_or_threads() -> None:
@@ -166,7 +184,7 @@ def test_vocabularies_are_ordered_by_frequency() -> None:
 
 def test_the_vocabulary_holds_all_words_of_the_rule() -> None:
     counts = Counter(match for text in TEXTS for match in re.findall(RULE, nfc(text)))
-    assert len(word(TEXTS)) == 6 + len(counts)
+    assert len(PUBLISHED) == 6 + len(counts)
     assert word(TEXTS).decode(word(TEXTS).encode("Where is Käse?")) == "Where is Käse ?"
 
 

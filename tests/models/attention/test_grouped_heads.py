@@ -116,12 +116,12 @@ def test_turn_applies_to_the_projected_query(hook: Callable[..., None] | None, d
         seen.append(heads.shape)
         return -2 * heads
 
-    found = attention(states, keys, values, hook=hook, turn=turn)
+    output = attention(states, keys, values, hook=hook, turn=turn)
     assert seen == [(2, HEADS, 6, WIDTH)]
     with torch.no_grad():
         attention.query.weight *= -2
         attention.query.bias *= -2
-    torch.testing.assert_close(found, attention(states, keys, values), rtol=0, atol=1e-12)
+    torch.testing.assert_close(output, attention(states, keys, values), rtol=0, atol=1e-12)
 
 
 def test_a_hook_for_one_module_ignores_others() -> None:

@@ -1,4 +1,4 @@
-"""Dropout of recurrent decoders and encoders, above all the variational one."""
+"""Dropout of recurrent decoders and encoders."""
 
 import pytest
 import torch
@@ -44,7 +44,7 @@ def test_variational_dropout_keeps_one_mask_for_all_steps(
     kind: str, cell: RecurrentCell, source: Encoded, draw: Draw, stir: Stir, agree: Agree
 ) -> None:
     decoder = stir(decoder_of(kind, cell, 3, dropout=0.4, variational=True)).train()
-    decoder.dropout = nn.Identity()  # of the outputs, which is drawn for each
+    decoder.dropout = nn.Identity()  # the dropout of the outputs differs at each step
     inputs = draw(3, 3, EMBEDDING).requires_grad_()
     torch.manual_seed(0)
     memory, first_state = decoder.start(source)
@@ -78,11 +78,11 @@ def test_variational_masks_are_independent(kind: str, stir: Stir, draw: Draw) ->
     for mask in masks:
         assert mask.unique().tolist() == pytest.approx([0, 1 / 0.6], rel=1e-4)
         assert mask.mean().item() == pytest.approx(1, abs=0.03)
-        assert len(mask.flatten(1).unique(dim=0)) == 2**6  # all that rows can be
+        assert len(mask.flatten(1).unique(dim=0)) == 2**6  # every possible row
     for one, mask in enumerate(masks):
         for other in masks[:one]:
             together = ((mask > 0) == (other > 0)).double().mean().item()
-            assert together == pytest.approx(0.6**2 + 0.4**2, abs=0.03)  # each on its own
+            assert together == pytest.approx(0.6**2 + 0.4**2, abs=0.03)  # independent
     assert not decoder.eval().start(source)[1].stack.masks
     assert not decoder_of(kind, LSTM(), dropout=0.4).train().double().start(source)[1].stack.masks
     assert not decoder_of(kind, LSTM(), variational=True).train().double().start(source)[1].stack.masks

@@ -13,9 +13,7 @@ from dialog.models.recurrent.cells import RecurrentCell
 @every_decoder
 @both_cells
 @pytest.mark.parametrize("layers", [1, 2])
-def test_it_trains_under_autocast_near_float32(
-    kind: str, cell: RecurrentCell, layers: int, draw: Draw, stir: Stir
-) -> None:
+def test_autocast_trains_near_float32(kind: str, cell: RecurrentCell, layers: int, draw: Draw, stir: Stir) -> None:
     encoder = stir(encoder_of(cell, input_size=EMBEDDING, size=MEMORY, layers=layers)).float()
     decoder = stir(decoder_of(kind, cell, layers)).float()
     weights = [*encoder.parameters(), *decoder.parameters()]

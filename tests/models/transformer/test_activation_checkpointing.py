@@ -49,7 +49,7 @@ def read(model: Seq2Seq, hook: Any = None) -> Tensor:  # noqa: ANN401 - an Atten
     return model(source, source != PAD, target, hook)
 
 
-def learnt(model: Seq2Seq) -> dict[str, Tensor]:
+def outputs_and_gradients(model: Seq2Seq) -> dict[str, Tensor]:
     torch.manual_seed(8)
     logits = read(model.train())
     (logits * torch.linspace(-1, 1, logits.numel()).double().view_as(logits)).sum().backward()
@@ -76,15 +76,15 @@ def counted(model: Seq2Seq) -> Iterator[Counter[str]]:
 def test_outputs_and_gradients_are_equal_with_dropout(variant: str, head: str) -> None:
     plain, saving = network(False, variant, head), network(True, variant, head)
     assert list(plain.state_dict()) == list(saving.state_dict())
-    expected, found = learnt(plain), learnt(saving)
-    assert expected.keys() == found.keys()
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    expected, saved_outputs = outputs_and_gradients(plain), outputs_and_gradients(saving)
+    assert expected.keys() == saved_outputs.keys()
+    torch.testing.assert_close(saved_outputs, expected, rtol=0, atol=1e-12)
 
 
 def test_layers_are_computed_twice_in_training_only() -> None:
     model = network(True)
     with counted(model) as calls:
-        learnt(model)
+        outputs_and_gradients(model)
     assert len(calls) == 4
     assert set(calls.values()) == {2}
     with counted(model.eval()) as calls:

@@ -82,7 +82,7 @@ def attention(queries: Matrix, source: Matrix, named: dict[str, Any], *, rotary:
 # ------------------------------------------------------------------ parts
 
 
-def test_rms_norm_is_its_formula(draw: Draw, stir: Stir) -> None:
+def test_rms_norm_follows_its_formula(draw: Draw, stir: Stir) -> None:
     norm, states = stir(NORMS["rms_norm"](SIZE)), draw(2, 3, SIZE)
     states[0, 0] = 0
     gain = norm.weight.tolist()
@@ -91,14 +91,14 @@ def test_rms_norm_is_its_formula(draw: Draw, stir: Stir) -> None:
     assert [name for name, _ in norm.named_parameters()] == ["weight"]
 
 
-def test_layer_norm_is_its_formula(draw: Draw, stir: Stir) -> None:
+def test_layer_norm_follows_its_formula(draw: Draw, stir: Stir) -> None:
     norm, states = stir(NORMS["layer_norm"](SIZE)), draw(2, 3, SIZE)
     gain, bias = norm.weight.tolist(), norm.bias.tolist()
     expected = [[layer_norm(x, gain, bias) for x in row] for row in states.tolist()]
     torch.testing.assert_close(norm(states), torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)
 
 
-def test_swiglu_is_its_formula(draw: Draw, stir: Stir) -> None:
+def test_swiglu_follows_its_formula(draw: Draw, stir: Stir) -> None:
     module, states = stir(SwiGLU(SIZE, INNER, 0.0)), 3 * draw(2, 3, SIZE)
     matrices = [module.gate.weight.tolist(), module.value.weight.tolist(), module.output.weight.tolist()]
     expected = [[swiglu(x, *matrices) for x in row] for row in states.tolist()]
@@ -115,7 +115,7 @@ def test_swiglu_has_three_matrices_without_biases() -> None:
     ("activation", "function"),
     [("relu", lambda x: max(0.0, x)), ("gelu", lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2)],
 )
-def test_feed_forward_is_its_formula(
+def test_feed_forward_follows_its_formula(
     activation: str, function: Callable[[float], float], draw: Draw, stir: Stir
 ) -> None:
     module, states = stir(FEED_FORWARDS[activation](SIZE, INNER, 0.0)), draw(2, 3, SIZE)
@@ -183,8 +183,8 @@ def test_modern_encoder_follows_its_formula(
     inputs, mask = draw(2, 5, 16).requires_grad_(), torch.arange(5) < torch.tensor([[5], [3]])
     encoded = encoder(inputs, mask, hook)
     for row, length in enumerate((5, 3)):
-        found = states_of(encoder, inputs[row, :length].tolist(), None, norm_first)
-        expected = torch.tensor(found, dtype=torch.float64)
+        rows = states_of(encoder, inputs[row, :length].tolist(), None, norm_first)
+        expected = torch.tensor(rows, dtype=torch.float64)
         torch.testing.assert_close(encoded.states[row, :length], expected, rtol=0, atol=1e-10)
         torch.testing.assert_close(encoded.summary[row], expected.mean(0), rtol=0, atol=1e-10)
     assert torch.autograd.gradcheck(lambda x: encoder(x, mask, hook).states, inputs, fast_mode=True)
@@ -202,12 +202,12 @@ def test_modern_decoder_follows_its_formula(
     mask = torch.arange(5) < torch.tensor([[5], [3]])
 
     def outputs(x: Tensor) -> Tensor:
-        found: Tensor = decoder(x, *decoder.start(Encoded(states, mask, states.mean(1))), hook)[0]
-        return found
+        output: Tensor = decoder(x, *decoder.start(Encoded(states, mask, states.mean(1))), hook)[0]
+        return output
 
     for row, length in enumerate((5, 3)):
-        found = states_of(decoder, inputs[row].tolist(), states[row, :length].tolist(), norm_first)
-        expected = torch.tensor(found, dtype=torch.float64)
+        rows = states_of(decoder, inputs[row].tolist(), states[row, :length].tolist(), norm_first)
+        expected = torch.tensor(rows, dtype=torch.float64)
         torch.testing.assert_close(outputs(inputs)[row], expected, rtol=0, atol=1e-10)
     assert torch.autograd.gradcheck(outputs, inputs, fast_mode=True)
 
@@ -219,7 +219,7 @@ def test_layer_drop_has_its_rate_in_training_only() -> None:
     drop, before, after = LayerDrop(0.3), torch.zeros(2, 3, 4), torch.ones(2, 3, 4)
     torch.manual_seed(0)
     drawn = [drop(before, after) for _ in range(4000)]
-    assert all(torch.equal(each, before) or torch.equal(each, after) for each in drawn)  # the whole batch alike
+    assert all(torch.equal(each, before) or torch.equal(each, after) for each in drawn)  # the same for the whole batch
     kept = sum(each[0, 0, 0].item() for each in drawn) / 4000
     assert kept == pytest.approx(0.7, abs=4 * math.sqrt(0.7 * 0.3 / 4000))
     assert all(drop.eval()(before, after) is after for _ in range(50))

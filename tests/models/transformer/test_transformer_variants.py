@@ -23,8 +23,9 @@ VARIANTS = [
     for activation in ("relu", "gelu", "swiglu")
     for positions in ({"name": "sinusoidal"}, {"name": "learned", "length": LENGTH}, {"name": "rotary"})
     for groups in ({}, {"key_value_heads": 2})
-]
-SOME = [VARIANTS[0], *VARIANTS[5::7]]
+][::5]
+"""Every fifth combination, so that all pairs of values occur."""
+SOME = VARIANTS[::3]
 MASK = torch.arange(SOURCE) < torch.tensor([[SOURCE], [2], [0]])
 
 
@@ -80,7 +81,7 @@ def test_every_kind_keeps_the_laws(variant: dict[str, Any], draw: Draw, stir: St
     for cuts in itertools.chain.from_iterable(itertools.combinations(range(1, LENGTH), n) for n in range(LENGTH)):
         close(model(source, MASK, target, cuts=cuts), whole)
     changed = target.clone()
-    changed[:, 3] = draw(3, SIZE)  # not shifted: a layer norm would not see it
+    changed[:, 3] = draw(3, SIZE)  # not a shift, which a layer norm removes
     after = model(source, MASK, changed)
     assert torch.equal(after[:, :3], whole[:, :3])
     assert not torch.isclose(after[:, 3:], whole[:, 3:]).all(-1).any()
@@ -92,7 +93,7 @@ def test_every_kind_keeps_the_laws(variant: dict[str, Any], draw: Draw, stir: St
     for name, parameter in model.named_parameters():
         (gradient,) = torch.autograd.grad(whole.sin().sum(), parameter, retain_graph=True)
         assert gradient.isfinite().all(), name
-        if not name.endswith("key.bias"):  # the same for every key: softmax does not see it
+        if not name.endswith("key.bias"):  # the same for every key, so softmax removes it
             assert gradient.abs().max() > 1e-9, name
 
 
@@ -120,9 +121,9 @@ def test_mixed_precision_stays_near_float32(variant: dict[str, Any], draw: Draw)
     model, source, target = Both(variant), draw(3, SOURCE, SIZE).float(), draw(3, LENGTH, SIZE).float()
     expected = model(source, MASK, target)
     with torch.autocast("cpu", torch.bfloat16):
-        found = model(source, MASK, target, cuts=(2,))
-    found.float().square().mean().backward()
-    torch.testing.assert_close(found.float(), expected, rtol=0.05, atol=0.05 * expected.abs().max().item())
+        output = model(source, MASK, target, cuts=(2,))
+    output.float().square().mean().backward()
+    torch.testing.assert_close(output.float(), expected, rtol=0.05, atol=0.05 * expected.abs().max().item())
 
 
 def test_learned_positions_end_at_their_length(draw: Draw, stir: Stir) -> None:
@@ -209,11 +210,11 @@ def test_each_dropout_acts_in_its_place(
     model, source, target = stir(Both(variant)).train(), draw(3, SOURCE, SIZE), draw(3, LENGTH, SIZE)
     reference = stir(Both({"activation": activation}))
     plain = reference(source, MASK, target)
-    found = model(source, MASK, target, hook)
-    if activation == "swiglu":  # its value is no attention's
+    output = model(source, MASK, target, hook)
+    if activation == "swiglu":  # its `value` is not an attention's
         dropped = [each.replace(".value.", "attention.value.") for each in dropped]
-    close(found, zeroed(reference, *dropped)(source, MASK, target))
-    assert torch.allclose(found, plain) is not bool(dropped)
+    close(output, zeroed(reference, *dropped)(source, MASK, target))
+    assert torch.allclose(output, plain) is not bool(dropped)
     close(model.eval()(source, MASK, target, hook), plain)
 
 
@@ -256,25 +257,27 @@ def test_layers_are_dropped_independently(draw: Draw, stir: Stir) -> None:
     ]
     for make, run in stacks:
         model = stir(make(layer_drop=0.3))
-        wanted = {}
+        expected_outputs = {}
         for kept in itertools.product([False, True], repeat=2):
             part = stir(make())
             with torch.no_grad():
                 for layer, keep in zip(part.layers, kept, strict=True):
                     for name, parameter in layer.named_parameters():
                         if not keep and ("output" in name or "feed_forward.3" in name):
-                            parameter.zero_()  # what a layer with norms first adds is then 0
-            wanted[kept] = run(part)
+                            parameter.zero_()  # the layer then adds 0
+            expected_outputs[kept] = run(part)
         torch.manual_seed(0)
-        counts = dict.fromkeys(wanted, 0)
-        for _ in range(1000):
-            found = run(model.train())
-            (kept,) = [each for each, output in wanted.items() if torch.allclose(output, found, rtol=0, atol=1e-11)]
+        counts = dict.fromkeys(expected_outputs, 0)
+        for _ in range(400):
+            output = run(model.train())
+            (kept,) = [
+                layers for layers, each in expected_outputs.items() if torch.allclose(each, output, rtol=0, atol=1e-11)
+            ]
             counts[kept] += 1
         for kept, count in counts.items():
             chance = 0.7 ** sum(kept) * 0.3 ** (2 - sum(kept))
-            assert abs(count / 1000 - chance) < 4 * (chance * (1 - chance) / 1000) ** 0.5
-        close(run(model.eval()), wanted[True, True])
+            assert abs(count / 400 - chance) < 4 * (chance * (1 - chance) / 400) ** 0.5
+        close(run(model.eval()), expected_outputs[True, True])
 
 
 @pytest.mark.parametrize("variant", SOME, ids=name_of)

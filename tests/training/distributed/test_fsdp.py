@@ -1,98 +1,97 @@
-"""Parameters that are shared out among real processes: checkpoints, resuming, and what is refused."""
+"""Sharded parameters in real processes: runs equal those of ddp, resume exactly, and reject what cannot be sharded."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
-from kills import command, killed
-from processes import Server, serving
+from kills import command, train, train_with_kills
+from processes import Server
 from safetensors.torch import load_file
 
 from dialog.runs.load import load
+from dialog.runs.proof import compare
 from dialog.training.checkpoints.checkpoint_io import LAST, SafeCheckpointIO
+from dialog.training.distributed.fsdp import full_tensor, is_sharded, local_shard
 
 STEPS = 8
+SETTINGS = {
+    "lstm": ["optimizer=sgd_plateau", "optimizer.momentum=0", "optimizer.nesterov=false"],  # without optimizer states
+    "transformer": ["trainer.precision=bf16-mixed"],
+}
+Run = Callable[[str, str], Path]
+FAMILIES = pytest.mark.parametrize("family", SETTINGS)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("sharded")) as made:
-        yield made
+def trained(server: Server) -> Run:
+    """``trained(family, strategy)``: a run of two processes, with preflight."""
+
+    @cache
+    def run(family: str, strategy: str) -> Path:
+        overrides = (f"trainer.strategy={strategy}", "preflight=true", *SETTINGS[family])
+        return train(server, family, 2, server.folder / f"{family}-{strategy}", *overrides, steps=STEPS)
+
+    return run
 
 
 def record(folder: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def trained(server: Server, family: str, strategy: str, precision: str) -> Path:
-    """A run of two processes, its heaviest batches tried first."""
-    folder = server.folder / f"{family}-{strategy}"
-    changes = (f"trainer.strategy={strategy}", f"trainer.precision={precision}", "preflight=true")
-    training = server.start(*command(family, 2, STEPS, str(folder), *changes), world=2)
-    assert training.wait() == [0, 0], training.said
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("family", "precision", "tolerance"), [("lstm", "32-true", 1e-4), ("transformer", "bf16-mixed", 2e-2)]
-)
-def test_a_run_of_shards_is_a_run_as_any_other(server: Server, family: str, precision: str, tolerance: float) -> None:
-    """The same record as with ddp, the same files of the same sizes, weights that load, maps of attention."""
-    sharded, copied = (trained(server, family, name, precision) for name in ("fsdp", "ddp"))
-    for one, other in zip(record(sharded), record(copied), strict=True):
-        assert one.keys() == other.keys()
-        for name in one.keys() - {"time", "train/tokens_per_second"}:
-            assert one[name] == pytest.approx(other[name], rel=tolerance, abs=tolerance), name
-    kept = [SafeCheckpointIO().load_checkpoint(each / "checkpoints" / LAST)["state_dict"] for each in (sharded, copied)]
-    assert {name: each.shape for name, each in kept[0].items()} == {name: each.shape for name, each in kept[1].items()}
-    best = [load_file(each / "model.safetensors") for each in (sharded, copied)]
+@FAMILIES
+def test_sharded_run_equals_ddp(trained: Run, family: str) -> None:
+    """Record, shapes of checkpoints and weights, names of attention maps."""
+    tolerance = 2e-2 if family == "transformer" else 1e-4
+    folders = [trained(family, strategy) for strategy in ("fsdp", "ddp")]
+    for line, expected in zip(*map(record, folders), strict=True):
+        assert line.keys() == expected.keys()
+        for name in line.keys() - {"time", "train/tokens_per_second"}:
+            assert line[name] == pytest.approx(expected[name], rel=tolerance, abs=tolerance), name
+    states = [SafeCheckpointIO().load_checkpoint(folder / "checkpoints" / LAST)["state_dict"] for folder in folders]
+    shapes = [{name: value.shape for name, value in state.items()} for state in states]
+    assert shapes[0] == shapes[1]
+    best = [load_file(folder / "model.safetensors") for folder in folders]
     assert best[0].keys() == best[1].keys()
-    model = load(sharded).model
-    assert sum(each.numel() for each in model.parameters()) == sum(each.numel() for each in best[0].values())
-    pictures = [
-        sorted(path.relative_to(each) for path in each.glob("attention/*/*.json")) for each in (sharded, copied)
-    ]
-    assert pictures[0] == pictures[1]
-    assert pictures[0]
+    model = load(folders[0]).model
+    assert sum(value.numel() for value in model.parameters()) == sum(value.numel() for value in best[0].values())
+    maps = [sorted(path.relative_to(folder) for path in folder.glob("attention/*/*.json")) for folder in folders]
+    assert maps[0] == maps[1]
+    assert maps[0]
 
 
-@pytest.mark.parametrize(
-    ("family", "changes"),
-    [("transformer", []), ("lstm", ["optimizer=sgd_plateau", "optimizer.momentum=0", "optimizer.nesterov=false"])],
-    ids=["transformer", "an optimizer without states"],
-)
-def test_a_run_of_shards_goes_on_where_it_was(server: Server, family: str, changes: list[str]) -> None:
-    """Killed, with every number of the record and every weight the same, to the last bit."""
-    found = killed(server, family, 2, "trainer.strategy=fsdp", *changes, kills=2, steps=20, seed=0)
-    assert found.same, found
+@FAMILIES
+def test_sharded_run_resumes_exactly(server: Server, trained: Run, family: str) -> None:
+    folder = server.folder / f"{family}-killed"
+    overrides = ("trainer.strategy=fsdp", *SETTINGS[family])
+    train_with_kills(server, family, 2, folder, *overrides, kills=1, steps=STEPS, seed=0)
+    comparison = compare(folder, trained(family, "fsdp"))
+    assert comparison.same, comparison
 
 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("trainer.precision=16-mixed", "strategy fsdp does not go with precision 16-mixed"),
         ("optimizer=adafactor_inverse_sqrt", "adafactor: needs unsharded parameters"),
         ("checkpoint.averaging={name: ema}", "checkpoint.averaging needs all weights in each process"),
     ],
 )
-def test_what_cannot_be_shared_out_is_refused(server: Server, override: str, message: str) -> None:
+def test_unshardable_settings_leave_no_run(server: Server, override: str, message: str) -> None:
     folder = server.folder / re.sub(r"\W", "", override)
-    training = server.start(*command("lstm", 2, STEPS, str(folder), "trainer.strategy=fsdp", override), world=2)
+    training = server.start(*command("lstm", 2, STEPS, folder, "trainer.strategy=fsdp", override), world=2)
     assert all(training.wait())
-    assert message in training.said
-    assert "Traceback" not in training.said
+    assert message in training.output
+    assert "Traceback" not in training.output
     assert not folder.exists()
 
 
-def test_plain_tensors_are_their_own_parts() -> None:
-    from dialog.training.distributed.fsdp import is_sharded, own, whole
-
+def test_plain_tensors_are_their_own_shards() -> None:
     tensor = torch.ones(2)
-    assert own(tensor) is tensor
-    assert whole(tensor) is tensor
+    assert local_shard(tensor) is tensor
+    assert full_tensor(tensor) is tensor
     assert not is_sharded(torch.nn.Linear(1, 1))

@@ -44,5 +44,9 @@ def split_by_lists(
 
 def _remainder(dialogue: Dialogue) -> int:
     author = dialogue.meta.get("author")
-    content = "\n".join(turn.text for turn in dialogue.turns) if author in (None, "") else str(author)
-    return int(hashlib.sha256(content.encode()).hexdigest(), 16) % 10
+    return sha256_number("\n".join(turn.text for turn in dialogue.turns) if author in (None, "") else str(author)) % 10
+
+
+def sha256_number(text: str) -> int:
+    """Return the SHA-256 of a text as an integer below 2**256."""
+    return int(hashlib.sha256(text.encode()).hexdigest(), 16)

@@ -1,4 +1,4 @@
-"""Which turns are responses by the rules of a recipe."""
+"""Indices of the responses among all turns of a split."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dialog.data.examples import ExampleRules, example_windows
 from dialog.data.text_matching.fingerprints import Integers
 
 
-class Responses:
-    """Collects where the responses are among the turns of all dialogues, one byte a turn.
+class ResponseIndices:
+    """Collects which turns are responses, in one byte per turn.
 
     Args:
-        rules: How dialogues become examples.
+        rules: Rules that turn dialogues into examples.
     """
 
     def __init__(self, rules: ExampleRules) -> None:
@@ -27,7 +27,6 @@ class Responses:
             flags[response] = True
         self._flags += flags
 
-    @property
-    def places(self) -> Integers:
-        """The responses, first turns among them where those are [responses]."""
+    def array(self) -> Integers:
+        """Return the indices, with first turns if the rules make them responses [responses]."""
         return np.flatnonzero(np.frombuffer(bytes(self._flags), dtype=np.bool_))
