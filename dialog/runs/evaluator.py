@@ -32,6 +32,7 @@ from dialog.generation.responder import Candidate, Responder
 from dialog.metrics import words
 from dialog.metrics.family import results
 
+UNITS = ("tokens", "words", "bytes")
 NUMBERS = {
     "nll": "nll",
     "tokens": "reference_tokens",
@@ -114,34 +115,34 @@ class Evaluation:
         self.dialogues: set[str] = set()
         self.lossless = True
         self.fingerprint = hashlib.sha256()
-        self._pending: list[Answered] = []
+        self._rows: list[dict[str, Any]] = []
 
-    def add(self, answered: Answered) -> None:
-        """Add one example."""
-        example, scored, _ = answered
-        reference = example.response.text
-        self.counts.update(examples=1, tokens=scored.tokens, words=len(words(reference)), bytes=len(reference.encode()))
-        self.lossless = self.lossless and scored.lossless
+    def add(self, answered: Answered) -> dict[str, Any]:
+        """Add one example; return its line of responses.jsonl."""
+        example, row = answered.example, answered.row()
+        self.counts.update(examples=1, **{unit: row[f"reference_{unit}"] for unit in UNITS})
+        self.lossless = self.lossless and answered.scored.lossless
         self.dialogues.add(example.dialogue_id)
         if example.response.copies:
             self.counts.update(questions=1, answered=answered.exact)
-        for text in (*(turn.text for turn in example.context), reference):
+        for text in (*row["context"], row["reference"]):
             self.fingerprint.update(text.encode() + b"\0")
         self.fingerprint.update(b"\1")
-        self._pending.append(answered)
-        if len(self._pending) >= BLOCK:
+        self._rows.append(row)
+        if len(self._rows) >= BLOCK:
             self._update()
+        return row
 
     def _update(self) -> None:
-        """Pass the pending examples to the metrics."""
-        if self._pending:
-            rows = [answered.row() for answered in self._pending]
-            texts = {name: [row[field] for row in rows] for name, field in TEXTS.items()}
+        """Pass the collected rows to the metrics."""
+        if self._rows:
+            texts = {name: [row[field] for row in self._rows] for name, field in TEXTS.items()}
             numbers = {
-                name: torch.tensor([row[field] for row in rows], dtype=torch.float64) for name, field in NUMBERS.items()
+                name: torch.tensor([row[field] for row in self._rows], dtype=torch.float64)
+                for name, field in NUMBERS.items()
             }
             self.measures.update(**texts, **numbers)
-            self._pending = []
+            self._rows = []
 
     def write(self, answers: Iterable[Answered], folder: Path) -> Path:
         """Add all answers and write them to a temporary file, which the caller renames; on an error it is removed."""
@@ -150,8 +151,7 @@ class Evaluation:
         try:
             with partial.open("w", encoding="utf-8") as file:
                 for answered in answers:
-                    self.add(answered)
-                    file.write(to_json(answered.row()) + "\n")
+                    file.write(to_json(self.add(answered)) + "\n")
         except BaseException:
             partial.unlink()
             raise
@@ -164,7 +164,7 @@ class Evaluation:
             UserError: the references have no token, word or byte.
         """
         self._update()
-        for unit in ("tokens", "words", "bytes"):
+        for unit in UNITS:
             if not self.counts[unit]:
                 raise UserError(
                     f"likelihood is undefined: the references have no {unit}; "
@@ -175,9 +175,7 @@ class Evaluation:
             "examples": self.counts["examples"],
             "dialogues": len(self.dialogues),
             "fingerprint": self.fingerprint.hexdigest(),
-            "tokens": self.counts["tokens"],
-            "words": self.counts["words"],
-            "bytes": self.counts["bytes"],
+            **{unit: self.counts[unit] for unit in UNITS},
             "lossless": self.lossless,
             **results(self.measures),
         }
