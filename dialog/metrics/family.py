@@ -111,7 +111,9 @@ def _build(component: Component, language: str) -> Metric:
     if not isinstance(metric, Metric):
         raise UserError(f"{name} is no torchmetrics.Metric; derive it from torchmetrics.Metric")
     arguments = inspect.signature(metric.update).parameters.values()
-    required = {each.name for each in arguments if each.default is each.empty and each.kind not in _VARIADIC}
+    required = {
+        argument.name for argument in arguments if argument.default is argument.empty and argument.kind not in _VARIADIC
+    }
     if missing := sorted(required - set(INPUTS)):
         raise UserError(f"{name}: update has unknown arguments {', '.join(missing)}; choose from {', '.join(INPUTS)}")
     metric.sync_on_compute = False
@@ -125,5 +127,5 @@ def _plain(value: object) -> Any:  # noqa: ANN401 - any JSON
     if isinstance(value, Tensor):
         return value.tolist()
     if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+        return {str(name): _plain(part) for name, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value

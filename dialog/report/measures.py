@@ -68,16 +68,15 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
         "Bits per byte",
         "lower",
         decimals(3),
-        "Negative log-likelihood of the references in bits, end tokens included and with 8 bits for each byte of text "
-        "that is encoded as <unk>, divided by the UTF-8 bytes of their raw text. Comparable across lossless tokenizers."
-        + LOSSY_NOTE,
+        "Negative log-likelihood of the references in bits, end tokens included, plus 8 bits for each byte of unknown "
+        "tokens, divided by the UTF-8 bytes of their raw text. Comparable across lossless tokenizers." + LOSSY_NOTE,
     ),
     "perplexity_word": MetricDisplay(
         "Perplexity per word",
         "lower",
         decimals(2),
-        "exp(nats / words of the raw references), charged for <unk> as bits per byte. A letter of a script without "
-        "spaces is a word. Comparable across lossless tokenizers." + LOSSY_NOTE,
+        "exp(nats / words of the raw references), charged for unknown tokens as bits per byte. A letter of a script "
+        "without spaces is a word. Comparable across lossless tokenizers." + LOSSY_NOTE,
     ),
     "perplexity_token": MetricDisplay(
         "Perplexity per token",
@@ -91,9 +90,7 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
         percent,
         "Fraction of target tokens that are the most probable next token under teacher forcing.",
     ),
-    "unknown_ratio": MetricDisplay(
-        "Unknown tokens", "lower", percent, "Fraction of target tokens that are <unk>, end tokens included."
-    ),
+    "unknown_ratio": MetricDisplay("Unknown tokens", "lower", percent, "Fraction of target tokens that are unknown."),
     "answer_accuracy": MetricDisplay(
         "Answer accuracy",
         "higher",
