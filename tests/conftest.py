@@ -1,4 +1,4 @@
-"""Two tiny networks, trained once for all tests on a tiny built-in corpus, and the data that they read."""
+"""Two tiny models, trained once for all tests on a tiny built-in corpus, and their prepared data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from processes import Server
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")  # a law holds or not, however busy the machine is that tries it
+settings.load_profile("any machine")  # no deadlines: the machine may be busy
 
 FAMILIES = {
     "lstm": (
@@ -48,7 +48,7 @@ TINY = [
 
 @pytest.fixture(scope="session", autouse=True)
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test reads or writes the user's cache, corpora or accounts, asks the network or takes all cores."""
+    """Keep tests away from the user's cache, corpora and accounts, from the network, and on one core."""
     import torch
 
     torch.set_num_threads(1)
@@ -72,7 +72,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def tiny() -> Callable[..., Composed]:
-    """``tiny(family, *overrides)``: a composed recipe that trains in a second."""
+    """``tiny(family, *overrides)``: a composed recipe that trains in a second or two."""
     from dialog.config.compose import compose
 
     def composed(family: str, *overrides: str) -> Composed:
@@ -84,7 +84,7 @@ def tiny() -> Callable[..., Composed]:
 
 @pytest.fixture(scope="session")
 def prepared(tiny: Callable[..., Composed]) -> Path:
-    """The tiny corpus as tokens."""
+    """Folder of the prepared tiny corpus."""
     from dialog.runs.prepare import prepare_data
 
     return prepare_data(tiny("lstm").recipe)
@@ -92,7 +92,7 @@ def prepared(tiny: Callable[..., Composed]) -> Path:
 
 @pytest.fixture(scope="session")
 def trained(tiny: Callable[..., Composed], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """``trained(family)``: the run folder of a tiny network. Copy it before you change it."""
+    """``trained(family)``: the run folder of a tiny model. Copy it before changing it."""
     from dialog.runs.evaluate import evaluate
     from dialog.runs.load import load
     from dialog.runs.train import train

@@ -43,7 +43,7 @@ def process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_says_what_is_wrong_and_what_to_do(corpus: Path) -> None:
+def test_report_names_problems_and_advice(corpus: Path) -> None:
     done = process(corpus)
     assert done.returncode == 0, done.stderr
     assert "✗ Leaks between splits" in done.stdout
@@ -53,7 +53,7 @@ def test_says_what_is_wrong_and_what_to_do(corpus: Path) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 110
 
 
-def test_json_is_complete_and_the_same_again(corpus: Path) -> None:
+def test_json_is_complete_and_reproducible(corpus: Path) -> None:
     first, second = process(corpus, "--json"), process(corpus, "--json", "--html", "page.html")
     assert first.returncode == second.returncode == 0, first.stderr + second.stderr
     found = json.loads(first.stdout)
@@ -69,7 +69,7 @@ def test_json_is_complete_and_the_same_again(corpus: Path) -> None:
     assert "On the big table ." in (corpus / "page.html").read_text(encoding="utf-8")
 
 
-def test_no_text_of_the_corpus_commands_the_terminal(corpus: Path) -> None:
+def test_control_characters_are_escaped(corpus: Path) -> None:
     hostile = "\x1b]0;x\x07\x7f\x9b31m\u202e\u2028 你好"
     row = {"id": hostile, "turns": [{"speaker": hostile, "text": hostile}] * 2}
     for split in ("train", "test"):
@@ -90,7 +90,7 @@ def test_needs_no_torch(corpus: Path) -> None:
     assert done.stdout.endswith("False\n")
 
 
-def test_what_is_malformed_is_counted_and_named(corpus: Path) -> None:
+def test_malformed_records_are_counted_and_named(corpus: Path) -> None:
     with (corpus / "train.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"turns": ["a", \n')
     done = process(corpus, "--json")
@@ -101,7 +101,7 @@ def test_what_is_malformed_is_counted_and_named(corpus: Path) -> None:
     assert found["tokens"]["train"]["examples"] == 4
 
 
-def test_tokens_that_cannot_be_counted_are_a_finding(corpus: Path) -> None:
+def test_missing_token_statistics_are_a_finding(corpus: Path) -> None:
     (corpus / "validation.jsonl").write_text('{"turns": ["alone"]}\n', encoding="utf-8")
     done = process(corpus)
     assert done.returncode == 0, done.stderr
@@ -110,12 +110,12 @@ def test_tokens_that_cannot_be_counted_are_a_finding(corpus: Path) -> None:
     assert "gives no example" not in done.stderr
 
 
-def test_without_tokens_there_is_no_finding_of_them(corpus: Path) -> None:
+def test_no_tokens_gives_no_finding(corpus: Path) -> None:
     done = process(corpus, "--json", "--no-tokens")
     assert "tokens" not in json.loads(done.stdout)["findings"]
 
 
-def test_a_page_is_never_overwritten(corpus: Path) -> None:
+def test_page_is_never_overwritten(corpus: Path) -> None:
     (corpus / "page.html").write_text("mine")
     done = process(corpus, "--html", "page.html")
     assert done.returncode == 2
@@ -124,7 +124,7 @@ def test_a_page_is_never_overwritten(corpus: Path) -> None:
 
 
 @pytest.mark.parametrize("page", ["nowhere/x.html", "train.jsonl/x.html", f"{'x' * 300}.html"], ids=len)
-def test_a_page_that_cannot_be_made_is_refused_before_the_corpus_is_read(corpus: Path, page: str) -> None:
+def test_page_path_is_checked_before_the_corpus_is_read(corpus: Path, page: str) -> None:
     done = process(corpus / "no corpus", "--html", page)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"dialog: {page}: cannot be written (")
@@ -132,14 +132,14 @@ def test_a_page_that_cannot_be_made_is_refused_before_the_corpus_is_read(corpus:
     assert done.stderr.count("\n") == 1
 
 
-def test_a_name_that_is_none_is_refused_and_one_that_is_free_stays_so(tmp_path: Path) -> None:
+def test_check_of_a_page_path_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"null byte.*choose another --html"):
         check_new_file(tmp_path / "a\0b", "--html")
     check_new_file(tmp_path / "page.html", "--html")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_page_that_fails_takes_no_text_with_it(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_is_printed_if_the_page_fails(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -151,14 +151,14 @@ def test_a_page_that_fails_takes_no_text_with_it(corpus: Path, monkeypatch: pyte
     assert "✗ Leaks between splits" in done.stdout
 
 
-def test_a_corpus_that_is_not_there_is_one_line(corpus: Path) -> None:
+def test_missing_corpus_is_one_line(corpus: Path) -> None:
     done = process(corpus / "nowhere")
     assert done.returncode == 2
     assert "nowhere" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_corpus_that_cannot_be_read_is_said_once(corpus: Path) -> None:
+def test_unreadable_corpus_is_reported_once(corpus: Path) -> None:
     (corpus / "train.jsonl").unlink()
     done = process(corpus)
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""The road from {name, arguments} to an object."""
+"""Building objects from {name, arguments}."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_runtime_values_go_to_those_that_take_them() -> None:
     assert build(TABLE, {"name": "plain"}, input_size=7).size == 0
 
 
-def test_a_runtime_value_is_not_for_the_recipe_to_set() -> None:
+def test_recipe_cannot_set_a_runtime_value() -> None:
     assert "'input_size' is set by the recipe's other parts" in refused(
         {"name": "part", "size": 1, "input_size": 2}, input_size=7
     )
@@ -114,20 +114,20 @@ def test_a_runtime_value_is_not_for_the_recipe_to_set() -> None:
         ({"name": ["part"]}, "a component needs a name"),
     ],
 )
-def test_refuses_with_the_nearest_name(component: dict[str, Any], message: str) -> None:
+def test_errors_name_the_nearest(component: dict[str, Any], message: str) -> None:
     assert message in refused(component, input_size=7)
 
 
-def test_a_hint_does_not_offer_what_the_recipe_may_not_set() -> None:
+def test_hint_offers_no_runtime_value() -> None:
     assert "input_size" not in refused({"name": "part", "size": 1, "input_siz": 2}, input_size=7)
 
 
-def test_a_signature_with_options_needs_none() -> None:
+def test_variadic_arguments_are_optional() -> None:
     assert build(TABLE, {"name": "options", "size": 4}) == (4, 0)
     assert "options: unknown argument 'rest'" in refused({"name": "options", "size": 4, "rest": 1})
 
 
-def test_arguments_of_their_type_or_of_a_wider_one() -> None:
+def test_arguments_of_matching_types() -> None:
     assert build(TABLE, {"name": "typed", "count": 2, "share": 1, "on": True, "word": "x"}) == [2, 1, True, "x", None]
     assert build(TABLE, {"name": "typed", "some": 3})[-1] == 3
     assert build(TABLE, {"name": "objects", "count": 2, "share": 0.5}) == [2, 0.5]
@@ -137,7 +137,7 @@ def test_a_dotted_name_is_imported() -> None:
     assert build(TABLE, {"name": "collections.UserDict"}) == collections.UserDict()
 
 
-def test_a_dotted_name_may_be_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dotted_name_of_a_users_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_lab_of_tests.py").write_text("def Mine(size, input_size=0): return size + input_size\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert build(TABLE, {"name": "my_lab_of_tests.Mine", "size": 2}, input_size=3, other=9) == 5
@@ -148,17 +148,17 @@ def test_a_dotted_name_may_be_the_users_own(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     "name", ["no_such_package_here.X", "collections.NoSuchThing", ".", "..", "a..b", ".collections", "collections."]
 )
-def test_a_dotted_name_that_leads_nowhere(name: str) -> None:
+def test_dotted_name_that_cannot_be_imported(name: str) -> None:
     assert f"cannot import {name!r}" in refused({"name": name})
 
 
-def test_a_module_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_module_with_a_syntax_error_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken_lab_of_tests.py").write_text("x = = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert "cannot import 'broken_lab_of_tests.X'" in refused({"name": "broken_lab_of_tests.X"})
 
 
-def test_what_cannot_be_called_is_refused() -> None:
+def test_name_that_cannot_be_called() -> None:
     assert "sys.path cannot be built" in refused({"name": "sys.path"})
 
 

@@ -1,4 +1,4 @@
-"""What is measured, against what is known: made-up steps, a clock that is set by hand, counted batches."""
+"""Figures of the benchmark: constructed steps, a fake clock, counted batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""benchmarks/training.py with ours alone: a real run in small, its record, and its tables."""
+"""benchmarks/training.py with this package alone: a short real run, its records and its tables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def harness(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def test_every_run_is_kept_and_never_made_twice(tmp_path: Path) -> None:
+def test_every_run_is_recorded_once(tmp_path: Path) -> None:
     chosen = ("--systems", "dialog", "loop", "--families", "lstm", "--precisions", "32-true")
     printed = harness(tmp_path, *chosen)
     lines = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
@@ -55,7 +55,7 @@ def test_every_run_is_kept_and_never_made_twice(tmp_path: Path) -> None:
     assert (tmp_path / "results.jsonl").read_bytes() == before
 
 
-def test_what_fails_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_failed_run_is_named_and_the_others_continue(tmp_path: Path) -> None:
     chosen = ("--systems", "dialog", "--families", "lstm", "--precisions", "32-true")
     printed = harness(tmp_path, "model.nonsense=1", *chosen)
     assert "Not measured" in printed
@@ -88,7 +88,7 @@ def test_lengths_stand_side_by_side(table: ModuleType) -> None:
     assert "- One 1.0, lstm, 32-true, source length 512: killed" in text
 
 
-def test_flops_of_peers_are_near_what_ours_was_counted_to_do(table: ModuleType) -> None:
+def test_flops_of_peers_agree_with_counted_flops(table: ModuleType) -> None:
     """The same sizes: what differs is the layer before the vocabulary, where ours is narrower."""
     import torch
 

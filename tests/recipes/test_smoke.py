@@ -1,4 +1,4 @@
-"""Every recipe runs from end to end by the command line, cut short by its own ``smoke:``."""
+"""Every shipped recipe runs end to end through the command line, shortened by its ``smoke:`` overrides."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
-from dialog.build import build_model
 from dialog.cli import program
 from dialog.config.compose import compose, shipped_recipes
-from dialog.models.seq2seq import count_parameters
 
 CORPORA = Path(__file__).parents[1] / "data" / "corpora" / "samples"
 DAILYDIALOG = [name for name in shipped_recipes() if name.startswith("dailydialog/")]
@@ -26,7 +23,7 @@ def test_there_are_recipes_that_need_no_download() -> None:
 def test_smoke(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     smoke = compose(name).recipe.smoke
-    assert smoke, f"{name} says nowhere how to try it"
+    assert smoke, f"{name} has no smoke overrides"
     program.main(["train", name, *smoke], standalone_mode=False)
     folder = Path(capsys.readouterr().out.strip())
     assert folder.parent == Path("runs") / name
@@ -46,21 +43,21 @@ def test_smoke(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
 
 
 @pytest.mark.parametrize("name", DAILYDIALOG)
-def test_smoke_on_dialogues_of_ours(
+def test_smoke_on_dailydialog_samples(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The network as it ships, on dialogues in the official archive's form."""
+    """The shipped network for one step, on dialogues in the format of the official archive."""
     monkeypatch.setenv("DIALOG_DATA", str(CORPORA))
     monkeypatch.setenv("WANDB_MODE", "offline")
     composed = compose(name)
     small = [*composed.recipe.smoke, "data.tokenizer.vocabulary=400", "data.batch_tokens=256"]
-    small += ["trainer.max_steps=2", "trainer.log_every_n_steps=1"]
+    small += ["trainer.max_steps=1", "trainer.log_every_n_steps=1", "preflight=false"]
     program.main(["train", name, *small, "--output", str(tmp_path / "run")], standalone_mode=False)
     capsys.readouterr()
-    maps = list((tmp_path / "run" / "attention").glob("step-2/*.json"))
+    maps = list((tmp_path / "run" / "attention").glob("step-1/*.json"))
     assert maps
-    found = json.loads(maps[0].read_text(encoding="utf-8"))
-    assert bool(found["maps"]) is ("no_attention" not in name)
+    recorded = json.loads(maps[0].read_text(encoding="utf-8"))
+    assert bool(recorded["maps"]) is ("no_attention" not in name)
     (tmp_path / "in.jsonl").write_text(json.dumps({"context": ["Hello .", "How are you ?"]}) + "\n", encoding="utf-8")
     search = "generation.max_length=3"
     program.main(
@@ -70,17 +67,13 @@ def test_smoke_on_dialogues_of_ours(
 
 
 @pytest.mark.parametrize("name", DAILYDIALOG)
-def test_parameters_are_matched_and_as_the_recipe_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DIALOG_DATA", raising=False)
-    recipe = compose(name).recipe
-    with torch.device("meta"):
-        total = count_parameters(build_model(recipe.model, recipe.data.tokenizer["vocabulary"]))["total"]
-    assert total == recipe.about.parameters
-    assert total == pytest.approx(10e6, rel=0.06)
+def test_parameters_are_matched(name: str) -> None:
+    """The stated numbers, which tests/config/test_shipped.py compares with the networks."""
+    assert compose(name).recipe.about.parameters == pytest.approx(10e6, rel=0.06)
 
 
-def test_dailydialog_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both recipes as they ship, to a report; on dialogues of ours in the official archive's form."""
+def test_compare_dailydialog_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two shipped recipes to a report, on dialogues in the format of the official archive."""
     monkeypatch.setenv("DIALOG_DATA", str(CORPORA))
     monkeypatch.setenv("WANDB_MODE", "offline")
     names = ["dailydialog/lstm_bahdanau", "dailydialog/transformer"]

@@ -1,4 +1,4 @@
-"""Tasks that only the right mechanism solves, learnt in seconds by tiny networks in a bare loop; seeds are fixed.
+"""Tasks that only the right mechanism solves, learned in seconds by tiny networks in a plain loop; seeds are fixed.
 
 The whole table, by the package's own training and evaluation, is benchmarks/tasks.py.
 """
@@ -24,7 +24,7 @@ VOCABULARY: Component = {"name": "vocabulary"}
 
 
 class Data(NamedTuple):
-    """A split as token ids, a word a token."""
+    """A split as token ids, one token per word."""
 
     source: Tensor  # [N, S]
     target: Tensor  # [N, T]
@@ -32,14 +32,14 @@ class Data(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What was learnt, on the test split."""
+    """Fractions of exact responses and of correct alignments on the test split."""
 
     exact: float
     aligned: float
 
 
 def splits(corpus: SyntheticTasks) -> tuple[int, Data, Data]:
-    """The size of the vocabulary, the training split and the test split."""
+    """Return the size of the vocabulary, the training split and the test split."""
     number: dict[str, int] = {}
 
     def ids(words: Sequence[str]) -> list[int]:
@@ -72,7 +72,7 @@ def learn(
     learning_rate: float = 1e-2,
     alike: bool = False,
 ) -> Result:
-    """Train on the training split, in batches of like lengths if asked, and measure on the test split."""
+    """Train on the training split, in batches of similar lengths if ``alike``, and measure on the test split."""
     vocabulary, train, test = splits(corpus)
     torch.manual_seed(0)
     model = Seq2Seq(
@@ -103,23 +103,23 @@ def learn(
 
 @torch.no_grad()
 def measure(model: Seq2Seq, test: Data) -> Result:
-    """Greedy responses that are the reference, and copied words at which the attention looks."""
+    """Compare greedy responses with the reference, and the attention's maxima with the gold alignment."""
     seen: list[Tensor] = []
     memory, state = model.start(test.source, test.source != PADDING)
-    said = test.target[:, :1]
+    output = test.target[:, :1]
     for _ in range(test.target.shape[1] - 1):
-        logits, state = model.step(said[:, -1:], memory, state)
-        said = torch.cat([said, logits[:, -1:].argmax(-1)], 1)
-    exact = ((said == test.target) | (test.target == PADDING)).all(1)
+        logits, state = model.step(output[:, -1:], memory, state)
+        output = torch.cat([output, logits[:, -1:].argmax(-1)], 1)
+    exact = ((output == test.target) | (test.target == PADDING)).all(1)
     model(test.source, test.source != PADDING, test.target[:, :-1], lambda _, weights: seen.append(weights))
     if not seen:
         return Result(exact.double().mean().item(), 0.0)
-    looked = seen[-1].mean(1).argmax(-1)[:, : test.places.shape[1]]  # [N, T - 2]
-    known = test.places >= 0
-    return Result(exact.double().mean().item(), (looked == test.places)[known].double().mean().item())
+    argmax = seen[-1].mean(1).argmax(-1)[:, : test.places.shape[1]]  # [N, T - 2]
+    aligned = test.places >= 0
+    return Result(exact.double().mean().item(), (argmax == test.places)[aligned].double().mean().item())
 
 
-def test_attention_learns_to_reverse_and_where_to_look() -> None:
+def test_attention_learns_to_reverse_and_to_align() -> None:
     found = learn(SyntheticTasks(task="reverse", symbols=12, lengths=[3, 6], size=4000), steps=400)
     assert found.exact > 0.99
     assert found.aligned > 0.99
@@ -132,7 +132,7 @@ def test_a_pointer_sorts() -> None:
     assert found.aligned > 0.99
 
 
-def test_rare_words_are_copied_by_a_pointer_generator_only() -> None:
+def test_only_a_pointer_generator_copies_rare_words() -> None:
     corpus = SyntheticTasks(task="rare", values=400, lengths=[2, 4], size=4000)
     copying = learn(corpus, head={"name": "pointer_generator"}, steps=400)
     writing = learn(corpus, head=VOCABULARY, steps=400)
@@ -140,7 +140,7 @@ def test_rare_words_are_copied_by_a_pointer_generator_only() -> None:
     assert writing.exact < 0.3
 
 
-def test_attention_recalls_over_200_tokens_what_a_fixed_vector_forgets() -> None:
+def test_attention_recalls_over_190_tokens() -> None:
     corpus = SyntheticTasks(task="recall", symbols=6, values=20, lengths=[1, 190], test_lengths=[190, 190], size=8000)
     attending, remembering = (
         learn(corpus, attention=each, size=48, steps=500, learning_rate=5e-3, alike=True) for each in (BILINEAR, NONE)

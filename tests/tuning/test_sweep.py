@@ -1,4 +1,4 @@
-"""A search: the same budget for each recipe, also where it was stopped; and the sweeps that ship."""
+"""A sweep: the same budget for every recipe, also when interrupted; and the shipped sweeps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAMES = ["quickstart/lstm_bahdanau", "quickstart/transformer"]
 
 
 class Training:
-    """In place of a training: its values are a function of the recipe."""
+    """Stands in for training: the validation values are a function of the recipe."""
 
     def __init__(self, interrupted_at: int | None = None, fails_at: int = 0) -> None:
         self.count = 0
@@ -57,7 +57,7 @@ def begun(folder: Path, trials: int, **settings: Any) -> SweepSettings:  # noqa:
 
 
 def paths(found: dict[str, Any]) -> list[list[tuple[Any, ...]]]:
-    """What was chosen and found, but for clocks and numbers."""
+    """Everything in the results but trial numbers and clock times."""
     keys = ("state", "value", "overrides", "reason", "steps", "target_tokens")
     return [[tuple(map(str, (trial[key] for key in keys))) for trial in each["trials"]] for each in found["recipes"]]
 
@@ -65,9 +65,7 @@ def paths(found: dict[str, Any]) -> list[list[tuple[Any, ...]]]:
 # ------------------------------------------------------------------ the budget
 
 
-def test_every_recipe_gets_as_many_trials_whatever_becomes_of_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_recipe_gets_the_same_number_of_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     training = Training(fails_at=6)
     monkeypatch.setattr("dialog.tuning.sweep.train_run", training)
     found = sweep(tmp_path, begun(tmp_path, 10, sampler="random"))
@@ -87,7 +85,7 @@ def test_every_recipe_gets_as_many_trials_whatever_becomes_of_them(
     assert len((tmp_path / "sweep.md").read_text(encoding="utf-8").splitlines()) == 4
 
 
-def test_a_search_that_was_stopped_goes_on_as_it_would_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_sweep_continues_as_uninterrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dialog.tuning.sweep.train_run", Training())
     whole = sweep(tmp_path / "whole", begun(tmp_path / "whole", 6))
     monkeypatch.setattr("dialog.tuning.sweep.train_run", Training(interrupted_at=6))
@@ -102,7 +100,7 @@ def test_a_search_that_was_stopped_goes_on_as_it_would_have(tmp_path: Path, monk
     assert [each["spent"]["interrupted"] for each in resumed["recipes"]] == [0, 1]
 
 
-def test_recipes_of_different_budgets_are_refused() -> None:
+def test_recipes_of_different_budgets_are_rejected() -> None:
     one, other = compose(NAMES[0]), compose(NAMES[1], ["trainer.max_steps=7"])
     with pytest.raises(UserError, match=r"the budgets differ: trainer\.max_steps is 2300 in .* and 7 in .*transformer"):
         sweeps.check([one, other])
@@ -128,14 +126,14 @@ def test_recipes_of_different_budgets_are_refused() -> None:
         ("quickstart/transformer: {seed: [1]}", "no key to sweep for quickstart/lstm_bahdanau"),
     ],
 )
-def test_a_space_that_makes_no_sense_is_refused(text: str, message: str, tmp_path: Path) -> None:
+def test_invalid_space(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "space.yaml"
     path.write_text(text + "\n", encoding="utf-8")
     with pytest.raises(UserError, match=message):
         spaces(path, NAMES)
 
 
-def test_a_recipes_own_section_is_laid_over_what_all_have(tmp_path: Path) -> None:
+def test_section_of_a_recipe_overrides_all(tmp_path: Path) -> None:
     path = tmp_path / "space.yaml"
     path.write_text("all: {seed: [1, 2], model.dropout: [0]}\nquickstart/transformer: {seed: [3]}\n", encoding="utf-8")
     assert spaces(path, NAMES) == {
@@ -147,7 +145,7 @@ def test_a_recipes_own_section_is_laid_over_what_all_have(tmp_path: Path) -> Non
 # ------------------------------------------------------------------ the command line
 
 
-def test_a_search_of_both_families(
+def test_sweep_of_both_families(
     tiny: Callable[..., Composed],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -191,7 +189,7 @@ def test_a_search_of_both_families(
         (["quickstart/transformer", "--space", "other.yaml"], "adamw: unknown argument 'momentum'"),
     ],
 )
-def test_what_cannot_be_searched_leaves_no_folder(
+def test_invalid_sweep_leaves_no_folder(
     arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -210,7 +208,7 @@ def wandb_sweeps() -> list[Path]:
 
 
 @pytest.mark.parametrize("path", wandb_sweeps(), ids=lambda path: path.stem)
-def test_the_agents_command_is_a_recipe_with_overrides(path: Path) -> None:
+def test_wandb_command_is_a_recipe_with_overrides(path: Path) -> None:
     from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
 
     config = yaml.safe_load(path.read_text(encoding="utf-8"))

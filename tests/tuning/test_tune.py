@@ -1,4 +1,4 @@
-"""The learning-rate finder and the batch-size finder, which leave nothing behind."""
+"""The learning-rate finder and the batch-size finder leave no files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def recipe(tiny: Callable[..., Composed], tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_learning_rate_with_its_picture(recipe: str, capsys: pytest.CaptureFixture[str]) -> None:
     program.main(["tune", recipe, "--lr", "--steps", "40", "--output", "lr.svg", "--json"], standalone_mode=False)
     found = json.loads(capsys.readouterr().out)["lr"]
-    assert found["losses"][0] == pytest.approx(math.log(400), abs=0.7)  # it knows nothing yet
+    assert found["losses"][0] == pytest.approx(math.log(400), abs=0.7)  # untrained
     assert min(found["losses"]) < 0.9 * found["losses"][0]
     assert found["rates"] == sorted(found["rates"])
     assert 1e-5 < found["suggestion"] < 0.3
@@ -41,7 +41,7 @@ def test_a_learning_rate_with_its_picture(recipe: str, capsys: pytest.CaptureFix
     assert sorted(path.name for path in Path().iterdir()) == ["lr.svg", "t.yaml"]
 
 
-def test_batches_grow_until_memory_ends(
+def test_batches_grow_until_out_of_memory(
     recipe: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step = DialogModule.training_step
@@ -72,7 +72,7 @@ def test_batches_grow_until_memory_ends(
         (["--lr", "--output", "t.svg"], "t.svg exists"),
     ],
 )
-def test_what_cannot_be_tuned_is_refused(recipe: str, arguments: list[str], message: str) -> None:
+def test_invalid_options(recipe: str, arguments: list[str], message: str) -> None:
     Path("t.svg").touch()
     with pytest.raises(UserError, match=message):
         program.main(["tune", recipe, *arguments], standalone_mode=False)

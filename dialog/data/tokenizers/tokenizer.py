@@ -72,8 +72,8 @@ class Tokenizer:
     def save(self, path: Path) -> None:
         """Write a `tokenizer.json`, and beside it a `tokenizer_config.json` for transformers' `AutoTokenizer`.
 
-        `AutoTokenizer.from_pretrained(folder)` then gives the same ids. The file alone cannot say that `</s>` in a text
-        is text: `tokenizers` needs `encode_special_tokens = True`, and PreTrainedTokenizerFast(tokenizer_file=...)
+        `AutoTokenizer.from_pretrained(folder)` then gives the same ids. The file alone cannot mark `</s>` in a text
+        as text: `tokenizers` needs `encode_special_tokens = True`, and PreTrainedTokenizerFast(tokenizer_file=...)
         needs `split_special_tokens=True`.
         """
         write_text(path, self.json)
