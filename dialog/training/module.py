@@ -121,7 +121,8 @@ class DialogModule(LightningModule):
     ) -> None:
         """Scale the gradient to that of the whole step (see `StepSums`), clip it, check it, and log the step.
 
-        The logged norm is that before clipping, by norm or by value. A fused optimizer under mixed precision is included.
+        The logged norm is that before clipping, by norm or by value. This includes a fused optimizer under mixed
+        precision.
         """
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is not None and getattr(optimizer, "_step_supports_amp_scaling", False):
