@@ -44,7 +44,7 @@ def additive_loop(loop: StackLoop, scorer: AdditiveScorer, memory: AttentionMemo
         scorer.energy.weight.squeeze(0).to(exact),
         torch.stack(loop.hidden).to(exact),
         torch.stack(loop.cell_states).to(exact),
-        *loop.weights,
+        *loop.product_weights(),
         *loop.biases,
     )
     constants = LoopConstants(loop.stack.cell, memory.mask, loop.recurrent_masks, loop.upward_masks)
