@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from dialog.config.components import Component, build
-from dialog.data.batching import Batch
+from dialog.data.batching import Batch, check_batch
 from dialog.data.tokenizers.tokenizer import Tokenizer
-from dialog.errors import RunError
+from dialog.errors import RunError, UserError
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.callbacks.guard import Guard
 from dialog.training.distributed.fsdp import full_tensor, scale_gradients, shard
@@ -109,6 +109,7 @@ class DialogModule(LightningModule):
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """Return the loss of a micro-batch."""
+        check_batch(batch, self.padding, first=batch_index == 0)
         objective, terms = self.step(self.model, batch, self.global_step)
         self.target_tokens += batch.target_tokens
         return self.step_sums.add(objective, terms, batch.target_tokens)
@@ -150,6 +151,11 @@ class DialogModule(LightningModule):
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
         """Add a batch to the sums of the split."""
+        check_batch(batch, self.padding, first=batch_index == 0)
+        if batch.target_bytes < 1:
+            raise UserError(
+                "target_bytes of a batch is 0; pass collate(..., target_bytes=UTF-8 bytes of the responses)"
+            )
         nll, correct = self.step.validate(self.model, batch)
         self.split_sums.add(nll, correct, batch.target_tokens, batch.target_bytes)
 
