@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -12,18 +13,22 @@ from lightning_privates import private_uses
 from source_code import (
     FILES,
     ROOT,
+    calls_in_asserts,
     code_lines,
     cycle,
+    docstrings,
     functions,
     imported,
     imported_files,
+    local_names,
     mutations,
+    prose,
     tree,
     unsafe_calls,
 )
 
 FLOORS = (
-    ("errors", "version", "paths", "atomic", "escaping", "ranks", "config"),
+    ("errors", "version", "paths", "atomic", "escaping", "json_files", "ranks", "config"),
     ("data", "metrics", "models"),
     ("generation", "analysis", "report"),
     ("inspection", "training"),
@@ -43,9 +48,26 @@ EXTENSIBLE = {".", "cli", "data/corpora", "inspection/sections"}
 VAGUE_FILES = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 LIGHTNING = {"lightning", "pytorch_lightning"}
 LIGHTNING_INTERNALS = "training/lightning_internals.py"
-HEAVY = {"torch", "numpy", "tokenizers", "wandb", "safetensors", "jinja2", "PIL", *LIGHTNING}
+HEAVY = {"torch", "torchmetrics", "numpy", "tokenizers", "wandb", "safetensors", "jinja2", "PIL", *LIGHTNING}
 LAZY = {"runs/environment.py", "runs/evaluator.py"}
 """Imported inside functions, never at start-up."""
+VAGUE_NAMES = {"asked", "asks", "each", "found", "given", "known", "made", "said", "told"}
+QUESTIONS = re.compile(r"(What|Which|Whether|How|Where|Who|When|Why|That|Those|It|Of)\b")
+FORBIDDEN = re.compile(
+    r"""\b(?:go(?:es|ne|ing)?\ on\ (?:with|from|by|at|where|there) | went\ on | so\ many | user's\ to\ mend | mended
+    | is\ there\ twice | what\ of\ it | of\ its\ kind | shared?\ out | memory\ ends | own\ words? | that\ is\ to\ be
+    | what\ (?:is|was)\ (?:said|given|lowered|asked) | not\ known\ here | comes?\ out | (?:that\ is|that\ are)\ none
+    | there\ is\ no | hand(?:s|ed)?\ out | deal(?:t|s)?\ out | anew | whoever | nobody | slopes? | held\ against
+    | says?\ (?:so|which|what|how|where|who|that|no|nothing) | what\ it\ (?:says|asks|wants|knows|gives)
+    | in\ its\ stead | come(?:s)?\ to\ (?:its|an)\ end)\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
+"""Phrases that a native engineer would not write; each has a plain word (resume, number of, unknown, gradient, ...)."""
+PAGES = ("README.md", "docs/*.md", "recipes/**/*.md", "recipes/**/*.yaml", "configs/**/*.yaml", "benchmarks/*.md")
+REPOSITORY = Path(__file__).parents[1]
+HARMLESS_CALLS = {"all", "any", "callable", "hasattr", "isinstance", "issubclass", "len", "set", "type"}
+MOST_TEST_LINES = 400
+MOST_CHARACTERS = 60
 UNSAFE = ("weights_only=False", "yaml.load(", "UnsafeLoader", "FullLoader", "shell=True", "trust_remote_code")
 UNSAFE_PACKAGES = {"pickle", "dill", "marshal", "shelve", "joblib"}
 
@@ -150,7 +172,67 @@ def test_file_names_say_what_is_inside() -> None:
     assert not [file for file in FILES if names[file] & VAGUE_FILES]
 
 
+def test_packages_name_the_file_to_read_first() -> None:
+    doors = [file for file in INSIDE if file.endswith("__init__.py")]
+    silent = [file for file in doors if not re.search(r"`[\w/]+\.py`", ast.get_docstring(tree(file)) or "")]
+    assert not silent
+
+
+def test_class_names_are_unique() -> None:
+    classes = Counter(node.name for file in FILES for node in ast.walk(tree(file)) if isinstance(node, ast.ClassDef))
+    assert [name for name, count in classes.items() if count > 1] == []
+
+
+def test_variables_have_domain_names() -> None:
+    vague = [f"{file}:{line} {name}" for file in FILES for line, name in local_names(tree(file)) if name in VAGUE_NAMES]
+    assert not vague
+
+
+# ------------------------------------------------------------------ words
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
+    questions = [
+        f"{file}:{line} {text[:40]}" for file in FILES for line, text in docstrings(tree(file)) if QUESTIONS.match(text)
+    ]
+    assert not questions
+
+
+def test_no_forbidden_phrase() -> None:
+    phrases = [
+        f"{file}:{line} {match[0]}"
+        for file in FILES
+        for line, text in prose((ROOT / file).read_text(encoding="utf-8"))
+        for match in FORBIDDEN.finditer(text)
+    ]
+    assert not phrases
+
+
+def test_no_forbidden_phrase_in_pages_and_recipes() -> None:
+    pages = [path for pattern in PAGES for path in sorted(REPOSITORY.glob(pattern))]
+    assert len(pages) > 60
+    phrases = [
+        f"{path.relative_to(REPOSITORY)}:{number} {match[0]}"
+        for path in pages
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        for match in FORBIDDEN.finditer(line)
+    ]
+    assert not phrases
+
+
+def test_test_names_are_short_and_test_files_small() -> None:
+    tests = {path: path.read_text(encoding="utf-8") for path in sorted((REPOSITORY / "tests").rglob("*.py"))}
+    assert not [path.name for path, text in tests.items() if text.count("\n") > MOST_TEST_LINES]
+    names = [function.name for text in tests.values() for function in functions(ast.parse(text))]
+    assert not [name for name in names if name.startswith("test_") and len(name) > MOST_CHARACTERS]
+
+
 # ------------------------------------------------------------------ manners
+
+
+def test_asserts_do_no_work() -> None:
+    working = [f"{file}:{line}" for file in FILES for line in calls_in_asserts(tree(file), HARMLESS_CALLS)]
+    assert not working
 
 
 def test_forward_takes_no_unnamed_arguments() -> None:

@@ -222,38 +222,58 @@ MUTANTS = (
     mutant(
         "training-3",
         "random generators go on anyhow",
-        "resume/test_resume.py::test_a_run_that_loses_power_again_and_again",
+        "resume/test_resume.py::test_run_with_power_cuts_is_the_whole_run",
         ("training/callbacks/reseed.py", "        reseed(self.seed,", "        (self.seed,"),
     ),
     mutant(
         "training-4",
         "the optimizer begins anew",
-        "resume/test_resume.py::test_a_run_that_loses_power_again_and_again",
+        "resume/test_resume.py::test_run_with_power_cuts_is_the_whole_run",
         (STORAGE, "        return checkpoint\n", '        return {**checkpoint, "optimizer_states": []}\n'),
     ),
     mutant(
         "infra-1",
         "a checkpoint is written in its place",
-        "training/checkpoints/test_checkpoint_io.py::test_what_gets_a_name_is_on_the_disk",
+        "training/checkpoints/test_checkpoint_io.py::test_files_are_synced_before_they_are_renamed",
         (STORAGE, "rename(new, target)", "target.write_bytes(new.read_bytes())"),
     ),
     mutant(
         "infra-2",
         "a checkpoint is not synced",
-        "training/checkpoints/test_checkpoint_io.py::test_what_gets_a_name_is_on_the_disk",
+        "training/checkpoints/test_checkpoint_io.py::test_files_are_synced_before_they_are_renamed",
         (STORAGE, "                sync(new)\n", ""),
     ),
     mutant(
         "infra-3",
         "hashes are not compared",
-        "training/checkpoints/test_checkpoint_io.py::test_a_damaged_file_is_refused",
+        "training/checkpoints/test_checkpoint_io.py::test_damaged_file_is_rejected",
         (STORAGE, "sha256(path) in hashes.values()", "hashes"),
     ),
     mutant(
         "infra-4",
         "a checkpoint may run code",
-        "training/checkpoints/test_checkpoint_io.py::test_plain_types_and_tensors_only",
+        "training/checkpoints/test_checkpoint_io.py::test_only_plain_types_and_tensors_are_loaded",
         (STORAGE, "weights_only=True)", "weights_only=False)"),
+    ),
+    mutant(
+        "infra-4b",
+        "a damaged checkpoint is listed as intact when a run is resumed",
+        "training/checkpoints/test_checkpoint_io.py::test_damaged_file_stays_damaged_after_clean_up",
+        (
+            STORAGE,
+            ' for path in sorted(folder.glob("*.ckpt")) if storage.damage(path) is None}',
+            ' for path in sorted(folder.glob("*.ckpt"))}',
+        ),
+    ),
+    mutant(
+        "training-8",
+        "every rank resumes with the target tokens of all ranks",
+        "resume/test_kills.py::test_signal_to_any_rank_stops_all_at_one_step",
+        (
+            "training/module.py",
+            'checkpoint["target_tokens"] if self.trainer.is_global_zero else 0',
+            'checkpoint["target_tokens"]',
+        ),
     ),
     mutant(
         "infra-5",
@@ -270,7 +290,7 @@ MUTANTS = (
     mutant(
         "infra-7",
         "the command line and what is printed go to Weights & Biases",
-        "training/test_loggers.py::test_no_secret_is_written",
+        "training/test_wandb.py::test_no_secret_is_written",
         ("training/loggers.py", 'settings={"console": "off", "x_disable_meta": True, "silent": True}', "settings={}"),
     ),
     mutant(
@@ -294,7 +314,7 @@ MUTANTS = (
     mutant(
         "training-7",
         "tied weights are untied by what is loaded",
-        "training/callbacks/test_averaging.py::test_tied_weights_stay_tied_when_a_run_goes_on",
+        "training/callbacks/test_averaging.py::test_tied_weights_stay_tied_in_a_resumed_run",
         ("training/callbacks/averaging.py", 'saved["weights"], strict=False', 'saved["weights"], False, True'),
     ),
     mutant(

@@ -1,4 +1,4 @@
-"""Averages of weights are their formulas, are what is validated and kept, and change nothing of the training."""
+"""Averages follow their formulas, are validated and saved, and do not affect training."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAME = "model.encoder.layers.0.self_attention.query.weight"
 
 
 class Watch(lightning.Callback):
-    """The weights after each step and at each validation, as training has them and as they are validated."""
+    """Records the weights after each step, and those that are validated."""
 
     def __init__(self) -> None:
         self.steps: list[Tensor] = []
@@ -52,7 +52,7 @@ def weight(module: lightning.LightningModule) -> Tensor:
 
 
 class Fitted:
-    """A network after some epochs of four batches, two of them a step, with a validation after each."""
+    """A network trained for some epochs of four batches, two per step, with a validation after each epoch."""
 
     def __init__(
         self,
@@ -87,12 +87,12 @@ class Fitted:
         self.trainer.fit(self.module, batches, ckpt_path=checkpoint, weights_only=True)
 
     def saved(self, folder: Path) -> dict[str, Any]:
-        """What a checkpoint of it holds."""
+        """Save a checkpoint and return its content."""
         self.trainer.save_checkpoint(folder / "a.ckpt")
         return SafeCheckpointIO().load_checkpoint(folder / "a.ckpt")
 
 
-def test_ema_is_its_formula_and_what_is_validated(
+def test_ema_follows_its_formula_and_is_validated(
     network: Callable[..., Seq2Seq], prepared: Path, tmp_path: Path
 ) -> None:
     fitted = Fitted(network, prepared, EMA)
@@ -111,7 +111,7 @@ def test_ema_is_its_formula_and_what_is_validated(
     assert torch.equal(kept["averaging"]["weights"][NAME].double(), fitted.watch.steps[-1])
 
 
-def test_last_is_the_mean_over_the_last_validations(
+def test_last_is_the_mean_of_the_last_validations(
     network: Callable[..., Seq2Seq], prepared: Path, tmp_path: Path
 ) -> None:
     fitted = Fitted(network, prepared, LAST)
@@ -125,7 +125,7 @@ def test_last_is_the_mean_over_the_last_validations(
 
 
 @pytest.mark.parametrize("component", [EMA, LAST], ids=["ema", "last"])
-def test_training_does_not_know_of_it_and_goes_on_exactly(
+def test_training_is_unaffected_and_resumes_exactly(
     network: Callable[..., Seq2Seq], prepared: Path, tmp_path: Path, component: dict[str, Any]
 ) -> None:
     plain, straight = (Fitted(network, prepared, each) for each in (None, component))
@@ -140,8 +140,8 @@ def test_training_does_not_know_of_it_and_goes_on_exactly(
     same(one["optimizer_states"], other["optimizer_states"])
 
 
-def same(one: Any, other: Any) -> None:  # noqa: ANN401 - what a checkpoint holds
-    """Bit-equal, whatever it holds."""
+def same(one: Any, other: Any) -> None:  # noqa: ANN401 - content of a checkpoint
+    """Assert bit-equality."""
     assert type(one) is type(other)
     if isinstance(one, dict):
         assert one.keys() == other.keys()
@@ -154,7 +154,7 @@ def same(one: Any, other: Any) -> None:  # noqa: ANN401 - what a checkpoint hold
         assert torch.equal(one, other) if isinstance(one, Tensor) else one == other
 
 
-def test_tied_weights_stay_tied_when_a_run_goes_on(
+def test_tied_weights_stay_tied_in_a_resumed_run(
     network: Callable[..., Seq2Seq], prepared: Path, tmp_path: Path
 ) -> None:
     kept = Fitted(network, prepared, EMA, epochs=1).saved(tmp_path)
@@ -164,35 +164,35 @@ def test_tied_weights_stay_tied_when_a_run_goes_on(
     assert model.head.weight is model.source_embedding.table.weight is model.target_embedding.table.weight
 
 
-def test_the_average_moves_in_half_precision(network: Callable[..., Seq2Seq], prepared: Path, tmp_path: Path) -> None:
-    """By steps that are too small for bfloat16, into checkpoints in float32."""
+def test_average_moves_in_half_precision(network: Callable[..., Seq2Seq], prepared: Path, tmp_path: Path) -> None:
+    """Updates too small for bfloat16 accumulate in float32, also in checkpoints."""
     fitted = Fitted(
         network, prepared, {"name": "ema", "decay": 0.9999, "warmup": False}, options=[("precision", "bf16-true")]
     )
     average = fitted.saved(tmp_path)["state_dict"][NAME]
     assert average.dtype == torch.float32
     assert torch.equal(weight(fitted.module), fitted.watch.steps[-1])
-    moved, way = (
+    moved, distance = (
         (average.double() - fitted.watch.steps[0]).norm(),
         (fitted.watch.steps[-1] - fitted.watch.steps[0]).norm(),
     )
-    assert 1e-4 * way < moved < 1e-3 * way
+    assert 1e-4 * distance < moved < 1e-3 * distance
 
 
-def test_what_is_frozen_has_no_average(network: Callable[..., Seq2Seq], prepared: Path, tmp_path: Path) -> None:
+def test_frozen_parameters_are_not_averaged(network: Callable[..., Seq2Seq], prepared: Path, tmp_path: Path) -> None:
     fitted = Fitted(network, prepared, EMA, epochs=1)
     assert not [
         name for name in fitted.saved(tmp_path)["averaging"]["weights"] if "encoder.layers.0.feed_forward" in name
     ]
 
 
-def test_validating_alone_is_of_the_weights_that_there_are(network: Callable[..., Seq2Seq], prepared: Path) -> None:
+def test_validation_without_training_uses_the_weights(network: Callable[..., Seq2Seq], prepared: Path) -> None:
     fitted = Fitted(network, prepared, EMA, epochs=1)
     fitted.trainer.validate(fitted.module, dialog.DialogDataModule(prepared, batch_tokens=1200), verbose=False)
     assert torch.equal(fitted.watch.validated[-1][1], fitted.watch.steps[-1])
 
 
-def test_a_run_keeps_the_average_that_was_best(tiny: Callable[..., Any], tmp_path: Path) -> None:
+def test_run_keeps_the_best_average(tiny: Callable[..., Any], tmp_path: Path) -> None:
     overrides = [
         "checkpoint.averaging={name: ema, decay: 0.9}",
         "trainer.max_steps=20",
@@ -218,13 +218,13 @@ def test_a_run_keeps_the_average_that_was_best(tiny: Callable[..., Any], tmp_pat
         ("{name: mean}", "unknown average 'mean'"),
     ],
 )
-def test_arguments_that_mean_nothing_are_refused(tiny: Callable[..., Any], component: str, message: str) -> None:
+def test_invalid_arguments_are_rejected(tiny: Callable[..., Any], component: str, message: str) -> None:
     recipe = tiny("transformer", f"checkpoint.averaging={component}").recipe
     with pytest.raises(UserError, match=rf"^checkpoint\.averaging: {message}"):
         build_trainer(recipe, Path(), [])
 
 
-def test_parts_of_weights_are_not_averaged() -> None:
+def test_sharded_weights_are_not_averaged() -> None:
     with pytest.raises(UserError, match=r"^checkpoint\.averaging needs all weights in each process"):
         check_not_sharded(FSDPStrategy())
     assert isinstance(build_averaging(EMA)[0], Averaging)

@@ -1,4 +1,4 @@
-"""A training that is not finite stops before the update, names its examples and leaves good weights."""
+"""Training stops before an update that is not finite, names the examples, and keeps good weights."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from dialog.training.callbacks.guard import Guard
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
 
 FAMILIES = ["lstm", "transformer"]
-AHEAD = pytest.mark.parametrize("ahead", [False, True], ids=["at once", "a step later"])
+AHEAD = pytest.mark.parametrize("ahead", [False, True], ids=["at once", "one step later"])
 
 
 class Poison(dialog.DialogModule):
-    """Its loss or its gradient is not finite at a micro-batch; keeps weights and optimizer as they are at its start."""
+    """Loss or gradient is not finite at one micro-batch; records weights and optimizer before and after."""
 
     at = 3
     value = torch.nan
@@ -39,7 +39,7 @@ class Poison(dialog.DialogModule):
         loss = super().training_step(batch, batch_index)
         if batch_index != self.at or self.place == "gradient":
             return loss
-        self.step_sums.sums["loss"][0] *= self.value  # what is logged, and its gradient is finite
+        self.step_sums.sums["loss"][0] *= self.value  # the logged value; its gradient stays finite
         return loss if self.place == "loss" else loss * self.value
 
     def on_after_backward(self) -> None:
@@ -74,7 +74,7 @@ def data(prepared: Path) -> dialog.DialogDataModule:
 @AHEAD
 @pytest.mark.parametrize("value", [torch.nan, torch.inf], ids=str)
 @pytest.mark.parametrize("place", ["loss", "gradient"])
-def test_it_stops_before_the_update(
+def test_stops_before_the_update(
     tiny: Callable[..., Any],
     data: dialog.DialogDataModule,
     tmp_path: Path,
@@ -83,7 +83,7 @@ def test_it_stops_before_the_update(
     value: float,
     ahead: bool,
 ) -> None:
-    """Bit for bit the weights, moments and checkpoints are those of the step before."""
+    """Weights, moments and checkpoints are bit-identical to those of the previous step."""
     monkeypatch.setattr(guard, "runs_ahead", lambda values: ahead)
     module, trainer = built(tiny, tmp_path, "trainer.val_check_interval=2", "checkpoint.every_n_steps=1")
     module.place, module.value = place, value
@@ -104,13 +104,13 @@ def test_it_stops_before_the_update(
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_the_examples_are_named(
+def test_examples_are_named(
     tiny: Callable[..., Any], data: dialog.DialogDataModule, tmp_path: Path, family: str, accumulate: int
 ) -> None:
-    """Those of all micro-batches of the step whose scores are not finite, here for a token that has no embedding."""
+    """Examples of all micro-batches whose logits are not finite, here by a token whose embedding is NaN."""
     settings = [f"trainer.accumulate_grad_batches={accumulate}", "trainer.val_check_interval=8"]
     module, trainer = built(tiny, tmp_path, *settings, family=family)
-    data.trainer = trainer  # what a window holds depends on it
+    data.trainer = trainer  # the batches of a step depend on it
     batches = list(itertools.islice(data.train_dataloader(), 8))
     counts = torch.stack(
         [(torch.cat([batch.source, batch.target], 1).flatten()).bincount(minlength=400) for batch in batches]
@@ -120,7 +120,7 @@ def test_the_examples_are_named(
     module.at = -1
     with torch.no_grad():
         module.model.source_embedding.table.weight[token] = torch.nan
-    module.model.head.weight = torch.nn.Parameter(torch.randn_like(module.model.head.weight))  # scores are finite
+    module.model.head.weight = torch.nn.Parameter(torch.randn_like(module.model.head.weight))  # other logits are finite
     with pytest.raises(RunError) as raised:
         trainer.fit(module, data)
     first = int(counts[:, token].nonzero()[0])
@@ -140,7 +140,7 @@ def test_the_examples_are_named(
 
 
 @AHEAD
-def test_the_last_step_is_looked_at(
+def test_last_step_is_checked(
     tiny: Callable[..., Any],
     data: dialog.DialogDataModule,
     tmp_path: Path,
@@ -153,7 +153,7 @@ def test_the_last_step_is_looked_at(
         trainer.fit(module, data)
 
 
-def test_a_validation_that_is_not_finite_is_never_the_best(
+def test_infinite_validation_is_never_the_best(
     tiny: Callable[..., Any], data: dialog.DialogDataModule, tmp_path: Path
 ) -> None:
     module, trainer = built(tiny, tmp_path)
@@ -171,7 +171,7 @@ def test_a_validation_that_is_not_finite_is_never_the_best(
 
 
 @AHEAD
-def test_a_scaler_may_skip_steps_but_not_for_ever(
+def test_scaler_may_skip_some_steps_in_a_row(
     tiny: Callable[..., Any],
     data: dialog.DialogDataModule,
     tmp_path: Path,
@@ -202,7 +202,7 @@ class Overflow(lightning.Callback):
             next(module.parameters()).grad.fill_(torch.inf)
 
 
-def test_it_guards_anyones_trainer(tiny: Callable[..., Any], data: dialog.DialogDataModule) -> None:
+def test_guard_works_in_any_trainer(tiny: Callable[..., Any], data: dialog.DialogDataModule) -> None:
     module = Poison(dialog.build_model(tiny("transformer").recipe.model, 400), padding=0)
     options: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     trainer = lightning.Trainer(accelerator="cpu", devices=1, max_steps=9, enable_model_summary=False, **options)
@@ -211,7 +211,7 @@ def test_it_guards_anyones_trainer(tiny: Callable[..., Any], data: dialog.Dialog
     assert sum(isinstance(each, Guard) for each in trainer.callbacks) == 1
 
 
-def test_anomalies_are_still_torchs(tiny: Callable[..., Any], data: dialog.DialogDataModule, tmp_path: Path) -> None:
+def test_anomaly_detection_is_torchs(tiny: Callable[..., Any], data: dialog.DialogDataModule, tmp_path: Path) -> None:
     module, trainer = built(tiny, tmp_path, "trainer.detect_anomaly=true")
     module.place = "backward"
     with (

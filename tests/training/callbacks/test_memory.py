@@ -1,4 +1,4 @@
-"""The preflight: nothing is other after it, it runs what asks most; and a lack of memory names the batch."""
+"""Preflight runs the heaviest batches and changes nothing; an out-of-memory error names the batch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dialog.runs.prepare import example_ids, prepare_data
 from dialog.runs.train import train
 from dialog.training.callbacks.memory import Memory, duration, out_of_memory, untouched
 
-GREEDY = """
+LIMITED_MEMORY = """
 import resource, sys
 from dialog.cli import main
 from dialog.training.callbacks.memory import Memory
@@ -51,7 +51,7 @@ def steps(*overrides: str) -> list[str]:
 
 
 def record(folder: Path) -> list[dict[str, Any]]:
-    """What was logged, but for clocks."""
+    """Return the logged values, without times."""
     lines = map(json.loads, (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
     return [{key: line[key] for key in line if key not in ("time", "train/tokens_per_second")} for line in lines]
 
@@ -63,19 +63,21 @@ PAIRS = [(1, 1), (1, 1), (1, 2), (1, 2), (1, 2), (1, 3), (2, 1), (8, 1), (8, 4)]
 
 
 @example(PAIRS, 60, 3)  # a batch is halved
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(
     st.lists(st.tuples(st.integers(1, 90), st.integers(1, 40)), min_size=4, max_size=150),
     st.integers(60, 600),
     st.integers(1, 3),
 )
-def test_the_plan_knows_its_heaviest_batches(pairs: list[tuple[int, int]], budget: int, world: int) -> None:
+def test_plan_returns_its_heaviest_batches(pairs: list[tuple[int, int]], budget: int, world: int) -> None:
     sources, targets = torch.tensor(pairs).T.numpy()
     rounded = by_length(sources, targets)
     exact: dict[int, tuple[int, int]] = {}
     order = iter(rounded.order.tolist())
     for source, target, count in zip(rounded.sources, rounded.targets, rounded.counts, strict=True):
-        exact.update({next(order): (int(source), int(target)) for _ in range(count)})  # as the classes have them
+        exact.update(
+            {next(order): (int(source), int(target)) for _ in range(count)}
+        )  # in the order of the length classes
     for rank in range(world):
         try:
             plan = Plan(rounded, budget=budget, seed=3, shuffle=True, rank=rank, world=world)
@@ -83,18 +85,18 @@ def test_the_plan_knows_its_heaviest_batches(pairs: list[tuple[int, int]], budge
             return
         batches = [[exact[row] for row in rows.tolist()] for rows in plan.batches()]
         costs = [len(rows) * (max(s for s, _ in rows) + max(t for _, t in rows)) for rows in batches]
-        said = [sum(target for _, target in rows) for rows in batches]
+        targets = [sum(target for _, target in rows) for rows in batches]
         most_tokens, most_target_tokens, relative_cost = plan.heaviest()
-        assert said[most_target_tokens] == max(said)
+        assert targets[most_target_tokens] == max(targets)
         assert relative_cost >= 1
         assert costs[most_tokens] == max(costs)
 
 
-# ------------------------------------------------------------------ nothing is other
+# ------------------------------------------------------------------ no effect on training
 
 
 @pytest.mark.parametrize("family", ["lstm", "transformer"])
-def test_the_training_goes_as_without(family: str, tiny: Callable[..., Composed], tmp_path: Path) -> None:
+def test_training_is_the_same_without_preflight(family: str, tiny: Callable[..., Composed], tmp_path: Path) -> None:
     own = steps("model.dropout=0.3", "trainer.accumulate_grad_batches=2", "data.batch_tokens=300")
     for preflight in ("true", "false"):
         train(tiny(family, *own, f"preflight={preflight}"), tmp_path / preflight, quiet=True)
@@ -107,7 +109,7 @@ def test_the_training_goes_as_without(family: str, tiny: Callable[..., Composed]
         assert str(found[each]) == str(expected[each])
 
 
-def test_gradients_counts_and_random_numbers_stay(tiny: Callable[..., Composed]) -> None:
+def test_gradients_counts_and_random_numbers_are_restored(tiny: Callable[..., Composed]) -> None:
     module = build_module(tiny("lstm").recipe, 400)
     held = [torch.ones_like(parameter) for parameter in module.parameters()]
     for parameter, gradient in zip(module.parameters(), held, strict=True):
@@ -125,7 +127,7 @@ def test_gradients_counts_and_random_numbers_stay(tiny: Callable[..., Composed])
     assert "log" not in vars(module)
 
 
-def test_the_heaviest_batch_is_run_and_told(
+def test_heaviest_batch_is_run_and_logged(
     tiny: Callable[..., Composed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     run: list[Batch] = []
@@ -135,51 +137,53 @@ def test_the_heaviest_batch_is_run_and_told(
     (line,) = [each.getMessage() for each in caplog.records if "preflight" in each.getMessage()]
     loader = BatchLoader(Store(prepare_data(tiny("lstm").recipe), "train"), batch_tokens=1200, seed=1, shuffle=True)
     sizes = [each.source.numel() + each.target[:, 1:].numel() for each in loader]
-    found = run[0].source.numel() + run[0].target[:, 1:].numel()
-    assert found >= 0.9 * max(sizes)  # lengths are rounded where batches are planned
+    size = run[0].source.numel() + run[0].target[:, 1:].numel()
+    assert size >= 0.9 * max(sizes)  # the plan rounds lengths
     rows, source = run[0].source.shape
     assert f"{rows} x ({source} + {run[0].target.shape[1] - 1}) tokens: peak memory" in line
     assert "GiB" in line
     assert "target tokens/s; 4 steps, about " in line
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(3.2, "3 s"), (99, "99 s"), (600, "10 min"), (9000, "2.5 h")])
-def test_durations(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
+@pytest.mark.parametrize(("seconds", "text"), [(3.2, "3 s"), (99, "99 s"), (600, "10 min"), (9000, "2.5 h")])
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
 
 
-# ------------------------------------------------------------------ no memory
+# ------------------------------------------------------------------ out of memory
 
 
-class Eats(Callback):
-    """Memory that ends at the second step."""
+class OutOfMemory(Callback):
+    """Fails at the second step."""
 
     def on_before_backward(self, trainer: Trainer, module: LightningModule, loss: object) -> None:
         if trainer.global_step == 1:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
 
-def test_a_later_step_names_its_batch(
+def test_out_of_memory_in_a_later_step_names_its_batch(
     tiny: Callable[..., Composed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build = build_trainer
 
-    def greedy(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks: Sequence[Callback] = ()) -> Trainer:
-        return build(recipe, folder, loggers, [*callbacks, Eats()])
+    def build_failing(
+        recipe: Recipe, folder: Path, loggers: list[Logger], callbacks: Sequence[Callback] = ()
+    ) -> Trainer:
+        return build(recipe, folder, loggers, [*callbacks, OutOfMemory()])
 
-    monkeypatch.setattr("dialog.runs.train.build_trainer", greedy)
-    made = tiny("transformer", *steps("data.batch_tokens=300"))
+    monkeypatch.setattr("dialog.runs.train.build_trainer", build_failing)
+    composed = tiny("transformer", *steps("data.batch_tokens=300"))
     with pytest.raises(UserError, match=r"^out of memory with \d+ x \(\d+ \+ \d+\) tokens of train, ") as caught:
-        train(made, tmp_path / "run", quiet=True)
+        train(composed, tmp_path / "run", quiet=True)
     ids = str(caught.value).partition("the longest being ")[2].partition(";")[0].split(", ")
-    dialogues = {dialogue.id for dialogue in build_corpus(made.recipe).dialogues("train")}
+    dialogues = {dialogue.id for dialogue in build_corpus(composed.recipe).dialogues("train")}
     assert 1 <= len(ids) <= 3
     assert {each.rpartition("#")[0] for each in ids} <= dialogues
     for key in ("data.batch_tokens (300)", "activation_checkpointing=true", "accumulate_grad_batches (1)"):
         assert key in str(caught.value)
 
 
-def test_names_are_those_of_the_rows(tiny: Callable[..., Composed]) -> None:
+def test_example_ids_are_those_of_the_rows(tiny: Callable[..., Composed]) -> None:
     for filters in ("[]", "[{name: length, min_words: 3}]"):
         recipe = tiny("lstm", f"data.filters={filters}").recipe
         store = Store(prepare_data(recipe), "train")
@@ -188,12 +192,12 @@ def test_names_are_those_of_the_rows(tiny: Callable[..., Composed]) -> None:
         turns = {each.id: each.turns for each in build_corpus(recipe).dialogues("train")}
         for row in rows:
             dialogue, _, response = names[row].rpartition("#")
-            said = store.tokenizer.decode(store.target(row)[1:-1].tolist())
-            assert turns[dialogue][int(response)].text.strip() == said.strip()
+            text = store.tokenizer.decode(store.target(row)[1:-1].tolist())
+            assert turns[dialogue][int(response)].text.strip() == text.strip()
 
 
 @pytest.mark.parametrize("error", [RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ValueError("no")])
-def test_other_errors_are_left_alone(error: Exception) -> None:
+def test_other_errors_are_raised_unchanged(error: Exception) -> None:
     memory = Memory()
     with pytest.raises(type(error)) as caught, memory.explained(lambda split, rows: {}, remedy=""):
         raise error
@@ -202,18 +206,18 @@ def test_other_errors_are_left_alone(error: Exception) -> None:
 
 
 @pytest.fixture
-def child(tmp_path: Path) -> Path:
-    path = tmp_path / "greedy.py"
-    path.write_text(GREEDY, encoding="utf-8")
+def limited(tmp_path: Path) -> Path:
+    path = tmp_path / "limited.py"
+    path.write_text(LIMITED_MEMORY, encoding="utf-8")
     return path
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="limits the memory as Linux can")
-def test_a_process_without_memory_ends_with_one_line(child: Path, tmp_path: Path) -> None:
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux to limit memory")
+def test_process_out_of_memory_prints_one_line(limited: Path, tmp_path: Path) -> None:
     sizes = [f"model.{side}.feed_forward_size=4096" for side in ("encoder", "decoder")]
     own = ["data.corpus.size=200", "data.tokenizer.vocabulary=400", "data.batch_tokens=40000", "trainer.max_steps=1"]
     done = subprocess.run(
-        [sys.executable, child, "train", "quickstart/transformer", *sizes, *own, "--output", str(tmp_path / "run")],
+        [sys.executable, limited, "train", "quickstart/transformer", *sizes, *own, "--output", str(tmp_path / "run")],
         capture_output=True,
         text=True,
         timeout=300,

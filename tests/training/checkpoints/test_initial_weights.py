@@ -1,4 +1,4 @@
-"""Training begins with the weights that a recipe takes from elsewhere, and keeps what it freezes."""
+"""Initial weights from a run or from word vectors, and frozen modules."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def build(tiny: Tiny, vocabulary: int, *overrides: str, family: str = "transform
     return build_model(tiny(family, *overrides).recipe.model, vocabulary)
 
 
-def taken(tiny: Tiny, folder: Path, *overrides: str, tokenizer: Tokenizer | None = None) -> tuple[Seq2Seq, Any]:
-    """A network that was filled from a run, and what was said of it."""
+def loaded(tiny: Tiny, folder: Path, *overrides: str, tokenizer: Tokenizer | None = None) -> tuple[Seq2Seq, Any]:
+    """Return a network with a run's weights, and the report."""
     tokenizer = tokenizer or Tokenizer.load(folder / "tokenizer.json")
     model = build(tiny, len(tokenizer), *overrides)
     larger = build(tiny, len(tokenizer) + 1, *overrides)
@@ -43,7 +43,7 @@ def taken(tiny: Tiny, folder: Path, *overrides: str, tokenizer: Tokenizer | None
 
 @pytest.fixture
 def source(trained: Callable[[str], Path], tmp_path: Path) -> Path:
-    """A run folder that may be spoilt, whose recipe would import code."""
+    """A copy of a run folder whose recipe would import code."""
     folder = Path(shutil.copytree(trained("transformer"), tmp_path / "source"))
     (folder / "recipe.yaml").write_text("model: {encoder: {name: evil.Encoder}}\n", encoding="utf-8")
     return folder
@@ -52,46 +52,46 @@ def source(trained: Callable[[str], Path], tmp_path: Path) -> Path:
 # ------------------------------------------------------------------ another run
 
 
-def test_all_weights_of_a_like_run_are_taken(tiny: Tiny, source: Path) -> None:
-    model, found = taken(tiny, source)
+def test_all_weights_of_the_same_architecture_are_loaded(tiny: Tiny, source: Path) -> None:
+    model, report = loaded(tiny, source)
     for name, value in load_file(source / "model.safetensors").items():
         assert torch.equal(model.state_dict()[name], value), name
-    assert (found["missing"], found["unlike"], found["unused"]) == ([], {}, [])
+    assert (report["missing"], report["unlike"], report["unused"]) == ([], {}, [])
     assert model.head.weight is model.source_embedding.table.weight is model.target_embedding.table.weight
 
 
-def test_a_network_that_shares_nothing_takes_what_a_run_shares(tiny: Tiny, source: Path) -> None:
-    model, found = taken(tiny, source, "model.tie_embeddings=false")
-    assert found["missing"] == []
+def test_untied_network_loads_tied_weights(tiny: Tiny, source: Path) -> None:
+    model, report = loaded(tiny, source, "model.tie_embeddings=false")
+    assert report["missing"] == []
     assert torch.equal(model.head.weight, model.source_embedding.table.weight)
     assert model.head.weight is not model.source_embedding.table.weight
 
 
-def test_what_does_not_fit_is_said_and_keeps_what_it_had(
+def test_other_shapes_are_reported_and_keep_their_values(
     tiny: Tiny, source: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     overrides = ["model.encoder.layers=5", "model.decoder.feed_forward_size=50"]
     plain = build(tiny, 400, *overrides)
     with caplog.at_level(logging.INFO, "dialog"):
-        model, found = taken(tiny, source, *overrides)
+        model, report = loaded(tiny, source, *overrides)
     old = load_file(source / "model.safetensors")
     for name, value in model.named_parameters():
-        expected = old.get(name, value) if name in found["taken"] else plain.get_parameter(name)
+        expected = old.get(name, value) if name in report["taken"] else plain.get_parameter(name)
         assert torch.equal(value, expected), name
-    assert found["missing"]
-    assert all(name.startswith("encoder.layers.") for name in found["missing"])
-    assert found["unlike"]
-    assert all("feed_forward" in name and each["here"] != each["there"] for name, each in found["unlike"].items())
+    assert report["missing"]
+    assert all(name.startswith("encoder.layers.") for name in report["missing"])
+    assert report["unlike"]
+    assert all("feed_forward" in name and each["here"] != each["there"] for name, each in report["unlike"].items())
     (line,) = [record.getMessage() for record in caplog.records]
-    left = [*found["missing"], *found["unlike"]]
-    assert f"{len(found['taken'])} of {len(found['taken']) + len(left)} parameters" in line
+    left = [*report["missing"], *report["unlike"]]
+    assert f"{len(report['taken'])} of {len(report['taken']) + len(left)} parameters" in line
     assert f"not loaded: {left[0]}, " in line
     assert f"and {len(left) - 3} more" in line
 
 
 def test_tokens_are_matched_by_their_text(tiny: Tiny, source: Path) -> None:
     other = characters(["Zebra Hello Monday öß"] * 9)
-    model, found = taken(tiny, source, tokenizer=other)
+    model, report = loaded(tiny, source, tokenizer=other)
     plain = build(tiny, len(other))
     table = load_file(source / "model.safetensors")
     old = next(value for value in table.values() if value.shape[0] == 400)
@@ -99,34 +99,34 @@ def test_tokens_are_matched_by_their_text(tiny: Tiny, source: Path) -> None:
     rows = model.source_embedding.table.weight
     matched = 0
     for token in range(len(other)):
-        known = there.get(other.label(token))
-        matched += known is not None
-        expected = plain.source_embedding.table.weight[token] if known is None else old[known]
+        match = there.get(other.label(token))
+        matched += match is not None
+        expected = plain.source_embedding.table.weight[token] if match is None else old[match]
         assert torch.equal(rows[token], expected), other.label(token)
-    assert len(SPECIAL_TOKENS) < found["tokens"] == matched < len(other)
+    assert len(SPECIAL_TOKENS) < report["tokens"] == matched < len(other)
     assert torch.equal(model.encoder.get_parameter("layers.0.self_attention.query.weight"), table[QUERY])
 
 
 QUERY = "encoder.layers.0.self_attention.query.weight"
 
 
-def test_a_run_of_another_kind_is_refused(tiny: Tiny, source: Path) -> None:
+def test_run_of_a_different_architecture_is_rejected(tiny: Tiny, source: Path) -> None:
     save_file({"weight": torch.zeros(3)}, source / "model.safetensors")
     with pytest.raises(UserError, match=r"model\.safetensors: no parameter matches this network"):
-        taken(tiny, source)
+        loaded(tiny, source)
 
 
-def test_damaged_weights_are_refused(tiny: Tiny, source: Path) -> None:
+def test_damaged_weights_are_rejected(tiny: Tiny, source: Path) -> None:
     (source / "model.safetensors").write_bytes(b"\0" * 50)
     with pytest.raises(UserError, match=r"model\.safetensors: cannot be read"):
-        taken(tiny, source)
+        loaded(tiny, source)
 
 
 # ------------------------------------------------------------------ frozen
 
 
 @pytest.mark.parametrize("family", ["lstm", "transformer"])
-def test_what_is_inside_a_frozen_module_takes_no_gradient(tiny: Tiny, family: str) -> None:
+def test_frozen_modules_get_no_gradient(tiny: Tiny, family: str) -> None:
     model = build(tiny, 400, family=family)
     freeze(model, ["encoder", "head"])
     for name, parameter in model.named_parameters(remove_duplicate=False):
@@ -134,7 +134,7 @@ def test_what_is_inside_a_frozen_module_takes_no_gradient(tiny: Tiny, family: st
         assert parameter.requires_grad != (name.startswith(("encoder.", "head.")) or shared), name
 
 
-def test_a_module_that_is_not_there_cannot_be_frozen() -> None:
+def test_unknown_module_cannot_be_frozen() -> None:
     network = nn.ModuleDict({"encoder": nn.Linear(2, 2), "head": nn.Linear(2, 2)})
     with pytest.raises(
         UserError, match=r"^frozen: the network has no module 'enc'; use one of encoder, head, or inside"
@@ -145,7 +145,7 @@ def test_a_module_that_is_not_there_cannot_be_frozen() -> None:
 # ------------------------------------------------------------------ vectors
 
 
-def test_embeddings_are_vectors_of_unit_size(tiny: Tiny, source: Path, tmp_path: Path) -> None:
+def test_embeddings_are_scaled_vectors(tiny: Tiny, source: Path, tmp_path: Path) -> None:
     tokenizer = Tokenizer.load(source / "tokenizer.json")
     words = [tokenizer.label(token).strip("▁") for token in range(300, 320)]
     path = tmp_path / "v.txt"
@@ -153,11 +153,11 @@ def test_embeddings_are_vectors_of_unit_size(tiny: Tiny, source: Path, tmp_path:
     values = {word.upper() if word == "" else word: 5 * torch.randn(24) + 1 for word in dict.fromkeys(words)}
     path.write_text("".join(f"{w} {' '.join(map(str, v.tolist()))}\n" for w, v in values.items()), encoding="utf-8")
     model, plain = build(tiny, 400), build(tiny, 400)
-    found = load_vectors(model, tokenizer, path)
-    assert len(words) <= found["tokens"] < 400
+    report = load_vectors(model, tokenizer, path)
+    assert len(words) <= report["tokens"] < 400
     table, drawn = model.source_embedding.table.weight, plain.source_embedding.table.weight
     moved = [token for token in range(400) if not torch.equal(table[token], drawn[token])]
-    assert len(moved) == found["tokens"]
+    assert len(moved) == report["tokens"]
     assert table[moved].square().mean().item() == pytest.approx(1 / 24, rel=1e-5)
     for token, word in zip(range(300, 320), words, strict=True):
         cosine = torch.cosine_similarity(table[token], values[word], dim=0)
@@ -165,7 +165,7 @@ def test_embeddings_are_vectors_of_unit_size(tiny: Tiny, source: Path, tmp_path:
     assert torch.equal(table[PAD], drawn[PAD])
 
 
-def test_vectors_of_another_language_are_refused(tiny: Tiny, source: Path, tmp_path: Path) -> None:
+def test_vectors_without_a_token_are_rejected(tiny: Tiny, source: Path, tmp_path: Path) -> None:
     path = tmp_path / "v.txt"
     path.write_text("žluťoučký " + "1 " * 24 + "\nbad\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"none of its 2 lines is a token's \(1 are malformed\)"):
@@ -175,13 +175,13 @@ def test_vectors_of_another_language_are_refused(tiny: Tiny, source: Path, tmp_p
 # ------------------------------------------------------------------ whole runs
 
 
-def test_a_run_that_began_with_another_is_complete_without_it(tiny: Tiny, source: Path, tmp_path: Path) -> None:
+def test_run_does_not_need_its_source_run(tiny: Tiny, source: Path, tmp_path: Path) -> None:
     recipe = tiny("transformer", f"model.init_from={source}", "model.frozen=[encoder]", *SHORT)
     folder = train(recipe, tmp_path / "run", quiet=True).folder
     weights = load_file(source / "model.safetensors")
     shutil.rmtree(source)
-    found = json.loads((folder / "initial.json").read_text(encoding="utf-8"))["init_from"]
-    assert found["missing"] == []
+    report = json.loads((folder / "initial.json").read_text(encoding="utf-8"))["init_from"]
+    assert report["missing"] == []
     assert resume(folder, ["trainer.max_steps=4"], quiet=True).steps == 4
     run = dialog.load(folder)
     for name, value in run.model.named_parameters():
@@ -189,16 +189,16 @@ def test_a_run_that_began_with_another_is_complete_without_it(tiny: Tiny, source
             assert torch.equal(value, weights[name]) == name.startswith("encoder."), name
 
 
-def test_a_run_that_began_with_vectors_is_complete_without_them(tiny: Tiny, tmp_path: Path) -> None:
+def test_run_does_not_need_its_vectors(tiny: Tiny, tmp_path: Path) -> None:
     path = tmp_path / "v.txt"
     path.write_text("".join(f"{word} {' '.join(['0.5'] * 24)}\n" for word in ("the", "a", "is")), encoding="utf-8")
     recipe = tiny("lstm", f"model.vectors={path}", "model.frozen=[source_embedding]", *SHORT)
     folder = train(recipe, tmp_path / "run", quiet=True).folder
     path.unlink()
-    found = json.loads((folder / "initial.json").read_text(encoding="utf-8"))["vectors"]
+    report = json.loads((folder / "initial.json").read_text(encoding="utf-8"))["vectors"]
     run = dialog.load(folder)
     rows = (run.model.source_embedding.table.weight - 24**-0.5).abs().amax(1) < 1e-6
-    assert 0 < int(rows.sum()) == found["tokens"]
+    assert 0 < int(rows.sum()) == report["tokens"]
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_a_run_that_began_with_vectors_is_complete_without_them(tiny: Tiny, tmp_
         ),
     ],
 )
-def test_what_cannot_be_begun_with_is_refused_first(
+def test_invalid_sources_are_rejected_before_training(
     tiny: Tiny, tmp_path: Path, overrides: list[str], message: str
 ) -> None:
     with pytest.raises(UserError, match=message):

@@ -124,7 +124,7 @@ def test_process_that_left_is_not_missed(group: Group) -> None:
 
 
 def test_suspended_and_resumed_together_none_is_missed(group: Group) -> None:
-    """As by the terminal's suspend key."""
+    """The terminal's suspend key does this."""
     for number in (signal.SIGSTOP, signal.SIGCONT):
         for process in group.processes:
             os.kill(process.pid, number)
