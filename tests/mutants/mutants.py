@@ -335,6 +335,18 @@ MUTANTS = (
         "training/test_sums.py::test_a_step_is_of_all_its_tokens",
         ("training/module.py", "if micro_batches > 1:", "if False:"),
     ),
+    mutant(
+        "metrics-1",
+        "unknown text costs nothing",
+        "runs/test_unknown.py::test_unknown_text_costs_its_bytes",
+        ("data/tokenizers/tokenizer.py", "return len(unknown.encode())", "return 0"),
+    ),
+    mutant(
+        "metrics-2",
+        "distinct n-grams are counted in each process",
+        "metrics/test_processes.py::test_four_processes_measure_what_one_does",
+        ("metrics/diversity.py", 'dist_reduce_fx="cat"', "dist_reduce_fx=None"),
+    ),
 )
 
 
