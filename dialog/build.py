@@ -5,7 +5,7 @@ This is the only module that imports every part; heavy packages are imported ins
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
@@ -126,8 +126,14 @@ def build_module(recipe: Recipe, vocabulary: int, tokenizer: Tokenizer | None = 
 # ------------------------------------------------------------------ training
 
 
-def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks: Sequence[Callback] = ()) -> Trainer:
-    """Build the ``lightning.Trainer`` that writes to a run folder."""
+def build_trainer(
+    recipe: Recipe,
+    folder: Path,
+    loggers: list[Logger],
+    callbacks: Sequence[Callback] = (),
+    on_best: Callable[[dict[str, Any]], None] | None = None,
+) -> Trainer:
+    """Build the ``lightning.Trainer`` that writes to a run folder; ``on_best`` gets the content of each best.ckpt."""
     from dialog.training import trainer
     from dialog.training.callbacks.averaging import build_averaging
     from dialog.training.checkpoints.best_and_last import monitor_named
@@ -146,6 +152,7 @@ def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks
             patience=recipe.checkpoint.patience,
             monitor=monitored,
             callbacks=[*callbacks, *averages],  # averages last: other callbacks see the weights that were validated
+            on_best=on_best,
         )
 
 
