@@ -119,9 +119,10 @@ class DialogModule(LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Scale the gradient to that of the whole step (see `StepSums`), clip it by norm, check it, and log the step.
+        """Scale the gradient to that of the whole step (see `StepSums`), clip it, check it, and log the step.
 
-        This includes a fused optimizer under mixed precision.
+        The logged norm is that before clipping, by norm or by value. This includes a fused optimizer under mixed
+        precision.
         """
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is not None and getattr(optimizer, "_step_supports_amp_scaling", False):
@@ -131,7 +132,10 @@ class DialogModule(LightningModule):
         self.step_sums = StepSums()
         if micro_batches > 1:
             scale_gradients(self.model.parameters(), factor)
-        norm = full_tensor(nn.utils.clip_grad_norm_(self.model.parameters(), gradient_clip_val or math.inf))
+        limit, by_value = gradient_clip_val or math.inf, gradient_clip_algorithm == "value"
+        norm = full_tensor(nn.utils.clip_grad_norm_(self.model.parameters(), math.inf if by_value else limit))
+        if by_value:
+            nn.utils.clip_grad_value_(self.model.parameters(), limit)
         self.guard.check_step(self, optimizer, means, norm, scaled=scaler is not None)
         if is_logging_step(self.trainer):  # at every step it would take a tenth of a small one
             self._log_step({**means, "gradient_norm": norm}, optimizer.param_groups[0]["lr"])
