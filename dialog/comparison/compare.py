@@ -21,6 +21,7 @@ from dialog.report.html import write_html
 from dialog.report.markdown import to_markdown
 from dialog.runs.check import check_recipe
 from dialog.runs.evaluate import evaluate
+from dialog.runs.folder import read_summary
 from dialog.runs.load import load as load_run
 from dialog.runs.prepare import prepare_data
 from dialog.runs.run import Run
@@ -75,6 +76,10 @@ def load_system(name: str, overrides: Sequence[str], *, trust: bool) -> System:
     folder = Path(name)
     if folder.is_dir():
         load_run(folder, trust=trust)
+        if read_summary(folder) is None:
+            raise UserError(
+                f"{folder}: training has not finished; resume it with dialog-seq2seq train --resume {folder}"
+            )
         return System(name_of(folder), compose(str(folder / "recipe.yaml")), folder, trust)
     composed = compose(name, overrides)
     return System(composed.name, composed)

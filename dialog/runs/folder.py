@@ -91,7 +91,7 @@ def weights_remedy(folder: Path) -> str:
     if (folder / BEST).is_file():
         return f"rebuild it from {BEST}: dialog-seq2seq train --resume {folder}"
     if (folder / SUMMARY).is_file():
-        return f"there is no {BEST} to rebuild it from; restore it from a copy, or train again"
+        return f"{BEST} is missing too; restore one from a copy, or train again"
     return f"no validation has been run yet; continue with dialog-seq2seq train --resume {folder}"
 
 

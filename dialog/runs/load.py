@@ -42,9 +42,9 @@ def load(
     """
     folder = Path(folder)
     recipe = read_recipe(folder, overrides)
-    check_files(folder)
     if not trust:
         check_no_imports(recipe, folder)
+    check_files(folder)
 
     import torch
     from safetensors.torch import load_model

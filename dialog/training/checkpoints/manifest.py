@@ -82,7 +82,7 @@ def _replace(new: Path, path: Path, previous: str | None) -> None:
     """List a synced file and rename it."""
     folder = path.parent
     hashes = {new.name: sha256(new)}
-    with suppress(UserError):  # a damaged manifest is written anew
+    with suppress(UserError):  # a damaged manifest is replaced
         hashes |= read_manifest(folder) or {}
     old = hashes.get(path.name) if previous else None
     if previous and old:
