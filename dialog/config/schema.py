@@ -39,6 +39,7 @@ class DataConfig:
         context_turns: Number of turns before the response that the model reads; null reads all of them.
         first_turns: Whether the first turn of a dialogue is a response too, to an empty context.
         responder: The speaker whose turns are responses; null makes every turn a response.
+        normalise: Whether white space at the edges of turns and facts is removed.
         merge_turns: Whether consecutive turns of one speaker are joined into one turn.
         reverse: Whether every dialogue is read backwards, last turn first.
         max_turn_characters: Number of characters to which a turn is truncated.
@@ -59,6 +60,7 @@ class DataConfig:
     context_turns: int | None = 3
     first_turns: bool = False
     responder: str | None = None
+    normalise: bool = True
     merge_turns: bool = False
     reverse: bool = False
     max_turn_characters: int = 10_000
@@ -194,6 +196,8 @@ class Recipe:
         checkpoint: Checkpoints and early stopping.
         preflight: Whether the largest batches are tried before the first epoch; their memory is reported.
         generation: Decoding of responses.
+        metrics: Components of the family ``metrics``, measured by an evaluation besides the standard metrics; a name
+            with a dot is any torchmetrics.Metric.
         logger: Component of the family ``loggers``.
         expect: Expected results: a list of {metric, value, tolerance}.
         smoke: Overrides that shorten the run to about a minute.
@@ -208,6 +212,7 @@ class Recipe:
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     preflight: bool = True
     generation: GenerationConfig = field(default_factory=GenerationConfig)
+    metrics: list[Component] = field(default_factory=list)
     logger: Component = field(default_factory=lambda: {"name": "none"})
     expect: list[dict[str, Any]] = field(default_factory=list)
     smoke: list[str] = field(default_factory=list)
