@@ -100,7 +100,8 @@ def compare(
     evaluated = [train_and_evaluate(system, seeds, folder) for system in systems]
     models = [system.model for system in evaluated]
     first_runs = [folder / model["runs"][0]["folder"] for model in models]
-    samples = draw_samples(first_runs, SPLIT)
+    evaluations = [path / model["runs"][0]["evaluation"] for path, model in zip(first_runs, models, strict=True)]
+    samples = draw_samples(evaluations)
     sample = select_sample(samples)
     maps = [
         attention_map(system.load(path), model["name"], model["runs"][0]["metrics"], sample["context"], response)
@@ -162,11 +163,11 @@ def train_and_evaluate(system: System, seeds: Sequence[int], folder: Path) -> Ev
         composed = compose(str(path / "recipe.yaml"))  # as trained: with the precision of the machine
         training = json.loads((path / "summary.json").read_text(encoding="utf-8"))
         run = system.load(path)
-        metrics = evaluate(run, SPLIT)
+        evaluated, metrics = evaluate(run, SPLIT)
         parameters = count_parameters(run.model)
         environment = environment or json.loads((path / "environment.json").read_text(encoding="utf-8"))
         location = path.relative_to(folder) if path.is_relative_to(folder) else path.resolve()
-        row = {"seed": seed, "folder": str(location), **training, "metrics": metrics, "curve": learning_curve(path)}
-        runs.append(row)
+        paths = {"folder": str(location), "evaluation": str(evaluated.relative_to(path))}
+        runs.append({"seed": seed, **paths, **training, "metrics": metrics, "curve": learning_curve(path)})
     model = {"name": system.name, "parameters": parameters, "runs": runs, "summary": summarize(runs)}
     return EvaluatedSystem(composed.recipe, environment, model)

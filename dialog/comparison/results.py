@@ -57,9 +57,9 @@ def summarize(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return summary
 
 
-def draw_samples(folders: Sequence[Path], split: str, *, count: int = 12) -> list[dict[str, Any]]:
-    """Draw the same examples of a split for every run, from those with a context if any has one."""
-    files = [folder / "evaluation" / split / "responses.jsonl" for folder in folders]
+def draw_samples(evaluations: Sequence[Path], *, count: int = 12) -> list[dict[str, Any]]:
+    """Draw the same examples from the evaluation folders of all runs, from those with a context if any has one."""
+    files = [folder / "responses.jsonl" for folder in evaluations]
     with files[0].open(encoding="utf-8") as lines:
         has_context = [bool(json.loads(line)["context"]) for line in lines]
     eligible = [index for index, context in enumerate(has_context) if context] or list(range(len(has_context)))
