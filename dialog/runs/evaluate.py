@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from dialog.build import build_corpus, build_rules
 from dialog.config.schema import Recipe, to_dict
 from dialog.data.corpora import Corpus
 from dialog.errors import UserError, section
+from dialog.json_files import read_json
 from dialog.ranks import rank, world_size
 from dialog.runs.folder import ENVIRONMENT, hash_of, read_recipe
 from dialog.runs.run import Run
@@ -113,7 +113,7 @@ def suffix_of(folder: Path, settings: dict[str, Any], text: str) -> str:
     environment = {}
     if (folder / ENVIRONMENT).is_file():
         check_intact(folder / ENVIRONMENT)
-        environment = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
+        environment = read_json(folder / ENVIRONMENT)
     corpus = environment.get("corpus", settings["data"]["fingerprint"])  # older versions did not record it
     own = settings_of(read_recipe(folder), corpus)
     return "" if settings == own else hash_of([settings, text])[:8]
@@ -124,6 +124,6 @@ def check_name(name: str, folder: Path, settings: dict[str, Any]) -> None:
     if not re.fullmatch(r"[\w.-]+", name):
         raise UserError(f"--name {name!r}: use letters, digits, '.', '_' and '-' only")
     if (folder / METRICS).is_file():
-        before = json.loads((folder / METRICS).read_text(encoding="utf-8"))
+        before = read_json(folder / METRICS)
         if any(before.get(key) != settings[key] for key in ("generation", "data")):
             raise UserError(f"--name {name}: {folder} has an evaluation with other settings or data; use another name")
