@@ -23,8 +23,8 @@ def constructor_arguments(
     stored = {key: value for key, value in hyperparameters.items() if key not in given}
     if {"model", "padding"} - given.keys() - {key for key, value in stored.items() if value is not None}:
         raise UserError(
-            f"{path}: has no hyperparameters of its network: an older version wrote it, or its network is not a Seq2Seq; "
-            "pass model= and padding=, or load its run folder with dialog.load"
+            f"{path}: has no hyperparameters of its network: an older version wrote it, or the network is not a "
+            "Seq2Seq; pass model= and padding=, or load its run folder with dialog.load"
         )
     for dotted in imported_names(stored) if not trust else ():
         raise UserError(f"{path}: imports {dotted!r}; pass trust=True if you trust its author")
