@@ -26,6 +26,7 @@ class Batch(NamedTuple):
     target_tokens: int  # ids and </s>: the predicted tokens
     target_bytes: int  # UTF-8 length of the responses
     facts: Tensor  # [B], number of leading source tokens that are facts
+    target_unknown_bytes: int = 0  # UTF-8 length of the text of the responses that is encoded as <unk>
 
 
 def collate(
@@ -34,6 +35,7 @@ def collate(
     *,
     facts: Sequence[int] | None = None,
     target_bytes: int = 0,
+    target_unknown_bytes: int = 0,
 ) -> Batch:
     """Pad (source ids, target ids) pairs to a batch, for any data loader.
 
@@ -42,6 +44,7 @@ def collate(
         rows: Indices of the examples in their split, which errors and predictions name; 0, 1, ... if not given.
         facts: Number of leading ids of each source that are facts.
         target_bytes: UTF-8 length of the responses' text, the unit of bits per byte; only training needs none.
+        target_unknown_bytes: UTF-8 length of the part of that text which is encoded as `<unk>`.
 
     Raises:
         UserError: no pairs, a target that does not begin with `<s>`, or an id that is the padding's.
@@ -56,10 +59,25 @@ def collate(
             raise UserError(f"collate: target ids {number} are not {start} ({BOS}), ids, {end}: {list(target)[:6]}")
     lengths = np.zeros(len(sources), dtype=np.int64) if facts is None else np.asarray(facts, dtype=np.int64)
     indices = np.arange(len(sources)) if rows is None else np.asarray(rows, dtype=np.int64)
-    return pack(_pad(sources), _pad(targets), lengths, indices, target_bytes=target_bytes)
+    return pack(
+        _pad(sources),
+        _pad(targets),
+        lengths,
+        indices,
+        target_bytes=target_bytes,
+        target_unknown_bytes=target_unknown_bytes,
+    )
 
 
-def pack(source: Integers, target: Integers, facts: Integers, rows: Integers, *, target_bytes: int) -> Batch:
+def pack(
+    source: Integers,
+    target: Integers,
+    facts: Integers,
+    rows: Integers,
+    *,
+    target_bytes: int,
+    target_unknown_bytes: int,
+) -> Batch:
     """Return a batch of padded sources [B, S] and targets [B, T + 1]; `facts` [B] are the lengths of their facts."""
     return Batch(
         source=torch.from_numpy(source),
@@ -69,6 +87,7 @@ def pack(source: Integers, target: Integers, facts: Integers, rows: Integers, *,
         target_tokens=int(np.count_nonzero(target != PAD)) - len(target),
         target_bytes=target_bytes,
         facts=torch.from_numpy(facts),
+        target_unknown_bytes=target_unknown_bytes,
     )
 
 

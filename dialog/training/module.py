@@ -13,6 +13,7 @@ from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torchmetrics import Metric, MetricCollection
 
 from dialog.config.components import Component, build, plain
 from dialog.config.schema import GenerationConfig
@@ -20,6 +21,7 @@ from dialog.data.batching import Batch, check_batch
 from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import RunError, UserError
 from dialog.generation.responder import Responder
+from dialog.metrics import BitsPerByte, NegativeLogLikelihood, PerplexityToken, TokenAccuracy
 from dialog.models.seq2seq import Seq2Seq
 from dialog.ranks import rank
 from dialog.training.callbacks.guard import Guard
@@ -30,7 +32,7 @@ from dialog.training.lightning_internals import has_trainer, is_logging_step
 from dialog.training.optimization.optimizers import OPTIMIZERS, decay_groups
 from dialog.training.optimization.schedules import SCHEDULES
 from dialog.training.step import build_step
-from dialog.training.sums import SplitSums, StepSums
+from dialog.training.sums import StepSums
 
 
 class Prediction(NamedTuple):
@@ -50,8 +52,8 @@ class DialogModule(LightningModule):
     times its weight. So a token of an auxiliary objective counts as its weight in response tokens.
 
     Logged in training, all of the whole optimizer step: ``train/objective``; ``train/loss``, -log p per response token;
-    for each auxiliary objective -log p per token of its own. In validation: ``validation/loss``, sum nll / sum tokens
-    over the whole split, for any batching; ``validation/bits_per_byte``, sum nll / (ln 2 x bytes of raw responses).
+    for each auxiliary objective -log p per token of its own. In validation, over the whole split for any batching and
+    any number of processes: the metrics of `split_metrics`.
 
     Args:
         model: The network.
@@ -94,7 +96,7 @@ class DialogModule(LightningModule):
         self.save_hyperparameters({key: plain(value, key) for key, value in hyperparameters.items()}, logger=False)
         self.loss = self.step.loss  # registers a loss that is an nn.Module
         self.step_sums = StepSums()
-        self.split_sums = SplitSums()
+        self.split_metrics = split_metrics()
         self.target_tokens = 0
         """Real target tokens that this rank has trained on; after training, all ranks together."""
         self.guard = Guard()
@@ -168,11 +170,11 @@ class DialogModule(LightningModule):
         self.target_tokens = self._all_target_tokens()
 
     def on_validation_epoch_start(self) -> None:
-        """Reset the sums of a validation that was interrupted."""
-        self.split_sums = SplitSums()
+        """Reset the metrics of a validation that was interrupted."""
+        self.split_metrics.reset()
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
-        """Add a batch to the sums of the split."""
+        """Add a batch to the metrics of the split."""
         self._measure(batch, batch_index)
 
     def on_validation_epoch_end(self) -> None:
@@ -184,11 +186,11 @@ class DialogModule(LightningModule):
         self._step_plateau(self._log_split("validation"))
 
     def on_test_epoch_start(self) -> None:
-        """Reset the sums of a test that was interrupted."""
-        self.split_sums = SplitSums()
+        """Reset the metrics of a test that was interrupted."""
+        self.split_metrics.reset()
 
     def test_step(self, batch: Batch, batch_index: int) -> None:
-        """Add a batch to the sums of the split."""
+        """Add a batch to the metrics of the split."""
         self._measure(batch, batch_index)
 
     def on_test_epoch_end(self) -> None:
@@ -203,7 +205,7 @@ class DialogModule(LightningModule):
         """
         check_batch(batch, self.padding, first=batch_index == 0)
         if self.tokenizer is None:
-            raise UserError("predict: the module has no tokenizer; pass tokenizer= to DialogModule")
+            raise UserError("predict: the module has no tokenizer; pass DialogModule(..., tokenizer=...)")
         limits = GenerationConfig()
         lengths = limits.min_length, limits.max_length
         responder = Responder(self.model, self.tokenizer, batch.source.shape[1], *lengths)
@@ -259,25 +261,25 @@ class DialogModule(LightningModule):
         return module
 
     def _measure(self, batch: Batch, batch_index: int) -> None:
-        """Add a batch to the sums of the split."""
+        """Add a batch to the metrics of the split."""
         check_batch(batch, self.padding, first=batch_index == 0)
         if batch.target_bytes < 1:
             raise UserError(
                 "target_bytes of a batch is 0; pass collate(..., target_bytes=UTF-8 bytes of the responses)"
             )
         nll, correct = self.step.validate(self.model, batch)
-        self.split_sums.add(nll, correct, batch.target_tokens, batch.target_bytes)
+        counts = {"tokens": batch.target_tokens, "bytes": batch.target_bytes}
+        self.split_metrics.update(nll=nll, correct=correct, unknown_bytes=batch.target_unknown_bytes, **counts)
 
     def _log_split(self, split: str) -> float:
         """Log the metrics of a split; return its loss."""
-        nll, correct, tokens, size = self.split_sums.finish(self.trainer.strategy)
-        loss = nll / tokens
-        if self.trainer.state.fn == "fit" and not math.isfinite(nll):
+        values = {name: float(value) for name, value in self.split_metrics.compute().items()}
+        loss = values["loss"]
+        if self.trainer.state.fn == "fit" and not math.isfinite(loss):
             raise RunError(f"step {self.global_step}: the validation loss is {loss}; lower optimizer.lr")
-        self.log(f"{split}/loss", loss, prog_bar=True)
-        self.log(f"{split}/perplexity", math.exp(min(loss, 700.0)))
-        self.log(f"{split}/bits_per_byte", nll / (math.log(2) * size))
-        self.log(f"{split}/token_accuracy", correct / tokens)
+        for name, value in values.items():
+            self.log(f"{split}/{name}", value, prog_bar=name == "loss")
+        self.split_metrics.reset()
         return loss
 
     def _all_target_tokens(self) -> int:
@@ -300,6 +302,17 @@ class DialogModule(LightningModule):
             and not self.trainer.sanity_checking
         ):
             scheduler.step(loss)
+
+
+def split_metrics() -> MetricCollection:
+    """Build the metrics of validation and test, as defined in `dialog.metrics`; ``loss`` is -log p per response token."""
+    metrics: dict[str, Metric | MetricCollection] = {
+        "loss": NegativeLogLikelihood("mean"),
+        "perplexity": PerplexityToken(),
+        "bits_per_byte": BitsPerByte(),
+        "token_accuracy": TokenAccuracy(),
+    }
+    return MetricCollection(metrics, compute_groups=False)
 
 
 def _on_host(value: float) -> Tensor:
