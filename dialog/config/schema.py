@@ -39,6 +39,7 @@ class DataConfig:
         context_turns: Number of turns before the response that the model reads; null reads all of them.
         first_turns: Whether the first turn of a dialogue is a response too, to an empty context.
         responder: The speaker whose turns are responses; null makes every turn a response.
+        normalise: Whether white space at the edges of turns and facts is removed.
         merge_turns: Whether consecutive turns of one speaker are joined into one turn.
         reverse: Whether every dialogue is read backwards, last turn first.
         max_turn_characters: Number of characters to which a turn is truncated.
@@ -59,6 +60,7 @@ class DataConfig:
     context_turns: int | None = 3
     first_turns: bool = False
     responder: str | None = None
+    normalise: bool = True
     merge_turns: bool = False
     reverse: bool = False
     max_turn_characters: int = 10_000

@@ -82,8 +82,8 @@ def test_counts_name_their_reasons(tmp_path: Path, built: Built, toy: Toys) -> N
         "dropped turns: empty": 1,
         "dropped turns: single turn": 1,
         "examples": 5,
-        "bytes": 1 + 1 + 3 + 1 + 200 + 150 + 1,
-        "target bytes": 1 + 3 + 1 + 150 + 1,
+        "bytes": 1 + 1 + 3 + 1 + 199 + 149 + 1,
+        "target bytes": 1 + 3 + 1 + 149 + 1,
         "truncated: source": 2,
         "truncated: target": 1,
     }
