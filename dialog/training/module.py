@@ -52,8 +52,8 @@ class DialogModule(LightningModule):
     times its weight. So a token of an auxiliary objective counts as its weight in response tokens.
 
     Logged in training, all of the whole optimizer step: ``train/objective``; ``train/loss``, -log p per response token;
-    for each auxiliary objective -log p per token of its own. In validation, over the whole split for any batching and
-    any number of processes: the metrics of `split_metrics`.
+    for each auxiliary objective -log p per token of its own. In validation and test, over the whole split for any batching
+    and any number of processes: the metrics of `split_metrics`.
 
     Args:
         model: The network.
@@ -82,18 +82,19 @@ class DialogModule(LightningModule):
         self.model = model
         self.padding = padding
         self.tokenizer = tokenizer
-        self.search = search or {"name": "greedy"}
-        self.optimizer_component = optimizer or {"name": "adamw"}
-        objective: dict[str, Any] = {
+        components = {
+            "optimizer": optimizer or {"name": "adamw"},
             "loss": loss or {"name": "cross_entropy"},
             "teacher_forcing": teacher_forcing or {"name": "constant"},
             "objectives": objectives,
+            "search": search or {"name": "greedy"},
         }
-        self.step = build_step(padding=padding, tokenizer=tokenizer, **objective)
-        components = {"optimizer": self.optimizer_component, "search": self.search, **objective}
-        rebuilt = model.arguments if type(model) is Seq2Seq else None
-        hyperparameters = {"model": rebuilt, "padding": padding, **components}
-        self.save_hyperparameters({key: plain(value, key) for key, value in hyperparameters.items()}, logger=False)
+        components = {key: plain(value, key) for key, value in components.items()}
+        network = model.arguments if type(model) is Seq2Seq else None
+        self.save_hyperparameters({"model": network, "padding": padding, **components}, logger=False)
+        self.optimizer_component = components.pop("optimizer")
+        self.search = components.pop("search")
+        self.step = build_step(padding=padding, tokenizer=tokenizer, **components)
         self.loss = self.step.loss  # registers a loss that is an nn.Module
         self.step_sums = StepSums()
         self.split_metrics = split_metrics()
@@ -254,9 +255,11 @@ class DialogModule(LightningModule):
         module = cls(**constructor_arguments(checkpoint, arguments, str(checkpoint_path), trust=trust))
         weights = checkpoint["state_dict"]
         first = next(value for value in weights.values() if value.is_floating_point())
-        module.to(first.device, first.dtype).load_state_dict(weights, strict=strict is not False)
+        module.model.to(first.dtype)
+        module.to(first.device).load_state_dict(weights, strict=strict is not False)
         for name, value in module.named_parameters():
-            value.requires_grad_(name not in checkpoint.get("frozen", ()))
+            if name in checkpoint.get("frozen", ()):
+                value.requires_grad_(False)
         module.on_load_checkpoint(checkpoint)
         return module
 
@@ -305,7 +308,7 @@ class DialogModule(LightningModule):
 
 
 def split_metrics() -> MetricCollection:
-    """Build the metrics of validation and test, as defined in `dialog.metrics`; ``loss`` is -log p per response token."""
+    """Build the metrics of validation and test from `dialog.metrics`; ``loss`` is -log p per response token."""
     metrics: dict[str, Metric | MetricCollection] = {
         "loss": NegativeLogLikelihood("mean"),
         "perplexity": PerplexityToken(),
