@@ -187,9 +187,12 @@ def plain(value: object, key: str) -> Any:  # noqa: ANN401 - any plain value
         return [plain(item, key) for item in value]
     if value is None or isinstance(value, bool):
         return value
-    for kind, converted in ((Integral, int), (Real, float), (str, str), (PurePath, str)):
-        if isinstance(value, kind):
-            return converted(value)  # also NumPy's numbers
+    if isinstance(value, Integral):  # also NumPy's
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    if isinstance(value, str | PurePath):
+        return str(value)
     raise UserError(f"{key} is a {type(value).__name__}; give a string, a number, a list or a dict")
 
 

@@ -102,7 +102,7 @@ class Seq2Seq(nn.Module):
                 f"head {head['name']!r} points with the decoder's attention, but the decoder has none; "
                 "set model.decoder.attention"
             )
-        self.turn_tokens = turn_tokens
+        self.turn_tokens = tuple(turn_tokens)
         self.arguments: dict[str, Any] = plain(
             {
                 "vocabulary": vocabulary,

@@ -52,8 +52,8 @@ class DialogModule(LightningModule):
     times its weight. So a token of an auxiliary objective counts as its weight in response tokens.
 
     Logged in training, all of the whole optimizer step: ``train/objective``; ``train/loss``, -log p per response token;
-    for each auxiliary objective -log p per token of its own. In validation and test, over the whole split for any batching
-    and any number of processes: the metrics of `split_metrics`.
+    for each auxiliary objective -log p per token of its own. In validation and test, over the whole split for any
+    batching and any number of processes: the metrics of `split_metrics`.
 
     Args:
         model: The network.
@@ -82,7 +82,7 @@ class DialogModule(LightningModule):
         self.model = model
         self.padding = padding
         self.tokenizer = tokenizer
-        components = {
+        components: dict[str, Any] = {
             "optimizer": optimizer or {"name": "adamw"},
             "loss": loss or {"name": "cross_entropy"},
             "teacher_forcing": teacher_forcing or {"name": "constant"},

@@ -99,7 +99,7 @@ def test_checkpoint_of_a_run_answers_alone(
 
 
 def test_predict_without_a_tokenizer(module: Build, data: dialog.DialogDataModule) -> None:
-    with pytest.raises(dialog.UserError, match="^predict: the module has no tokenizer"):
+    with pytest.raises(dialog.UserError, match=r"^predict: the module has no tokenizer; pass DialogModule\("):
         plain_trainer().predict(module(), data)
 
 

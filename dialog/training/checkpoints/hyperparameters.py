@@ -12,16 +12,16 @@ from dialog.models.seq2seq import Seq2Seq
 
 
 def constructor_arguments(
-    checkpoint: Mapping[str, Any], given: Mapping[str, Any], path: str, *, trust: bool
+    checkpoint: Mapping[str, Any], replacements: Mapping[str, Any], path: str, *, trust: bool
 ) -> dict[str, Any]:
-    """Return the arguments of a DialogModule: the ``given`` ones, and for all others those of a checkpoint.
+    """Return the arguments of a DialogModule: the replacements, and for all others those of a checkpoint.
 
     Raises:
         UserError: with the path; no hyperparameters, or dotted names, which would be imported, without ``trust``.
     """
     hyperparameters: Mapping[str, Any] = checkpoint.get("hyper_parameters", {})
-    stored = {key: value for key, value in hyperparameters.items() if key not in given}
-    if {"model", "padding"} - given.keys() - {key for key, value in stored.items() if value is not None}:
+    stored = {key: value for key, value in hyperparameters.items() if key not in replacements}
+    if {"model", "padding"} - replacements.keys() - {key for key, value in stored.items() if value is not None}:
         raise UserError(
             f"{path}: has no hyperparameters of its network: an older version wrote it, or the network is not a "
             "Seq2Seq; pass model= and padding=, or load its run folder with dialog.load"
@@ -30,6 +30,6 @@ def constructor_arguments(
         raise UserError(f"{path}: imports {dotted!r}; pass trust=True if you trust its author")
     if "model" in stored:
         stored["model"] = Seq2Seq(**stored["model"])
-    if "tokenizer" not in given and checkpoint.get("tokenizer") is not None:
+    if "tokenizer" not in replacements and checkpoint.get("tokenizer") is not None:
         stored["tokenizer"] = Tokenizer(checkpoint["tokenizer"])
-    return {**stored, **given}
+    return {**stored, **replacements}
