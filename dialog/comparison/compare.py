@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections import Counter
@@ -16,6 +15,7 @@ from dialog.comparison.parity import EvaluatedSystem, parity
 from dialog.comparison.results import attention_map, draw_samples, learning_curve, select_sample, summarize
 from dialog.config.compose import Composed, compose, with_seed
 from dialog.errors import UserError
+from dialog.json_files import read_json
 from dialog.paths import fresh_folder, make_folder, name_of
 from dialog.report.html import write_html
 from dialog.report.markdown import to_markdown
@@ -155,11 +155,11 @@ def train_and_evaluate(system: System, seeds: Sequence[int], folder: Path) -> Ev
         if system.run is None:
             train(with_seed(system.composed, seed), path)
         composed = compose(str(path / "recipe.yaml"))  # as trained: with the precision of the machine
-        training = json.loads((path / "summary.json").read_text(encoding="utf-8"))
+        training = read_json(path / "summary.json", "steps")
         run = system.load(path)
         metrics = evaluate(run, SPLIT)
         parameters = count_parameters(run.model)
-        environment = environment or json.loads((path / "environment.json").read_text(encoding="utf-8"))
+        environment = environment or read_json(path / "environment.json")
         location = path.relative_to(folder) if path.is_relative_to(folder) else path.resolve()
         row = {"seed": seed, "folder": str(location), **training, "metrics": metrics, "curve": learning_curve(path)}
         runs.append(row)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from dialog.atomic import replacing, run_lock, write_json, write_text
 from dialog.config.compose import compose
 from dialog.config.schema import Recipe, to_yaml
 from dialog.errors import UserError
+from dialog.json_files import read_json
 from dialog.paths import make_folder
 
 if TYPE_CHECKING:
@@ -103,12 +103,15 @@ def finish(folder: Path, lightning: Trainer, model: Seq2Seq, *, seconds: float, 
 def read_summary(folder: Path) -> Trained | None:
     """Return the summary of a finished training, or None."""
     path = folder / SUMMARY
-    return Trained(folder, **json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+    if not path.is_file():
+        return None
+    summary = read_json(path, "seconds", "steps", "target_tokens")
+    return Trained(folder, summary["seconds"], summary["steps"], summary["target_tokens"])
 
 
 def check_same_data(folder: Path, fingerprints: Mapping[str, str]) -> None:
     """Check that prepared data and tokenizer are those with which a run was started."""
-    started = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
+    started = read_json(folder / ENVIRONMENT, *fingerprints)
     for name, fingerprint in fingerprints.items():
         if started[name] != fingerprint:
             raise UserError(
