@@ -37,7 +37,7 @@ def build_corpus(recipe: Recipe, *, read: bool = True) -> Corpus:
     With ``read``, a missing corpus is downloaded; without, nothing is read or downloaded.
     """
     with read_errors_as_user_errors(), section("data.corpus"):
-        return ReadableCorpus(_build_member(recipe.data.corpus, recipe.data.path, read=read))
+        return _build_member(recipe.data.corpus, recipe.data.path, read=read)
 
 
 def _build_member(component: Mapping[str, Any], path: str | None = None, *, read: bool) -> Corpus:
@@ -54,7 +54,7 @@ def _build_member(component: Mapping[str, Any], path: str | None = None, *, read
     corpus = build(CORPORA, {"name": name, **arguments}, path=folder, member=member)
     if read:
         ensure_downloaded(name, folder, downloads)
-    return corpus
+    return ReadableCorpus(corpus)
 
 
 def build_rules(recipe: Recipe) -> ExampleRules:

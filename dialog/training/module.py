@@ -15,9 +15,9 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torchmetrics import Metric, MetricCollection
 
 from dialog.config.components import Component, build
-from dialog.data.batching import Batch
+from dialog.data.batching import Batch, check_batch
 from dialog.data.tokenizers.tokenizer import Tokenizer
-from dialog.errors import RunError
+from dialog.errors import RunError, UserError
 from dialog.metrics import BitsPerByte, NegativeLogLikelihood, PerplexityToken, TokenAccuracy
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.callbacks.guard import Guard
@@ -111,6 +111,7 @@ class DialogModule(LightningModule):
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """Return the loss of a micro-batch."""
+        check_batch(batch, self.padding, first=batch_index == 0)
         objective, terms = self.step(self.model, batch, self.global_step)
         self.target_tokens += batch.target_tokens
         return self.step_sums.add(objective, terms, batch.target_tokens)
@@ -152,6 +153,11 @@ class DialogModule(LightningModule):
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
         """Add a batch to the metrics of the split."""
+        check_batch(batch, self.padding, first=batch_index == 0)
+        if batch.target_bytes < 1:
+            raise UserError(
+                "target_bytes of a batch is 0; pass collate(..., target_bytes=UTF-8 bytes of the responses)"
+            )
         nll, correct = self.step.validate(self.model, batch)
         counts = {"tokens": batch.target_tokens, "bytes": batch.target_bytes}
         self.validation_metrics.update(nll=nll, correct=correct, unknown_bytes=batch.target_unknown_bytes, **counts)
