@@ -120,7 +120,9 @@ def build_module(recipe: Recipe, vocabulary: int, tokenizer: Tokenizer | None = 
     model = build_model(recipe.model, vocabulary)
     freeze(model, recipe.model.frozen)
     objective = {key: getattr(recipe.model, key) for key in ("loss", "teacher_forcing", "objectives")}
-    return DialogModule(model, padding=PAD, optimizer=recipe.optimizer, tokenizer=tokenizer, **objective)
+    limits = {"min_length": recipe.generation.min_length, "max_length": recipe.generation.max_length}
+    search = {**limits, **recipe.generation.search}
+    return DialogModule(model, padding=PAD, optimizer=recipe.optimizer, search=search, tokenizer=tokenizer, **objective)
 
 
 # ------------------------------------------------------------------ training

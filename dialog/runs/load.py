@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dialog.build import build_model
-from dialog.config.components import lookup
+from dialog.config.components import imported_names, lookup
 from dialog.config.schema import Recipe
 from dialog.errors import UserError, section
 from dialog.paths import name_of
@@ -93,13 +93,3 @@ def check_no_imports(recipe: Recipe, folder: Path) -> None:
     """Check that the recipe of a run folder names no code to import."""
     for dotted in imported_names(asdict(recipe)):
         raise UserError(f"{folder}: its recipe imports {dotted!r}; load it with --trust if you trust its author")
-
-
-def imported_names(tree: object) -> list[str]:
-    """Return the names of components that contain a dot."""
-    if isinstance(tree, dict):
-        own = [tree["name"]] if isinstance(tree.get("name"), str) and "." in tree["name"] else []
-        return own + [name for value in tree.values() for name in imported_names(value)]
-    if isinstance(tree, list):
-        return [name for value in tree for name in imported_names(value)]
-    return []

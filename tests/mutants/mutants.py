@@ -278,7 +278,7 @@ MUTANTS = (
         "resume/test_kills.py::test_signal_to_any_rank_stops_all_at_one_step",
         (
             "training/module.py",
-            'checkpoint["target_tokens"] if self.trainer.is_global_zero else 0',
+            'checkpoint["target_tokens"] if rank() == 0 else 0',
             'checkpoint["target_tokens"]',
         ),
     ),
