@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -46,9 +47,26 @@ def rename(new: Path, path: Path) -> None:
 
 
 @contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name `path` in errors that name no file or a temporary one beside it, and in a library's error of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        other = error.filename is not None and not Path(error.filename).name.startswith(f".{path.name}.")
+        if other or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    except Exception as error:
+        full = os.strerror(errno.ENOSPC)
+        if full not in str(error):  # safetensors raises its own type
+            raise
+        raise OSError(errno.ENOSPC, full, str(path)) from error
+
+
+@contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path` that replaces it at the end; on an error `path` stays as it was."""
-    with beside(path) as new:
+    with naming(path), beside(path) as new:
         yield new
         sync(new)
         rename(new, path)

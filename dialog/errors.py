@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,6 +19,16 @@ class RunError(Exception):
 
     The command line exits with 1.
     """
+
+
+def disk_error(error: OSError, remedy: str = "run it again") -> UserError | None:
+    """Return the UserError for a disk that is full or read-only; None for other errors."""
+    file = error.filename or "standard output"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return UserError(f"{file}: {error.strerror}; free disk space and {remedy}")
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return UserError(f"{file}: {error.strerror}; make it writable, or use a copy, and {remedy}")
+    return None
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dialog.atomic import replacing, run_lock, write_json, write_text
 from dialog.config.compose import compose
 from dialog.config.schema import Recipe, to_yaml
-from dialog.errors import UserError
+from dialog.errors import UserError, disk_error
 from dialog.json_files import read_json
 from dialog.paths import make_folder
 
@@ -74,7 +74,12 @@ def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: 
         if newest(folder / CHECKPOINTS) is None:
             (folder / METRICS).unlink(missing_ok=True)
         write_text(folder / RECIPE, to_yaml(recipe))
-        yield
+        try:
+            yield
+        except OSError as error:
+            if expected := disk_error(error, f"continue with: dialog-seq2seq train --resume {folder}"):
+                raise expected from error
+            raise
 
 
 def finish(folder: Path, lightning: Trainer, model: Seq2Seq, *, seconds: float, target_tokens: int) -> Trained:

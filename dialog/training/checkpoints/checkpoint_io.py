@@ -52,7 +52,10 @@ class SafeCheckpointIO(CheckpointIO):
                 self._replace(target, new)
         except (OSError, RuntimeError) as error:  # torch raises RuntimeError for a full disk
             reason = " ".join(str(error).split())[:200]
-            raise RunError(f"{target}: cannot be saved ({reason}); the previous checkpoint is intact") from error
+            raise RunError(
+                f"{target}: cannot be saved ({reason}); the previous checkpoint is intact; repair or free the disk and "
+                f"continue with: dialog-seq2seq train --resume {target.parent.parent}"
+            ) from error
 
     def load_checkpoint(
         self,
