@@ -6,6 +6,9 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+
 
 class UserError(Exception):
     """Invalid input: one line that states what is wrong, where (file:line or key) and how to fix it.
@@ -24,9 +27,9 @@ class RunError(Exception):
 def disk_error(error: OSError, remedy: str = "run it again") -> UserError | None:
     """Return the UserError for a disk that is full or read-only; None for other errors."""
     file = error.filename or "standard output"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    if error.errno in FULL:
         return UserError(f"{file}: {error.strerror}; free disk space and {remedy}")
-    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+    if error.errno in READ_ONLY:
         return UserError(f"{file}: {error.strerror}; make it writable, or use a copy, and {remedy}")
     return None
 

@@ -22,7 +22,7 @@ BATCH = 64
 """Lines of a file that are answered together; a pipe or terminal is answered line by line."""
 
 
-class Line(NamedTuple):
+class Question(NamedTuple):
     """Input line: its id, and a context or what is wrong with it."""
 
     id: Any
@@ -91,26 +91,26 @@ def new_file(target: str) -> Iterator[IO[str]]:
         yield file
 
 
-def read_lines(lines: IO[bytes], file: str) -> Iterator[Line]:
+def read_lines(lines: IO[bytes], file: str) -> Iterator[Question]:
     """Yield each line that is not blank; the default id is the number of the line, counted from 1."""
     for number, content in enumerate(lines, start=1):
         if content.strip():
             yield read_line(content, number, f"{'standard input' if file == '-' else file}:{number}")
 
 
-def read_line(content: bytes, number: int, where: str) -> Line:
+def read_line(content: bytes, number: int, where: str) -> Question:
     """Parse a line; what is wrong with it is prefixed with file:line."""
     try:
         row = json.loads(content.decode("utf-8-sig" if number == 1 else "utf-8"))
     except UnicodeDecodeError as error:
-        return Line(str(number), [], f"{where}: not UTF-8 at byte {error.start + 1}")
+        return Question(str(number), [], f"{where}: not UTF-8 at byte {error.start + 1}")
     except (ValueError, RecursionError) as error:
-        return Line(str(number), [], f"{where}: not JSON ({error}); write one object per line")
+        return Question(str(number), [], f"{where}: not JSON ({error}); write one object per line")
     if not isinstance(row, dict):
         row = {}
     name, context = row.get("id", str(number)), row.get("context")
     if not isinstance(context, list) or not all(isinstance(turn, str) for turn in context):
-        return Line(name, [], f'{where}: needs {{"context": [TEXT, ...]}}')
+        return Question(name, [], f'{where}: needs {{"context": [TEXT, ...]}}')
     if any("\ud800" <= char <= "\udfff" for turn in context for char in turn):
-        return Line(name, [], f"{where}: lone surrogate (half a character) in the context; write both halves")
-    return Line(name, context)
+        return Question(name, [], f"{where}: lone surrogate (half a character) in the context; write both halves")
+    return Question(name, context)

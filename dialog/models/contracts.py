@@ -86,7 +86,8 @@ class Decoder(nn.Module, ABC):
     """Decoder: one output vector for each target token.
 
     The law: ``decode(xs + ys, s)`` is ``decode(xs, s)`` and then ``decode(ys, s')``. Teacher forcing passes all tokens
-    at once, generation one at a time, through the same code.
+    at once, generation one at a time, through the same code. A state is a value: a step may share its tensors and write
+    where no earlier state reads, but every state can be stepped again (a beam that branches).
     """
 
     @property

@@ -18,7 +18,6 @@ import torch
 from torchmetrics import MetricCollection
 
 from dialog.analysis.alignment import AlignmentAccuracy
-from dialog.atomic import naming
 from dialog.config.components import Component
 from dialog.data.batching import Batch, collate
 from dialog.data.dialogue import Example
@@ -145,20 +144,11 @@ class Evaluation:
             self.measures.update(**texts, **numbers)
             self._rows = []
 
-    def write(self, answers: Iterable[Answered], folder: Path) -> Path:
-        """Add all answers and write them to a temporary file, which the caller renames; on an error it is removed."""
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / "responses.jsonl"
-        partial = path.with_name(f".{path.name}.partial")
-        with naming(path):
-            try:
-                with partial.open("w", encoding="utf-8") as file:
-                    for answered in answers:
-                        file.write(to_json(self.add(answered)) + "\n")
-            except BaseException:
-                partial.unlink(missing_ok=True)
-                raise
-        return partial
+    def write(self, answers: Iterable[Answered], path: Path) -> None:
+        """Add all answers and write them as JSON lines."""
+        with path.open("w", encoding="utf-8") as file:
+            for answered in answers:
+                file.write(to_json(self.add(answered)) + "\n")
 
     def metrics(self, split: str) -> dict[str, Any]:
         """Return the content of metrics.json.

@@ -33,18 +33,6 @@ GREEDY = {"name": "greedy"}
 BUDGETS = [1, 150, 700, 10**6]
 
 
-def test_full_disk_names_the_responses(tmp_path: Path) -> None:
-    (tmp_path / ".responses.jsonl.partial").symlink_to("/dev/full")
-    rows = [
-        Answered(Example(f"{n}", "d", (), Turn("self", "Hi"), 0), Scored(1.0, 1, 1), Candidate("Hi", -1.0, 2))
-        for n in "ab"
-    ]
-    with pytest.raises(OSError, match="No space left") as raised:
-        Evaluation(build_metrics([], language="en")).write(rows, tmp_path)
-    assert raised.value.filename == str(tmp_path / "responses.jsonl")
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.fixture(scope="module", params=["lstm", "transformer"])
 def responder(request: pytest.FixtureRequest, trained: Callable[[str], Path]) -> Responder:
     run = dialog.load(trained(request.param))
