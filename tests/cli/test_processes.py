@@ -81,7 +81,7 @@ def test_read_only_run_folder_exits_with_2(here: Path, trained: Callable[[str], 
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert re.match(
-        r"dialog: run/evaluation/test(/responses.jsonl)?: Read-only file system; make it writable, or ", line
+        r"dialog: run/evaluation/\S+: Read-only file system; make it writable, or use a copy, and run", line
     )
 
 

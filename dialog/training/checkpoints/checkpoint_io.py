@@ -112,8 +112,8 @@ def saving(path: Path, run: Path) -> Iterator[None]:
     except (OSError, RuntimeError) as error:  # torch raises RuntimeError for a full disk
         reason = " ".join(str(error).split())[:200]
         raise RunError(
-            f"{path}: cannot be saved ({reason}); the previous one is intact; free or repair the disk and continue with: "
-            f"dialog-seq2seq train --resume {run}"
+            f"{path}: cannot be saved ({reason}); the previous one is intact; free or repair the disk and "
+            f"continue with: dialog-seq2seq train --resume {run}"
         ) from error
 
 
