@@ -58,9 +58,9 @@ def summarize(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return summary
 
 
-def draw_samples(folders: Sequence[Path], split: str, *, count: int = 12) -> list[dict[str, Any]]:
-    """Draw the same examples of a split for every run, from those with a context if any has one."""
-    files = [folder / "evaluation" / split / "responses.jsonl" for folder in folders]
+def draw_samples(evaluations: Sequence[Path], *, count: int = 12) -> list[dict[str, Any]]:
+    """Draw the same examples from the evaluation folders of all runs, from those with a context if any has one."""
+    files = [folder / "responses.jsonl" for folder in evaluations]
     has_context = [bool(row["context"]) for row in read_json_lines(files[0], *SHARED)]
     eligible = [index for index, context in enumerate(has_context) if context] or list(range(len(has_context)))
     chosen = set(random.Random(0).sample(eligible, min(count, len(eligible))))

@@ -5,6 +5,7 @@ Shapes: B rows, S source tokens, T target tokens, E embedding size, V vocabulary
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dialog.config.components import Component, Family, accepts, build, lookup
+from dialog.config.components import Component, Family, accepts, build, lookup, plain
 from dialog.models.contracts import AttentionHook, Decoder, Encoder, Only, State, declared_needs
 from dialog.models.embedding import TokenEmbedding
 from dialog.models.encoders import SEQUENCE_ENCODERS
@@ -55,6 +56,8 @@ class SourceMemory(Rows):
 class Seq2Seq(nn.Module):
     """p(target | source) = prod_t p(y_t | y_<t, source), with any encoder and any decoder.
 
+    `arguments` are those of the constructor, in plain containers.
+
     ``tie_embeddings``: source, target and output layer share one table (``all`` or true), target and output layer do
     (``output``), source and target do (``source``), or none do (``none`` or false); Press & Wolf 2017. Each turn of a
     source begins with one of the ``turn_tokens``. ``activation_checkpointing`` trains Transformers in less memory, but
@@ -71,7 +74,7 @@ class Seq2Seq(nn.Module):
         decoder: Component,
         head: Component = VOCABULARY,
         tie_embeddings: bool | str = True,
-        turn_tokens: tuple[int, ...] = (),
+        turn_tokens: Sequence[int] = (),
         dropout: float = 0.0,
         activation_checkpointing: bool = False,
     ) -> None:
@@ -99,7 +102,21 @@ class Seq2Seq(nn.Module):
                 f"head {head['name']!r} points with the decoder's attention, but the decoder has none; "
                 "set model.decoder.attention"
             )
-        self.turn_tokens = turn_tokens
+        self.turn_tokens = tuple(turn_tokens)
+        self.arguments: dict[str, Any] = plain(
+            {
+                "vocabulary": vocabulary,
+                "padding": padding,
+                "embedding_size": embedding_size,
+                "encoder": encoder,
+                "decoder": decoder,
+                "head": head,
+                "tie_embeddings": tie_embeddings,
+                "turn_tokens": turn_tokens,
+                **shared,
+            },
+            "model",
+        )
         self.encoder_needs = declared_needs(self.encoder, ("turns", "turn_shape"))
 
     def forward(self, source: Tensor, source_mask: Tensor, target: Tensor, hook: AttentionHook | None = None) -> Tensor:

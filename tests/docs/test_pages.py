@@ -90,7 +90,8 @@ def test_python_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.chdir(tmp_path)
     variables: dict[str, Any] = {}
     exec(block, variables)
-    assert variables["trainer"].callback_metrics["validation/loss"] < 0.1
+    assert variables["metrics"]["test/loss"] < 0.1
+    assert variables["responses"] == ["Fine .", "Not much .", "Not now ."]
 
 
 def test_the_recipe_of_the_readme_composes(tmp_path: Path) -> None:
