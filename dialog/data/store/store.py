@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dialog.data.batching import Batch, collate, pack
+from dialog.data.batching import Batch, collate, pack, with_turn_shape
 from dialog.data.store.layout import Lines, facts_ids, padded_pairs, source_ids, target_ids
 from dialog.data.store.length_classes import LengthClasses, read_classes
 from dialog.data.store.manifest import ARRAYS, TOKENIZER, array_file, ids_dtype, read_manifest
@@ -88,7 +88,7 @@ class Store:
         """Return the examples of these rows, in this order."""
         chosen = np.asarray(rows, dtype=np.int64)
         source, target, facts = self._pairs(chosen)
-        return pack(source, target, facts, chosen, **self._sizes(chosen))
+        return with_turn_shape(pack(source, target, facts, chosen, **self._sizes(chosen)))
 
     def retokenised(self, rows: Integers, tokenise: Retokenise, *, seed: int, epoch: int) -> Batch:
         """Return the examples of these rows with other ids of the same texts, drawn for each seed, epoch and row.
@@ -97,7 +97,7 @@ class Store:
         """
         examples = [self._retokenise(row, tokenise, np.random.default_rng([seed, epoch, row])) for row in rows.tolist()]
         pairs, facts = [pair for pair, _ in examples], [length for _, length in examples]
-        return collate(pairs, rows.tolist(), facts=facts, **self._sizes(rows))
+        return with_turn_shape(collate(pairs, rows.tolist(), facts=facts, **self._sizes(rows)))
 
     def _sizes(self, rows: Integers) -> dict[str, int]:
         return {"target_bytes": self.target_bytes(rows), "target_unknown_bytes": self.target_unknown_bytes(rows)}
