@@ -14,30 +14,36 @@ from dialog.escaping import to_json
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--split", type=click.Choice(SPLITS), default="test", show_default=True, help="Split to evaluate.")
+@click.option(
+    "--name", help="Write to evaluation/SPLIT-NAME [default: SPLIT, or SPLIT-HASH with other settings or data]."
+)
 @click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
 @click.option("--json", "as_json", is_flag=True, help="Print the metrics as JSON.")
-def evaluate(run: Path, overrides: tuple[str, ...], split: str, trust: bool, as_json: bool) -> None:
+def evaluate(run: Path, overrides: tuple[str, ...], split: str, name: str | None, trust: bool, as_json: bool) -> None:
     """Evaluate a RUN on one split; writes metrics.json and responses.jsonl to its evaluation folder.
 
+    With settings or data that are not those of the RUN's recipe, the results go to a folder of their own.
     Processes started by torchrun or srun share the examples.
 
     Example: dialog-seq2seq evaluate runs/quickstart/transformer/20260101-120000-abcd --split validation
     """
-    from dialog.report.measures import metric_display, sort_metrics
+    from dialog.report.measures import LOSSY_NOTE, lossy_mark, metric_display, metric_value, sort_metrics
     from dialog.runs.evaluate import evaluate as evaluate_run
     from dialog.runs.load import load
     from dialog.training.distributed.cluster import process_group
 
     with process_group():
-        metrics = evaluate_run(load(run, overrides=overrides, trust=trust), split)
+        folder, metrics = evaluate_run(load(run, overrides=overrides, trust=trust), split, name=name)
+    click.echo(f"results in {folder}", err=True)
     if as_json:
         click.echo(to_json(metrics, indent=1))
         return
-    numbers = {
-        name: float(value["score"] if isinstance(value, dict) else value)
-        for name, value in metrics.items()
-        if isinstance(value, int | float) or (isinstance(value, dict) and "score" in value)
-    }
-    for name in sort_metrics(set(numbers)):
-        display = metric_display(name)
-        click.echo(f"{display.label:<28}{display.format(numbers[name]):>14}")
+    for name in sort_metrics(set(metrics)):
+        display, number = metric_display(name), metric_value(metrics[name])
+        if number is not None:
+            click.echo(f"{display.label:<28}{display.format(number):>14}{lossy_mark(name, metrics)}")
+    if not metrics["lossless"]:
+        click.echo(LOSSY_NOTE.strip())
+    for name, value in metrics.items():
+        if isinstance(value, dict) and "signature" in value:
+            click.echo(f"{metric_display(name).label}: {value['signature']}")

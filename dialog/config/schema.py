@@ -39,6 +39,7 @@ class DataConfig:
         context_turns: Number of turns before the response that the model reads; null reads all of them.
         first_turns: Whether the first turn of a dialogue is a response too, to an empty context.
         responder: The speaker whose turns are responses; null makes every turn a response.
+        normalise: Whether white space at the edges of turns and facts is removed.
         merge_turns: Whether consecutive turns of one speaker are joined into one turn.
         reverse: Whether every dialogue is read backwards, last turn first.
         max_turn_characters: Number of characters to which a turn is truncated.
@@ -59,6 +60,7 @@ class DataConfig:
     context_turns: int | None = 3
     first_turns: bool = False
     responder: str | None = None
+    normalise: bool = True
     merge_turns: bool = False
     reverse: bool = False
     max_turn_characters: int = 10_000
@@ -81,7 +83,9 @@ class ModelConfig:
         head: Component of the family ``heads``: from decoder outputs to logits.
         tie_embeddings: Layers that share one table of embeddings: ``all`` (or true: source, target and output layer),
             ``output`` (target and output layer), ``source`` (source and target), ``none`` (or false).
-        dropout: Dropout probability of embeddings and layers.
+        dropout: Dropout probability: in a Transformer, of the sums of embedding and position and of sublayer outputs
+            (Vaswani et al. 2017, 5.4); in a recurrent network, of embeddings, between layers and before the output
+            layer.
         activation_checkpointing: Whether a Transformer recomputes each layer in the backward pass, to save memory.
         loss: Component of the family ``losses``.
         teacher_forcing: Component of the family ``teacher_forcings``: the fraction of gold tokens that are fed in
@@ -120,6 +124,8 @@ class TrainerConfig:
             epochs, set check_val_every_n_epoch to null.
         num_sanity_val_steps: Validation batches before training.
         deterministic: true, false or warn.
+        float32_matmul_precision: highest, high or medium, as in ``torch.set_float32_matmul_precision``; high allows
+            TensorFloat-32 in matrix products of 32-true on GPUs that have it.
         profiler: simple, advanced or pytorch; writes to ``profile`` in the run folder.
     """
 
@@ -143,6 +149,7 @@ class TrainerConfig:
     gradient_clip_val: float | None = 1.0
     deterministic: bool | str = False
     detect_anomaly: bool = False
+    float32_matmul_precision: str = "highest"
     profiler: str | None = None
 
 
@@ -194,6 +201,8 @@ class Recipe:
         checkpoint: Checkpoints and early stopping.
         preflight: Whether the largest batches are tried before the first epoch; their memory is reported.
         generation: Decoding of responses.
+        metrics: Components of the family ``metrics``, measured by an evaluation besides the standard metrics; a name
+            with a dot is any torchmetrics.Metric.
         logger: Component of the family ``loggers``.
         expect: Expected results: a list of {metric, value, tolerance}.
         smoke: Overrides that shorten the run to about a minute.
@@ -208,6 +217,7 @@ class Recipe:
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     preflight: bool = True
     generation: GenerationConfig = field(default_factory=GenerationConfig)
+    metrics: list[Component] = field(default_factory=list)
     logger: Component = field(default_factory=lambda: {"name": "none"})
     expect: list[dict[str, Any]] = field(default_factory=list)
     smoke: list[str] = field(default_factory=list)

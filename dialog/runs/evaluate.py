@@ -2,51 +2,128 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from dialog.atomic import rename, sync, write_json
+from dialog.atomic import beside, rename, sync, write_json
 from dialog.build import build_corpus, build_rules
+from dialog.config.schema import Recipe, to_dict
+from dialog.data.corpora import Corpus
+from dialog.errors import UserError, section
+from dialog.json_files import read_json
 from dialog.ranks import rank, world_size
+from dialog.runs.folder import ENVIRONMENT, hash_of, read_recipe
 from dialog.runs.run import Run
+from dialog.training.checkpoints.manifest import check_intact
+
+USED = ("model", "data", "generation", "metrics")
+"""Sections of a recipe on which an evaluation depends."""
+UNUSED = ("path", "batch_tokens")
+"""Keys of the section ``data`` that change no result."""
+METRICS = "metrics.json"
 
 
-def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
-    """Score and answer a split of the run's corpus into ``evaluation/<split>/``; return the metrics.
+class Evaluated(NamedTuple):
+    """Folder of an evaluation, and the content of its metrics.json."""
 
-    Distributed ranks share the examples; only rank 0 writes and returns.
+    folder: Path
+    metrics: dict[str, Any]
+
+
+def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = False) -> Evaluated:
+    """Score and answer a split of the run's corpus; write metrics.json and responses.jsonl.
+
+    ``evaluation/<split>/`` is for the settings and the data of the run's own recipe. With others, and with a name, the
+    folder is ``evaluation/<split>-<hash or name>/``. Distributed ranks share the examples; only rank 0 writes and
+    returns.
 
     Raises:
+        UserError: the name is invalid, or taken by an evaluation with other settings.
         SystemExit: at the end of every rank but 0.
     """
     from collections import Counter
+    from itertools import chain, islice
 
     from tqdm import tqdm
 
     from dialog.analysis.alignment import AlignmentAccuracy
     from dialog.data.examples import examples
-    from dialog.runs.evaluator import Evaluation, Evaluator
+    from dialog.metrics import build_metrics, detect_language
+    from dialog.runs.evaluator import BLOCK, Evaluation, Evaluator
     from dialog.training.distributed.collectives import gather_to_first
 
     data = run.recipe.data
-    dialogues = build_corpus(run.recipe).dialogues(split)
-    stream = examples(dialogues, build_rules(run.recipe), Counter())
+    corpus = build_corpus(run.recipe)
+    settings = settings_of(run.recipe, corpus_hash(corpus))
+    if name is not None:
+        check_name(name, run.folder / "evaluation" / f"{split}-{name}", settings)
+    stream = examples(corpus.dialogues(split), build_rules(run.recipe), Counter())
     search = run.recipe.generation.search
     evaluator = Evaluator(
         run.responder, search, data.batch_tokens, rank=rank(), world=world_size(), gather=gather_to_first
     )
-    aligned, evaluation = AlignmentAccuracy(), Evaluation()
-    folder = run.folder / "evaluation" / split
+    first = list(islice(stream, BLOCK))
+    with section("metrics"):
+        language = detect_language(example.response.text for example in first)
+        evaluation = Evaluation(build_metrics(run.recipe.metrics, language=language))
+    aligned = AlignmentAccuracy()
+    evaluations = run.folder / "evaluation"
+    evaluations.mkdir(exist_ok=True)
     bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet or rank() else None, leave=False)
-    with bar:
-        answers = evaluator.answers(stream, aligned, bar.update)
+    with bar, beside(evaluations / "responses.jsonl") as partial:
+        answers = evaluator.answers(chain(first, stream), aligned, bar.update)
         if rank():
             for _ in answers:  # yields nothing on these ranks, but must run: every block is gathered
                 pass
             gather_to_first(aligned)
             raise SystemExit(0)
-        partial = evaluation.write(answers, folder)
-    metrics = {**evaluation.metrics(split), **AlignmentAccuracy.total(gather_to_first(aligned)).metrics()}
-    sync(partial)
-    rename(partial, folder / "responses.jsonl")
-    write_json(folder / "metrics.json", metrics)
-    return metrics
+        evaluation.write(answers, partial)
+        metrics = {**evaluation.metrics(split), **AlignmentAccuracy.total(gather_to_first(aligned)).metrics()}
+        metrics |= {key: settings[key] for key in ("generation", "data")}
+        suffix = name or suffix_of(run.folder, settings, metrics["fingerprint"])
+        folder = evaluations / (f"{split}-{suffix}" if suffix else split)
+        folder.mkdir(exist_ok=True)
+        sync(partial)
+        rename(partial, folder / "responses.jsonl")
+        write_json(folder / METRICS, metrics)
+    return Evaluated(folder, metrics)
+
+
+def settings_of(recipe: Recipe, corpus: str | None) -> dict[str, Any]:
+    """Return everything that an evaluation depends on but the weights; ``corpus`` is the hash of the corpus."""
+    from dialog.data.preparation.job import without_paths
+
+    values = to_dict(recipe)
+    settings = {key: value for key, value in values.items() if key in USED}
+    data = {key: without_paths(value) for key, value in values["data"].items() if key not in UNUSED}
+    return {**settings, "data": {**data, "fingerprint": corpus}}
+
+
+def corpus_hash(corpus: Corpus) -> str | None:
+    """Return the SHA-256 of a corpus's fingerprint; None if it lacks files that training needs."""
+    try:
+        return hash_of(dict(corpus.fingerprint()))
+    except UserError:
+        return None
+
+
+def suffix_of(folder: Path, settings: dict[str, Any], text: str) -> str:
+    """Return the hash of settings and text that are not those of the run's own recipe; empty if they are."""
+    environment = {}
+    if (folder / ENVIRONMENT).is_file():
+        check_intact(folder / ENVIRONMENT)
+        environment = read_json(folder / ENVIRONMENT)
+    corpus = environment.get("corpus", settings["data"]["fingerprint"])  # older versions did not record it
+    own = settings_of(read_recipe(folder), corpus)
+    return "" if settings == own else hash_of([settings, text])[:8]
+
+
+def check_name(name: str, folder: Path, settings: dict[str, Any]) -> None:
+    """Check that a name is valid, and not taken by an evaluation with other settings."""
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise UserError(f"--name {name!r}: use letters, digits, '.', '_' and '-' only")
+    if (folder / METRICS).is_file():
+        before = read_json(folder / METRICS)
+        if any(before.get(key) != settings[key] for key in ("generation", "data")):
+            raise UserError(f"--name {name}: {folder} has an evaluation with other settings or data; use another name")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,7 +27,7 @@ def test_two_processes_train_into_one_folder(here: Path) -> None:
     assert made == [folder]
     assert (here / folder / "model.safetensors").is_file()
     lines = [json.loads(line) for line in (here / folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [line["step"] for line in lines if "train/loss" in line] == [0, 1, 2, 3]
+    assert [line["step"] for line in lines if "train/loss" in line] == [1, 2, 3, 4]
     summary = json.loads((here / folder / "summary.json").read_text(encoding="utf-8"))
     tokens = [line["train/tokens"] for line in lines if "train/tokens" in line]
     assert tokens[-1] == summary["target_tokens"]
@@ -67,6 +69,20 @@ def test_interrupted_training(here: Path, number: signal.Signals, code: int) -> 
     assert out == ""
     assert "Traceback" not in err
     assert not (here / "run" / "model.safetensors").exists()
+
+
+def test_read_only_run_folder_exits_with_2(here: Path, trained: Callable[[str], Path]) -> None:
+    shutil.copytree(trained("transformer"), here / "run")
+    mount = "mount --bind run run && mount -o remount,bind,ro run"
+    if subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    command = ["unshare", "-m", "sh", "-c", f"{mount} && exec {sys.executable} -m dialog evaluate run"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert re.match(
+        r"dialog: run/evaluation/\S+: Read-only file system; make it writable, or use a copy, and run", line
+    )
 
 
 def wait_for(path: Path, child: subprocess.Popen[str]) -> None:

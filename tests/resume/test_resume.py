@@ -20,10 +20,12 @@ from torch import Tensor
 
 from dialog.data.batching import Batch
 from dialog.errors import UserError
+from dialog.runs.folder import LISTED
 from dialog.runs.proof import compare
 from dialog.runs.resume import resume
 from dialog.runs.train import train
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO, newest
+from dialog.training.checkpoints.manifest import list_files
 from dialog.training.distributed.signals import STOP_SIGNALS, StopSignals
 from dialog.training.module import DialogModule
 
@@ -118,6 +120,30 @@ def test_run_with_power_cuts_is_the_whole_run(
     assert (resumed.steps, resumed.target_tokens) == (whole.steps, whole.target_tokens)
     assert compare(tmp_path / "run", tmp_path / "whole").same
     assert same(checkpoint(tmp_path / "run"), checkpoint(tmp_path / "whole"))
+
+
+def test_full_disk_names_the_file_and_how_to_continue(
+    tiny: Callable[..., Any], tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    path, aside = folder / "metrics.jsonl", folder / "aside"
+    step = DialogModule.training_step
+
+    def training_step(self: DialogModule, batch: Batch, batch_index: int) -> Tensor:
+        if self.global_step == 4 and not path.is_symlink():
+            path.rename(aside)
+            path.symlink_to("/dev/full")
+        return step(self, batch, batch_index)
+
+    monkeypatch.setattr(DialogModule, "training_step", training_step)
+    with pytest.raises(UserError) as raised:
+        train(tiny("transformer", *CHANCE, *SHORT), folder, quiet=True)
+    command = f"continue with: dialog-seq2seq train --resume {folder}"
+    assert str(raised.value) == f"{path}: No space left on device; free disk space and {command}"
+    monkeypatch.undo()
+    aside.replace(path)
+    resume(folder, quiet=True)
+    assert compare(folder, whole).same
 
 
 # ------------------------------------------------------------------ signals
@@ -245,6 +271,9 @@ def test_changed_corpus_is_rejected(whole: Path, tmp_path: Path) -> None:
     (folder / "summary.json").unlink()
     environment = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
     (folder / "environment.json").write_text(json.dumps({**environment, "data": "0" * 64}), encoding="utf-8")
+    with pytest.raises(UserError, match=r"environment\.json: has changed"):
+        resume(folder, quiet=True)
+    list_files(folder, LISTED)
     with pytest.raises(UserError, match=r"was trained on other data \(000000000000, now "):
         resume(folder, quiet=True)
     assert not (folder / "summary.json").exists()
@@ -255,6 +284,7 @@ def test_run_that_imports_code_needs_trust(whole: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(whole, tmp_path / "moved"))
     recipe = (folder / "recipe.yaml").read_text(encoding="utf-8")
     (folder / "recipe.yaml").write_text(recipe.replace("name: adamw", "name: evil.AdamW"), encoding="utf-8")
+    list_files(folder, LISTED)
     with pytest.raises(UserError, match=r"imports 'evil\.AdamW'"):
         resume(folder, quiet=True)
 

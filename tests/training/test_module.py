@@ -80,7 +80,7 @@ def test_training_in_a_plain_trainer(module: Build, data: dialog.DialogDataModul
 def test_validation_agrees_with_evaluation(trained: Callable[[str], Path], family: str) -> None:
     """The best validation that was logged is what `evaluate` measures with the best weights."""
     run = dialog.load(trained(family))
-    metrics = evaluate(run, "validation", quiet=True)
+    metrics = evaluate(run, "validation", quiet=True).metrics
     lines = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     best = min((line for line in lines if "validation/loss" in line), key=lambda line: line["validation/loss"])
     assert best["validation/loss"] == pytest.approx(metrics["nll_nats"] / metrics["tokens"], rel=1e-6)
@@ -172,6 +172,25 @@ def test_the_gradient_is_clipped_and_its_norm_logged(
     assert min(norms.before) > CLIP
     assert norms.used == (norms.before if clip is None else pytest.approx([clip] * 3, rel=1e-4))
     assert record["train/gradient_norm"] == pytest.approx(norms.before, rel=1e-5)
+
+
+def test_the_gradient_is_clipped_by_value(module: Build, data: dialog.DialogDataModule) -> None:
+    record, norms, largest = Record(), Norms(), []
+    built, limit = module(), 1e-3
+
+    class Largest(Callback):
+        def on_train_start(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
+            trainer.optimizers[0].register_step_post_hook(lambda *_: largest.append(largest_entry(module)))
+
+    clipping = {"gradient_clip_val": limit, "gradient_clip_algorithm": "value"}
+    plain_trainer(record, callbacks=[norms, Largest()], limit_train_batches=2, **clipping).fit(built, data)
+    assert largest == pytest.approx([limit] * 2)
+    assert min(norms.used) > limit, "clipped by norm"
+    assert record["train/gradient_norm"] == pytest.approx(norms.before, rel=1e-5)
+
+
+def largest_entry(module: lightning.LightningModule) -> float:
+    return max(float(parameter.grad.abs().max()) for parameter in module.parameters() if parameter.grad is not None)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

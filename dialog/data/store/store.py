@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dialog.data.batching import Batch, collate, pack
+from dialog.data.batching import Batch, collate, pack, with_turn_shape
 from dialog.data.store.layout import Lines, facts_ids, padded_pairs, source_ids, target_ids
 from dialog.data.store.length_classes import LengthClasses, read_classes
 from dialog.data.store.manifest import ARRAYS, TOKENIZER, array_file, ids_dtype, read_manifest
@@ -26,7 +26,8 @@ class Store:
     """The examples of one split of prepared data, memory-mapped.
 
     Row i is the i-th example that `dialog.data.examples.examples` yields for the split. Targets are truncated to
-    `max_target` in the training split only. Opening a split takes constant time and memory.
+    `max_target` in the training split only. Opening a split takes constant
+    memory; the first in a process checks the SHA-256 of every file, about 1 s per GB.
 
     Raises:
         UserError: the folder holds no prepared data, or damaged data.
@@ -42,7 +43,7 @@ class Store:
         arrays = {name: self._array(name, dtype) for name, dtype in ARRAYS.items()}
         ids = self._array("ids", ids_dtype(self.manifest["vocabulary"]))
         self._lines = Lines(ids, arrays["offsets"], arrays["speakers"])
-        self._bytes = arrays["bytes"]
+        self._bytes, self._unknown_bytes = arrays["bytes"], arrays["unknown_bytes"]
         self._examples = arrays["examples"].reshape(-1, 4)
         self.lengths: NDArray[Any] = arrays["lengths"].reshape(-1, 2)
         """Source length and target length without `<s>` of each row [N, 2]."""
@@ -79,10 +80,15 @@ class Store:
         """Return the UTF-8 bytes of the rows' responses, untruncated."""
         return int(self._bytes[self._examples[rows, 3]].sum())
 
+    def target_unknown_bytes(self, rows: Sequence[int] | Integers) -> int:
+        """Return the UTF-8 bytes of the rows' responses that are encoded as `<unk>`, untruncated."""
+        return int(self._unknown_bytes[self._examples[rows, 3]].sum())
+
     def batch(self, rows: Sequence[int] | Integers) -> Batch:
         """Return the examples of these rows, in this order."""
         chosen = np.asarray(rows, dtype=np.int64)
-        return pack(*self._pairs(chosen), chosen, target_bytes=self.target_bytes(chosen))
+        source, target, facts = self._pairs(chosen)
+        return with_turn_shape(pack(source, target, facts, chosen, **self._sizes(chosen)))
 
     def retokenised(self, rows: Integers, tokenise: Retokenise, *, seed: int, epoch: int) -> Batch:
         """Return the examples of these rows with other ids of the same texts, drawn for each seed, epoch and row.
@@ -91,7 +97,10 @@ class Store:
         """
         examples = [self._retokenise(row, tokenise, np.random.default_rng([seed, epoch, row])) for row in rows.tolist()]
         pairs, facts = [pair for pair, _ in examples], [length for _, length in examples]
-        return collate(pairs, rows.tolist(), facts=facts, target_bytes=self.target_bytes(rows))
+        return with_turn_shape(collate(pairs, rows.tolist(), facts=facts, **self._sizes(rows)))
+
+    def _sizes(self, rows: Integers) -> dict[str, int]:
+        return {"target_bytes": self.target_bytes(rows), "target_unknown_bytes": self.target_unknown_bytes(rows)}
 
     def _retokenise(
         self, row: int, tokenise: Retokenise, random: np.random.Generator
