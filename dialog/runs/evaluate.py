@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from dialog.atomic import rename, sync, write_json
 from dialog.build import build_corpus, build_rules
 from dialog.ranks import rank, world_size
+from dialog.runs.folder import read_summary
 from dialog.runs.run import Run
+
+SAMPLES = 20
+"""Largest number of responses in the table that is logged."""
 
 
 def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
@@ -49,4 +56,34 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
     sync(partial)
     rename(partial, folder / "responses.jsonl")
     write_json(folder / "metrics.json", metrics)
+    log_evaluation(run, split, metrics, folder / "responses.jsonl")
     return metrics
+
+
+def log_evaluation(run: Run, split: str, metrics: Mapping[str, Any], responses: Path) -> None:
+    """Log the metrics, and a table of responses spread evenly over the split, to the logger of the run's recipe."""
+    if run.recipe.logger.get("name") == "none":
+        return
+    from dialog.training.loggers import MediaLogger, build_tracker
+
+    logger = build_tracker(run.recipe.logger, run.folder)
+    summary = read_summary(run.folder)
+    if logger is None:
+        return
+    step = summary.steps if summary is not None else 0
+    logger.log_metrics(dict(numbers(metrics, split)), step)
+    if isinstance(logger.tracker, MediaLogger):
+        lines = responses.read_text(encoding="utf-8").splitlines()
+        rows = [json.loads(line) for line in lines[:: -(-len(lines) // SAMPLES)]]
+        table = [["\n".join(row["context"]), row["reference"], row["response"]] for row in rows]
+        logger.submit(logger.tracker.log_table, f"{split}/responses", ["context", "reference", "response"], table, step)
+    logger.close()
+
+
+def numbers(metrics: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
+    """Yield the numbers of nested metrics, with keys joined by slashes."""
+    for key, value in metrics.items():
+        if isinstance(value, Mapping):
+            yield from numbers(value, f"{prefix}/{key}")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"{prefix}/{key}", value

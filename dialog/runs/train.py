@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,11 +23,18 @@ if TYPE_CHECKING:
 
 
 def train(
-    composed: Composed, output: Path | None = None, *, quiet: bool = False, callbacks: Sequence[Callback] = ()
+    composed: Composed,
+    output: Path | None = None,
+    *,
+    quiet: bool = False,
+    callbacks: Sequence[Callback] = (),
+    run_name: str | None = None,
+    group: str | None = None,
 ) -> Trained:
     """Train a recipe into a new, self-contained run folder: ``output``, or runs/<recipe>/<time>-<random>.
 
-    In distributed training only rank 0 writes and returns.
+    In distributed training only rank 0 writes and returns. In the recipe's logger the run has the name `run_name`, by
+    default the recipe's, and the group `group`.
 
     Raises:
         UserError: before the folder is created: an invalid recipe, or a corpus that cannot be read.
@@ -40,8 +47,17 @@ def train(
     warn_emulated(recipe.trainer.precision, recipe.trainer.accelerator)
     check_recipe(recipe)
     check_initial_weights(recipe.model)
+    recipe = with_labels(recipe, run_name or composed.name, group)
     data = prepare_data(recipe, quiet=quiet)
     return run_training(recipe, data, output or fresh_folder("runs", composed.name), callbacks)
+
+
+def with_labels(recipe: Recipe, run_name: str, group: str | None) -> Recipe:
+    """Return the recipe whose logger has the name and group of its run, and decoder and corpus as tags."""
+    from dialog.training.loggers import labelled
+
+    tags = [component["name"] for component in (recipe.model.decoder, recipe.data.corpus) if "name" in component]
+    return replace(recipe, logger=labelled(recipe.logger, run_name=run_name, group=group, tags=tags))
 
 
 def run_training(

@@ -123,7 +123,7 @@ def fit(trainer: Trainer, module: LightningModule, data: LightningDataModule, ch
     Raises:
         UserError: the settings do not fit the number of batches.
         KeyboardInterrupt: after SIGINT, with the command that resumes.
-        SystemExit: after SIGTERM and SIGUSR1, with 143.
+        SystemExit: after SIGTERM and SIGUSR1 with 143, after SIGHUP with 129.
     """
     keep_freed_memory()
     bound_kernel_caches()

@@ -109,7 +109,7 @@ def run_trial(study: optuna.Study, name: str, settings: SweepSettings, folder: P
     overrides = suggest(trial, settings.spaces[name])
     composed = compose(str(recipe_file(folder, name)), overrides)
     began = time.monotonic()
-    watch, state, reason = train(trial, composed, runs(folder, name) / f"{trial.number:03}")
+    watch, state, reason = train(trial, composed, runs(folder, name) / f"{trial.number:03}", group=folder.name)
     seconds = round(time.monotonic() - began, 1)
     used = {"steps": watch.steps, "target_tokens": watch.target_tokens, "seconds": seconds}
     for key, value in {"overrides": overrides, "reason": reason, "spent": used}.items():
@@ -120,7 +120,7 @@ def run_trial(study: optuna.Study, name: str, settings: SweepSettings, folder: P
     keep_best(study, trial, composed, folder)
 
 
-def train(trial: optuna.Trial, composed: Composed, run: Path) -> tuple[TrialWatch, TrialState, str]:
+def train(trial: optuna.Trial, composed: Composed, run: Path, *, group: str) -> tuple[TrialWatch, TrialState, str]:
     """Train one trial; return its validations, its state, and the reason if it failed."""
 
     def stop(validation: int, value: float) -> bool:
@@ -129,7 +129,8 @@ def train(trial: optuna.Trial, composed: Composed, run: Path) -> tuple[TrialWatc
 
     watch = TrialWatch(stop)
     try:
-        train_run(composed, run, quiet=True, callbacks=[watch])
+        name = f"{trial.study.study_name} trial {run.name}"
+        train_run(composed, run, quiet=True, callbacks=[watch], run_name=name, group=group)
     except PrunedError:
         return watch, TrialState.PRUNED, ""
     except UserError as error:

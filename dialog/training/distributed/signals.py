@@ -14,8 +14,8 @@ from lightning.pytorch import Trainer
 
 from dialog.training.lightning_internals import SignalConnector
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
-"""SLURM sends SIGTERM before it takes a node away; its ``--signal`` is usually SIGUSR1."""
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+"""SLURM sends SIGTERM before it takes a node away; its ``--signal`` is usually SIGUSR1. A lost terminal: SIGHUP."""
 
 
 class Stopped(BaseException):
@@ -27,8 +27,8 @@ class Stopped(BaseException):
 
     @property
     def code(self) -> int:
-        """Exit code: 130 after SIGINT, 143 after the others."""
-        return 128 + (signal.SIGINT if self.number == signal.SIGINT else signal.SIGTERM)
+        """Exit code: 130 after SIGINT, 129 after SIGHUP, 143 after the others."""
+        return 128 + (self.number if self.number in (signal.SIGINT, signal.SIGHUP) else signal.SIGTERM)
 
 
 class StopSignals(SignalConnector):
@@ -54,9 +54,10 @@ class StopSignals(SignalConnector):
         self.exchanged_at = time.monotonic()
 
     def register_signal_handlers(self) -> None:
-        """Install the handlers, if this is the main thread."""
+        """Install the handlers, if this is the main thread; a SIGHUP that is ignored, as under nohup, stays ignored."""
         if threading.current_thread() is threading.main_thread():
-            self.listen(STOP_SIGNALS, self._handle)
+            ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else set()
+            self.listen((number for number in STOP_SIGNALS if number not in ignored), self._handle)
 
     def received_by_any(self) -> int:
         """Return the number of a signal that any rank has received, or 0; all ranks must call this alike.
