@@ -24,7 +24,7 @@ from dialog.runs.evaluate import evaluate
 from dialog.runs.load import load as load_run
 from dialog.runs.prepare import prepare_data
 from dialog.runs.run import Run
-from dialog.runs.train import train
+from dialog.runs.train import PartOf, train
 from dialog.training.distributed.cluster import external_launcher
 
 SPLIT = "test"
@@ -153,7 +153,7 @@ def train_and_evaluate(system: System, seeds: Sequence[int], folder: Path) -> Ev
         print(f"== {system.name}, seed {seed}", file=sys.stderr, flush=True)  # noqa: T201 - progress
         path = system.run or folder / "runs" / system.name / f"seed-{seed}"
         if system.run is None:
-            train(with_seed(system.composed, seed), path, run_name=f"{system.name} seed {seed}", group=folder.name)
+            train(with_seed(system.composed, seed), path, part_of=PartOf(f"{system.name} seed {seed}", folder.name))
         composed = compose(str(path / "recipe.yaml"))  # as trained: with the precision of the machine
         training = json.loads((path / "summary.json").read_text(encoding="utf-8"))
         run = system.load(path)

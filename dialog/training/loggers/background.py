@@ -49,8 +49,8 @@ class BackgroundLogger(Logger):
 
     @property
     def name(self) -> str:
-        """Name of the tracker's class."""
-        return type(self.tracker).__name__.removesuffix("Logger")
+        """Name of the tracker's class, without its last word."""
+        return type(self.tracker).__name__.removesuffix("Logger").removesuffix("Tracker")
 
     @property
     def version(self) -> str:

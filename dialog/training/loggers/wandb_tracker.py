@@ -65,8 +65,9 @@ class WandbTracker(Logger):
         super().__init__()
         if mode not in MODES:
             raise ValueError(f"unknown mode {mode!r}; use one of {', '.join(MODES)}")
-        self.mode = wandb_mode() if mode == "auto" else mode
         self.folder = folder
+        self.mode = wandb_mode() if mode == "auto" else mode
+        log.info("wandb is %s%s", self.mode, self.advice if self.mode == "offline" else "")
         self.options: dict[str, Any] = {
             "project": project,
             "name": run_name,
@@ -94,9 +95,7 @@ class WandbTracker(Logger):
     def run(self) -> Run:
         """The run, started at the first use: online if that is the mode and the server answers, else offline."""
         if self._run is None:
-            if self.mode == "online":
-                self._run = self._connected()
-            self._run = self._run or self._started(self.mode)
+            self._run = self._connected() if self.mode == "online" else self._started(self.mode)
             self._run.define_metric("trainer/global_step")
             self._run.define_metric("*", step_metric="trainer/global_step", step_sync=True)
         return self._run
@@ -131,8 +130,8 @@ class WandbTracker(Logger):
         else:
             wandb.teardown()
 
-    def _connected(self) -> Run | None:
-        """Start a run online; return None if that fails, with a warning."""
+    def _connected(self) -> Run:
+        """Start a run online; if that fails, offline, with a warning."""
         import wandb
 
         existing = self._folders()
@@ -143,10 +142,9 @@ class WandbTracker(Logger):
                 wandb.teardown()  # its service would refuse to start a run of the same id
             for failed in self._folders() - existing:
                 shutil.rmtree(failed, ignore_errors=True)
-            self.mode = "offline"
             reason = one_line(str(error).partition("\n")[0])
-            log.warning("%s cannot be reached (%s); continuing offline%s", self.name, reason, self.advice)
-            return None
+            log.warning("Wandb cannot be reached (%s); continuing offline%s", reason, self.advice)
+            return self._started("offline")
 
     def _started(self, mode: str) -> Run:
         """Start a run; its folder is named by second and id, so that of a resumed run waits for the next second."""
