@@ -48,7 +48,7 @@ EXTENSIBLE = {".", "cli", "data/corpora", "inspection/sections"}
 VAGUE_FILES = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 LIGHTNING = {"lightning", "pytorch_lightning"}
 LIGHTNING_INTERNALS = "training/lightning_internals.py"
-HEAVY = {"torch", "numpy", "tokenizers", "wandb", "safetensors", "jinja2", "PIL", *LIGHTNING}
+HEAVY = {"torch", "torchmetrics", "numpy", "tokenizers", "wandb", "safetensors", "jinja2", "PIL", *LIGHTNING}
 LAZY = {"runs/environment.py", "runs/evaluator.py"}
 """Imported inside functions, never at start-up."""
 VAGUE_NAMES = {"asked", "asks", "each", "found", "given", "known", "made", "said", "told"}

@@ -13,7 +13,17 @@ from typing import Any
 from dialog.report.measures import metric_value
 from dialog.runs.run import Run
 
-COUNTS = {"examples", "dialogues", "nll_nats", "tokens", "words", "bytes", "questions", "copied_tokens"}
+COUNTS = {
+    "examples",
+    "dialogues",
+    "nll_nats",
+    "tokens",
+    "words",
+    "bytes",
+    "unknown_ratio",
+    "questions",
+    "copied_tokens",
+}
 """Metrics that describe the test set, not the model."""
 SHARED = ("id", "context", "reference")
 """Fields of responses.jsonl that are equal for all models."""

@@ -194,6 +194,8 @@ class Recipe:
         checkpoint: Checkpoints and early stopping.
         preflight: Whether the largest batches are tried before the first epoch; their memory is reported.
         generation: Decoding of responses.
+        metrics: Components of the family ``metrics``, measured by an evaluation besides the standard metrics; a name
+            with a dot is any torchmetrics.Metric.
         logger: Component of the family ``loggers``.
         expect: Expected results: a list of {metric, value, tolerance}.
         smoke: Overrides that shorten the run to about a minute.
@@ -208,6 +210,7 @@ class Recipe:
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     preflight: bool = True
     generation: GenerationConfig = field(default_factory=GenerationConfig)
+    metrics: list[Component] = field(default_factory=list)
     logger: Component = field(default_factory=lambda: {"name": "none"})
     expect: list[dict[str, Any]] = field(default_factory=list)
     smoke: list[str] = field(default_factory=list)

@@ -25,6 +25,7 @@ class Batch(NamedTuple):
     target_tokens: int  # ids and </s>: the predicted tokens
     target_bytes: int  # UTF-8 length of the responses
     facts: Tensor  # [B], number of leading source tokens that are facts
+    target_unknown_bytes: int = 0  # UTF-8 length of the text of the responses that is encoded as <unk>
 
 
 def collate(
@@ -33,15 +34,31 @@ def collate(
     *,
     facts: Sequence[int] | None = None,
     target_bytes: int = 0,
+    target_unknown_bytes: int = 0,
 ) -> Batch:
     """Return a batch of (source ids, target ids) pairs; `facts` is the number of ids of each source that are facts."""
     sources, targets = zip(*pairs, strict=True)
     lengths = np.zeros(len(sources), dtype=np.int64) if facts is None else np.asarray(facts, dtype=np.int64)
     indices = np.asarray(rows, dtype=np.int64)
-    return pack(_pad(sources), _pad(targets), lengths, indices, target_bytes=target_bytes)
+    return pack(
+        _pad(sources),
+        _pad(targets),
+        lengths,
+        indices,
+        target_bytes=target_bytes,
+        target_unknown_bytes=target_unknown_bytes,
+    )
 
 
-def pack(source: Integers, target: Integers, facts: Integers, rows: Integers, *, target_bytes: int) -> Batch:
+def pack(
+    source: Integers,
+    target: Integers,
+    facts: Integers,
+    rows: Integers,
+    *,
+    target_bytes: int,
+    target_unknown_bytes: int,
+) -> Batch:
     """Return a batch of padded sources [B, S] and targets [B, T + 1]; `facts` [B] are the lengths of their facts."""
     return Batch(
         source=torch.from_numpy(source),
@@ -51,6 +68,7 @@ def pack(source: Integers, target: Integers, facts: Integers, rows: Integers, *,
         target_tokens=int(np.count_nonzero(target != PAD)) - len(target),
         target_bytes=target_bytes,
         facts=torch.from_numpy(facts),
+        target_unknown_bytes=target_unknown_bytes,
     )
 
 

@@ -1,31 +1,37 @@
-"""Metrics of generated responses and of the likelihood of references.
+"""Metrics of generated responses and of the likelihood of references, as `torchmetrics.Metric` classes.
 
-Read first: `likelihood.py`.
+Read first: `likelihood.py`; `additive.py` explains the sums. `family.py` builds the metrics of an evaluation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-from dialog.config.components import Family
-from dialog.metrics.diversity import distinct_1, distinct_2, length_mean, unique_ratio
-from dialog.metrics.likelihood import Likelihood
-from dialog.metrics.overlap import f1, sacrebleu
-
-Metric = Callable[[Sequence[str], Sequence[str]], float | dict[str, float | str]]
-"""Maps all responses of a split and their references, raw text in the same order, to one number or several by name."""
-
-METRICS: Family[float | dict[str, float | str]] = Family(
-    "metric",
-    {
-        "f1": f1,
-        "sacrebleu": sacrebleu,
-        "distinct_1": distinct_1,
-        "distinct_2": distinct_2,
-        "length_mean": length_mean,
-        "unique_ratio": unique_ratio,
-    },
-    runtime=("responses", "references"),
+from dialog.metrics.diversity import DistinctN, LengthMean, UniqueRatio
+from dialog.metrics.family import METRICS, build_metrics
+from dialog.metrics.likelihood import (
+    BitsPerByte,
+    NegativeLogLikelihood,
+    PerplexityToken,
+    PerplexityWord,
+    TokenAccuracy,
+    UnknownRatio,
 )
+from dialog.metrics.overlap import F1, SacreBLEU
+from dialog.metrics.words import detect_language, words
 
-__all__ = ["METRICS", "Likelihood", "Metric"]
+__all__ = [
+    "F1",
+    "METRICS",
+    "BitsPerByte",
+    "DistinctN",
+    "LengthMean",
+    "NegativeLogLikelihood",
+    "PerplexityToken",
+    "PerplexityWord",
+    "SacreBLEU",
+    "TokenAccuracy",
+    "UniqueRatio",
+    "UnknownRatio",
+    "build_metrics",
+    "detect_language",
+    "words",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dialog.report.measures import METRIC_DISPLAYS, duration
+from dialog.report.measures import LOSSY, LOSSY_NOTE, METRIC_DISPLAYS, duration
 from dialog.report.tables import ReportCell, ReportTable, Results, metric_names, parity, runs, summary
 from dialog.report.terminal import display_width, one_line, printable
 
@@ -48,6 +48,8 @@ def terminal_table(results: Results) -> str:
     text.insert(2 + len(table.groups[0]), text[1])
     if any(cell.mark == "best" for row in table.rows for cell in row):
         text.append("* best mean, not tested for significance")
+    if any(LOSSY in cell.text for row in table.rows for cell in row[1:]):
+        text.append(LOSSY_NOTE.strip())
     broken = [row for row in parity(results).rows if row[-1].mark == "broken"]
     text += [f"must be equal but differs: {', '.join(one_line(cell.text) for cell in row[:-1])}" for row in broken]
     return "\n".join(text) + "\n"

@@ -55,19 +55,28 @@ class MetricDisplay(NamedTuple):
     definition: str
 
 
+LOSSY = " †"
+LOSSY_NOTE = (
+    " †: the tokenizer does not represent all of the text (white space or case, for example), and the rest costs "
+    "nothing; compare runs with this tokenizer only."
+)
+OF_TEXT = ("bits_per_byte", "perplexity_word")
+"""Metrics that are marked if the tokenizer is not lossless."""
+
 METRIC_DISPLAYS: dict[str, MetricDisplay] = {
     "bits_per_byte": MetricDisplay(
         "Bits per byte",
         "lower",
         decimals(3),
-        "Negative log-likelihood of the references in bits, end tokens included, divided by the UTF-8 bytes of their "
-        "raw text. Comparable across tokenizers.",
+        "Negative log-likelihood of the references in bits, end tokens included, plus 8 bits for each byte of unknown "
+        "tokens, divided by the UTF-8 bytes of their raw text. Comparable across lossless tokenizers." + LOSSY_NOTE,
     ),
     "perplexity_word": MetricDisplay(
         "Perplexity per word",
         "lower",
         decimals(2),
-        "exp(nats / words), with the white-space separated words of the raw references. Comparable across tokenizers.",
+        "exp(nats / words of the raw references), charged for unknown tokens as bits per byte. A letter of a script "
+        "without spaces is a word. Comparable across lossless tokenizers." + LOSSY_NOTE,
     ),
     "perplexity_token": MetricDisplay(
         "Perplexity per token",
@@ -81,6 +90,7 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
         percent,
         "Fraction of target tokens that are the most probable next token under teacher forcing.",
     ),
+    "unknown_ratio": MetricDisplay("Unknown tokens", "lower", percent, "Fraction of target tokens that are unknown."),
     "answer_accuracy": MetricDisplay(
         "Answer accuracy",
         "higher",
@@ -99,7 +109,7 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
         "higher",
         decimals(2),
         "Unigram F1 of response and reference (lower case, without punctuation and articles), in [0, 100]; mean over "
-        "responses.",
+        "responses. A letter of a script without spaces is a word.",
     ),
     "sacrebleu": MetricDisplay(
         "sacreBLEU",
@@ -115,9 +125,7 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
     ),
     "distinct_2": MetricDisplay("Distinct-2", None, decimals(4), "Distinct bigrams / bigrams of all responses."),
     "unique_ratio": MetricDisplay("Unique responses", None, percent, "Distinct responses / responses."),
-    "length_mean": MetricDisplay(
-        "Words per response", None, decimals(1), "Mean number of white-space separated words per response."
-    ),
+    "length_mean": MetricDisplay("Words per response", None, decimals(1), "Mean number of words per response."),
     "questions": MetricDisplay(
         "Questions", None, count, "Number of responses that answer a question on earlier turns."
     ),
@@ -126,7 +134,7 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
     ),
     "examples": MetricDisplay("Examples", None, count, "Number of scored references."),
     "tokens": MetricDisplay("Target tokens", None, count, "Tokens of the references, one end token each included."),
-    "words": MetricDisplay("Reference words", None, count, "White-space separated words of the raw references."),
+    "words": MetricDisplay("Reference words", None, count, "Words of the raw references."),
     "bytes": MetricDisplay("Reference bytes", None, count, "UTF-8 bytes of the raw references."),
     "nll_nats": MetricDisplay("NLL (nats)", "lower", decimals(1), "Total negative log-likelihood of the references."),
 }
@@ -135,6 +143,11 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
 def metric_display(name: str) -> MetricDisplay:
     """Return the presentation of a metric; the metrics of users have their name as label."""
     return METRIC_DISPLAYS.get(name) or MetricDisplay(name, None, general, "")
+
+
+def lossy_mark(name: str, metrics: Mapping[str, Any]) -> str:
+    """Return `LOSSY` for a metric that metrics.json has measured with a tokenizer that is not lossless."""
+    return LOSSY if name in OF_TEXT and metrics.get("lossless") is False else ""
 
 
 def metric_value(value: Any) -> float | None:  # noqa: ANN401 - any JSON

@@ -6,7 +6,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from dialog.report.measures import MetricDisplay, count, duration, general, metric_display, metric_value, sort_metrics
+from dialog.report.measures import (
+    MetricDisplay,
+    count,
+    duration,
+    general,
+    lossy_mark,
+    metric_display,
+    metric_value,
+    sort_metrics,
+)
 from dialog.report.terminal import truncate
 
 Results = Mapping[str, Any]
@@ -86,8 +95,12 @@ def _metric_row(name: str, models: Sequence[Any], baselines: Mapping[str, Mappin
     metric = metric_display(name)
     summaries = [model["summary"].get(name) for model in models]
     texts = [NONE if entry is None else _mean_std(entry["mean"], entry["std"], metric.format) for entry in summaries]
+    marks = [max((lossy_mark(name, run["metrics"]) for run in model["runs"]), default="") for model in models]
     best = _best_index(metric, [None if entry is None else entry["mean"] for entry in summaries])
-    cells = [ReportCell(text, "best" if index == best else "") for index, text in enumerate(texts)]
+    cells = [
+        ReportCell(text + mark, "best" if index == best else "")
+        for index, (text, mark) in enumerate(zip(texts, marks, strict=True))
+    ]
     values = [metric_value(baseline.get(name)) for baseline in baselines.values()]
     arrow = {"lower": " ↓", "higher": " ↑", None: ""}[metric.better]
     baseline_cells = (ReportCell(NONE if value is None else metric.format(value)) for value in values)

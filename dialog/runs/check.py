@@ -24,6 +24,7 @@ def check_recipe(recipe: Recipe) -> int:
     import torch
 
     from dialog.data.tokenizers.tokenizer import SMALLEST_VOCABULARY
+    from dialog.metrics import build_metrics
     from dialog.training.loggers import LOGGERS
     from dialog.training.trainer import quiet, seed
 
@@ -31,6 +32,8 @@ def check_recipe(recipe: Recipe) -> int:
     build_corpus(recipe, read=False)
     check_data(recipe)
     check_search(recipe)
+    with section("metrics"):
+        build_metrics(recipe.metrics)
     with section("logger"):
         resolve(LOGGERS, recipe.logger, folder=Path())
     with section("seed"):

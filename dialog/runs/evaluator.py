@@ -6,14 +6,16 @@ Shapes: B rows, T target tokens, S source tokens, H heads, V vocabulary.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torchmetrics import MetricCollection
 
 from dialog.analysis.alignment import AlignmentAccuracy
 from dialog.config.components import Component
@@ -23,11 +25,31 @@ from dialog.data.gold_alignment import alignment
 from dialog.data.store.layout import encode_example
 from dialog.data.store.length_classes import by_length
 from dialog.data.store.plan import Plan
-from dialog.data.tokenizers.tokenizer import PAD
+from dialog.data.tokenizers.tokenizer import PAD, UNK
+from dialog.errors import UserError
 from dialog.escaping import to_json
 from dialog.generation.responder import Candidate, Responder
-from dialog.metrics import METRICS, Likelihood
+from dialog.metrics import words
+from dialog.metrics.family import results
 
+UNITS = ("tokens", "words", "bytes")
+NUMBERS = {
+    "nll": "nll",
+    "tokens": "reference_tokens",
+    "correct": "reference_correct",
+    "words": "reference_words",
+    "bytes": "reference_bytes",
+    "unknown": "reference_unknown",
+    "unknown_bytes": "reference_unknown_bytes",
+}
+TEXTS = {
+    "responses": "response",
+    "references": "reference",
+    "contexts": "context",
+    "preds": "response",
+    "target": "reference",
+}
+"""Inputs of the metrics (see `dialog.metrics.family.INPUTS`), by the field of responses.jsonl that they are."""
 BLOCK = 4096
 """Number of examples that are sorted by length together; bounds the memory, whatever the size of the split."""
 
@@ -42,11 +64,14 @@ def alone(own: Any) -> list[Any]:  # noqa: ANN401 - of any type
 
 
 class Scored(NamedTuple):
-    """Likelihood of one reference under the model."""
+    """Likelihood of one reference under the model, and what its tokens do not represent."""
 
     nll: float  # nats, end token included
     tokens: int
     correct: int
+    unknown: int = 0  # tokens that are <unk>
+    unknown_bytes: int = 0  # of the text that they replace
+    lossless: bool = True  # the other tokens decode to the rest of the text
 
 
 class Answered(NamedTuple):
@@ -73,39 +98,51 @@ class Answered(NamedTuple):
             "score": self.response.score,
             "nll": self.scored.nll,
             "reference_tokens": self.scored.tokens,
-            "reference_words": len(reference.split()),
+            "reference_correct": self.scored.correct,
+            "reference_words": len(words(reference)),
             "reference_bytes": len(reference.encode()),
+            "reference_unknown": self.scored.unknown,
+            "reference_unknown_bytes": self.scored.unknown_bytes,
         }
 
 
-@dataclass
 class Evaluation:
-    """Sums over a split, from which its metrics are computed."""
+    """Metrics of a split, and what else metrics.json states of it."""
 
-    likelihoods: list[Likelihood] = field(default_factory=list)
-    responses: list[str] = field(default_factory=list)
-    references: list[str] = field(default_factory=list)
-    dialogues: set[str] = field(default_factory=set)
-    questions: int = 0
-    answered: int = 0
-    fingerprint: Any = field(default_factory=hashlib.sha256)
+    def __init__(self, metrics: MetricCollection) -> None:
+        self.measures = metrics
+        self.counts: Counter[str] = Counter()
+        self.dialogues: set[str] = set()
+        self.lossless = True
+        self.fingerprint = hashlib.sha256()
+        self._rows: list[dict[str, Any]] = []
 
-    def add(self, answered: Answered) -> None:
-        """Add one example."""
-        example, scored, response = answered
-        reference = example.response.text
-        self.likelihoods.append(Likelihood.of(reference, scored.nll, tokens=scored.tokens, correct=scored.correct))
-        if len(self.likelihoods) >= BLOCK:
-            self.likelihoods = [Likelihood.total(self.likelihoods)]
-        self.responses.append(response.text)
-        self.references.append(reference)
+    def add(self, answered: Answered) -> dict[str, Any]:
+        """Add one example; return its line of responses.jsonl."""
+        example, row = answered.example, answered.row()
+        self.counts.update(examples=1, **{unit: row[f"reference_{unit}"] for unit in UNITS})
+        self.lossless = self.lossless and answered.scored.lossless
         self.dialogues.add(example.dialogue_id)
         if example.response.copies:
-            self.questions += 1
-            self.answered += answered.exact
-        for text in (*(turn.text for turn in example.context), reference):
+            self.counts.update(questions=1, answered=answered.exact)
+        for text in (*row["context"], row["reference"]):
             self.fingerprint.update(text.encode() + b"\0")
         self.fingerprint.update(b"\1")
+        self._rows.append(row)
+        if len(self._rows) >= BLOCK:
+            self._update()
+        return row
+
+    def _update(self) -> None:
+        """Pass the collected rows to the metrics."""
+        if self._rows:
+            texts = {name: [row[field] for row in self._rows] for name, field in TEXTS.items()}
+            numbers = {
+                name: torch.tensor([row[field] for row in self._rows], dtype=torch.float64)
+                for name, field in NUMBERS.items()
+            }
+            self.measures.update(**texts, **numbers)
+            self._rows = []
 
     def write(self, answers: Iterable[Answered], folder: Path) -> Path:
         """Add all answers and write them to a temporary file, which the caller renames; on an error it is removed."""
@@ -114,26 +151,36 @@ class Evaluation:
         try:
             with partial.open("w", encoding="utf-8") as file:
                 for answered in answers:
-                    self.add(answered)
-                    file.write(to_json(answered.row()) + "\n")
+                    file.write(to_json(self.add(answered)) + "\n")
         except BaseException:
             partial.unlink()
             raise
         return partial
 
     def metrics(self, split: str) -> dict[str, Any]:
-        """Return the content of metrics.json."""
-        likelihood = Likelihood.total(self.likelihoods)
+        """Return the content of metrics.json.
+
+        Raises:
+            UserError: the references have no token, word or byte.
+        """
+        self._update()
+        for unit in UNITS:
+            if not self.counts[unit]:
+                raise UserError(
+                    f"likelihood is undefined: the references have no {unit}; "
+                    "check data.path for an empty split or empty responses"
+                )
         metrics: dict[str, Any] = {
             "split": split,
-            "examples": likelihood.examples,
+            "examples": self.counts["examples"],
             "dialogues": len(self.dialogues),
             "fingerprint": self.fingerprint.hexdigest(),
-            **likelihood.metrics(),
-            **{name: metric(self.responses, self.references) for name, metric in METRICS.items()},
+            **{unit: self.counts[unit] for unit in UNITS},
+            "lossless": self.lossless,
+            **results(self.measures),
         }
-        if self.questions:
-            metrics |= {"questions": self.questions, "answer_accuracy": self.answered / self.questions}
+        if questions := self.counts["questions"]:
+            metrics |= {"questions": questions, "answer_accuracy": self.counts["answered"] / questions}
         return metrics
 
 
@@ -179,7 +226,10 @@ class Evaluator:
             chosen = [block[row] for row in rows]
             batch = collate((pairs[row] for row in rows), rows.tolist())
             gold = [alignment(tokenizer, example, max_source=max_source) for example in chosen] if aligned else None
-            scored = self.score(batch, aligned, gold)
+            scored = [
+                self._with_unknown(result, block[row], pairs[row][1][1:-1])
+                for row, result in zip(rows, self.score(batch, aligned, gold), strict=True)
+            ]
             replies = self.responder.generate(batch.source, self.search)
             own |= dict(zip(rows.tolist(), zip(scored, replies, strict=True), strict=True))
             if progress is not None:
@@ -188,6 +238,15 @@ class Evaluator:
         if progress is not None:
             progress(len(results) - len(own))
         yield from (Answered(block[row], *results[row]) for row in sorted(results))
+
+    def _with_unknown(self, scored: Scored, example: Example, ids: list[int]) -> Scored:
+        """Set the fields that depend on the tokenizer only."""
+        text, tokenizer = example.response.text, self.responder.tokenizer
+        return scored._replace(
+            unknown=ids.count(UNK),
+            unknown_bytes=tokenizer.unknown_bytes(text, ids),
+            lossless=tokenizer.is_lossless(text, ids),
+        )
 
     @torch.inference_mode()
     def score(

@@ -12,11 +12,13 @@ from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torchmetrics import Metric, MetricCollection
 
 from dialog.config.components import Component, build
 from dialog.data.batching import Batch
 from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import RunError
+from dialog.metrics import BitsPerByte, NegativeLogLikelihood, PerplexityToken, TokenAccuracy
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.callbacks.guard import Guard
 from dialog.training.distributed.fsdp import full_tensor, scale_gradients, shard
@@ -24,7 +26,7 @@ from dialog.training.lightning_internals import has_trainer, is_logging_step
 from dialog.training.optimization.optimizers import OPTIMIZERS, decay_groups
 from dialog.training.optimization.schedules import SCHEDULES
 from dialog.training.step import build_step
-from dialog.training.sums import SplitSums, StepSums
+from dialog.training.sums import StepSums
 
 
 class DialogModule(LightningModule):
@@ -35,8 +37,8 @@ class DialogModule(LightningModule):
     times its weight. So a token of an auxiliary objective counts as its weight in response tokens.
 
     Logged in training, all of the whole optimizer step: ``train/objective``; ``train/loss``, -log p per response token;
-    for each auxiliary objective -log p per token of its own. In validation: ``validation/loss``, sum nll / sum tokens
-    over the whole split, for any batching; ``validation/bits_per_byte``, sum nll / (ln 2 x bytes of raw responses).
+    for each auxiliary objective -log p per token of its own. In validation, over the whole split for any batching and
+    any number of processes: the metrics of `validation_metrics`.
 
     Args:
         model: The network.
@@ -72,7 +74,7 @@ class DialogModule(LightningModule):
         )
         self.loss = self.step.loss  # registers a loss that is an nn.Module
         self.step_sums = StepSums()
-        self.split_sums = SplitSums()
+        self.validation_metrics = validation_metrics()
         self.target_tokens = 0
         """Real target tokens that this rank has trained on; after training, all ranks together."""
         self.guard = Guard()
@@ -119,9 +121,10 @@ class DialogModule(LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Scale the gradient to that of the whole step (see `StepSums`), clip it by norm, check it, and log the step.
+        """Scale the gradient to that of the whole step (see `StepSums`), clip it, check it, and log the step.
 
-        This includes a fused optimizer under mixed precision.
+        The logged norm is that before clipping, by norm or by value. This includes a fused optimizer under mixed
+        precision.
         """
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is not None and getattr(optimizer, "_step_supports_amp_scaling", False):
@@ -131,7 +134,10 @@ class DialogModule(LightningModule):
         self.step_sums = StepSums()
         if micro_batches > 1:
             scale_gradients(self.model.parameters(), factor)
-        norm = full_tensor(nn.utils.clip_grad_norm_(self.model.parameters(), gradient_clip_val or math.inf))
+        limit, by_value = gradient_clip_val or math.inf, gradient_clip_algorithm == "value"
+        norm = full_tensor(nn.utils.clip_grad_norm_(self.model.parameters(), math.inf if by_value else limit))
+        if by_value:
+            nn.utils.clip_grad_value_(self.model.parameters(), limit)
         self.guard.check_step(self, optimizer, means, norm, scaled=scaler is not None)
         if is_logging_step(self.trainer):  # at every step it would take a tenth of a small one
             self._log_step({**means, "gradient_norm": norm}, optimizer.param_groups[0]["lr"])
@@ -141,13 +147,14 @@ class DialogModule(LightningModule):
         self.target_tokens = self._all_target_tokens()
 
     def on_validation_epoch_start(self) -> None:
-        """Reset the sums of a validation that was interrupted."""
-        self.split_sums = SplitSums()
+        """Reset the metrics of a validation that was interrupted."""
+        self.validation_metrics.reset()
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
-        """Add a batch to the sums of the split."""
+        """Add a batch to the metrics of the split."""
         nll, correct = self.step.validate(self.model, batch)
-        self.split_sums.add(nll, correct, batch.target_tokens, batch.target_bytes)
+        counts = {"tokens": batch.target_tokens, "bytes": batch.target_bytes}
+        self.validation_metrics.update(nll=nll, correct=correct, unknown_bytes=batch.target_unknown_bytes, **counts)
 
     def on_validation_epoch_end(self) -> None:
         """Log the split's loss, perplexity, bits per byte and token accuracy.
@@ -155,14 +162,14 @@ class DialogModule(LightningModule):
         Raises:
             RunError: in training, the loss is not finite; it must not be compared with the best.
         """
-        nll, correct, tokens, size = self.split_sums.finish(self.trainer.strategy)
-        if self.trainer.state.fn == "fit" and not math.isfinite(nll):
-            raise RunError(f"step {self.global_step}: the validation loss is {nll / tokens}; lower optimizer.lr")
-        self.log("validation/loss", nll / tokens, prog_bar=True)
-        self.log("validation/perplexity", math.exp(min(nll / tokens, 700.0)))
-        self.log("validation/bits_per_byte", nll / (math.log(2) * size))
-        self.log("validation/token_accuracy", correct / tokens)
-        self._step_plateau(nll / tokens)
+        values = {name: float(value) for name, value in self.validation_metrics.compute().items()}
+        loss = values["validation/loss"]
+        if self.trainer.state.fn == "fit" and not math.isfinite(loss):
+            raise RunError(f"step {self.global_step}: the validation loss is {loss}; lower optimizer.lr")
+        for name, value in values.items():
+            self.log(name, value, prog_bar=name == "validation/loss")
+        self.validation_metrics.reset()
+        self._step_plateau(loss)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save the target tokens of all ranks."""
@@ -192,6 +199,17 @@ class DialogModule(LightningModule):
             and not self.trainer.sanity_checking
         ):
             scheduler.step(loss)
+
+
+def validation_metrics() -> MetricCollection:
+    """Build the metrics of a validation, as defined in `dialog.metrics`; ``loss`` is -log p per response token."""
+    metrics: dict[str, Metric | MetricCollection] = {
+        "loss": NegativeLogLikelihood("mean"),
+        "perplexity": PerplexityToken(),
+        "bits_per_byte": BitsPerByte(),
+        "token_accuracy": TokenAccuracy(),
+    }
+    return MetricCollection(metrics, prefix="validation/", compute_groups=False)
 
 
 def _on_host(value: float) -> Tensor:

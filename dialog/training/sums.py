@@ -1,11 +1,10 @@
-"""Sums over the tokens of all ranks: of an optimizer step, and of a validation split."""
+"""Sums over the tokens of an optimizer step, on all ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import torch
-from lightning.pytorch.strategies import Strategy
 from torch import Tensor
 
 from dialog.ranks import world_size
@@ -54,21 +53,3 @@ class StepSums:
         totals = dict(zip(self.sums, summed, strict=True))
         factor = self.unit * micro_batches * world_size() / totals["objective"][1]
         return {name: total / count.clamp(min=1) for name, (total, count) in totals.items()}, factor
-
-
-class SplitSums:
-    """Sums over the batches of a split, in float64 for any training precision; adding does not wait for the device."""
-
-    def __init__(self) -> None:
-        self.parts: list[Tensor] = []
-
-    def add(self, nll: Tensor, correct: Tensor, tokens: int, size: int) -> None:
-        """Add a batch: its -log p, correct tokens, target tokens and bytes of responses."""
-        counts = (torch.full((), count, dtype=torch.float64, device=nll.device) for count in (tokens, size))
-        self.parts.append(torch.stack([nll.double(), correct.double(), *counts]))
-
-    def finish(self, strategy: Strategy) -> list[float]:
-        """Return each sum over all batches and ranks, and reset."""
-        total, self.parts = torch.stack(self.parts).sum(0), []
-        summed: Tensor = strategy.reduce(total, reduce_op="sum")
-        return list(summed.tolist())

@@ -3,98 +3,99 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dialog.errors import UserError
-from dialog.metrics.likelihood import Likelihood
-
-references = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
-parts = st.builds(
-    Likelihood.of,
-    references,
-    st.floats(0, 1e4),
-    tokens=st.integers(1, 50),
-    correct=st.just(1),
+from dialog.metrics import (
+    BitsPerByte,
+    NegativeLogLikelihood,
+    PerplexityToken,
+    PerplexityWord,
+    TokenAccuracy,
+    UnknownRatio,
 )
+from dialog.metrics.additive import AdditiveMetric
+
+ALL = [NegativeLogLikelihood, PerplexityToken, PerplexityWord, BitsPerByte, TokenAccuracy, UnknownRatio]
+
+
+def measure(metric: AdditiveMetric, *statistics: object) -> float:
+    metric.update(*statistics)
+    value = metric.compute()
+    assert value.dtype == torch.float64
+    return value.item()
 
 
 def test_worked_by_hand() -> None:
-    # uniform over 4 tokens: 2 bits per token, 3 tokens and the end token
-    likelihood = Likelihood.of("héllo  you", 4 * math.log(4), tokens=4, correct=1)
-    assert likelihood.bytes == 11
-    assert likelihood.words == 2
-    assert likelihood.bits_per_byte == pytest.approx(8 / 11, rel=1e-15)
-    assert likelihood.perplexity_token == pytest.approx(4, rel=1e-15)
-    assert likelihood.perplexity_word == pytest.approx(16, rel=1e-14)
-    assert likelihood.token_accuracy == 0.25
+    # uniform over 4 tokens: 2 bits per token, 3 tokens and the end token, for "héllo  you"
+    nll = 4 * math.log(4)
+    assert measure(BitsPerByte(), nll, 11) == pytest.approx(8 / 11, rel=1e-12)
+    assert measure(PerplexityToken(), nll, 4) == pytest.approx(4, rel=1e-12)
+    assert measure(PerplexityWord(), nll, 2) == pytest.approx(16, rel=1e-12)
+    assert measure(TokenAccuracy(), 1, 4) == 0.25
+    assert measure(NegativeLogLikelihood(), nll, 4) == pytest.approx(nll, rel=1e-12)
+    assert measure(NegativeLogLikelihood("mean"), nll, 4) == pytest.approx(nll / 4, rel=1e-12)
 
 
-def test_equals_products_of_probabilities() -> None:
-    texts = {"yes .": [0.5, 0.25, 0.9], "a b c": [0.1, 0.2, 0.3, 0.4], "über": [0.01, 0.7]}
-    total = Likelihood.total(
-        Likelihood.of(text, -sum(map(math.log, p)), tokens=len(p), correct=sum(x > 0.45 for x in p))
-        for text, p in texts.items()
-    )
-    joint = math.prod(math.prod(p) for p in texts.values())
-    assert total.perplexity_token == pytest.approx(joint ** (-1 / 9), rel=1e-13)
-    assert total.perplexity_word == pytest.approx(joint ** (-1 / 6), rel=1e-13)
-    assert 2 ** (-total.bits_per_byte * (5 + 5 + 5)) == pytest.approx(joint, rel=1e-12)
-    assert total.token_accuracy == 3 / 9
-    assert total.examples == 3
-
-
-@settings(max_examples=30)
-@given(st.lists(parts, min_size=1, max_size=12), st.randoms(use_true_random=False), st.integers(1, 7))
-def test_neither_order_nor_grouping_matters(items: list[Likelihood], random: object, size: int) -> None:
-    whole = Likelihood.total(items)
-    shuffled = sorted(items, key=lambda _: random.random())
-    assert Likelihood.total(shuffled) == whole
-    groups = [shuffled[i : i + size] for i in range(0, len(shuffled), size)]
-    grouped = Likelihood()
-    for group in groups:
-        grouped += Likelihood.total(group)
-    assert grouped.nll == pytest.approx(whole.nll, rel=1e-12)
-    assert (grouped.tokens, grouped.words, grouped.bytes) == (whole.tokens, whole.words, whole.bytes)
-    assert grouped.bits_per_byte == pytest.approx(whole.bits_per_byte, rel=1e-12)
+def test_an_unknown_token_costs_its_bytes_too() -> None:
+    """<unk> with probability 1/2 in place of 6 bytes of 10."""
+    assert measure(BitsPerByte(), math.log(2), 10, 6) == pytest.approx((1 + 8 * 6) / 10, rel=1e-12)
+    assert measure(PerplexityWord(), math.log(2), 2, 6) == pytest.approx(2 ** ((1 + 8 * 6) / 2), rel=1e-12)
+    assert measure(UnknownRatio(), 1, 4) == 0.25
 
 
 def test_ratios_are_of_sums_not_means_of_ratios() -> None:
-    short, long = (
-        Likelihood.of("a", 1.0, tokens=1, correct=1),
-        Likelihood.of("b" * 99, 999.0, tokens=99, correct=0),
-    )
-    assert (short + long).bits_per_byte == pytest.approx(10 / math.log(2))
-    assert (short + long).token_accuracy == 0.01
+    assert measure(BitsPerByte(), [1.0, 999.0], [1, 99]) == pytest.approx(10 / math.log(2))
+    assert measure(TokenAccuracy(), torch.tensor([1, 0]), torch.tensor([1, 99])) == 0.01
 
 
-def test_the_empty_likelihood_is_the_zero_of_the_sum() -> None:
-    one = Likelihood.of("hello", 3.5, tokens=2, correct=2)
-    assert one + Likelihood() == one == Likelihood() + one
+@settings(max_examples=30)
+@given(
+    st.lists(st.tuples(st.floats(0, 1e4), st.integers(1, 500)), min_size=1, max_size=12),
+    st.permutations(range(12)),
+    st.integers(1, 7),
+)
+def test_the_sums_are_exact_in_any_order_and_grouping(
+    items: list[tuple[float, int]], order: list[int], size: int
+) -> None:
+    metric, grouped = BitsPerByte(), BitsPerByte()
+    metric.update(*zip(*items, strict=True))
+    shuffled = [items[index] for index in order if index < len(items)]
+    for start in range(0, len(items), size):
+        grouped.update(*zip(*shuffled[start : start + size], strict=True))
+    assert torch.equal(grouped.sums, metric.sums)
+    nll = math.fsum(nll for nll, _ in items)
+    assert metric.compute().item() == pytest.approx(nll / math.log(2) / sum(size for _, size in items), abs=1e-12)
 
 
-@pytest.mark.parametrize("ratio", ["bits_per_byte", "perplexity_token", "perplexity_word", "token_accuracy"])
-def test_ratios_of_an_empty_sum_are_errors(ratio: str) -> None:
-    with pytest.raises(UserError, match="empty"):
-        getattr(Likelihood(), ratio)
+@pytest.mark.parametrize("kind", ALL[1:])
+@pytest.mark.filterwarnings("ignore:The ``compute`` method")
+def test_without_references_a_ratio_is_not_a_number(kind: type[AdditiveMetric]) -> None:
+    assert math.isnan(kind().compute())
 
 
-def test_blank_text_has_bytes_but_no_words() -> None:
-    blank = Likelihood.of("  ", 2.0, tokens=2, correct=0)
-    assert blank.bits_per_byte == pytest.approx(1 / math.log(2))
-    with pytest.raises(UserError, match="word"):
-        _ = blank.perplexity_word
-    assert Likelihood.of("你好 吗", 1.0, tokens=3, correct=0).words == 2
+@pytest.mark.parametrize("nll", [math.nan, math.inf])
+def test_a_likelihood_that_is_not_finite_stays_so(nll: float) -> None:
+    assert measure(BitsPerByte(), nll, 3) == pytest.approx(nll, nan_ok=True)
 
 
 def test_perplexity_overflows_to_infinity() -> None:
-    assert Likelihood.of("no", 1e6, tokens=1, correct=0).perplexity_token == math.inf
+    assert measure(PerplexityToken(), 1e6, 1) == math.inf
 
 
-def test_names_of_metrics_json() -> None:
-    metrics = Likelihood.of("hi you", 2.0, tokens=3, correct=1).metrics()
-    assert set(metrics) == {
-        *("bits_per_byte", "perplexity_token", "perplexity_word"),
-        *("nll_nats", "tokens", "words", "bytes", "token_accuracy"),
-    }
-    assert metrics["nll_nats"] == 2.0
+@pytest.mark.parametrize("convert", [torch.nn.Module.half, lambda module: module.to(torch.bfloat16)])
+def test_the_sums_are_float64_in_any_precision(convert: object) -> None:
+    module = torch.nn.ModuleDict({"metric": BitsPerByte(), "layer": torch.nn.Linear(1, 1)})
+    convert(module)
+    assert module["layer"].weight.itemsize == 2
+    assert module["metric"].sums.dtype == torch.float64
+    module["metric"].update(torch.tensor(1 / 3, dtype=torch.float64), 1)
+    assert module["metric"].compute().item() == pytest.approx(1 / 3 / math.log(2), rel=1e-12)
+    module["metric"].reset()
+    assert module["metric"].sums.dtype == torch.float64
+
+
+def test_an_unknown_reduction_raises() -> None:
+    with pytest.raises(ValueError, match="reduction is 'median'; choose from sum, mean"):
+        NegativeLogLikelihood("median")

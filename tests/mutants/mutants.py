@@ -256,6 +256,26 @@ MUTANTS = (
         (STORAGE, "weights_only=True)", "weights_only=False)"),
     ),
     mutant(
+        "infra-4b",
+        "a damaged checkpoint is listed as intact when a run is resumed",
+        "training/checkpoints/test_checkpoint_io.py::test_damaged_file_stays_damaged_after_clean_up",
+        (
+            STORAGE,
+            ' for path in sorted(folder.glob("*.ckpt")) if storage.damage(path) is None}',
+            ' for path in sorted(folder.glob("*.ckpt"))}',
+        ),
+    ),
+    mutant(
+        "training-8",
+        "every rank resumes with the target tokens of all ranks",
+        "resume/test_kills.py::test_signal_to_any_rank_stops_all_at_one_step",
+        (
+            "training/module.py",
+            'checkpoint["target_tokens"] if self.trainer.is_global_zero else 0',
+            'checkpoint["target_tokens"]',
+        ),
+    ),
+    mutant(
         "infra-5",
         "text is put into a page as it is",
         "inspection/test_output.py::test_hostile_text_is_escaped",

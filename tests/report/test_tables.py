@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from dialog.report.markdown import terminal_table
 from dialog.report.measures import METRIC_DISPLAYS, duration, metric_display
 from dialog.report.tables import ReportCell, ReportTable, parity, runs, summary
 
@@ -53,6 +54,13 @@ def test_a_failed_model_leaves_no_best(results: dict[str, Any], mean: float | No
 def test_a_metric_missing_from_one_model(results: dict[str, Any]) -> None:
     del results["models"][0]["summary"]["bits_per_byte"]
     assert [cell.text for cell in rows(summary(results))["Bits per byte ↓"]][:2] == ["–", "1.610 ± 0.010"]
+
+
+def test_bits_per_byte_of_a_lossy_tokenizer_are_marked(results: dict[str, Any]) -> None:
+    results["models"][0]["runs"][0]["metrics"]["lossless"] = False
+    results["models"][1]["runs"][0]["metrics"]["lossless"] = True
+    assert [cell.text for cell in rows(summary(results))["Bits per byte ↓"]][:2] == ["1.510 ± 0.010 †", "1.610 ± 0.010"]
+    assert "†: the tokenizer does not represent all of the text" in terminal_table(results)
 
 
 def test_parity(results: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from kills import command, has_lines, train, train_with_kills
 from processes import Server
 
+from dialog.runs.folder import read_summary
 from dialog.runs.proof import compare, lines
 from dialog.training.checkpoints.checkpoint_io import LAST, SafeCheckpointIO
 
@@ -67,6 +68,10 @@ def test_signal_to_any_rank_stops_all_at_one_step(
     assert not (folder / "model.safetensors").exists()
     resume(server, folder, world=2)
     assert compare(folder, pair).same
+    finished, uninterrupted = read_summary(folder), read_summary(pair)
+    assert finished is not None
+    assert uninterrupted is not None
+    assert finished.target_tokens == uninterrupted.target_tokens
 
 
 def test_full_disk_costs_no_checkpoint(server: Server, alone: Path) -> None:

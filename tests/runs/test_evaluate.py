@@ -24,6 +24,7 @@ from dialog.data.store.layout import encode_example
 from dialog.data.tokenizers.tokenizer import EOS, PAD
 from dialog.errors import UserError
 from dialog.generation.responder import Candidate, Responder
+from dialog.metrics import build_metrics
 from dialog.runs import evaluator as evaluator_module
 from dialog.runs.evaluator import Answered, Evaluation, Evaluator, Scored
 
@@ -46,7 +47,7 @@ def split() -> list[Example]:
 
 
 def evaluated(responder: Responder, split: list[Example], budget: int) -> tuple[list[Answered], dict[str, Any]]:
-    aligned, evaluation = AlignmentAccuracy(), Evaluation()
+    aligned, evaluation = AlignmentAccuracy(), Evaluation(build_metrics([]))
     found = list(Evaluator(responder, GREEDY, budget).answers(iter(split), aligned))
     for each in found:
         evaluation.add(each)
@@ -77,7 +78,7 @@ def test_ranks_change_nothing(
     for rank, blocks in enumerate(sent, 1):
         share = {"rank": rank, "world": world, "gather": lambda own, to=blocks: to.append(own) or []}
         assert list(Evaluator(responder, GREEDY, 700, **share).answers(iter(split), counts[rank])) == []
-    evaluation, others = Evaluation(), zip(*sent, strict=True)
+    evaluation, others = Evaluation(build_metrics([])), zip(*sent, strict=True)
     first = Evaluator(responder, GREEDY, 700, world=world, gather=lambda own: [own, *next(others)])
     found = list(first.answers(iter(split), counts[0]))
     for each in found:
@@ -150,15 +151,15 @@ def test_empty_reference_is_one_end_token(responder: Responder) -> None:
 
 def test_empty_split_raises() -> None:
     with pytest.raises(UserError, match="empty split"):
-        Evaluation().metrics("test")
+        Evaluation(build_metrics([])).metrics("test")
 
 
 # ------------------------------------------------------------------ files
 
 
 FIELDS = [
-    "id", "dialogue_id", "context", "reference", "response", "score", "nll", "reference_tokens", "reference_words",
-    "reference_bytes",
+    "id", "dialogue_id", "context", "reference", "response", "score", "nll", "reference_tokens", "reference_correct",
+    "reference_words", "reference_bytes", "reference_unknown", "reference_unknown_bytes",
 ]  # fmt: skip
 
 
@@ -179,8 +180,12 @@ def test_files_of_a_split(trained: Callable[[str], Path], family: str) -> None:
         assert row["reference_words"] == len(example.response.text.split())
         assert row["reference_bytes"] == len(example.response.text.encode())
         assert row["score"] < 0 < row["nll"]
+        assert row["reference_unknown"] == row["reference_unknown_bytes"] == 0
     assert metrics["examples"] == len(rows)
     assert metrics["nll_nats"] == pytest.approx(sum(row["nll"] for row in rows), rel=1e-12)
+    assert metrics["token_accuracy"] == sum(row["reference_correct"] for row in rows) / metrics["tokens"]
+    assert metrics["unknown_ratio"] == 0
+    assert metrics["lossless"]
     for name, field in {"tokens": "reference_tokens", "words": "reference_words", "bytes": "reference_bytes"}.items():
         assert metrics[name] == sum(row[field] for row in rows)
 
@@ -201,7 +206,7 @@ def answered(reference: str, response: str, *, copies: bool) -> Answered:
 
 
 def test_answers_must_match_word_for_word() -> None:
-    evaluation = Evaluation()
+    evaluation = Evaluation(build_metrics([]))
     for each in [
         answered("At nine .", "At nine .", copies=True),
         answered("At nine .", " At  nine .\n", copies=True),
@@ -218,7 +223,7 @@ def test_answers_must_match_word_for_word() -> None:
 
 
 def test_no_answer_accuracy_without_questions() -> None:
-    evaluation = Evaluation()
+    evaluation = Evaluation(build_metrics([]))
     evaluation.add(answered("Hello .", "Hello .", copies=False))
     assert not {"questions", "answer_accuracy"} & evaluation.metrics("test").keys()
 

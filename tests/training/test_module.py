@@ -174,6 +174,25 @@ def test_the_gradient_is_clipped_and_its_norm_logged(
     assert record["train/gradient_norm"] == pytest.approx(norms.before, rel=1e-5)
 
 
+def test_the_gradient_is_clipped_by_value(module: Build, data: dialog.DialogDataModule) -> None:
+    record, norms, largest = Record(), Norms(), []
+    built, limit = module(), 1e-3
+
+    class Largest(Callback):
+        def on_train_start(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
+            trainer.optimizers[0].register_step_post_hook(lambda *_: largest.append(largest_entry(module)))
+
+    clipping = {"gradient_clip_val": limit, "gradient_clip_algorithm": "value"}
+    plain_trainer(record, callbacks=[norms, Largest()], limit_train_batches=2, **clipping).fit(built, data)
+    assert largest == pytest.approx([limit] * 2)
+    assert min(norms.used) > limit, "clipped by norm"
+    assert record["train/gradient_norm"] == pytest.approx(norms.before, rel=1e-5)
+
+
+def largest_entry(module: lightning.LightningModule) -> float:
+    return max(float(parameter.grad.abs().max()) for parameter in module.parameters() if parameter.grad is not None)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
 def test_clipping_with_a_fused_optimizer_in_mixed_precision(

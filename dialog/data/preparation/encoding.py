@@ -48,6 +48,7 @@ def encode(
     offsets = np.concatenate([[0], ends])
     examples = _examples(dialogues)
     sizes = np.fromiter((len(text.encode()) for text in texts), np.int64, len(texts))
+    unknown = (tokenizer.unknown_bytes(text, tokens) for text, tokens in zip(texts, ids, strict=True))
     max_target = limits.max_target if train else None
     spans = truncate(offsets, examples, max_source=limits.max_source, max_target=max_target)
     is_turn = np.array([line >= d.facts for d in dialogues for line in range(len(d.lines))], dtype=bool)
@@ -67,6 +68,7 @@ def encode(
         "offsets": ends,
         "speakers": np.fromiter(speakers, np.int64, len(texts)),
         "bytes": sizes,
+        "unknown_bytes": np.fromiter(unknown, np.int64, len(texts)),
         "examples": examples.ravel(),
         "lengths": np.column_stack([spans.source_lengths, spans.target_lengths]).ravel(),
         MARKS: np.array([_marks(dialogue) for dialogue, _ in kept], np.uint64).ravel(),

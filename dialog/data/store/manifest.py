@@ -13,13 +13,14 @@ import numpy as np
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 
-FORMAT = 4
+FORMAT = 5
 NAME = "manifest.json"
 TOKENIZER = "tokenizer.json"
 ARRAYS = {
     "offsets": "<i8",  # [lines + 1]: start of each line in ids, and the end
     "speakers": "<i4",  # [lines]: index of the speaker within the dialogue
     "bytes": "<i8",  # [lines]: UTF-8 length of the text
+    "unknown_bytes": "<i8",  # [lines]: UTF-8 length of the text that is encoded as <unk>
     "examples": "<i8",  # [N, 4] lines: first fact, end of the facts, first turn of the context, response
     "lengths": "<i4",  # [N, 2]: source, target without <s>, both truncated
 }

@@ -42,7 +42,7 @@ class Store:
         arrays = {name: self._array(name, dtype) for name, dtype in ARRAYS.items()}
         ids = self._array("ids", ids_dtype(self.manifest["vocabulary"]))
         self._lines = Lines(ids, arrays["offsets"], arrays["speakers"])
-        self._bytes = arrays["bytes"]
+        self._bytes, self._unknown_bytes = arrays["bytes"], arrays["unknown_bytes"]
         self._examples = arrays["examples"].reshape(-1, 4)
         self.lengths: NDArray[Any] = arrays["lengths"].reshape(-1, 2)
         """Source length and target length without `<s>` of each row [N, 2]."""
@@ -79,10 +79,15 @@ class Store:
         """Return the UTF-8 bytes of the rows' responses, untruncated."""
         return int(self._bytes[self._examples[rows, 3]].sum())
 
+    def target_unknown_bytes(self, rows: Sequence[int] | Integers) -> int:
+        """Return the UTF-8 bytes of the rows' responses that are encoded as `<unk>`, untruncated."""
+        return int(self._unknown_bytes[self._examples[rows, 3]].sum())
+
     def batch(self, rows: Sequence[int] | Integers) -> Batch:
         """Return the examples of these rows, in this order."""
         chosen = np.asarray(rows, dtype=np.int64)
-        return pack(*self._pairs(chosen), chosen, target_bytes=self.target_bytes(chosen))
+        source, target, facts = self._pairs(chosen)
+        return pack(source, target, facts, chosen, **self._sizes(chosen))
 
     def retokenised(self, rows: Integers, tokenise: Retokenise, *, seed: int, epoch: int) -> Batch:
         """Return the examples of these rows with other ids of the same texts, drawn for each seed, epoch and row.
@@ -91,7 +96,10 @@ class Store:
         """
         examples = [self._retokenise(row, tokenise, np.random.default_rng([seed, epoch, row])) for row in rows.tolist()]
         pairs, facts = [pair for pair, _ in examples], [length for _, length in examples]
-        return collate(pairs, rows.tolist(), facts=facts, target_bytes=self.target_bytes(rows))
+        return collate(pairs, rows.tolist(), facts=facts, **self._sizes(rows))
+
+    def _sizes(self, rows: Integers) -> dict[str, int]:
+        return {"target_bytes": self.target_bytes(rows), "target_unknown_bytes": self.target_unknown_bytes(rows)}
 
     def _retokenise(
         self, row: int, tokenise: Retokenise, random: np.random.Generator

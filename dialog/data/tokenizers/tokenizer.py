@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
+from unicodedata import normalize
 
 import tokenizers
 
@@ -119,6 +120,26 @@ class Tokenizer:
                 start_after, following = start, start_after
             tiled.append((start, max(end, following)))
         return [_without_space(text, span) for span in reversed(tiled)]
+
+    def unknown_bytes(self, text: str, ids: Sequence[int]) -> int:
+        """Return the UTF-8 bytes of the text that `ids`, the tokens of `text`, replace by `UNK`."""
+        unknown, _ = self._split_unknown(text, ids)
+        return len(unknown.encode())
+
+    def is_lossless(self, text: str, ids: Sequence[int]) -> bool:
+        """Return whether `ids`, the tokens of `text`, decode to its NFC form, except for what became `UNK`."""
+        _, represented = self._split_unknown(text, ids)
+        return self.decode(ids) == normalize("NFC", represented)
+
+    def _split_unknown(self, text: str, ids: Sequence[int]) -> tuple[str, str]:
+        """Return the characters of a text that became `UNK`, and the others."""
+        if UNK not in ids:
+            return "", text
+        spans = [span for token, span in zip(ids, self.offsets(text), strict=True) if token == UNK]
+        positions = {position for start, end in spans for position in range(start, end)}
+        sides = ([text[at] for at in range(len(text)) if (at in positions) is unknown] for unknown in (True, False))
+        unknown, represented = map("".join, sides)
+        return unknown, represented
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids without special tokens (`UNK` included); invalid UTF-8 becomes U+FFFD."""

@@ -12,7 +12,7 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialog.data.tokenizers import byte_bpe
+from dialog.data.tokenizers import byte_bpe, characters, word
 from dialog.data.tokenizers.tokenizer import PAD, SELF, SMALLEST_VOCABULARY, SPECIAL_TOKENS, Tokenizer
 from dialog.errors import UserError
 
@@ -122,3 +122,33 @@ def test_labels_of_single_bytes(text: str) -> None:
 
 def test_decode_skips_special_ids() -> None:
     assert TOKENIZER.decode([1, *TOKENIZER.encode("Where"), 2, 0, 0]) == "Where"
+
+
+# ------------------------------------------------------------------ what tokens do not represent
+
+
+@given(mixed)
+def test_byte_level_tokens_represent_all_of_a_text(text: str) -> None:
+    ids = TOKENIZER.encode(text)
+    assert TOKENIZER.unknown_bytes(text, ids) == 0
+    assert TOKENIZER.is_lossless(text, ids)
+
+
+@given(mixed)
+def test_unknown_bytes_are_those_of_unknown_characters(text: str) -> None:
+    """What is not among the characters of the training text, up to combining characters."""
+    tokenizer = characters(["Where is it ?"])
+    plain = unicodedata.normalize("NFC", text)
+    ids = tokenizer.encode(plain)
+    unknown = "".join(character for character in plain if character not in "Where is it ?")
+    assert tokenizer.unknown_bytes(plain, ids) == len(unknown.encode())
+    assert tokenizer.is_lossless(plain, ids)
+
+
+def test_words_lose_white_space_and_unknown_words() -> None:
+    tokenizer, text = word(["Where is it ?"]), "Where is Käse ?"
+    assert tokenizer.unknown_bytes(text, tokenizer.encode(text)) == len("Käse".encode())
+    assert not tokenizer.is_lossless(text, tokenizer.encode(text))
+    for text, lossless in (("Where is it ?", True), ("Where  is it ?", False), ("Where is it?", False)):
+        assert tokenizer.is_lossless(text, tokenizer.encode(text)) is lossless
+    assert not word(["it"], lower=True).is_lossless("It", [6])

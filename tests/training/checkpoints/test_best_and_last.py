@@ -79,6 +79,12 @@ def test_the_weights_file_has_the_best_weights(trained: Callable[[str], Path], f
         assert torch.equal(best[f"model.{name}"], value)
 
 
+def test_keys_of_callbacks_are_those_of_old_checkpoints(trained: Callable[[str], Path]) -> None:
+    """A renamed class must keep its key, or older runs cannot be resumed."""
+    patience = "Patience{'monitor': 'validation/loss', 'mode': 'min'}"
+    assert checkpoint(trained("lstm"), "last")["callbacks"].keys() == {"Checkpoints", "Record", patience}
+
+
 def test_a_checkpoint_runs_no_code(tmp_path: Path) -> None:
     class Evil:
         def __reduce__(self) -> tuple[Any, tuple[str]]:

@@ -238,6 +238,16 @@ def test_damaged_file_is_rejected(
     assert load(two) == 2
 
 
+def test_damaged_file_stays_damaged_after_clean_up(two: Path, caplog: pytest.LogCaptureFixture) -> None:
+    content = (two / LAST).read_bytes()
+    (two / LAST).write_bytes(content[: len(content) // 2])
+    clean_up(two)
+    assert set(json.loads((two / MANIFEST).read_text(encoding="utf-8"))) == {PREVIOUS}
+    with caplog.at_level(logging.WARNING, "dialog"):
+        assert load(two) == 1
+    assert caplog.messages
+
+
 def test_damaged_manifest(two: Path) -> None:
     """A wrong hash counts as a damaged checkpoint; an unreadable manifest is replaced by the files' own checksums."""
     text = (two / MANIFEST).read_text(encoding="utf-8")

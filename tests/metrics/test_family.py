@@ -1,0 +1,119 @@
+"""The metrics of an evaluation: standard ones, those of a recipe, and those of users."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torchmetrics import Metric
+
+import dialog
+from dialog.errors import UserError
+from dialog.metrics import build_metrics
+from dialog.metrics.family import results
+from dialog.runs.evaluate import evaluate
+
+TEXTS = ["how are you ?", "fine , thank you .", ""]
+INPUTS: dict[str, Any] = {
+    **{"responses": TEXTS, "references": TEXTS[::-1], "preds": TEXTS, "target": TEXTS[::-1], "contexts": [["a"]] * 3},
+    **{name: torch.tensor([3.0, 4.0, 1.0]) for name in ("nll", "tokens", "correct", "words", "bytes")},
+    **{name: torch.zeros(3) for name in ("unknown", "unknown_bytes")},
+}
+STANDARD = {
+    *("bits_per_byte", "perplexity_token", "perplexity_word", "nll_nats", "token_accuracy", "unknown_ratio"),
+    *("f1", "sacrebleu", "distinct_1", "distinct_2", "length_mean", "unique_ratio"),
+}
+
+
+class Questions(Metric):
+    """Share of responses with a question mark."""
+
+    def __init__(self, mark: str = "?") -> None:
+        super().__init__()
+        self.mark = mark
+        self.add_state("counts", torch.zeros(2), dist_reduce_fx="sum")
+
+    def update(self, responses: Sequence[str]) -> None:
+        self.counts += torch.tensor([sum(self.mark in response for response in responses), len(responses)])
+
+    def compute(self) -> torch.Tensor:
+        return self.counts[0] / self.counts[1]
+
+
+class Unfit(Questions):
+    def update(self, answers: Sequence[str]) -> None: ...
+
+
+class NoMetric:
+    pass
+
+
+def measure(*components: dict[str, Any], **options: str) -> dict[str, Any]:
+    metrics = build_metrics(components, **options)
+    metrics.update(**INPUTS)
+    return results(metrics)
+
+
+def own(kind: type, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - of any part
+    return {"name": f"{__name__}.{kind.__name__}", **arguments}
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package of tests is not importable by name."""
+    monkeypatch.setattr("dialog.config.components.import_part", lambda name: globals()[name.rpartition(".")[2]])
+
+
+def test_standard_metrics_are_json_numbers() -> None:
+    values = measure()
+    assert values.keys() == STANDARD
+    assert json.loads(json.dumps(values, allow_nan=False)) == values
+    assert all(isinstance(value["score"] if name == "sacrebleu" else value, float) for name, value in values.items())
+
+
+def test_a_recipe_adds_metrics() -> None:
+    values = measure({"name": "distinct", "n": 3}, own(Questions))
+    assert values.keys() - STANDARD == {"distinct_3", "Questions"}
+    assert values["Questions"] == pytest.approx(1 / 3)
+
+
+def test_a_metric_of_torchmetrics_is_passed_the_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert measure({"name": "torchmetrics.text.CharErrorRate"})["CharErrorRate"] > 0
+
+
+def test_a_recipe_replaces_a_standard_metric() -> None:
+    values = measure({"name": "sacrebleu", "tokenize": "char"}, language="zh")
+    assert values.keys() == STANDARD
+    assert "tok:char" in values["sacrebleu"]["signature"]
+    assert "tok:zh" in measure(language="zh")["sacrebleu"]["signature"]
+
+
+@pytest.mark.parametrize(
+    ("components", "message"),
+    [
+        ([{"name": "sacrebeu"}], "unknown metric 'sacrebeu'; did you mean 'sacrebleu'"),
+        ([{"name": "distinct"}], "distinct: missing required argument: n"),
+        ([{"name": "distinct", "n": 0}], "distinct: n is 0; give at least 1"),
+        ([{"name": "f1"}, {"name": "f1"}], "f1: listed twice"),
+        ([own(Unfit)], "update has unknown arguments answers; choose from responses, references"),
+        ([own(NoMetric)], "is no torchmetrics.Metric; derive it"),
+    ],
+)
+def test_invalid_metrics_are_user_errors(components: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        build_metrics(components)
+
+
+def test_an_evaluation_measures_the_metrics_of_the_recipe(trained: Callable[[str], Path]) -> None:
+    metrics = [{"name": "distinct", "n": 3}, own(Questions)]
+    run = dialog.load(trained("lstm"), overrides=[f"metrics={json.dumps(metrics)}"], trust=True)
+    values = evaluate(run, "validation", quiet=True)
+    rows = (run.folder / "evaluation" / "validation" / "responses.jsonl").read_text(encoding="utf-8").splitlines()
+    responses = [json.loads(row)["response"] for row in rows]
+    assert values["Questions"] == pytest.approx(sum("?" in text for text in responses) / len(responses))
+    assert values["distinct_3"] >= values["distinct_2"]
