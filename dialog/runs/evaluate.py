@@ -81,7 +81,7 @@ def log_evaluation(run: Run, split: str, metrics: Mapping[str, Any], responses: 
     logger.log_metrics(dict(numbers(metrics, split)), step)
     if isinstance(logger.tracker, MediaLogger):
         lines = responses.read_text(encoding="utf-8").splitlines()
-        rows = [json.loads(line) for line in lines[:: -(-len(lines) // SAMPLES)]]
+        rows = [json.loads(line) for line in lines[:: max(1, -(-len(lines) // SAMPLES))]]
         table = [["\n".join(row["context"]), row["reference"], row["response"]] for row in rows]
         logger.submit(logger.tracker.log_table, f"{split}/responses", ["context", "reference", "response"], table, step)
     logger.close()
