@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -211,6 +213,33 @@ def test_second_signal_exits_at_once() -> None:
         signal.raise_signal(signal.SIGTERM)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 143
+
+
+def test_ignored_hangup_stays_ignored() -> None:
+    """As under nohup."""
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        StopSignals(None).register_signal_handlers()
+        os._exit(0 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_lost_terminal_does_not_break_the_save() -> None:
+    child, terminal = pty.fork()
+    if not child:
+        with suppress(BaseException):
+            signals = StopSignals(None)
+            signals.register_signal_handlers()
+            os.write(1, b"ready")
+            while not signals.received:
+                time.sleep(0.01)
+            os.write(2, b"step 7")
+            os._exit(0)
+        os._exit(1)
+    os.read(terminal, 5)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 # ------------------------------------------------------------------ resumed runs

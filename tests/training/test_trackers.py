@@ -177,10 +177,13 @@ def services(parent: int) -> list[int]:
 
 
 def test_evaluation_is_logged_to_the_named_run(tiny: Callable[..., Any], tmp_path: Path) -> None:
+    import wandb
+
     composed = tiny("transformer", "logger=wandb", "logger.mode=offline", *STEPS)
     part_of = PartOf("quickstart/transformer seed 7", "comparison")
     train(composed, tmp_path / "run", quiet=True, part_of=part_of)
     metrics = evaluate(dialog.load(tmp_path / "run"), "test", quiet=True)
+    wandb.teardown()  # its service has then written all
     first, second = (read_offline(path) for path in sorted(tmp_path.glob("run/wandb/offline-run-*")))
     for offline in (first, second):
         assert offline.labels == (part_of.run_name, part_of.group, {"transformer", "builtin"})

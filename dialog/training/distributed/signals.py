@@ -59,6 +59,7 @@ class StopSignals(SignalConnector):
         super().__init__(trainer)
         self.received = 0
         self.received_at = 0.0
+        self.terminals: list[int] = []
         self.seconds = seconds
         self.interval = self.countdown = 1  # calls between two exchanges
         self.exchanged_at = time.monotonic()
@@ -66,6 +67,7 @@ class StopSignals(SignalConnector):
     def register_signal_handlers(self) -> None:
         """Install the handlers, if this is the main thread; a SIGHUP that is ignored, as under nohup, stays ignored."""
         if threading.current_thread() is threading.main_thread():
+            self.terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
             ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else set()
             self.listen((number for number in STOP_SIGNALS if number not in ignored), self._handle)
 
@@ -91,5 +93,8 @@ class StopSignals(SignalConnector):
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.received and time.monotonic() - self.received_at >= 1:
             os._exit(Stopped(number).code)
+        for descriptor in self.terminals:
+            if not os.isatty(descriptor):  # lost: writing to it would end the process before it has saved
+                os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
         if not self.received:
             self.received, self.received_at = number, time.monotonic()
