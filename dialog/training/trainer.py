@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import signal
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -158,7 +159,11 @@ def exit_of(trainer: Trainer, stopped: Stopped, advice: str | None) -> BaseExcep
         started_here = isinstance(trainer.strategy.cluster_environment, LightningEnvironment)  # type: ignore[attr-defined]
         return SystemExit(0 if started_here else stopped.code)
     resume = f"resume at step {_checkpoints(trainer).step}: dialog-seq2seq train --resume {trainer.default_root_dir}"
-    return stopped.exit(f"stopped by {stopped}; {advice or resume}")
+    message = f"stopped by {stopped}; {advice or resume}"
+    if stopped.number == signal.SIGINT:
+        return KeyboardInterrupt(message)
+    log.info(message)
+    return SystemExit(stopped.code)
 
 
 @contextmanager

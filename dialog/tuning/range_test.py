@@ -45,7 +45,6 @@ def workbench(recipe: Recipe, **changes: Any) -> Iterator[Workbench]:  # noqa: A
         raise UserError("trainer.devices: tuning runs in one process; set it to 1")
     from dialog.data.store.store import Store
     from dialog.training.checkpoints.initial_weights import check_initial_weights, load_initial_weights
-    from dialog.training.distributed.signals import Stopped
 
     check_initial_weights(recipe.model)
     prepared = prepare_data(recipe, quiet=False)
@@ -56,8 +55,10 @@ def workbench(recipe: Recipe, **changes: Any) -> Iterator[Workbench]:  # noqa: A
         trainer = build_trainer(recipe, Path(scratch), [])
         try:
             yield Workbench(trainer, module, build_data(recipe, prepared, tokenizer))
-        except Stopped as stopped:
-            raise stopped.exit(f"tuning was stopped by {stopped}; it has no result, run it again") from None
+        except SystemExit as error:
+            if trainer.interrupted:  # SIGINT, on which Lightning's Tuner exits with 1
+                raise KeyboardInterrupt("tuning was interrupted; it has no result, run it again") from error
+            raise
 
 
 def range_test(recipe: Recipe, *, lowest: float, highest: float, steps: int) -> RangeTest:

@@ -87,7 +87,7 @@ def test_sweep_and_tune_stopped_by_a_signal_say_what_to_do(server: Server) -> No
     assert (
         f"stopped by SIGHUP; resume the sweep: dialog-seq2seq sweep --resume {server.folder}/swept\n" in sweeping.output
     )
-    assert "dialog: tuning was stopped by SIGINT; it has no result, run it again\n" in tuning.output
+    assert "dialog: tuning was interrupted; it has no result, run it again\n" in tuning.output
     assert "train --resume" not in sweeping.output + tuning.output
 
 

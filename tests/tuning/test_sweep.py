@@ -16,8 +16,8 @@ from dialog.config.compose import Composed, asset_folders, compose
 from dialog.config.schema import to_dict
 from dialog.data.store.store import Store
 from dialog.errors import UserError
-from dialog.runs.train import PartOf
 from dialog.runs.check import check_recipe
+from dialog.runs.train import PartOf
 from dialog.training.callbacks.trial import PrunedError, TrialWatch
 from dialog.tuning import sweep as sweeps
 from dialog.tuning.space import spaces

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import threading
@@ -14,8 +13,6 @@ import torch.distributed as dist
 from lightning.pytorch import Trainer
 
 from dialog.training.lightning_internals import SignalConnector
-
-log = logging.getLogger("dialog")
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 """SLURM sends SIGTERM before it takes a node away; its ``--signal`` is usually SIGUSR1. A lost terminal: SIGHUP."""
@@ -32,13 +29,6 @@ class Stopped(BaseException):
     def code(self) -> int:
         """Exit code: 130 after SIGINT, 129 after SIGHUP, 143 after the others."""
         return 128 + (self.number if self.number in (signal.SIGINT, signal.SIGHUP) else signal.SIGTERM)
-
-    def exit(self, message: str) -> BaseException:
-        """Return the exception that ends the process: KeyboardInterrupt after SIGINT, else SystemExit; both say why."""
-        if self.number == signal.SIGINT:
-            return KeyboardInterrupt(message)
-        log.info(message)
-        return SystemExit(self.code)
 
 
 class StopSignals(SignalConnector):
