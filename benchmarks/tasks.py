@@ -92,12 +92,12 @@ def measure(row: Row, overrides: Sequence[str], folder: Path) -> dict[str, Any]:
     quiet = ["trainer.enable_progress_bar=false"]
     trained = train(compose(row.recipe, [*row.overrides, *quiet, *overrides]), folder, quiet=True)
     run = load(folder)
-    seen = evaluate(run, "validation" if row.task == "rare" else "test", quiet=True)
+    seen = evaluate(run, "validation" if row.task == "rare" else "test", quiet=True).metrics
     unseen: dict[str, Any] = {}
     if row.task == "rare":
-        unseen = evaluate(run, "test", quiet=True)
+        unseen = evaluate(run, "test", quiet=True).metrics
     elif longer := LONGER.get(row.task):
-        unseen = evaluate(load(folder, overrides=[f"data.corpus.test_lengths={longer}"]), "test", quiet=True)
+        unseen = evaluate(load(folder, overrides=[f"data.corpus.test_lengths={longer}"]), "test", quiet=True).metrics
     return {
         "exact": seen["answer_accuracy"],
         "alignment": seen.get("alignment_accuracy"),

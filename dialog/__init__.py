@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from dialog.build import build_model
     from dialog.config.compose import compose
     from dialog.config.schema import Recipe
+    from dialog.data.batching import Batch, collate
     from dialog.data.datamodule import DialogDataModule
+    from dialog.data.dialogue import Dialogue, Example, Turn
     from dialog.data.tokenizers.tokenizer import Tokenizer
     from dialog.errors import UserError
     from dialog.models.seq2seq import Seq2Seq
@@ -20,32 +22,42 @@ if TYPE_CHECKING:
     from dialog.version import __version__
 
 PUBLIC = {
+    "Batch": "dialog.data.batching",
     "DialogDataModule": "dialog.data.datamodule",
     "DialogModule": "dialog.training.module",
+    "Dialogue": "dialog.data.dialogue",
+    "Example": "dialog.data.dialogue",
     "Recipe": "dialog.config.schema",
     "Reply": "dialog.runs.run",
     "Run": "dialog.runs.run",
     "Seq2Seq": "dialog.models.seq2seq",
     "Tokenizer": "dialog.data.tokenizers.tokenizer",
+    "Turn": "dialog.data.dialogue",
     "UserError": "dialog.errors",
     "__version__": "dialog.version",
     "build_model": "dialog.build",
+    "collate": "dialog.data.batching",
     "compose": "dialog.config.compose",
     "load": "dialog.runs.load",
     "train": "dialog.runs.train",
 }
 
 __all__ = [
+    "Batch",
     "DialogDataModule",
     "DialogModule",
+    "Dialogue",
+    "Example",
     "Recipe",
     "Reply",
     "Run",
     "Seq2Seq",
     "Tokenizer",
+    "Turn",
     "UserError",
     "__version__",
     "build_model",
+    "collate",
     "compose",
     "load",
     "train",

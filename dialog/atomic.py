@@ -45,6 +45,14 @@ def rename(new: Path, path: Path) -> None:
     sync(path.parent)
 
 
+def keep_as(path: Path, name: str) -> None:
+    """Give a file a second name in its folder, in place of a file that has it; both names exist at any moment."""
+    other = path.with_name(name)
+    with beside(other) as link:
+        os.link(path, link)
+        os.replace(link, other)
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path` that replaces it at the end; on an error `path` stays as it was."""

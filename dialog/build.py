@@ -5,7 +5,7 @@ This is the only module that imports every part; heavy packages are imported ins
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
@@ -37,7 +37,7 @@ def build_corpus(recipe: Recipe, *, read: bool = True) -> Corpus:
     With ``read``, a missing corpus is downloaded; without, nothing is read or downloaded.
     """
     with read_errors_as_user_errors(), section("data.corpus"):
-        return ReadableCorpus(_build_member(recipe.data.corpus, recipe.data.path, read=read))
+        return _build_member(recipe.data.corpus, recipe.data.path, read=read)
 
 
 def _build_member(component: Mapping[str, Any], path: str | None = None, *, read: bool) -> Corpus:
@@ -54,7 +54,7 @@ def _build_member(component: Mapping[str, Any], path: str | None = None, *, read
     corpus = build(CORPORA, {"name": name, **arguments}, path=folder, member=member)
     if read:
         ensure_downloaded(name, folder, downloads)
-    return corpus
+    return ReadableCorpus(corpus)
 
 
 def build_rules(recipe: Recipe) -> ExampleRules:
@@ -120,14 +120,22 @@ def build_module(recipe: Recipe, vocabulary: int, tokenizer: Tokenizer | None = 
     model = build_model(recipe.model, vocabulary)
     freeze(model, recipe.model.frozen)
     objective = {key: getattr(recipe.model, key) for key in ("loss", "teacher_forcing", "objectives")}
-    return DialogModule(model, padding=PAD, optimizer=recipe.optimizer, tokenizer=tokenizer, **objective)
+    limits = {"min_length": recipe.generation.min_length, "max_length": recipe.generation.max_length}
+    search = {**limits, **recipe.generation.search}
+    return DialogModule(model, padding=PAD, optimizer=recipe.optimizer, search=search, tokenizer=tokenizer, **objective)
 
 
 # ------------------------------------------------------------------ training
 
 
-def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks: Sequence[Callback] = ()) -> Trainer:
-    """Build the ``lightning.Trainer`` that writes to a run folder."""
+def build_trainer(
+    recipe: Recipe,
+    folder: Path,
+    loggers: list[Logger],
+    callbacks: Sequence[Callback] = (),
+    on_best: Callable[[dict[str, Any]], None] | None = None,
+) -> Trainer:
+    """Build the ``lightning.Trainer`` that writes to a run folder; ``on_best`` gets the content of each best.ckpt."""
     from dialog.training import trainer
     from dialog.training.callbacks.averaging import build_averaging
     from dialog.training.checkpoints.best_and_last import monitor_named
@@ -146,6 +154,7 @@ def build_trainer(recipe: Recipe, folder: Path, loggers: list[Logger], callbacks
             patience=recipe.checkpoint.patience,
             monitor=monitored,
             callbacks=[*callbacks, *averages],  # averages last: other callbacks see the weights that were validated
+            on_best=on_best,
         )
 
 

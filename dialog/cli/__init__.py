@@ -28,6 +28,7 @@ VERBS = {
     "tune": "Suggest a learning rate or a batch size for a recipe.",
     "train": "Train a recipe into a run folder.",
     "evaluate": "Compute metrics and responses of a run on one split.",
+    "verify": "List the files of a run that have changed, and what can be rebuilt.",
     "respond": "Generate responses: JSON lines in, JSON lines out.",
     "benchmark": "Measure training and generation speed on this machine.",
     "sweep": "Sweep hyperparameters, with the same budget for each recipe.",

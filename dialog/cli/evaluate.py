@@ -14,11 +14,15 @@ from dialog.escaping import to_json
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--split", type=click.Choice(SPLITS), default="test", show_default=True, help="Split to evaluate.")
+@click.option(
+    "--name", help="Write to evaluation/SPLIT-NAME [default: SPLIT, or SPLIT-HASH with other settings or data]."
+)
 @click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
 @click.option("--json", "as_json", is_flag=True, help="Print the metrics as JSON.")
-def evaluate(run: Path, overrides: tuple[str, ...], split: str, trust: bool, as_json: bool) -> None:
+def evaluate(run: Path, overrides: tuple[str, ...], split: str, name: str | None, trust: bool, as_json: bool) -> None:
     """Evaluate a RUN on one split; writes metrics.json and responses.jsonl to its evaluation folder.
 
+    With settings or data that are not those of the RUN's recipe, the results go to a folder of their own.
     Processes started by torchrun or srun share the examples.
 
     Example: dialog-seq2seq evaluate runs/quickstart/transformer/20260101-120000-abcd --split validation
@@ -29,7 +33,8 @@ def evaluate(run: Path, overrides: tuple[str, ...], split: str, trust: bool, as_
     from dialog.training.distributed.cluster import process_group
 
     with process_group():
-        metrics = evaluate_run(load(run, overrides=overrides, trust=trust), split)
+        folder, metrics = evaluate_run(load(run, overrides=overrides, trust=trust), split, name=name)
+    click.echo(f"results in {folder}", err=True)
     if as_json:
         click.echo(to_json(metrics, indent=1))
         return

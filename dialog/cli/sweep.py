@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import click
 from dialog.config.compose import compose, split_overrides
 from dialog.errors import UserError
 from dialog.escaping import to_json
+from dialog.json_files import read_json
 from dialog.paths import check_new, fresh_folder, make_folder
 
 
@@ -89,8 +89,6 @@ def sweep(
 
 def read_settings(folder: Path) -> dict[str, Any]:
     """Read the settings of a sweep."""
-    try:
-        settings: dict[str, Any] = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"--resume {folder}: not the folder of a sweep: it has no sweep.json") from error
-    return settings
+    if not (folder / "sweep.json").is_file():
+        raise UserError(f"--resume {folder}: not the folder of a sweep: it has no sweep.json")
+    return read_json(folder / "sweep.json", "spaces", "trials")

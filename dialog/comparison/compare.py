@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections import Counter
@@ -16,11 +15,13 @@ from dialog.comparison.parity import EvaluatedSystem, parity
 from dialog.comparison.results import attention_map, draw_samples, learning_curve, select_sample, summarize
 from dialog.config.compose import Composed, compose, with_seed
 from dialog.errors import UserError
+from dialog.json_files import read_json
 from dialog.paths import fresh_folder, make_folder, name_of
 from dialog.report.html import write_html
 from dialog.report.markdown import to_markdown
 from dialog.runs.check import check_recipe
 from dialog.runs.evaluate import evaluate
+from dialog.runs.folder import read_summary
 from dialog.runs.load import load as load_run
 from dialog.runs.prepare import prepare_data
 from dialog.runs.run import Run
@@ -75,6 +76,10 @@ def load_system(name: str, overrides: Sequence[str], *, trust: bool) -> System:
     folder = Path(name)
     if folder.is_dir():
         load_run(folder, trust=trust)
+        if read_summary(folder) is None:
+            raise UserError(
+                f"{folder}: training has not finished; resume it with dialog-seq2seq train --resume {folder}"
+            )
         return System(name_of(folder), compose(str(folder / "recipe.yaml")), folder, trust)
     composed = compose(name, overrides)
     return System(composed.name, composed)
@@ -95,7 +100,8 @@ def compare(
     evaluated = [train_and_evaluate(system, seeds, folder) for system in systems]
     models = [system.model for system in evaluated]
     first_runs = [folder / model["runs"][0]["folder"] for model in models]
-    samples = draw_samples(first_runs, SPLIT)
+    evaluations = [path / model["runs"][0]["evaluation"] for path, model in zip(first_runs, models, strict=True)]
+    samples = draw_samples(evaluations)
     sample = select_sample(samples)
     maps = [
         attention_map(system.load(path), model["name"], model["runs"][0]["metrics"], sample["context"], response)
@@ -155,13 +161,13 @@ def train_and_evaluate(system: System, seeds: Sequence[int], folder: Path) -> Ev
         if system.run is None:
             train(with_seed(system.composed, seed), path, part_of=PartOf(f"{system.name} seed {seed}", folder.name))
         composed = compose(str(path / "recipe.yaml"))  # as trained: with the precision of the machine
-        training = json.loads((path / "summary.json").read_text(encoding="utf-8"))
+        training = read_json(path / "summary.json", "steps")
         run = system.load(path)
-        metrics = evaluate(run, SPLIT)
+        evaluated, metrics = evaluate(run, SPLIT)
         parameters = count_parameters(run.model)
-        environment = environment or json.loads((path / "environment.json").read_text(encoding="utf-8"))
+        environment = environment or read_json(path / "environment.json")
         location = path.relative_to(folder) if path.is_relative_to(folder) else path.resolve()
-        row = {"seed": seed, "folder": str(location), **training, "metrics": metrics, "curve": learning_curve(path)}
-        runs.append(row)
+        paths = {"folder": str(location), "evaluation": str(evaluated.relative_to(path))}
+        runs.append({"seed": seed, **paths, **training, "metrics": metrics, "curve": learning_curve(path)})
     model = {"name": system.name, "parameters": parameters, "runs": runs, "summary": summarize(runs)}
     return EvaluatedSystem(composed.recipe, environment, model)

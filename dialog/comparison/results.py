@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import statistics
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from dialog.json_files import read_json_lines
 from dialog.report.measures import metric_value
 from dialog.runs.run import Run
 
@@ -30,12 +30,13 @@ SHARED = ("id", "context", "reference")
 
 
 def learning_curve(folder: Path) -> list[dict[str, Any]]:
-    """Read the learning curve of a run from its metrics.jsonl."""
+    """Read the learning curve of a run from its metrics.jsonl.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
     points, tokens = [], 0
-    for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").split("\n"):
-        if not line:
-            continue
-        values = json.loads(line)
+    for values in read_json_lines(folder / "metrics.jsonl", "step", "epoch", "time"):
         tokens = int(values.get("train/tokens", tokens))
         losses = {key: values.get(key) for key in ("train/loss", "validation/bits_per_byte")}
         if losses.keys() & values.keys():
@@ -57,11 +58,10 @@ def summarize(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return summary
 
 
-def draw_samples(folders: Sequence[Path], split: str, *, count: int = 12) -> list[dict[str, Any]]:
-    """Draw the same examples of a split for every run, from those with a context if any has one."""
-    files = [folder / "evaluation" / split / "responses.jsonl" for folder in folders]
-    with files[0].open(encoding="utf-8") as lines:
-        has_context = [bool(json.loads(line)["context"]) for line in lines]
+def draw_samples(evaluations: Sequence[Path], *, count: int = 12) -> list[dict[str, Any]]:
+    """Draw the same examples from the evaluation folders of all runs, from those with a context if any has one."""
+    files = [folder / "responses.jsonl" for folder in evaluations]
+    has_context = [bool(row["context"]) for row in read_json_lines(files[0], *SHARED)]
     eligible = [index for index, context in enumerate(has_context) if context] or list(range(len(has_context)))
     chosen = set(random.Random(0).sample(eligible, min(count, len(eligible))))
     rows = [read_lines(file, chosen) for file in files]
@@ -84,8 +84,8 @@ def select_sample(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def read_lines(file: Path, indices: set[int]) -> list[dict[str, Any]]:
     """Read the JSON lines with these indices."""
-    with file.open(encoding="utf-8") as lines:
-        return [json.loads(line) for index, line in enumerate(islice(lines, max(indices) + 1)) if index in indices]
+    rows = read_json_lines(file, *SHARED, "response")
+    return [row for index, row in enumerate(islice(rows, max(indices) + 1)) if index in indices]
 
 
 def attention_map(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
+from numbers import Integral, Real
+from pathlib import PurePath
 from typing import Any, Generic, TypeVar
 
 from dialog.errors import UserError
@@ -171,6 +173,37 @@ def name_and_arguments(component: Mapping[str, Any]) -> tuple[str, dict[str, Any
     if not isinstance(name, str):
         raise UserError(f"a component needs a name: {{name: ..., ...}}, not {dict(component)}")
     return name, arguments
+
+
+def plain(value: object, key: str) -> Any:  # noqa: ANN401 - any plain value
+    """Convert the value of a component to dicts, lists, strings and numbers, as checkpoints hold them.
+
+    Raises:
+        UserError: with the key; a value of another type.
+    """
+    if isinstance(value, Mapping):
+        return {str(name): plain(item, f"{key}.{name}") for name, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [plain(item, key) for item in value]
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, Integral):  # also NumPy's
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    if isinstance(value, str | PurePath):
+        return str(value)
+    raise UserError(f"{key} is a {type(value).__name__}; give a string, a number, a list or a dict")
+
+
+def imported_names(tree: object) -> list[str]:
+    """Return the names of components that contain a dot, and are thus imported."""
+    if isinstance(tree, Mapping):
+        own = [tree["name"]] if isinstance(tree.get("name"), str) and "." in tree["name"] else []
+        return own + [name for value in tree.values() for name in imported_names(value)]
+    if isinstance(tree, list | tuple):
+        return [name for value in tree for name in imported_names(value)]
+    return []
 
 
 def lookup(table: Mapping[str, T], name: str, kind: str) -> T:

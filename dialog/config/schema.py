@@ -39,6 +39,7 @@ class DataConfig:
         context_turns: Number of turns before the response that the model reads; null reads all of them.
         first_turns: Whether the first turn of a dialogue is a response too, to an empty context.
         responder: The speaker whose turns are responses; null makes every turn a response.
+        normalise: Whether white space at the edges of turns and facts is removed.
         merge_turns: Whether consecutive turns of one speaker are joined into one turn.
         reverse: Whether every dialogue is read backwards, last turn first.
         max_turn_characters: Number of characters to which a turn is truncated.
@@ -59,6 +60,7 @@ class DataConfig:
     context_turns: int | None = 3
     first_turns: bool = False
     responder: str | None = None
+    normalise: bool = True
     merge_turns: bool = False
     reverse: bool = False
     max_turn_characters: int = 10_000
@@ -120,6 +122,8 @@ class TrainerConfig:
             epochs, set check_val_every_n_epoch to null.
         num_sanity_val_steps: Validation batches before training.
         deterministic: true, false or warn.
+        float32_matmul_precision: highest, high or medium, as in ``torch.set_float32_matmul_precision``; high allows
+            TensorFloat-32 in matrix products of 32-true on GPUs that have it.
         profiler: simple, advanced or pytorch; writes to ``profile`` in the run folder.
     """
 
@@ -143,6 +147,7 @@ class TrainerConfig:
     gradient_clip_val: float | None = 1.0
     deterministic: bool | str = False
     detect_anomaly: bool = False
+    float32_matmul_precision: str = "highest"
     profiler: str | None = None
 
 

@@ -169,6 +169,10 @@ class DialogDataModule(lightning.LightningDataModule):
         """Return test batches, the same in every epoch."""
         return self._loader("test", shuffle=False)
 
+    def predict_dataloader(self) -> BatchLoader:
+        """Return the test batches, to be answered."""
+        return self.test_dataloader()
+
     def _loader(
         self,
         split: str,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -44,6 +44,12 @@ class Dialogue:
     meta: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     facts: tuple[Turn, ...] = ()
     place: str = field(default="", compare=False)
+
+
+def with_warning(dialogue: Dialogue, warning: str) -> Dialogue:
+    """Return the dialogue with one more warning in its meta."""
+    warnings = [str(dialogue.meta[WARNING])] if WARNING in dialogue.meta else []
+    return replace(dialogue, meta={**dialogue.meta, WARNING: "; ".join([*warnings, warning])})
 
 
 class Malformed(NamedTuple):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple
 
-from dialog.data.dialogue import WARNING, Dialogue, Entry, Example, Malformed, Turn
+from dialog.data.dialogue import WARNING, Copy, Dialogue, Entry, Example, Malformed, Turn
 from dialog.errors import UserError
 
 REFUSE, DROP = "refuse", "drop"
@@ -28,6 +28,7 @@ class ExampleRules:
         context_turns: Most turns of a context; None for all earlier turns.
         first_turns: Whether the first turn of a dialogue is also a response, with an empty context.
         responder: The only speaker whose turns are responses; None for all speakers.
+        normalise: Whether white space at the edges of turns and facts is removed.
         merge_turns: Whether consecutive turns of one speaker are joined by a space into one turn.
         reverse: Whether dialogues are reversed, to train a model that predicts the context from the response.
         max_turn_characters: Most characters of a turn or a fact; longer ones are truncated.
@@ -37,6 +38,7 @@ class ExampleRules:
     context_turns: int | None
     first_turns: bool
     responder: str | None = None
+    normalise: bool = True
     merge_turns: bool = False
     reverse: bool = False
     max_turn_characters: int = 10_000
@@ -99,7 +101,8 @@ def usable_dialogue(entry: Entry, rules: ExampleRules, counts: Counter[str]) -> 
         return None
     counts["turns read"] += len(entry.turns)
     counts["warnings"] += WARNING in entry.meta
-    dialogue = without_empty_turns(entry, rules.max_turn_characters)
+    dialogue = without_outer_space(entry) if rules.normalise else entry
+    dialogue = without_empty_turns(dialogue, rules.max_turn_characters)
     counts["dropped turns: empty"] += len(entry.turns) - len(dialogue.turns)
     if rules.merge_turns:
         merged = with_merged_turns(dialogue)
@@ -137,6 +140,22 @@ def example_windows(dialogue: Dialogue, rules: ExampleRules) -> Iterator[tuple[i
 def facts_known_to(facts: Iterable[Turn], speaker: str) -> tuple[Turn, ...]:
     """Return the facts of a speaker and those that everybody knows."""
     return tuple(fact for fact in facts if fact.speaker in (speaker, ""))
+
+
+def without_outer_space(dialogue: Dialogue) -> Dialogue:
+    """Remove white space at the edges of turns and facts; copies keep their characters."""
+    if all(line.text == line.text.strip() for line in (*dialogue.facts, *dialogue.turns)):
+        return dialogue
+    removed = [len(turn.text) - len(turn.text.lstrip()) for turn in dialogue.turns]
+    turns = []
+    for turn, shift in zip(dialogue.turns, removed, strict=True):
+        copies = (
+            Copy(start - shift, end - shift, number, source - removed[number])
+            for start, end, number, source in turn.copies
+        )
+        turns.append(replace(turn, text=turn.text.strip(), copies=tuple(copies)))
+    facts = tuple(replace(fact, text=fact.text.strip()) for fact in dialogue.facts)
+    return replace(dialogue, turns=tuple(turns), facts=facts)
 
 
 def without_empty_turns(dialogue: Dialogue, characters: int | None = None) -> Dialogue:

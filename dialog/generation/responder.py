@@ -39,19 +39,37 @@ class Responder:
     min_length: int
     max_length: int
     context_turns: int | None = None
+    normalise: bool = True
 
     def respond(self, contexts: Sequence[Sequence[str]], search: Component) -> list[Candidate]:
         """Generate one response to each context, a list of turns of two alternating speakers.
 
-        As in training, the model reads the last `context_turns` turns only.
+        As in training, the model reads the last `context_turns` turns only, without outer white space if `normalise`.
         """
         if not contexts:
             return []
-        examples = [example_from_texts(context, turns=self.context_turns) for context in contexts]
+        examples = [self.example(context) for context in contexts]
         pairs = [
             encode_example(self.tokenizer, example, max_source=self.max_source, max_target=None) for example in examples
         ]
         return self.generate(collate(pairs, range(len(pairs))).source, search)
+
+    def example(self, context: Sequence[str], response: str = "") -> Example:
+        """Build an example as in training, from the turns of two alternating speakers and the next speaker's response.
+
+        The response is not changed.
+
+        Raises:
+            TypeError: the context is a string.
+        """
+        if isinstance(context, str):
+            raise TypeError("context: expected a list of turns, not a string; pass [text]")
+        if self.context_turns is not None:
+            context = context[max(0, len(context) - self.context_turns) :]
+        texts = [text.strip() if self.normalise else text for text in context]
+        speakers = ("self" if place % 2 == 0 else "other" for place in range(len(texts), 0, -1))
+        history = tuple(map(Turn, speakers, texts))
+        return Example("", "", history, Turn("self", response), 0)
 
     @torch.inference_mode()
     def generate(self, source: Tensor, search: Component) -> list[Candidate]:
@@ -71,22 +89,6 @@ def build_search(component: Component, *, min_length: int, max_length: int) -> S
     return build(
         SEARCHES, {"min_length": min_length, "max_length": max_length, **component}, end=EOS, banned=BANNED_TOKENS
     )
-
-
-def example_from_texts(
-    context: Sequence[str], response: str = "", name: str = "", *, turns: int | None = None
-) -> Example:
-    """Build an example from the last `turns` turns of two alternating speakers, and a response by the next speaker.
-
-    Raises:
-        TypeError: the context is a string.
-    """
-    if isinstance(context, str):
-        raise TypeError("context: expected a list of turns, not a string; pass [text]")
-    context = context[max(0, len(context) - turns) :] if turns is not None else context
-    speakers = ["self" if (len(context) - index) % 2 == 0 else "other" for index in range(len(context))]
-    history = tuple(Turn(speaker, text) for speaker, text in zip(speakers, context, strict=True))
-    return Example(name, name, history, Turn("self", response), 0)
 
 
 def response_row(name: Any, context: Sequence[str], candidate: Candidate) -> dict[str, Any]:  # noqa: ANN401 - any JSON

@@ -12,6 +12,9 @@ from dialog.report.measures import count, percent
 EVALUATED = ("validation", "test")
 """Splits that the training split is compared with."""
 
+WORST_FIRST = ("test", "validation")
+"""Splits of a headline about the worst one; of equal ones, test."""
+
 Severity = Literal["good", "look", "bad"]
 """No action needed; worth a look; harms a model or its evaluation."""
 
@@ -88,6 +91,11 @@ def part_of(part: float, whole: float) -> str:
 def percent_of(part: float, whole: float) -> str:
     """Format a fraction: 28.1 %; a small part above 0 is < 0.1 %."""
     return "< 0.1 %" if 0 < part < 0.0005 * whole else percent(part / max(whole, 1))
+
+
+def worst_split(parts: Mapping[str, tuple[float, float]]) -> str:
+    """Return the split with the largest (part, whole) fraction; the first of equal ones."""
+    return max(parts, key=lambda split: parts[split][0] / max(parts[split][1], 1))
 
 
 def location(dialogue: Dialogue) -> str:

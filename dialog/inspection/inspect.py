@@ -28,7 +28,7 @@ FORMAT = 1
 SPLIT_ORDER = (*EVALUATED, "train")
 """Evaluated splits come first, so that training dialogues can be compared with them as they are read."""
 
-KEEP_ALL = ExampleRules(None, first_turns=True, max_turn_characters=sys.maxsize)
+KEEP_ALL = ExampleRules(None, first_turns=True, normalise=False, max_turn_characters=sys.maxsize)
 """Rules that keep every dialogue with text, and change no text."""
 
 SECTIONS: Mapping[str, Callable[[ExampleRules], Section]] = {

@@ -75,7 +75,9 @@ class Encoder(nn.Module, ABC):
     """Width M of the states."""
 
     needs: frozenset[str] = frozenset()
-    """Extra inputs of `forward`, passed by name: ``turns`` [B, S], the turn of each token, counted from 0."""
+    """Extra inputs of `forward`, passed by name: ``turns`` [B, S], the turn of each token, counted from 0, and
+    ``turn_shape``, the largest number of turns of a source and of tokens of a turn, or None if the host does not know.
+    """
 
     @abstractmethod
     def forward(self, inputs: Tensor, mask: Tensor, hook: AttentionHook | None = None) -> Encoded:
@@ -86,7 +88,8 @@ class Decoder(nn.Module, ABC):
     """Decoder: one output vector for each target token.
 
     The law: ``decode(xs + ys, s)`` is ``decode(xs, s)`` and then ``decode(ys, s')``. Teacher forcing passes all tokens
-    at once, generation one at a time, through the same code.
+    at once, generation one at a time, through the same code. A state is a value: a step may share its tensors and write
+    where no earlier state reads, but every state can be stepped again (a beam that branches).
     """
 
     @property

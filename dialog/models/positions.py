@@ -7,12 +7,21 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from dialog.config.components import Family
 from dialog.errors import UserError
+
+Turn = Callable[[Tensor], Tensor]
+"""Turns query or key heads [B, H, T, W] by the angles of their positions, without changing lengths."""
+
+
+def unturned(heads: Tensor) -> Tensor:
+    """Return the heads unchanged."""
+    return heads
 
 
 class PositionEncoding(nn.Module, ABC):
@@ -23,8 +32,8 @@ class PositionEncoding(nn.Module, ABC):
         """Encode the positions ``offset``, ``offset`` + 1, ... of inputs [B, T, D]."""
 
     @abstractmethod
-    def turn(self, heads: Tensor, offset: int = 0) -> Tensor:
-        """Turn query or key heads [B, H, T, W] at the positions ``offset``, ``offset`` + 1, ... ."""
+    def turn_at(self, inputs: Tensor, offset: int = 0) -> Turn:
+        """Return the turn at the positions ``offset``, ``offset`` + 1, ... of inputs [.., T, D], for all layers."""
 
 
 class SinusoidalPositions(PositionEncoding):
@@ -40,9 +49,9 @@ class SinusoidalPositions(PositionEncoding):
         table = torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, : self.size]  # [T, D]
         return inputs + table.to(inputs.dtype)
 
-    def turn(self, heads: Tensor, offset: int = 0) -> Tensor:
-        """Return the heads unchanged."""
-        return heads
+    def turn_at(self, inputs: Tensor, offset: int = 0) -> Turn:
+        """Return the identity."""
+        return unturned
 
 
 class LearnedPositions(PositionEncoding):
@@ -72,9 +81,9 @@ class LearnedPositions(PositionEncoding):
             )
         return inputs + self.table.weight[offset:end]
 
-    def turn(self, heads: Tensor, offset: int = 0) -> Tensor:
-        """Return the heads unchanged."""
-        return heads
+    def turn_at(self, inputs: Tensor, offset: int = 0) -> Turn:
+        """Return the identity."""
+        return unturned
 
 
 class RotaryPositions(PositionEncoding):
@@ -89,19 +98,24 @@ class RotaryPositions(PositionEncoding):
             raise ValueError(f"size {size} is not a multiple of {heads} heads")
         if size // heads % 2:
             raise ValueError(f"the width of a head, {size} / {heads}, must be even for rotary positions")
+        self.width = size // heads
 
     def forward(self, inputs: Tensor, offset: int = 0) -> Tensor:
         """Return the inputs unchanged."""
         return inputs
 
-    def turn(self, heads: Tensor, offset: int = 0) -> Tensor:
-        """Turn each pair of heads [B, H, T, W], in float32 or better."""
-        angles = _angles(offset, heads.shape[2], heads.shape[3], heads.device)  # [T, W / 2]
-        exact = torch.promote_types(heads.dtype, torch.float32)
+    def turn_at(self, inputs: Tensor, offset: int = 0) -> Turn:
+        """Compute all angles, in float32 or better; return the function that turns by them."""
+        angles = _angles(offset, inputs.shape[-2], self.width, inputs.device)  # [T, W / 2]
+        exact = torch.promote_types(inputs.dtype, torch.float32)
         cosine, sine = angles.cos().to(exact), angles.sin().to(exact)
-        even, odd = heads[..., 0::2], heads[..., 1::2]  # [B, H, T, W / 2]
-        turned = torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], -1)  # [B, H, T, W / 2, 2]
-        return turned.flatten(3).to(heads.dtype)  # [B, H, T, W]
+
+        def turn(heads: Tensor) -> Tensor:
+            even, odd = heads[..., 0::2], heads[..., 1::2]  # [B, H, T, W / 2]
+            turned = torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], -1)  # [B, H, T, W / 2, 2]
+            return turned.flatten(3).to(heads.dtype)  # [B, H, T, W]
+
+        return turn
 
 
 def _angles(offset: int, length: int, size: int, device: torch.device) -> Tensor:

@@ -5,6 +5,7 @@ Shapes: B rows, S source tokens, T target tokens, E embedding size, V vocabulary
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dialog.config.components import Component, Family, accepts, build, lookup
+from dialog.config.components import Component, Family, accepts, build, lookup, plain
 from dialog.models.contracts import AttentionHook, Decoder, Encoder, Only, State, declared_needs
 from dialog.models.embedding import TokenEmbedding
 from dialog.models.encoders import SEQUENCE_ENCODERS
@@ -55,6 +56,8 @@ class SourceMemory(Rows):
 class Seq2Seq(nn.Module):
     """p(target | source) = prod_t p(y_t | y_<t, source), with any encoder and any decoder.
 
+    `arguments` are those of the constructor, in plain containers.
+
     ``tie_embeddings``: source, target and output layer share one table (``all`` or true), target and output layer do
     (``output``), source and target do (``source``), or none do (``none`` or false); Press & Wolf 2017. Each turn of a
     source begins with one of the ``turn_tokens``. ``activation_checkpointing`` trains Transformers in less memory, but
@@ -71,7 +74,7 @@ class Seq2Seq(nn.Module):
         decoder: Component,
         head: Component = VOCABULARY,
         tie_embeddings: bool | str = True,
-        turn_tokens: tuple[int, ...] = (),
+        turn_tokens: Sequence[int] = (),
         dropout: float = 0.0,
         activation_checkpointing: bool = False,
     ) -> None:
@@ -99,8 +102,22 @@ class Seq2Seq(nn.Module):
                 f"head {head['name']!r} points with the decoder's attention, but the decoder has none; "
                 "set model.decoder.attention"
             )
-        self.turn_tokens = turn_tokens
-        self.needs_turns = bool(declared_needs(self.encoder, ("turns",)))
+        self.turn_tokens = tuple(turn_tokens)
+        self.arguments: dict[str, Any] = plain(
+            {
+                "vocabulary": vocabulary,
+                "padding": padding,
+                "embedding_size": embedding_size,
+                "encoder": encoder,
+                "decoder": decoder,
+                "head": head,
+                "tie_embeddings": tie_embeddings,
+                "turn_tokens": turn_tokens,
+                **shared,
+            },
+            "model",
+        )
+        self.encoder_needs = declared_needs(self.encoder, ("turns", "turn_shape"))
 
     def forward(self, source: Tensor, source_mask: Tensor, target: Tensor, hook: AttentionHook | None = None) -> Tensor:
         """Teacher forcing: source [B, S], source_mask [B, S] (True = real), target [B, T] -> logits [B, T, V].
@@ -110,12 +127,28 @@ class Seq2Seq(nn.Module):
         memory, state = self.start(source, source_mask, hook)
         return self.step(target, memory, state, hook)[0]
 
+    @property
+    def needs_turns(self) -> bool:
+        """True if the encoder reads turn by turn."""
+        return "turns" in self.encoder_needs
+
     def start(
-        self, source: Tensor, source_mask: Tensor, hook: AttentionHook | None = None
+        self,
+        source: Tensor,
+        source_mask: Tensor,
+        hook: AttentionHook | None = None,
+        *,
+        turn_shape: tuple[int, int] | None = None,
     ) -> tuple[SourceMemory, State]:
-        """Encode a source [B, S]; return its memory and the state before the first token."""
-        turns = {"turns": turn_numbers(source, self.turn_tokens)} if self.needs_turns else {}
-        encoded = self.encoder(self.source_embedding(source), source_mask, hook=hook, **turns)
+        """Encode a source [B, S]; return its memory and the state before the first token.
+
+        A ``turn_shape`` that the host knows (see `Encoder.needs`) saves a hierarchical encoder a wait for the device.
+        """
+        offered: dict[str, Any] = {"turn_shape": turn_shape}
+        if self.needs_turns:
+            offered["turns"] = turn_numbers(source, self.turn_tokens)
+        extra = {name: offered[name] for name in self.encoder_needs}
+        encoded = self.encoder(self.source_embedding(source), source_mask, hook=hook, **extra)
         memory, state = self.decoder.start(encoded)
         return SourceMemory(source, memory), state
 

@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from dialog.atomic import rename, sync, write_json
+from dialog.atomic import beside, rename, sync, write_json
 from dialog.build import build_corpus, build_rules
-from dialog.errors import section
+from dialog.config.schema import Recipe, to_dict
+from dialog.data.corpora import Corpus
+from dialog.errors import UserError, section
+from dialog.json_files import read_json
 from dialog.ranks import rank, world_size
-from dialog.runs.folder import read_summary
+from dialog.runs.folder import ENVIRONMENT, hash_of, read_recipe
+from dialog.runs.log_evaluation import log_evaluation
 from dialog.runs.run import Run
+from dialog.training.checkpoints.manifest import check_intact
 
-SAMPLES = 20
-"""Largest number of responses in the table that is logged."""
+USED = ("model", "data", "generation", "metrics")
+"""Sections of a recipe on which an evaluation depends."""
+UNUSED = ("path", "batch_tokens")
+"""Keys of the section ``data`` that change no result."""
+METRICS = "metrics.json"
 
 
-def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
-    """Score and answer a split of the run's corpus into ``evaluation/<split>/``; return the metrics.
+class Evaluated(NamedTuple):
+    """Folder of an evaluation, and the content of its metrics.json."""
 
-    Distributed ranks share the examples; only rank 0 writes and returns.
+    folder: Path
+    metrics: dict[str, Any]
+
+
+def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = False) -> Evaluated:
+    """Score and answer a split of the run's corpus; write metrics.json and responses.jsonl.
+
+    ``evaluation/<split>/`` is for the settings and the data of the run's own recipe. With others, and with a name, the
+    folder is ``evaluation/<split>-<hash or name>/``. Distributed ranks share the examples; only rank 0 writes and
+    returns.
 
     Raises:
+        UserError: the name is invalid, or taken by an evaluation with other settings.
         SystemExit: at the end of every rank but 0.
     """
     from collections import Counter
@@ -38,8 +55,11 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
     from dialog.training.distributed.collectives import gather_to_first
 
     data = run.recipe.data
-    dialogues = build_corpus(run.recipe).dialogues(split)
-    stream = examples(dialogues, build_rules(run.recipe), Counter())
+    corpus = build_corpus(run.recipe)
+    settings = settings_of(run.recipe, corpus_hash(corpus))
+    if name is not None:
+        check_name(name, run.folder / "evaluation" / f"{split}-{name}", settings)
+    stream = examples(corpus.dialogues(split), build_rules(run.recipe), Counter())
     search = run.recipe.generation.search
     evaluator = Evaluator(
         run.responder, search, data.batch_tokens, rank=rank(), world=world_size(), gather=gather_to_first
@@ -49,48 +69,63 @@ def evaluate(run: Run, split: str, *, quiet: bool = False) -> dict[str, Any]:
         language = detect_language(example.response.text for example in first)
         evaluation = Evaluation(build_metrics(run.recipe.metrics, language=language))
     aligned = AlignmentAccuracy()
-    folder = run.folder / "evaluation" / split
+    evaluations = run.folder / "evaluation"
+    evaluations.mkdir(exist_ok=True)
     bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet or rank() else None, leave=False)
-    with bar:
+    with bar, beside(evaluations / "responses.jsonl") as partial:
         answers = evaluator.answers(chain(first, stream), aligned, bar.update)
         if rank():
             for _ in answers:  # yields nothing on these ranks, but must run: every block is gathered
                 pass
             gather_to_first(aligned)
             raise SystemExit(0)
-        partial = evaluation.write(answers, folder)
-    metrics = {**evaluation.metrics(split), **AlignmentAccuracy.total(gather_to_first(aligned)).metrics()}
-    sync(partial)
-    rename(partial, folder / "responses.jsonl")
-    write_json(folder / "metrics.json", metrics)
-    log_evaluation(run, split, metrics, folder / "responses.jsonl")
-    return metrics
+        evaluation.write(answers, partial)
+        metrics = {**evaluation.metrics(split), **AlignmentAccuracy.total(gather_to_first(aligned)).metrics()}
+        metrics |= {key: settings[key] for key in ("generation", "data")}
+        suffix = name or suffix_of(run.folder, settings, metrics["fingerprint"])
+        folder = evaluations / (f"{split}-{suffix}" if suffix else split)
+        folder.mkdir(exist_ok=True)
+        sync(partial)
+        rename(partial, folder / "responses.jsonl")
+        write_json(folder / METRICS, metrics)
+    log_evaluation(run, folder, {key: value for key, value in metrics.items() if key not in settings})
+    return Evaluated(folder, metrics)
 
 
-def log_evaluation(run: Run, split: str, metrics: Mapping[str, Any], responses: Path) -> None:
-    """Log the metrics, and a table of responses spread evenly over the split, to the logger of the run's recipe."""
-    if run.recipe.logger.get("name") == "none":
-        return
-    from dialog.training.loggers import MediaLogger, build_tracker
+def settings_of(recipe: Recipe, corpus: str | None) -> dict[str, Any]:
+    """Return everything that an evaluation depends on but the weights; ``corpus`` is the hash of the corpus."""
+    from dialog.data.preparation.job import without_paths
 
-    logger = build_tracker(run.recipe.logger, run.folder)
-    summary = read_summary(run.folder)
-    if logger is None:
-        return
-    step = summary.steps if summary is not None else 0
-    logger.log_metrics(dict(numbers(metrics, split)), step)
-    if isinstance(logger.tracker, MediaLogger):
-        lines = responses.read_text(encoding="utf-8").splitlines()
-        rows = [json.loads(line) for line in lines[:: max(1, -(-len(lines) // SAMPLES))]]
-        table = [["\n".join(row["context"]), row["reference"], row["response"]] for row in rows]
-        logger.submit(logger.tracker.log_table, f"{split}/responses", ["context", "reference", "response"], table, step)
-    logger.close()
+    values = to_dict(recipe)
+    settings = {key: value for key, value in values.items() if key in USED}
+    data = {key: without_paths(value) for key, value in values["data"].items() if key not in UNUSED}
+    return {**settings, "data": {**data, "fingerprint": corpus}}
 
 
-def numbers(metrics: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
-    """Yield the numbers of nested metrics, with keys joined by slashes."""
-    for key, value in metrics.items():
-        if isinstance(value, Mapping):
-            yield from numbers(value, f"{prefix}/{key}")
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            yield f"{prefix}/{key}", value
+def corpus_hash(corpus: Corpus) -> str | None:
+    """Return the SHA-256 of a corpus's fingerprint; None if it lacks files that training needs."""
+    try:
+        return hash_of(dict(corpus.fingerprint()))
+    except UserError:
+        return None
+
+
+def suffix_of(folder: Path, settings: dict[str, Any], text: str) -> str:
+    """Return the hash of settings and text that are not those of the run's own recipe; empty if they are."""
+    environment = {}
+    if (folder / ENVIRONMENT).is_file():
+        check_intact(folder / ENVIRONMENT)
+        environment = read_json(folder / ENVIRONMENT)
+    corpus = environment.get("corpus", settings["data"]["fingerprint"])  # older versions did not record it
+    own = settings_of(read_recipe(folder), corpus)
+    return "" if settings == own else hash_of([settings, text])[:8]
+
+
+def check_name(name: str, folder: Path, settings: dict[str, Any]) -> None:
+    """Check that a name is valid, and not taken by an evaluation with other settings."""
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise UserError(f"--name {name!r}: use letters, digits, '.', '_' and '-' only")
+    if (folder / METRICS).is_file():
+        before = read_json(folder / METRICS)
+        if any(before.get(key) != settings[key] for key in ("generation", "data")):
+            raise UserError(f"--name {name}: {folder} has an evaluation with other settings or data; use another name")

@@ -144,18 +144,11 @@ class Evaluation:
             self.measures.update(**texts, **numbers)
             self._rows = []
 
-    def write(self, answers: Iterable[Answered], folder: Path) -> Path:
-        """Add all answers and write them to a temporary file, which the caller renames; on an error it is removed."""
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = folder / ".responses.partial"
-        try:
-            with partial.open("w", encoding="utf-8") as file:
-                for answered in answers:
-                    file.write(to_json(self.add(answered)) + "\n")
-        except BaseException:
-            partial.unlink()
-            raise
-        return partial
+    def write(self, answers: Iterable[Answered], path: Path) -> None:
+        """Add all answers and write them as JSON lines."""
+        with path.open("w", encoding="utf-8") as file:
+            for answered in answers:
+                file.write(to_json(self.add(answered)) + "\n")
 
     def metrics(self, split: str) -> dict[str, Any]:
         """Return the content of metrics.json.

@@ -1,7 +1,23 @@
-"""Run folder: its files, its lock, and what is written before and after training."""
+"""Run folder: its files, its lock, and what is written before and after training.
+
+    recipe.yaml          composed; can be run again unchanged
+    environment.json     versions, hardware, git state, seed, fingerprints of data and tokenizer
+    tokenizer.json       with tokenizer_config.json for transformers
+    initial.json         what came from another run or from word vectors, if anything did
+    manifest.json        SHA-256 of the files that results depend on: those above but the last, and the weights
+    checkpoints/         best.ckpt, last.ckpt, previous.ckpt, and a manifest.json of their own
+    model.safetensors    the weights of the best validation so far, written with best.ckpt
+    metrics.jsonl        one line per logged step
+    summary.json         steps, target tokens, seconds; written when training ends
+    attention/           maps of a few validation examples
+    evaluation/<split>/  metrics.json, responses.jsonl; with other settings or data evaluation/<split>-<hash or name>/
+
+A file of a manifest is checked whenever it is loaded. While a run is trained, its folder can be read.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,24 +26,43 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialog.atomic import replacing, run_lock, write_json, write_text
+from dialog.atomic import run_lock, write_json
 from dialog.config.compose import compose
 from dialog.config.schema import Recipe, to_yaml
 from dialog.errors import UserError
+from dialog.json_files import read_json
 from dialog.paths import make_folder
+from dialog.training.checkpoints.manifest import (
+    check_intact,
+    list_files,
+    read_manifest,
+    remove_temporaries,
+    replacing_listed,
+)
 
 if TYPE_CHECKING:
     from dialog.data.store.store import Store
-    from dialog.models.seq2seq import Seq2Seq
     from dialog.training.trainer import Trainer
 
-RECIPE = "recipe.yaml"  # composed, can be run again unchanged
-ENVIRONMENT = "environment.json"  # versions, hardware, seed, fingerprints of data and tokenizer
+RECIPE = "recipe.yaml"
+ENVIRONMENT = "environment.json"
 TOKENIZER = "tokenizer.json"
-METRICS = "metrics.jsonl"  # one line per logged step
+METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
-WEIGHTS = "model.safetensors"  # the best weights alone
-SUMMARY = "summary.json"  # written when training ends; missing while a run can be resumed
+BEST = "checkpoints/best.ckpt"
+WEIGHTS = "model.safetensors"
+SUMMARY = "summary.json"
+LISTED = (RECIPE, ENVIRONMENT, TOKENIZER, "tokenizer_config.json", WEIGHTS)
+"""Files in the manifest: those that results depend on."""
+
+END_KEYS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time", "checkpoint.patience")
+"""Keys that decide when training ends; changing one lets a finished run continue."""
+
+CHANGEABLE = (
+    *END_KEYS, "trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.enable_progress_bar",
+    "trainer.log_every_n_steps", "checkpoint", "logger", "data.path",
+)  # fmt: skip
+"""Keys and sections that may change within a run: they determine where it is computed and what is recorded."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +79,26 @@ def read_recipe(folder: Path, overrides: Sequence[str] = ()) -> Recipe:
     """Compose the recipe of a run folder.
 
     Raises:
-        UserError: not a run folder, or an invalid recipe or override.
+        UserError: not a run folder, a recipe that has changed, or an invalid recipe or override.
     """
     if not (folder / RECIPE).is_file():
         raise UserError(f"{folder} is not a run folder: it has no {RECIPE}")
+    check_intact(folder / RECIPE, "restore it; to change a setting, pass it as key=value")
     return compose(str(folder / RECIPE), overrides).recipe
+
+
+def weights_remedy(folder: Path) -> str:
+    """Return what to do about missing or damaged weights."""
+    if (folder / BEST).is_file():
+        return f"rebuild it from {BEST}: dialog-seq2seq train --resume {folder}"
+    if (folder / SUMMARY).is_file():
+        return f"{BEST} is missing too; restore one from a copy, or train again"
+    return f"no validation has been run yet; continue with dialog-seq2seq train --resume {folder}"
+
+
+def hash_of(value: object) -> str:
+    """Return the SHA-256 of plain values."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager
@@ -66,34 +116,34 @@ def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: 
     else:
         make_folder(folder)
     with run_lock(folder):
+        remove_temporaries(folder, (*LISTED, SUMMARY))
         if not resumed:
             store.tokenizer.save(folder / TOKENIZER)
-            write_json(folder / ENVIRONMENT, {**environment(), "seed": recipe.seed, **fingerprints})
+            corpus = hash_of(store.manifest["settings"]["sources"])
+            write_json(folder / ENVIRONMENT, {**environment(), "seed": recipe.seed, **fingerprints, "corpus": corpus})
+        if read_manifest(folder) is None:  # a new run, or one of a version without manifests
+            list_files(folder, LISTED)
         (folder / SUMMARY).unlink(missing_ok=True)  # of a finished run whose training is extended
         clean_up(folder / CHECKPOINTS)
         if newest(folder / CHECKPOINTS) is None:
             (folder / METRICS).unlink(missing_ok=True)
-        write_text(folder / RECIPE, to_yaml(recipe))
+        with replacing_listed(folder / RECIPE) as new:
+            new.write_text(to_yaml(recipe), encoding="utf-8", newline="\n")
         yield
 
 
-def finish(folder: Path, lightning: Trainer, model: Seq2Seq, *, seconds: float, target_tokens: int) -> Trained:
-    """Write the best weights and the summary; ``model`` is an unsharded network that receives the weights."""
-    from safetensors.torch import save_model
+def finish(folder: Path, lightning: Trainer, *, seconds: float, target_tokens: int) -> Trained:
+    """Write the summary; the best weights are already written.
 
+    Raises:
+        UserError: no validation was run, or none had a finite value.
+    """
     from dialog.training import trainer
-    from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
 
-    best = folder / CHECKPOINTS / "best.ckpt"
-    if not best.is_file():
+    if not (folder / WEIGHTS).is_file():
         raise UserError(f"{folder}: no validation was run, so there are no best weights; train longer")
     if not math.isfinite(trainer.best_value(lightning)):
         raise UserError(f"{folder}: training diverged, no validation loss is finite; lower optimizer.lr")
-    state = SafeCheckpointIO().load_checkpoint(best, map_location="cpu")["state_dict"]
-    weights = {name.removeprefix("model."): value for name, value in state.items() if name.startswith("model.")}
-    model.to(next(value.dtype for value in weights.values() if value.is_floating_point())).load_state_dict(weights)
-    with replacing(folder / WEIGHTS) as new:
-        save_model(model, str(new))
     trained = Trained(folder, seconds, lightning.global_step, target_tokens)
     summary = {key: value for key, value in asdict(trained).items() if key != "folder"}
     write_json(folder / SUMMARY, summary)
@@ -103,12 +153,16 @@ def finish(folder: Path, lightning: Trainer, model: Seq2Seq, *, seconds: float, 
 def read_summary(folder: Path) -> Trained | None:
     """Return the summary of a finished training, or None."""
     path = folder / SUMMARY
-    return Trained(folder, **json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+    if not path.is_file():
+        return None
+    summary = read_json(path, "seconds", "steps", "target_tokens")
+    return Trained(folder, summary["seconds"], summary["steps"], summary["target_tokens"])
 
 
 def check_same_data(folder: Path, fingerprints: Mapping[str, str]) -> None:
     """Check that prepared data and tokenizer are those with which a run was started."""
-    started = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
+    check_intact(folder / ENVIRONMENT)
+    started = read_json(folder / ENVIRONMENT, *fingerprints)
     for name, fingerprint in fingerprints.items():
         if started[name] != fingerprint:
             raise UserError(

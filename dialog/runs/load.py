@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from dialog.build import build_model
-from dialog.config.components import lookup
+from dialog.config.components import imported_names, lookup
 from dialog.config.schema import Recipe
 from dialog.errors import UserError, section
 from dialog.paths import name_of
 from dialog.runs.check import check_search
-from dialog.runs.folder import TOKENIZER, WEIGHTS, read_recipe
+from dialog.runs.folder import TOKENIZER, WEIGHTS, read_recipe, weights_remedy
 from dialog.runs.run import Run
+from dialog.training.checkpoints.manifest import MANIFEST, check_intact, read_manifest
+
+log = logging.getLogger("dialog")
 
 
 def load(
@@ -27,22 +31,20 @@ def load(
     """Load the recipe (with overrides), the tokenizer and the best weights of a run folder.
 
     Args:
-        folder: A finished run.
+        folder: A run with at least one validation; it may still be training.
         overrides: ``key=value`` lines over the run's recipe.
         device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
         precision: "float32", "bfloat16" or "float16".
         trust: Whether the recipe may import parts by dotted names, that is, run code.
 
     Raises:
-        UserError: not a run folder, unfinished, damaged, or a recipe that imports parts without ``trust``.
+        UserError: not a run folder, not validated yet, changed files, or a recipe that imports parts without ``trust``.
     """
     folder = Path(folder)
     recipe = read_recipe(folder, overrides)
-    for name in (TOKENIZER, WEIGHTS):
-        if not (folder / name).is_file():
-            raise UserError(f"{folder}: {name} is missing; training has not finished (train --resume RUN)")
     if not trust:
         check_no_imports(recipe, folder)
+    check_files(folder)
 
     import torch
     from safetensors.torch import load_model
@@ -67,6 +69,22 @@ def load(
     return Run(folder, name_of(folder.parent), recipe, model.eval(), tokenizer)
 
 
+def check_files(folder: Path) -> None:
+    """Check that tokenizer and weights exist and have not changed; log if the folder has no manifest.
+
+    Raises:
+        UserError: a file is missing or has changed.
+    """
+    if not (folder / TOKENIZER).is_file():
+        raise UserError(f"{folder}: {TOKENIZER} is missing; restore it from a copy")
+    if not (folder / WEIGHTS).is_file():
+        raise UserError(f"{folder}: {WEIGHTS} is missing; {weights_remedy(folder)}")
+    if read_manifest(folder) is None:
+        log.warning("WARNING: %s: not verified, it has no %s (older versions wrote none)", folder, MANIFEST)
+    check_intact(folder / TOKENIZER)
+    check_intact(folder / WEIGHTS, weights_remedy(folder))
+
+
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
@@ -75,13 +93,3 @@ def check_no_imports(recipe: Recipe, folder: Path) -> None:
     """Check that the recipe of a run folder names no code to import."""
     for dotted in imported_names(asdict(recipe)):
         raise UserError(f"{folder}: its recipe imports {dotted!r}; load it with --trust if you trust its author")
-
-
-def imported_names(tree: object) -> list[str]:
-    """Return the names of components that contain a dot."""
-    if isinstance(tree, dict):
-        own = [tree["name"]] if isinstance(tree.get("name"), str) and "." in tree["name"] else []
-        return own + [name for value in tree.values() for name in imported_names(value)]
-    if isinstance(tree, list):
-        return [name for value in tree for name in imported_names(value)]
-    return []

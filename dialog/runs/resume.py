@@ -10,27 +10,20 @@ from dialog.config.schema import Recipe
 from dialog.errors import UserError
 from dialog.ranks import is_first_process
 from dialog.runs.check import check_recipe
-from dialog.runs.folder import Trained, read_recipe, read_summary
+from dialog.runs.folder import CHANGEABLE, END_KEYS, Trained, read_recipe, read_summary
 from dialog.runs.load import check_no_imports
 from dialog.runs.prepare import prepare_data
 from dialog.runs.train import run_training
+from dialog.runs.weights import complete_finished
 
 log = logging.getLogger("dialog")
-
-END_KEYS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time", "checkpoint.patience")
-"""Keys that decide when training ends; changing one lets a finished run continue."""
-
-CHANGEABLE = (
-    *END_KEYS, "trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.enable_progress_bar",
-    "trainer.log_every_n_steps", "checkpoint", "logger", "data.path",
-)  # fmt: skip
-"""Keys and sections that may change within a run: they determine where it is computed and what is recorded."""
 
 
 def resume(folder: Path, overrides: Sequence[str] = (), *, trust: bool = False, quiet: bool = False) -> Trained:
     """Resume a run at its newest complete checkpoint, or from the beginning if it has none.
 
-    Only `CHANGEABLE` keys may be overridden. Prepared data that are missing are prepared again.
+    Only `CHANGEABLE` keys may be overridden. Prepared data that are missing are prepared again; missing or damaged
+    weights are rebuilt from best.ckpt.
 
     Raises:
         UserError: not a run folder, locked by another process, or its corpus has changed.
@@ -43,6 +36,7 @@ def resume(folder: Path, overrides: Sequence[str] = (), *, trust: bool = False, 
     if trained is not None:
         if not is_first_process():
             raise SystemExit(0)
+        complete_finished(folder, recipe)
         log.info(
             "%s has finished at step %s; to train longer, raise trainer.max_steps or max_epochs", folder, trained.steps
         )

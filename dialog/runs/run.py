@@ -46,7 +46,7 @@ class Run:
 
         data, limits = self.recipe.data, self.recipe.generation
         lengths = limits.min_length, limits.max_length
-        return Responder(self.model, self.tokenizer, data.max_source, *lengths, context_turns=data.context_turns)
+        return Responder(self.model, self.tokenizer, data.max_source, *lengths, data.context_turns, data.normalise)
 
     def respond(self, context: Sequence[str], search: Mapping[str, Any] | None = None) -> Reply:
         """Answer the last turn of a context in which two speakers alternate."""
@@ -67,9 +67,8 @@ class Run:
         from dialog.analysis.maps import attention_maps, maps_to_json, turn_indices
         from dialog.data.store.layout import encode_example
         from dialog.data.tokenizers.tokenizer import PAD
-        from dialog.generation.responder import example_from_texts
 
-        example = example_from_texts(context, response, turns=self.recipe.data.context_turns)
+        example = self.responder.example(context, response)
         pair = encode_example(self.tokenizer, example, max_source=self.recipe.data.max_source, max_target=None)
         device = next(self.model.parameters()).device
         source, target = (torch.tensor([ids], device=device) for ids in pair)
@@ -81,10 +80,9 @@ class Run:
         """Return log p(response | context) in nats, end token included."""
         from dialog.data.batching import collate
         from dialog.data.store.layout import encode_example
-        from dialog.generation.responder import example_from_texts
         from dialog.runs.evaluator import Evaluator
 
-        example = example_from_texts(context, response, turns=self.recipe.data.context_turns)
+        example = self.responder.example(context, response)
         pair = encode_example(self.tokenizer, example, max_source=self.recipe.data.max_source, max_target=None)
         evaluator = Evaluator(self.responder, self.recipe.generation.search, 1)
         return -evaluator.score(collate([pair], [0]))[0].nll

@@ -17,6 +17,7 @@ from dialog.paths import fresh_folder
 from dialog.runs.check import check_recipe
 from dialog.runs.folder import CHECKPOINTS, Trained, finish, opened
 from dialog.runs.prepare import example_ids, prepare_data
+from dialog.runs.weights import rebuild_weights, weights_writer
 
 if TYPE_CHECKING:
     from dialog.training.trainer import Callback
@@ -94,8 +95,11 @@ def run_training(
     batches = build_data(recipe, data, store.tokenizer)
     run_loggers = loggers.build_loggers(recipe.logger, folder)
     memory, names = Memory(preflight=recipe.preflight), partial(example_ids, recipe)
-    lightning = build_trainer(recipe, folder, run_loggers, [AttentionRecorder(folder, store), memory, *callbacks])
+    recorder, write = AttentionRecorder(folder, store), weights_writer(folder, recipe, store.tokenizer)
+    lightning = build_trainer(recipe, folder, run_loggers, [recorder, memory, *callbacks], write)
     with opened(folder, recipe, store, first=lightning.is_global_zero, resumed=resumed):
+        if resumed and lightning.is_global_zero:
+            rebuild_weights(folder, recipe, store.tokenizer)
         if initial and lightning.is_global_zero:
             write_json(folder / "initial.json", initial)
         loggers.describe(run_loggers, asdict(recipe))
@@ -110,9 +114,7 @@ def run_training(
                 loggers.close(run_loggers)
         if not lightning.is_global_zero:
             raise SystemExit(0)
-        model = build_model(recipe.model, len(store.tokenizer))
-        seconds = loggers.seconds(run_loggers)
-        return finish(folder, lightning, model, seconds=seconds, target_tokens=module.target_tokens)
+        return finish(folder, lightning, seconds=loggers.seconds(run_loggers), target_tokens=module.target_tokens)
 
 
 def memory_advice(recipe: Recipe) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import torch
 from lightning.pytorch import Callback, LightningModule
@@ -14,19 +15,33 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torchmetrics import Metric, MetricCollection
 
-from dialog.config.components import Component, build
-from dialog.data.batching import Batch
+from dialog.config.components import Component, build, plain
+from dialog.config.schema import GenerationConfig
+from dialog.data.batching import Batch, check_batch
 from dialog.data.tokenizers.tokenizer import Tokenizer
-from dialog.errors import RunError
+from dialog.errors import RunError, UserError
+from dialog.generation.responder import Responder
 from dialog.metrics import BitsPerByte, NegativeLogLikelihood, PerplexityToken, TokenAccuracy
 from dialog.models.seq2seq import Seq2Seq
+from dialog.ranks import rank
 from dialog.training.callbacks.guard import Guard
+from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
+from dialog.training.checkpoints.hyperparameters import constructor_arguments
 from dialog.training.distributed.fsdp import full_tensor, scale_gradients, shard
 from dialog.training.lightning_internals import has_trainer, is_logging_step
 from dialog.training.optimization.optimizers import OPTIMIZERS, decay_groups
 from dialog.training.optimization.schedules import SCHEDULES
 from dialog.training.step import build_step
 from dialog.training.sums import StepSums
+
+
+class Prediction(NamedTuple):
+    """Generated response to one example."""
+
+    row: int  # index of the example in its split
+    text: str
+    score: float  # log-probability in nats, end token included
+    tokens: int  # number of tokens; counts the end token if it was generated
 
 
 class DialogModule(LightningModule):
@@ -37,8 +52,8 @@ class DialogModule(LightningModule):
     times its weight. So a token of an auxiliary objective counts as its weight in response tokens.
 
     Logged in training, all of the whole optimizer step: ``train/objective``; ``train/loss``, -log p per response token;
-    for each auxiliary objective -log p per token of its own. In validation, over the whole split for any batching and
-    any number of processes: the metrics of `validation_metrics`.
+    for each auxiliary objective -log p per token of its own. In validation and test, over the whole split for any
+    batching and any number of processes: the metrics of `split_metrics`.
 
     Args:
         model: The network.
@@ -47,7 +62,8 @@ class DialogModule(LightningModule):
         loss: The loss over real target tokens.
         teacher_forcing: Schedule of the ratio of gold tokens; with ``sampled: true`` predictions are samples.
         objectives: Auxiliary objectives, each with ``weight`` and ``schedule``; they are fed gold tokens only.
-        tokenizer: The run's tokenizer, for objectives that read text.
+        search: The search of `predict_step`, with its length limits.
+        tokenizer: The run's tokenizer, for objectives that read text and for the text of predictions.
     """
 
     def __init__(
@@ -59,22 +75,29 @@ class DialogModule(LightningModule):
         loss: Component | None = None,
         teacher_forcing: Component | None = None,
         objectives: Sequence[Component] = (),
+        search: Component | None = None,
         tokenizer: Tokenizer | None = None,
     ) -> None:
         super().__init__()
         self.model = model
         self.padding = padding
-        self.optimizer_component = optimizer or {"name": "adamw"}
-        self.step = build_step(
-            padding=padding,
-            loss=loss or {"name": "cross_entropy"},
-            teacher_forcing=teacher_forcing or {"name": "constant"},
-            objectives=objectives,
-            tokenizer=tokenizer,
-        )
+        self.tokenizer = tokenizer
+        components: dict[str, Any] = {
+            "optimizer": optimizer or {"name": "adamw"},
+            "loss": loss or {"name": "cross_entropy"},
+            "teacher_forcing": teacher_forcing or {"name": "constant"},
+            "objectives": objectives,
+            "search": search or {"name": "greedy"},
+        }
+        components = {key: plain(value, key) for key, value in components.items()}
+        network = model.arguments if type(model) is Seq2Seq else None
+        self.save_hyperparameters({"model": network, "padding": padding, **components}, logger=False)
+        self.optimizer_component = components.pop("optimizer")
+        self.search = components.pop("search")
+        self.step = build_step(padding=padding, tokenizer=tokenizer, **components)
         self.loss = self.step.loss  # registers a loss that is an nn.Module
         self.step_sums = StepSums()
-        self.validation_metrics = validation_metrics()
+        self.split_metrics = split_metrics()
         self.target_tokens = 0
         """Real target tokens that this rank has trained on; after training, all ranks together."""
         self.guard = Guard()
@@ -111,6 +134,7 @@ class DialogModule(LightningModule):
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """Return the loss of a micro-batch."""
+        check_batch(batch, self.padding, first=batch_index == 0)
         objective, terms = self.step(self.model, batch, self.global_step)
         self.target_tokens += batch.target_tokens
         return self.step_sums.add(objective, terms, batch.target_tokens)
@@ -134,10 +158,13 @@ class DialogModule(LightningModule):
         self.step_sums = StepSums()
         if micro_batches > 1:
             scale_gradients(self.model.parameters(), factor)
-        limit, by_value = gradient_clip_val or math.inf, gradient_clip_algorithm == "value"
-        norm = full_tensor(nn.utils.clip_grad_norm_(self.model.parameters(), math.inf if by_value else limit))
-        if by_value:
-            nn.utils.clip_grad_value_(self.model.parameters(), limit)
+        parameters = [parameter for parameter in self.model.parameters() if parameter.grad is not None]
+        norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+        if gradient_clip_val and gradient_clip_algorithm == "value":
+            nn.utils.clip_grad_value_(parameters, gradient_clip_val)
+        elif gradient_clip_val:
+            nn.utils.clip_grads_with_norm_(parameters, gradient_clip_val, norm)
+        norm = full_tensor(norm)
         self.guard.check_step(self, optimizer, means, norm, scaled=scaler is not None)
         if is_logging_step(self.trainer):  # at every step it would take a tenth of a small one
             self._log_step({**means, "gradient_norm": norm}, optimizer.param_groups[0]["lr"])
@@ -148,13 +175,11 @@ class DialogModule(LightningModule):
 
     def on_validation_epoch_start(self) -> None:
         """Reset the metrics of a validation that was interrupted."""
-        self.validation_metrics.reset()
+        self.split_metrics.reset()
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
         """Add a batch to the metrics of the split."""
-        nll, correct = self.step.validate(self.model, batch)
-        counts = {"tokens": batch.target_tokens, "bytes": batch.target_bytes}
-        self.validation_metrics.update(nll=nll, correct=correct, unknown_bytes=batch.target_unknown_bytes, **counts)
+        self._measure(batch, batch_index)
 
     def on_validation_epoch_end(self) -> None:
         """Log the split's loss, perplexity, bits per byte and token accuracy.
@@ -162,22 +187,106 @@ class DialogModule(LightningModule):
         Raises:
             RunError: in training, the loss is not finite; it must not be compared with the best.
         """
-        values = {name: float(value) for name, value in self.validation_metrics.compute().items()}
-        loss = values["validation/loss"]
-        if self.trainer.state.fn == "fit" and not math.isfinite(loss):
-            raise RunError(f"step {self.global_step}: the validation loss is {loss}; lower optimizer.lr")
-        for name, value in values.items():
-            self.log(name, value, prog_bar=name == "validation/loss")
-        self.validation_metrics.reset()
-        self._step_plateau(loss)
+        self._step_plateau(self._log_split("validation"))
+
+    def on_test_epoch_start(self) -> None:
+        """Reset the metrics of a test that was interrupted."""
+        self.split_metrics.reset()
+
+    def test_step(self, batch: Batch, batch_index: int) -> None:
+        """Add a batch to the metrics of the split."""
+        self._measure(batch, batch_index)
+
+    def on_test_epoch_end(self) -> None:
+        """Log the same metrics as a validation, as ``test/...``."""
+        self._log_split("test")
+
+    def predict_step(self, batch: Batch, batch_index: int) -> list[Prediction]:
+        """Return a response to each source of a batch.
+
+        Raises:
+            UserError: the module has no tokenizer, which makes text of tokens.
+        """
+        check_batch(batch, self.padding, first=batch_index == 0)
+        if self.tokenizer is None:
+            raise UserError("predict: the module has no tokenizer; pass DialogModule(..., tokenizer=...)")
+        limits = GenerationConfig()
+        lengths = limits.min_length, limits.max_length
+        responder = Responder(self.model, self.tokenizer, batch.source.shape[1], *lengths)
+        responses = responder.generate(batch.source, self.search)
+        return [Prediction(row, *response) for row, response in zip(batch.rows.tolist(), responses, strict=True)]
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save the target tokens of all ranks."""
+        """Save the target tokens of all ranks, the tokenizer and the names of frozen parameters."""
         checkpoint["target_tokens"] = self._all_target_tokens()
+        checkpoint["tokenizer"] = self.tokenizer.json if self.tokenizer is not None else None
+        checkpoint["frozen"] = [name for name, value in self.named_parameters() if not value.requires_grad]
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore the target tokens of all ranks in the first one."""
-        self.target_tokens = checkpoint["target_tokens"] if self.trainer.is_global_zero else 0
+        self.target_tokens = checkpoint["target_tokens"] if rank() == 0 else 0
+
+    @classmethod
+    def load_from_checkpoint(  # type: ignore[override]  # a path, not an open file
+        cls,
+        checkpoint_path: str | Path,
+        map_location: Any = "cpu",  # noqa: ANN401 - torch's type
+        hparams_file: None = None,
+        strict: bool | None = None,
+        weights_only: bool | None = True,
+        *,
+        trust: bool = False,
+        **arguments: Any,  # noqa: ANN401 - the constructor's arguments
+    ) -> Self:
+        """Load network, hyperparameters and tokenizer from a checkpoint alone, of any Trainer.
+
+        Args:
+            checkpoint_path: The file, which is read with ``weights_only=True`` in any case.
+            map_location: Device of the weights, as in ``torch.load``.
+            hparams_file: Not supported; pass ``arguments``.
+            strict: Whether names of parameters must match; default true.
+            weights_only: Ignored.
+            trust: Whether hyperparameters may import parts by dotted names, that is, run code.
+            arguments: Arguments of the constructor that replace those of the checkpoint.
+
+        Raises:
+            UserError: a damaged checkpoint, one without hyperparameters, or one that imports parts without ``trust``.
+        """
+        if hparams_file is not None:
+            raise UserError("hparams_file is not supported; pass arguments of DialogModule, such as optimizer=...")
+        checkpoint = SafeCheckpointIO().load_checkpoint(checkpoint_path, map_location)
+        module = cls(**constructor_arguments(checkpoint, arguments, str(checkpoint_path), trust=trust))
+        weights = checkpoint["state_dict"]
+        first = next(value for value in weights.values() if value.is_floating_point())
+        module.model.to(first.dtype)
+        module.to(first.device).load_state_dict(weights, strict=strict is not False)
+        for name, value in module.named_parameters():
+            if name in checkpoint.get("frozen", ()):
+                value.requires_grad_(False)
+        module.on_load_checkpoint(checkpoint)
+        return module
+
+    def _measure(self, batch: Batch, batch_index: int) -> None:
+        """Add a batch to the metrics of the split."""
+        check_batch(batch, self.padding, first=batch_index == 0)
+        if batch.target_bytes < 1:
+            raise UserError(
+                "target_bytes of a batch is 0; pass collate(..., target_bytes=UTF-8 bytes of the responses)"
+            )
+        nll, correct = self.step.validate(self.model, batch)
+        counts = {"tokens": batch.target_tokens, "bytes": batch.target_bytes}
+        self.split_metrics.update(nll=nll, correct=correct, unknown_bytes=batch.target_unknown_bytes, **counts)
+
+    def _log_split(self, split: str) -> float:
+        """Log the metrics of a split; return its loss."""
+        values = {name: float(value) for name, value in self.split_metrics.compute().items()}
+        loss = values["loss"]
+        if self.trainer.state.fn == "fit" and not math.isfinite(loss):
+            raise RunError(f"step {self.global_step}: the validation loss is {loss}; lower optimizer.lr")
+        for name, value in values.items():
+            self.log(f"{split}/{name}", value, prog_bar=name == "loss")
+        self.split_metrics.reset()
+        return loss
 
     def _all_target_tokens(self) -> int:
         tokens = torch.tensor(self.target_tokens, device=self.device)
@@ -201,15 +310,15 @@ class DialogModule(LightningModule):
             scheduler.step(loss)
 
 
-def validation_metrics() -> MetricCollection:
-    """Build the metrics of a validation, as defined in `dialog.metrics`; ``loss`` is -log p per response token."""
+def split_metrics() -> MetricCollection:
+    """Build the metrics of validation and test from `dialog.metrics`; ``loss`` is -log p per response token."""
     metrics: dict[str, Metric | MetricCollection] = {
         "loss": NegativeLogLikelihood("mean"),
         "perplexity": PerplexityToken(),
         "bits_per_byte": BitsPerByte(),
         "token_accuracy": TokenAccuracy(),
     }
-    return MetricCollection(metrics, prefix="validation/", compute_groups=False)
+    return MetricCollection(metrics, compute_groups=False)
 
 
 def _on_host(value: float) -> Tensor:

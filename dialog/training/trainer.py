@@ -6,7 +6,7 @@ import logging
 import shutil
 import signal
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from dialog.training.distributed.signals import Stopped, StopSignals
 from dialog.training.lightning_internals import replace_signals
 from dialog.training.loggers import RecordLogger, RecordPosition
 from dialog.training.optimization.allocator import bound_kernel_caches, keep_freed_memory
-from dialog.training.optimization.precision import device_of, precision_plugin
+from dialog.training.optimization.precision import device_of, precision_plugin, use_matmul_precision
 
 __all__ = ["Callback", "Logger", "Trainer", "build_trainer", "fit", "quiet", "seed"]
 
@@ -49,11 +49,13 @@ def build_trainer(
     patience: int | None,
     monitor: Monitor = BY_LOSS,
     callbacks: Sequence[Callback] = (),
+    on_best: Callable[[dict[str, Any]], None] | None = None,
 ) -> Trainer:
     """Build the Trainer of a run folder; ``settings`` are Lightning's own arguments.
 
     ``checkpoints/best.ckpt`` has the best value of the monitored metric, ``checkpoints/last.ckpt`` the newest state:
-    after each validation, one of them at the last step, and every n steps if set.
+    after each validation, one of them at the last step, and every n steps if set. ``on_best`` is called on rank 0 with
+    the content of each new best.ckpt.
 
     Raises:
         UserError: Lightning rejects the settings.
@@ -63,6 +65,7 @@ def build_trainer(
     if arguments["strategy"] == "fsdp":
         arguments["strategy"] = FullyShardedStrategy()
         arguments["inference_mode"] = False  # the next step reuses weights gathered in a validation
+    use_matmul_precision(arguments.pop("float32_matmul_precision"))
     progress = arguments.pop("enable_progress_bar")
     arguments["profiler"] = build_profiler(arguments["profiler"], folder)
     precision = precision_plugin(arguments["precision"], device_of(arguments["accelerator"]))
@@ -91,7 +94,7 @@ def build_trainer(
             default_root_dir=str(folder),
             logger=list(loggers),
             callbacks=own,
-            plugins=[SafeCheckpointIO(), *([precision] if precision is not None else [])],
+            plugins=[SafeCheckpointIO(on_best), *([precision] if precision is not None else [])],
             use_distributed_sampler=False,  # the sampler plans batches for each rank
             enable_progress_bar=False,  # ours is a callback
             enable_model_summary=False,

@@ -25,7 +25,7 @@ def test_two_processes_train_into_one_folder(here: Path) -> None:
     assert made == [folder]
     assert (here / folder / "model.safetensors").is_file()
     lines = [json.loads(line) for line in (here / folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [line["step"] for line in lines if "train/loss" in line] == [0, 1, 2, 3]
+    assert [line["step"] for line in lines if "train/loss" in line] == [1, 2, 3, 4]
     summary = json.loads((here / folder / "summary.json").read_text(encoding="utf-8"))
     tokens = [line["train/tokens"] for line in lines if "train/tokens" in line]
     assert tokens[-1] == summary["target_tokens"]

@@ -13,7 +13,7 @@ def test_samples_without_contexts(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     rows = [{"id": str(place), "context": [], "reference": "Hi", "response": "Ho"} for place in range(3)]
     (folder / "responses.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    assert [sample["id"] for sample in draw_samples([tmp_path], "test")] == ["0", "1", "2"]
+    assert [sample["id"] for sample in draw_samples([folder])] == ["0", "1", "2"]
 
 
 def test_numbers_that_are_not_finite_are_null() -> None:

@@ -48,6 +48,7 @@ rules = st.builds(
     st.one_of(st.none(), st.integers(0, 4)),
     st.booleans(),
     responder=st.sampled_from([None, "A", "B"]),
+    normalise=st.booleans(),
     merge_turns=st.booleans(),
     reverse=st.booleans(),
     max_turn_characters=st.sampled_from([1, 5, 10_000]),
@@ -76,6 +77,8 @@ def test_counts_add_up(entries: list[Entry], rules: ExampleRules) -> None:
         assert rules.context_turns is None or len(example.context) <= rules.context_turns
         assert rules.responder in (None, example.response.speaker)
         assert all(len(turn.text) <= rules.max_turn_characters for turn in (*example.context, example.response))
+        if rules.normalise and rules.max_turn_characters > 20:
+            assert all(turn.text == turn.text.strip() for turn in (*example.context, example.response))
         if rules.merge_turns:
             speakers = [turn.speaker for turn in (*example.context, example.response)]
             assert all(one != other for one, other in pairwise(speakers))
@@ -147,6 +150,18 @@ def test_copies_follow_the_remaining_turns(empty: str) -> None:
     (copy,) = example.response.copies
     source = example.context[copy.turn - example.first].text
     assert source[copy.source : copy.source + 3] == example.response.text[copy.start : copy.end] == "red"
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+def test_normalise_removes_outer_white_space(normalise: bool) -> None:
+    turns = Turn("A", " \n the red hat "), Turn("B", "\tred", (Copy(1, 4, 0, 7),))
+    rules = ExampleRules(3, first_turns=False, normalise=normalise)
+    (example,) = examples([Dialogue("d", turns, facts=(Turn("", " a fact\n"),))], rules, Counter())
+    texts = [turn.text for turn in (*example.facts, *example.context, example.response)]
+    assert texts == (["a fact", "the red hat", "red"] if normalise else [" a fact\n", " \n the red hat ", "\tred"])
+    (copy,) = example.response.copies
+    source = example.context[copy.turn].text
+    assert source[copy.source :][:3] == example.response.text[copy.start : copy.end] == "red"
 
 
 def test_shared_facts_keep_their_order() -> None:

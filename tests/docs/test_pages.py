@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -81,6 +82,16 @@ def test_the_python_of_the_readme_runs(trained: Callable[[str], Path]) -> None:
     exec(lines, variables)
     assert variables["reply"].text == variables["reply"].candidates[0].text
     assert variables["module"].model is variables["model"]
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning advises more workers
+def test_python_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = blocks("docs/python.md", "python")
+    monkeypatch.chdir(tmp_path)
+    variables: dict[str, Any] = {}
+    exec(block, variables)
+    assert variables["metrics"]["test/loss"] < 0.1
+    assert variables["responses"] == ["Fine .", "Not much .", "Not now ."]
 
 
 def test_the_recipe_of_the_readme_composes(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ All widths are 8, so that every part fits every other one. To test your own part
 """
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -128,6 +129,12 @@ def model(request: pytest.FixtureRequest) -> Seq2Seq:
     return make(*request.param).double().eval()
 
 
+@pytest.fixture(params=[True, False], ids=["gradients", "inference"])
+def gradients(request: pytest.FixtureRequest) -> Iterator[None]:
+    with torch.set_grad_enabled(request.param):
+        yield
+
+
 def make(encoder: Component, decoder: Component, head: Component) -> Seq2Seq:
     return Seq2Seq(
         VOCABULARY,
@@ -173,6 +180,7 @@ def test_cases_cover_the_tables() -> None:
     assert {case.get("positions", {"name": "sinusoidal"})["name"] for case in TRANSFORMER_CASES} == set(POSITIONS)
 
 
+@pytest.mark.usefixtures("gradients")
 def test_every_split_of_a_target_gives_the_same(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
     source, mask, target = batch
     whole = model(source, mask, target)
@@ -186,6 +194,27 @@ def test_every_split_of_a_target_gives_the_same(model: Seq2Seq, batch: tuple[Ten
         close(torch.cat(parts, 1), whole)
 
 
+@torch.no_grad()
+def test_a_step_changes_no_earlier_state(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
+    """Three branches from each state, one of them with other rows, and each continues after the others' steps."""
+    source, mask, target = batch
+    rows = torch.tensor([1, 0, 2])
+    other = (target + 1) % VOCABULARY
+    mixture = torch.cat([target[:, :2], other[:, 2:]], 1)
+    memory, state = model.start(source, mask)
+    _, first = model.step(target[:, :1], memory, state)
+    _, second = model.step(target[:, 1:2], memory, first)
+    _, third = model.step(target[:, 2:3], memory, second)
+    _, branch = model.step(other[:, 2:3], memory, second)
+    model.step(other[:, 1:3], memory, first)
+    swapped, _ = model.step(other[rows, 2:], memory.select(rows), second.select(rows))
+    close(model.step(target[:, 3:], memory, third)[0], model(source, mask, target)[:, 3:])
+    close(model.step(other[:, 3:], memory, branch)[0], model(source, mask, mixture)[:, 3:])
+    close(swapped, model(source, mask, mixture)[rows, 2:])
+    close(model.step(target[:, 2:], memory, second)[0], model(source, mask, target)[:, 2:])
+
+
+@pytest.mark.usefixtures("gradients")
 def test_reorder_then_step_equals_step_then_reorder(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
     source, mask, target = batch
     rows = torch.tensor([2, 0, 0, 1])

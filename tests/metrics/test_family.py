@@ -112,7 +112,7 @@ def test_invalid_metrics_are_user_errors(components: list[dict[str, Any]], messa
 def test_an_evaluation_measures_the_metrics_of_the_recipe(trained: Callable[[str], Path]) -> None:
     metrics = [{"name": "distinct", "n": 3}, own(Questions)]
     run = dialog.load(trained("lstm"), overrides=[f"metrics={json.dumps(metrics)}"], trust=True)
-    values = evaluate(run, "validation", quiet=True)
+    values = evaluate(run, "validation", quiet=True).metrics
     rows = (run.folder / "evaluation" / "validation" / "responses.jsonl").read_text(encoding="utf-8").splitlines()
     responses = [json.loads(row)["response"] for row in rows]
     assert values["Questions"] == pytest.approx(sum("?" in text for text in responses) / len(responses))

@@ -26,12 +26,15 @@ def test_offset_continues_a_sequence(positions: PositionEncoding, draw: Callable
     inputs, heads = draw(2, LENGTH, SIZE), draw(2, HEADS, LENGTH, 4)
     for offset in range(LENGTH):
         assert torch.equal(positions(inputs[:, offset:], offset), positions(inputs)[:, offset:])
-        assert torch.equal(positions.turn(heads[:, :, offset:], offset), positions.turn(heads)[:, :, offset:])
+        assert torch.equal(
+            positions.turn_at(heads[:, :, offset:], offset)(heads[:, :, offset:]),
+            positions.turn_at(heads)(heads)[:, :, offset:],
+        )
 
 
 def test_positions_differ(positions: PositionEncoding, draw: Callable[..., Tensor]) -> None:
     inputs, heads = draw(1, 1, SIZE).expand(1, LENGTH, SIZE), draw(1, HEADS, 1, 4).expand(1, HEADS, LENGTH, 4)
-    turned = positions.turn(heads).transpose(1, 2).flatten(2)  # [1, T, D]
+    turned = positions.turn_at(heads)(heads).transpose(1, 2).flatten(2)  # [1, T, D]
     both = torch.cat([positions(inputs), turned], -1)[0]
     assert len(both.unique(dim=0)) == LENGTH
 
@@ -40,14 +43,15 @@ def test_only_rotary_positions_turn(positions: PositionEncoding, draw: Callable[
     inputs, heads = draw(2, LENGTH, SIZE), draw(2, HEADS, LENGTH, 4)
     rotary = isinstance(positions, RotaryPositions)
     assert (positions(inputs, 3) is inputs) is rotary
-    assert (positions.turn(heads, 3) is heads) is not rotary
+    assert (positions.turn_at(heads, 3)(heads) is heads) is not rotary
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_positions_keep_the_format(positions: PositionEncoding, dtype: torch.dtype) -> None:
     positions = positions.to(dtype)
     assert positions(torch.ones(1, 3, SIZE, dtype=dtype)).dtype is dtype
-    assert positions.turn(torch.ones(1, HEADS, 3, 4, dtype=dtype)).dtype is dtype
+    heads = torch.ones(1, HEADS, 3, 4, dtype=dtype)
+    assert positions.turn_at(heads)(heads).dtype is dtype
 
 
 # ------------------------------------------------------------------ sinusoidal
@@ -133,7 +137,7 @@ def turned(vector: list[float], place: int) -> list[float]:
 @pytest.mark.parametrize("offset", [0, 5, 300])
 def test_rotary_positions_follow_their_formula(width: int, offset: int, draw: Callable[..., Tensor]) -> None:
     heads = draw(2, 3, 6, width)
-    output = RotaryPositions(3 * width, 3).turn(heads, offset)
+    output = RotaryPositions(3 * width, 3).turn_at(heads, offset)(heads)
     expected = [
         [[turned(heads[row, head, step].tolist(), offset + step) for step in range(6)] for head in range(3)]
         for row in range(2)
@@ -145,7 +149,7 @@ def test_rotary_scores_depend_on_the_distance_only(draw: Callable[..., Tensor]) 
     rotary, query, key = RotaryPositions(8, 1), draw(1, 1, 1, 8), draw(1, 1, 1, 8)
 
     def score(place: int, other: int) -> float:
-        return (rotary.turn(query, place) * rotary.turn(key, other)).sum().item()
+        return (rotary.turn_at(query, place)(query) * rotary.turn_at(key, other)(key)).sum().item()
 
     for distance in (0, 1, 7):
         scores = [score(place + distance, place) for place in (0, 1, 20, 1000)]
@@ -156,15 +160,17 @@ def test_rotary_scores_depend_on_the_distance_only(draw: Callable[..., Tensor]) 
 
 def test_rotary_positions_keep_lengths(draw: Callable[..., Tensor]) -> None:
     heads = draw(2, 3, 50, 6)
-    torch.testing.assert_close(RotaryPositions(18, 3).turn(heads).norm(dim=-1), heads.norm(dim=-1), rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        RotaryPositions(18, 3).turn_at(heads)(heads).norm(dim=-1), heads.norm(dim=-1), rtol=0, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_rotary_positions_differ_in_every_format(dtype: torch.dtype, draw: Callable[..., Tensor]) -> None:
     rotary, heads = RotaryPositions(16, 1), draw(1, 1, 1, 16).expand(1, 1, 400, 16).to(dtype)
-    output = rotary.turn(heads)[0, 0]
+    output = rotary.turn_at(heads)(heads)[0, 0]
     assert len(output.unique(dim=0)) == 400
-    exact = rotary.turn(heads.double())[0, 0]
+    exact = rotary.turn_at(heads.double())(heads.double())[0, 0]
     torch.testing.assert_close(
         output.double(), exact, rtol=torch.finfo(dtype).eps, atol=1e-6
     )  # rounded once, at the end
@@ -172,7 +178,7 @@ def test_rotary_positions_differ_in_every_format(dtype: torch.dtype, draw: Calla
 
 def test_gradients_of_rotary_positions_are_correct(draw: Callable[..., Tensor]) -> None:
     assert torch.autograd.gradcheck(
-        lambda heads: RotaryPositions(8, 2).turn(heads, 3), draw(1, 2, 3, 4).requires_grad_()
+        lambda heads: RotaryPositions(8, 2).turn_at(heads, 3)(heads), draw(1, 2, 3, 4).requires_grad_()
     )
 
 

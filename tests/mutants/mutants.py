@@ -50,6 +50,7 @@ BAHDANAU = "models/recurrent/bahdanau.py"
 CELLS = "models/recurrent/cells.py"
 ENCODER = "models/recurrent/encoder.py"
 STORAGE = "training/checkpoints/checkpoint_io.py"
+HASHES = "training/checkpoints/manifest.py"
 SPEAKER = "models/transformer/decoder.py"
 TRAINING_STEP = "training/step.py"
 MASK = "mask = targets != self.padding"
@@ -235,19 +236,25 @@ MUTANTS = (
         "infra-1",
         "a checkpoint is written in its place",
         "training/checkpoints/test_checkpoint_io.py::test_files_are_synced_before_they_are_renamed",
-        (STORAGE, "rename(new, target)", "target.write_bytes(new.read_bytes())"),
+        (HASHES, "rename(new, path)", "path.write_bytes(new.read_bytes())"),
     ),
     mutant(
         "infra-2",
         "a checkpoint is not synced",
         "training/checkpoints/test_checkpoint_io.py::test_files_are_synced_before_they_are_renamed",
-        (STORAGE, "                sync(new)\n", ""),
+        (HASHES, "        sync(new)\n", ""),
     ),
     mutant(
         "infra-3",
         "hashes are not compared",
         "training/checkpoints/test_checkpoint_io.py::test_damaged_file_is_rejected",
-        (STORAGE, "sha256(path) in hashes.values()", "hashes"),
+        (HASHES, "sha256(path) in _listed(hashes, path.name)", "hashes"),
+    ),
+    mutant(
+        "infra-3b",
+        "changed weights are loaded",
+        "runs/test_verify.py::test_bit_flips_are_detected",
+        ("runs/load.py", "    check_intact(folder / WEIGHTS, weights_remedy(folder))\n", ""),
     ),
     mutant(
         "infra-4",
@@ -261,8 +268,8 @@ MUTANTS = (
         "training/checkpoints/test_checkpoint_io.py::test_damaged_file_stays_damaged_after_clean_up",
         (
             STORAGE,
-            ' for path in sorted(folder.glob("*.ckpt")) if storage.damage(path) is None}',
-            ' for path in sorted(folder.glob("*.ckpt"))}',
+            ' for path in sorted(folder.glob("*.ckpt")) if storage.damage(path) is None]',
+            ' for path in sorted(folder.glob("*.ckpt"))]',
         ),
     ),
     mutant(
@@ -271,7 +278,7 @@ MUTANTS = (
         "resume/test_kills.py::test_signal_to_any_rank_stops_all_at_one_step",
         (
             "training/module.py",
-            'checkpoint["target_tokens"] if self.trainer.is_global_zero else 0',
+            'checkpoint["target_tokens"] if rank() == 0 else 0',
             'checkpoint["target_tokens"]',
         ),
     ),

@@ -22,10 +22,12 @@ from torch import Tensor
 
 from dialog.data.batching import Batch
 from dialog.errors import UserError
+from dialog.runs.folder import LISTED
 from dialog.runs.proof import compare
 from dialog.runs.resume import resume
 from dialog.runs.train import train
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO, newest
+from dialog.training.checkpoints.manifest import list_files
 from dialog.training.distributed.signals import STOP_SIGNALS, StopSignals
 from dialog.training.module import DialogModule
 
@@ -274,6 +276,9 @@ def test_changed_corpus_is_rejected(whole: Path, tmp_path: Path) -> None:
     (folder / "summary.json").unlink()
     environment = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
     (folder / "environment.json").write_text(json.dumps({**environment, "data": "0" * 64}), encoding="utf-8")
+    with pytest.raises(UserError, match=r"environment\.json: has changed"):
+        resume(folder, quiet=True)
+    list_files(folder, LISTED)
     with pytest.raises(UserError, match=r"was trained on other data \(000000000000, now "):
         resume(folder, quiet=True)
     assert not (folder / "summary.json").exists()
@@ -284,6 +289,7 @@ def test_run_that_imports_code_needs_trust(whole: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(whole, tmp_path / "moved"))
     recipe = (folder / "recipe.yaml").read_text(encoding="utf-8")
     (folder / "recipe.yaml").write_text(recipe.replace("name: adamw", "name: evil.AdamW"), encoding="utf-8")
+    list_files(folder, LISTED)
     with pytest.raises(UserError, match=r"imports 'evil\.AdamW'"):
         resume(folder, quiet=True)
 

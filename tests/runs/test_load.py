@@ -11,6 +11,8 @@ import torch
 
 import dialog
 from dialog.cli import main
+from dialog.runs.folder import LISTED
+from dialog.training.checkpoints.manifest import list_files
 
 CONTEXT = ["Hello, I booked three nights.", "Welcome.", "Which day is it?"]
 
@@ -38,12 +40,17 @@ def test_folder_that_is_not_a_run(
     assert "not a run folder" in complaint(tmp_path / "missing", monkeypatch, capsys)
 
 
-@pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors"])
-def test_unfinished_run(
-    copied: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_missing_files_name_the_remedy(
+    copied: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (copied / name).unlink()
-    assert f"{name} is missing; training has not finished" in complaint(copied, monkeypatch, capsys)
+    (copied / "model.safetensors").unlink()
+    assert "rebuild it from checkpoints/best.ckpt: " in complaint(copied, monkeypatch, capsys)
+    (copied / "checkpoints" / "best.ckpt").unlink()
+    assert "checkpoints/best.ckpt is missing too" in complaint(copied, monkeypatch, capsys)
+    (copied / "summary.json").unlink()
+    assert "no validation has been run yet" in complaint(copied, monkeypatch, capsys)
+    (copied / "tokenizer.json").unlink()
+    assert "tokenizer.json is missing; restore it" in complaint(copied, monkeypatch, capsys)
 
 
 def truncated(content: bytes) -> bytes:
@@ -72,6 +79,7 @@ def test_weights_of_another_architecture(
 ) -> None:
     recipe = copied / "recipe.yaml"
     recipe.write_text(recipe.read_text(encoding="utf-8").replace("embedding_size: 24", "embedding_size: 32"))
+    list_files(copied, LISTED)
     assert "does not fit the recipe" in complaint(copied, monkeypatch, capsys)
 
 
@@ -135,6 +143,7 @@ def tampered(folder: Path, place: str, name: str) -> None:
     assert OmegaConf.select(recipe, f"{place}.name") == PARTS[place]
     OmegaConf.update(recipe, f"{place}.name", name)
     OmegaConf.save(recipe, folder / "recipe.yaml")
+    list_files(folder, LISTED)
 
 
 @pytest.mark.parametrize("place", PARTS)

@@ -74,6 +74,10 @@ def test_scores_are_log_probabilities(run: dialog.Run) -> None:
     assert math.isfinite(run.score([], "Hello"))
 
 
+def test_outer_white_space_of_a_context_does_not_matter(run: dialog.Run) -> None:
+    assert run.score([f" \n{turn}\t" for turn in CONTEXT], "Monday.") == run.score(CONTEXT, "Monday.")
+
+
 def test_search_may_set_length_limits(run: dialog.Run) -> None:
     reply = run.respond(CONTEXT, search={"name": "greedy", "min_length": 5, "max_length": 5})
     assert reply.candidates[0].tokens in (5, 6)

@@ -25,6 +25,9 @@ def test_failed_evaluation_changes_no_file(copied: Path, monkeypatch: pytest.Mon
             yield Dialogue("d1", (Turn("A", "Hi"), Turn("B", "Hello")))
             raise UserError("corpus.jsonl:2: broken")
 
+        def fingerprint(self) -> dict[str, str]:
+            return {}
+
     before = {path: path.read_bytes() for path in copied.rglob("*.*") if path.is_file()}
     monkeypatch.setattr("dialog.runs.evaluate.build_corpus", lambda recipe: Broken())
     with pytest.raises(UserError, match="broken"):

@@ -104,7 +104,7 @@ class Scripted(dialog.DialogModule):
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
         if batch_index == 0:
-            self.validation_metrics.update(nll=next(self.losses), correct=0, tokens=1, bytes=1, unknown_bytes=0)
+            self.split_metrics.update(nll=next(self.losses), correct=0, tokens=1, bytes=1, unknown_bytes=0)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from dialog.runs.train import train
-from dialog.training.loggers import RecordLogger, wandb_mode
+from dialog.training.loggers import RecordLogger, RecordPosition, wandb_mode
 
 
 def test_record_is_json_for_values_that_are_not_finite(tmp_path: Path) -> None:
@@ -21,7 +22,60 @@ def test_record_is_json_for_values_that_are_not_finite(tmp_path: Path) -> None:
         raise AssertionError(f"{word} is not JSON")
 
     line = json.loads((tmp_path / "metrics.jsonl").read_text(encoding="utf-8"), parse_constant=fail)
-    assert (line["step"], line["train/loss"], line["train/gradient_norm"]) == (3, None, None)
+    assert (line["step"], line["train/loss"], line["train/gradient_norm"]) == (4, None, None)  # Lightning counts from 0
+
+
+def record_of(folder: Path, steps: int) -> RecordLogger:
+    record = RecordLogger(folder)
+    for step in range(steps):
+        record.log_metrics({"train/loss": 1.5, "epoch": 0}, step)
+    return record
+
+
+def steps_in(folder: Path) -> list[int]:
+    return [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_bytes().splitlines()]
+
+
+def test_checkpoint_waits_until_the_record_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = record_of(tmp_path, 2)
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
+    RecordPosition(record).state_dict()
+    assert synced == [(tmp_path / "metrics.jsonl").stat().st_ino]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message", "steps"),
+    [
+        (lambda content: content, None, [1, 2, 3, 4]),
+        (lambda content: content + b'{"step": 5, "time"', None, [1, 2, 3, 4]),  # killed after the checkpoint
+        (lambda content: content[:100], "3 of 4 lines up to step 4 are missing (left are steps 1 to 1)", [1]),
+        (lambda content: content.replace(b'"step": 2', b'"st\x00p": 2'), "1 of 4 lines up to step 4", [1, 3, 4]),
+        (lambda content: content.replace(b"1.5", b"1.4", 1), "0 of 4 lines up to step 4", [1, 2, 3, 4]),
+        (None, "4 of 4 lines up to step 4 are missing (none is left)", []),
+    ],
+)
+def test_damaged_record_is_repaired_and_reported(
+    tmp_path: Path,
+    damage: Callable[[bytes], bytes] | None,
+    message: str | None,
+    steps: list[int],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    position = record_of(tmp_path, 4).position()
+    content = path.read_bytes()
+    path.unlink()
+    if damage is not None:
+        path.write_bytes(damage(content))
+    record = RecordLogger(tmp_path)
+    record.resume(4, **position)
+    record.log_metrics({"train/loss": 1.5}, 4)
+    assert steps_in(tmp_path) == [*steps, 5]
+    assert [f"{path}: damaged; {message}" in line for line in caplog.messages] == ([True] if message else [])
+    caplog.clear()
+    RecordLogger(tmp_path).resume(5, **record.position())
+    assert not caplog.messages
 
 
 @pytest.mark.parametrize(

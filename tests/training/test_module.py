@@ -80,7 +80,7 @@ def test_training_in_a_plain_trainer(module: Build, data: dialog.DialogDataModul
 def test_validation_agrees_with_evaluation(trained: Callable[[str], Path], family: str) -> None:
     """The best validation that was logged is what `evaluate` measures with the best weights."""
     run = dialog.load(trained(family))
-    metrics = evaluate(run, "validation", quiet=True)
+    metrics = evaluate(run, "validation", quiet=True).metrics
     lines = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     best = min((line for line in lines if "validation/loss" in line), key=lambda line: line["validation/loss"])
     assert best["validation/loss"] == pytest.approx(metrics["nll_nats"] / metrics["tokens"], rel=1e-6)

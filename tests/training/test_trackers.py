@@ -22,7 +22,8 @@ from processes import Processes, Server
 from wandb_file import read_offline
 
 import dialog
-from dialog.runs.evaluate import SAMPLES, evaluate
+from dialog.runs.evaluate import evaluate
+from dialog.runs.log_evaluation import SAMPLES
 from dialog.runs.train import PartOf, train
 from dialog.training.loggers import BackgroundLogger, RecordLogger, build_loggers, close, labelled
 
@@ -72,7 +73,7 @@ def test_tracker_that_fails_is_dropped_with_one_warning(caplog: pytest.LogCaptur
 
     def fail_at_third(step: int | None) -> None:
         steps.append(step)
-        if step == 2:
+        if step == 3:
             raise ConnectionResetError("Connection lost")
 
     loggers = [RecordLogger(tmp_path), BackgroundLogger(StubTracker(fail_at_third))]
@@ -80,8 +81,8 @@ def test_tracker_that_fails_is_dropped_with_one_warning(caplog: pytest.LogCaptur
         for logger in loggers:
             logger.log_metrics({"train/loss": 1.0}, step)
     close(loggers)
-    assert steps == [0, 1, 2]
-    assert recorded_steps(tmp_path) == [*range(10)]
+    assert steps == [1, 2, 3]
+    assert recorded_steps(tmp_path) == [*range(1, 11)]
     (warning,) = warnings_of(caplog)
     assert warning.startswith("Stub failed (ConnectionResetError: Connection lost); continuing without it")
 
@@ -101,7 +102,7 @@ def test_full_disk_drops_tensorboard(caplog: pytest.LogCaptureFixture, tmp_path:
         close([tensorboard])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert recorded_steps(tmp_path) == [*range(6)]
+    assert recorded_steps(tmp_path) == [*range(1, 7)]
     (warning,) = warnings_of(caplog)
     assert "TensorBoard failed (OSError" in warning
 
@@ -144,7 +145,7 @@ def test_unreachable_server_leaves_a_complete_offline_run(
     }
     for folder, training in runs.items():
         assert training.wait() == [0], training.output
-        assert recorded_steps(folder) == [0, 1, 2, 3]
+        assert recorded_steps(folder) == [1, 2, 3, 4]
         (warning,) = [line for line in training.output.splitlines() if "cannot be reached" in line]
         assert warning.endswith(f"continuing offline; to upload later: wandb sync {folder}/wandb/*run-*")
         (offline,) = folder.glob("wandb/*run-*-*")
@@ -161,7 +162,7 @@ def test_killed_service_does_not_stop_training(server: Server, tiny: Callable[..
     (service,) = services(training.pids[0])
     os.kill(service, signal.SIGKILL)
     assert training.wait() == [0], training.output
-    assert recorded_steps(folder) == [*range(200)]
+    assert recorded_steps(folder) == [*range(1, 201)]
     (warning,) = [line for line in training.output.splitlines() if "continuing without it" in line]
     assert "to upload later: wandb sync" in warning
     assert "Traceback" not in training.output
@@ -182,7 +183,7 @@ def test_evaluation_is_logged_to_the_named_run(tiny: Callable[..., Any], tmp_pat
     composed = tiny("transformer", "logger=wandb", "logger.mode=offline", *STEPS)
     part_of = PartOf("quickstart/transformer seed 7", "comparison")
     train(composed, tmp_path / "run", quiet=True, part_of=part_of)
-    metrics = evaluate(dialog.load(tmp_path / "run"), "test", quiet=True)
+    metrics = evaluate(dialog.load(tmp_path / "run"), "test", quiet=True).metrics
     wandb.teardown()  # its service has then written all
     first, second = (read_offline(path) for path in sorted(tmp_path.glob("run/wandb/offline-run-*")))
     for offline in (first, second):
@@ -211,7 +212,7 @@ def test_tensorboard_has_images_and_test_metrics(tiny: Callable[..., Any], tmp_p
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard"), size_guidance={"scalars": 0, "images": 0})
     events.Reload()
     tags = events.Tags()
-    assert [event.step for event in events.Scalars("train/loss")] == [0, 1, 2, 3]
+    assert [event.step for event in events.Scalars("train/loss")] == [1, 2, 3, 4]
     assert {"validation/loss", "test/perplexity_token"} <= set(tags["scalars"])
     assert len([tag for tag in tags["images"] if tag.startswith("attention/")]) >= 4
     assert "test/responses/text_summary" in tags["tensors"]

@@ -254,5 +254,5 @@ def test_two_ranks_write_one_offline_run(server: Server, tiny: Callable[..., Any
     assert len(list((folder / "attention").glob("*/*.json"))) == 4
     check_no_secrets(folder)
     (loss,) = (line["validation/loss"] for line in lines if "validation/loss" in line)
-    metrics = evaluate(dialog.load(folder), "validation", quiet=True)
+    metrics = evaluate(dialog.load(folder), "validation", quiet=True).metrics
     assert metrics["nll_nats"] / metrics["tokens"] == pytest.approx(loss, rel=1e-6)  # each example counts once

@@ -16,9 +16,9 @@ from dialog.errors import UserError
 class Csv:
     """Read tables: `train.csv`, `validation.csv` and `test.csv` (or `.tsv`), or one file.
 
-    The first row names the columns. By default a row is a turn, and consecutive rows with one dialogue id are a
-    dialogue; an id that occurs again later is malformed. With `context` and `response`, a row is a dialogue of two
-    turns with the id `<split>-<line number>`. Quoted cells may hold line ends. Blank rows are skipped. A row that
+    The first row names the columns, in any case. By default a row is a turn, and consecutive rows with one dialogue id
+    are a dialogue; an id that occurs again later is malformed. With `context` and `response`, a row is a dialogue of
+    two turns with the id `<split>-<line number>`. Quoted cells may hold line ends. Blank rows are skipped. A row that
     cannot be read makes a dialogue malformed: the one whose id its first line seems to hold, else the one before; see
     `parsing.tables.table` for wrong quotes. One file is divided by `parsing.splits.split_by_hash`. Files may be
     compressed (.gz, .xz, .zst).
@@ -30,7 +30,8 @@ class Csv:
         text: Column of the turn's text.
         context: Column of the first turn, if a row is a pair.
         response: Column of the second turn.
-        delimiter: Separator of cells; null is a tab for `.tsv` files, else a comma.
+        delimiter: Separator of cells; null is a tab for `.tsv` files, else the first of comma, semicolon and tab with
+            which the first row names the columns.
         quotes: Read quoted cells; false treats quotes as text.
         encoding: Encoding of the files; `utf-8:replace` reads bytes that are not UTF-8 as U+FFFD.
     """
@@ -99,6 +100,6 @@ class Csv:
         return row[self.dialogue]
 
     def _rows(self, path: Path) -> Iterator[tuple[str, Row]]:
-        delimiter = self.delimiter or ("\t" if ".tsv" in path.suffixes else ",")
+        delimiter = self.delimiter or ("\t" if ".tsv" in path.suffixes else None)
         columns = self.pair or (self.dialogue, *([self.speaker] if self.speaker is not None else []), self.text)
         return table(path, columns, delimiter=delimiter, quotes=self.quotes, encoding=self.encoding)

@@ -22,7 +22,7 @@ TEXTS = ("content", "text", "value")
 
 
 class HuggingFace:
-    """RowOrError Parquet files, or with `dataset` a data set of the Hugging Face Hub.
+    """Read Parquet files, or with `dataset` a data set of the Hugging Face Hub.
 
     A row is a dialogue. Its column `turns` lists texts (speakers "A" and "B" alternate) or messages with a `role`,
     `speaker` or `from` and a `content`, `text` or `value`. System and developer messages before the first turn become
@@ -110,7 +110,7 @@ class HuggingFace:
         if not isinstance(messages, list):
             problem = f"{self.columns[0]!r} is {type(messages).__name__}, not a list"
             raise UserError(f"{place}: {problem}; name the column of the turns in data.corpus")
-        turns, facts = parse_chat(messages, place, _message, fact_speaker="")
+        turns, facts = parse_chat(messages, place, _message)
         return Dialogue(str(row[self.id]) if self.id else id, turns, facts=facts, place=place)
 
 

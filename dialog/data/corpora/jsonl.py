@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dialog.data.corpora.parsing.corpus_files import SplitFiles, require_path
 from dialog.data.corpora.parsing.lines import line_number, line_records
+from dialog.data.corpora.parsing.records import record_id
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.data.reading.json_text import parse_json
 from dialog.errors import UserError
@@ -18,9 +19,9 @@ FORMAT = '{"id": "d1", "turns": [{"speaker": "A", "text": "Hi !"}, ...]}'
 class JsonLines:
     """Read JSON lines: `train.jsonl`, `validation.jsonl` and `test.jsonl`, or one file.
 
-    Each line is `{"id": str, "turns": [{"speaker": str, "text": str} or str, ...], "meta": {...}}`. `id` (default:
-    `<split>-<line number>`), `meta` and speakers ("A" and "B" then alternate) are optional. One file is divided by
-    `parsing.splits.split_by_hash`. Files may be compressed (.gz, .xz, .zst).
+    Each line is `{"id": str, "turns": [{"speaker": str, "text": str} or str, ...], "meta": {...}}`. `id` (may be an
+    integer; default: `<split>-<line number>`), `meta` and speakers ("A" and "B" then alternate) are optional. Blank
+    lines are skipped. One file is divided by `parsing.splits.split_by_hash`. Files may be compressed (.gz, .xz, .zst).
 
     Args:
         path: The folder or the file.
@@ -42,8 +43,6 @@ class JsonLines:
 
 
 def _dialogue(split: str, line: str, place: str) -> Dialogue:
-    if not line.strip():
-        raise UserError(f"{place}: empty line; remove it")
     fields = parse_json(line, place)
     if not isinstance(fields, dict) or not isinstance(fields.get("turns"), list):
         raise UserError(f'{place}: no "turns"; write {FORMAT}')
@@ -51,7 +50,7 @@ def _dialogue(split: str, line: str, place: str) -> Dialogue:
     if not isinstance(meta, dict):
         raise UserError(f'{place}: "meta" is not an object; write {{...}} or leave it out')
     turns = (_turn(turn, where=f"{place}: turn {index + 1}", index=index) for index, turn in enumerate(fields["turns"]))
-    id = _text(fields.get("id", f"{split}-{line_number(place)}"), "id", where=place, empty=False)
+    id = record_id(fields.get("id", f"{split}-{line_number(place)}"), place)
     return Dialogue(id, tuple(turns), meta, place=place)
 
 

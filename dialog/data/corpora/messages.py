@@ -9,6 +9,7 @@ from pathlib import Path
 from dialog.data.corpora.parsing.chat_messages import FACT_ROLES, TOOL_ROLES, content_text, misplaced_role, parse_chat
 from dialog.data.corpora.parsing.corpus_files import SplitFiles, require_path
 from dialog.data.corpora.parsing.lines import line_number, line_records
+from dialog.data.corpora.parsing.records import record_id
 from dialog.data.dialogue import Dialogue, Entry
 from dialog.data.reading.json_text import Json, parse_json
 from dialog.errors import UserError
@@ -22,8 +23,8 @@ class Messages:
 
     Each line is `{"messages": [{"role": str, "content": str}, ...]}`, with an optional `"id"` (default:
     `<split>-<line number>`). The roles `user` and `assistant` are the speakers. Messages of `system` or `developer`
-    before the first turn are facts that the assistant knows. Content may be a list of `{"type": "text", "text": str}`,
-    joined by line feeds. Other keys are ignored. Tool messages, tool calls, images, audio, other roles and later
+    before the first turn are facts that both know. Content may be a list of `{"type": "text", "text": str}`, joined by
+    line feeds. Other keys and blank lines are ignored. Tool messages, tool calls, images, audio, other roles and later
     system messages are malformed. One file is divided by `parsing.splits.split_by_hash`. Files may be compressed (.gz,
     .xz, .zst).
 
@@ -48,8 +49,9 @@ def _dialogue(split: str, line: str, place: str) -> Dialogue:
     fields = parse_json(line, place)
     if not isinstance(fields, dict) or not isinstance(fields.get("messages"), list):
         raise UserError(f'{place}: no "messages"; write {FORMAT}')
-    turns, facts = parse_chat(fields["messages"], place, _message, fact_speaker="assistant")
-    return Dialogue(fields.get("id", f"{split}-{line_number(place)}"), turns, facts=facts, place=place)
+    turns, facts = parse_chat(fields["messages"], place, _message)
+    id = record_id(fields.get("id", f"{split}-{line_number(place)}"), place)
+    return Dialogue(id, turns, facts=facts, place=place)
 
 
 def _message(message: Json, where: str) -> tuple[str, str]:

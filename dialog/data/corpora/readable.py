@@ -1,4 +1,4 @@
-"""Turn read errors of any corpus into UserError."""
+"""Turn the errors of any corpus, also of a user's own, into UserError."""
 
 from __future__ import annotations
 
@@ -7,25 +7,53 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dialog.data.corpora.contract import Corpus
-from dialog.data.dialogue import Entry
+from dialog.data.dialogue import Dialogue, Entry, Malformed, Turn
 from dialog.errors import UserError
 
 
 @dataclass(frozen=True)
 class ReadableCorpus:
-    """Wrap a corpus so that an ``OSError`` from any of its readers becomes a `UserError`."""
+    """Wrap a corpus: an ``OSError`` of its reader, or a value of another type than promised, becomes a `UserError`."""
 
     corpus: Corpus
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """See `Corpus.dialogues`."""
         with read_errors_as_user_errors():
-            yield from self.corpus.dialogues(split)
+            for entry in self.corpus.dialogues(split):
+                self._check(entry)
+                yield entry
 
     def fingerprint(self) -> Mapping[str, str]:
         """See `Corpus.fingerprint`."""
         with read_errors_as_user_errors():
-            return self.corpus.fingerprint()
+            fingerprint = self.corpus.fingerprint()
+        if not isinstance(fingerprint, Mapping):
+            raise UserError(
+                f"{self._name}.fingerprint() returns a {type(fingerprint).__name__}; return a dict of strings, such as "
+                '{"version": "1"}, that changes whenever the dialogues do'
+            )
+        return fingerprint
+
+    @property
+    def _name(self) -> str:
+        kind = type(self.corpus)
+        return f"{kind.__module__}.{kind.__qualname__}"
+
+    def _check(self, entry: object) -> None:
+        if isinstance(entry, Malformed):
+            return
+        if not isinstance(entry, Dialogue):
+            raise UserError(
+                f"{self._name}.dialogues() yields a {type(entry).__name__}; "
+                "yield dialog.Dialogue(id, (dialog.Turn(speaker, text), ...))"
+            )
+        for turn in (*entry.facts, *entry.turns):
+            if not isinstance(turn, Turn):
+                raise UserError(
+                    f"{self._name}.dialogues() yields dialogue {entry.id!r} with a {type(turn).__name__} among its "
+                    "turns or facts; use dialog.Turn(speaker, text)"
+                )
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dialog.config.components import lookup
 from dialog.data.corpora.parsing.corpus_files import digests, require_path
-from dialog.data.corpora.parsing.json_records import json_records
+from dialog.data.corpora.parsing.json_records import json_files_records
 from dialog.data.corpora.parsing.lines import text_lines
 from dialog.data.corpora.parsing.splits import split_by_lists
 from dialog.data.dialogue import Dialogue, Entry, Turn
@@ -43,8 +43,7 @@ class Taskmaster:
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split in the order of the file names and of each file."""
         lists = {line.strip(" ,"): name for name, file in self._lists().items() for _, line in text_lines(file)}
-        for file in self._files():
-            yield from split_by_lists(json_records(file, _dialogue), split, lists)
+        return split_by_lists(json_files_records(self._files(), _dialogue), split, lists)
 
     def fingerprint(self) -> dict[str, str]:
         """Map the files, including the lists, to their SHA-256."""

@@ -66,7 +66,7 @@ def filter_block(
     """
     block = FilteredBlock()
     for number, entry in enumerate(records, start):
-        add_remarks(block.remarks, _remarks(entry, rules.max_turn_characters))
+        add_remarks(block.remarks, _remarks(entry, None if rules.normalise else rules.max_turn_characters))
         dialogue = usable_dialogue(entry, rules, block.counts)
         if dialogue is None:
             continue
@@ -87,7 +87,7 @@ def add_remarks(remarks: Remarks, more: Mapping[str, Sequence[str]]) -> None:
         kept += lines[: MAX_REMARKS - len(kept)]
 
 
-def _remarks(entry: Entry, characters: int) -> Remarks:
+def _remarks(entry: Entry, characters: int | None) -> Remarks:
     if isinstance(entry, Malformed):
         return {"malformed": [entry.message]}
     remarks: Remarks = {"warnings": [str(entry.meta[WARNING])]} if WARNING in entry.meta else {}

@@ -32,6 +32,7 @@ class CharacterSection:
     def __init__(self) -> None:
         self.counts: dict[str, Counter[str]] = {split: Counter() for split in SPLITS}
         self.turns = 0
+        self.padded: Counter[str] = Counter()
         self.mojibake: Counter[str] = Counter()
         self.first: dict[str, str] = {}
         self.garbled: list[tuple[str, str]] = []
@@ -41,6 +42,7 @@ class CharacterSection:
         self.turns += len(dialogue.turns)
         for turn in dialogue.turns:
             self.counts[split].update(turn.text)
+            self.padded[split] += turn.text != turn.text.strip()
             if turn.text.isascii() and turn.text.isprintable():
                 continue
             for char in set(turn.text):
@@ -60,12 +62,18 @@ class CharacterSection:
             f"{counted(harmful, 'damaged or control character')}, {count(harmless)} invisible or unusual, "
             f"{counted(garbled, 'garbled turn')}"
         )
+        padded = self.padded.total()
+        advices = (
+            (harmful or garbled, "Fix the corpus at these places: the tokenizer keeps these characters."),
+            (padded, "data.normalise=true removes white space at the edges of turns."),
+        )
         return Finding(
             "Characters",
-            "bad" if harmful + garbled > 0.001 * self.turns else "look" if unusual or garbled else "good",
-            figures,
-            f"{count(len(total))} distinct characters. {figures} (UTF-8 that was decoded as another encoding).",
-            "Fix the corpus at these places: the tokenizer keeps these characters." if harmful or garbled else "",
+            "bad" if harmful + garbled > 0.001 * self.turns else "look" if unusual or garbled or padded else "good",
+            f"{figures}, {count(padded)} with outer white space" if padded else figures,
+            f"{count(len(total))} distinct characters. {figures} (UTF-8 that was decoded as another encoding). "
+            f"{counted(padded, 'turn')} with white space at an edge.",
+            " ".join(advice for number, advice in advices if number),
             self._details(total, unusual),
             self._data(total, unusual),
         )
@@ -98,6 +106,7 @@ class CharacterSection:
                 code(char): {"name": name_of(char), "kind": kind(char), "count": number, "first": self.first[char]}
                 for char, number in unusual.items()
             },
+            "padded_turns": {split: self.padded[split] for split in SPLITS},
             "mojibake_turns": {split: self.mojibake[split] for split in SPLITS},
             "not_ascii": {
                 split: sum(number for char, number in counts.items() if not char.isascii())

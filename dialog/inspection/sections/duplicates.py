@@ -18,7 +18,18 @@ from dialog.data.text_matching.fingerprints import (
     hash_pairs,
     repeats_earlier,
 )
-from dialog.inspection.findings import EVALUATED, Finding, Quotation, ReadDialogues, Table, counted, location, part_of
+from dialog.inspection.findings import (
+    EVALUATED,
+    WORST_FIRST,
+    Finding,
+    Quotation,
+    ReadDialogues,
+    Table,
+    counted,
+    location,
+    part_of,
+    worst_split,
+)
 from dialog.inspection.response_indices import ResponseIndices
 from dialog.report.measures import count
 
@@ -74,17 +85,21 @@ class DuplicateSection:
         in_validation, in_either = (
             verbatim[key]["test"]["dialogues"] for key in ("in_validation", "in_train_or_validation")
         )
+        duplicated = {"test": in_either, "validation": in_train["validation"]}
+        totals = {split: verbatim["totals"][split]["dialogues"] for split in duplicated}
+        worst = worst_split({split: (duplicated[split], totals[split]) for split in WORST_FIRST})
+        others = "train or validation" if worst == "test" else "train"
         return Finding(
             "Exact duplicates",
             "bad" if in_train["validation"] or in_either else "look" if within_train else "good",
-            f"{counted(in_either, 'test dialogue')} in train or validation; "
+            f"{counted(duplicated[worst], f'{worst} dialogue')} in {others}; "
             f"{counted(within_train, 'duplicate')} within train",
             f"Verbatim duplicates: {counted(within_train, 'dialogue')} within train, "
             f"{counted(in_train['test'], 'test dialogue')} and "
             f"{counted(in_train['validation'], 'validation dialogue')} in train, "
             f"{counted(in_validation, 'test dialogue')} in validation."
             + (" Scores on these measure memorisation." if in_train["validation"] or in_either else ""),
-            " ".join(_advice(within_train, in_validation)),
+            " ".join(_advice(sum(in_train.values()), within_train, in_validation)),
             (
                 _table("Across splits: verbatim / by letters and digits", data, ACROSS),
                 _table("Duplicates of an earlier one in the split: verbatim / by letters and digits", data, WITHIN),
@@ -153,7 +168,9 @@ def _distinct_dialogues(hashes: UnitHashes) -> int:
     return len(np.unique(np.concatenate([hashes[split]["dialogues"] for split in SPLITS])))
 
 
-def _advice(within_train: int, in_validation: int) -> Iterator[str]:
+def _advice(in_train: int, within_train: int, in_validation: int) -> Iterator[str]:
+    if in_train:
+        yield "data.filters=[{name: drop_leaking_dialogues}] drops them from train, except for very short ones."
     if within_train:
         yield "data.filters=[{name: drop_duplicates}] trains on each dialogue once."
     if in_validation:

@@ -7,7 +7,16 @@ from collections import Counter
 from dialog.data.dialogue import Dialogue
 from dialog.data.text_matching.fingerprints import is_unspaced_script
 from dialog.data.text_matching.leaks import MINIMUM_WORDS, LeakDetector, LeakReport, hash_long_pairs
-from dialog.inspection.findings import EVALUATED, BarChart, Finding, ReadDialogues, Table, part_of
+from dialog.inspection.findings import (
+    EVALUATED,
+    WORST_FIRST,
+    BarChart,
+    Finding,
+    ReadDialogues,
+    Table,
+    part_of,
+    worst_split,
+)
 from dialog.report.measures import count, percent
 
 UNSPACED_MINIMUM_WORDS = 2 * MINIMUM_WORDS
@@ -38,11 +47,12 @@ class LeakSection:
         counts = self.counts
         ids = {split: detector.report() for split, detector in self.detectors.items()}
         leaked = {split: part_of(len(ids[split].leaked), len(self.detectors[split].ids)) for split in EVALUATED}
+        worst = worst_split({split: (len(ids[split].leaked), len(self.detectors[split].ids)) for split in WORST_FIRST})
         leaking = counts["leaking"]
         return Finding(
             "Leaks between splits",
             "bad" if leaking else "good",
-            f"{leaked['test']} of test dialogues share a pair of turns with train",
+            f"{leaked[worst]} of {worst} dialogues share a pair of turns with train",
             f"{leaked['test']} of the test dialogues and {leaked['validation']} of the validation dialogues share a "
             f"pair of consecutive turns with train: the same words, at least {MINIMUM_WORDS} in the second turn."
             + (" A model that memorises these pairs scores too well." if leaking else ""),

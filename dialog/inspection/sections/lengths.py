@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -59,7 +60,7 @@ class LengthSection:
             "look" if long or any(short.values()) else "good",
             f"{_mean(words):.1f} words per turn; the longest turn has {longest}",
             summary,
-            f"Check the longest turns; data.filters=[{{name: length, max_words: {LONG}}}] drops them." if long else "",
+            " ".join(_advice(long, sum(short.values()))),
             (BarChart("Training turns by number of words", _histogram(words)), _table(sizes)),
             {
                 split: {
@@ -72,6 +73,13 @@ class LengthSection:
                 for split in SPLITS
             },
         )
+
+
+def _advice(long: int, short: int) -> Iterator[str]:
+    if long:
+        yield f"Check the longest turns; data.filters=[{{name: length, max_words: {LONG}}}] drops them."
+    if short:
+        yield "Dialogues of one turn give no example unless data.first_turns=true."
 
 
 def _mean(values: Integers) -> float:

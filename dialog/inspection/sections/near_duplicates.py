@@ -9,7 +9,17 @@ from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.data.examples import ExampleRules, example_windows
 from dialog.data.text_matching.fingerprints import normalise_words
 from dialog.data.text_matching.minhash import MAX_FIRSTS, THRESHOLD, NearDuplicateIndex, RepeatDetector, ShingledText
-from dialog.inspection.findings import EVALUATED, Finding, Quotation, ReadDialogues, Severity, Table, part_of
+from dialog.inspection.findings import (
+    EVALUATED,
+    WORST_FIRST,
+    Finding,
+    Quotation,
+    ReadDialogues,
+    Severity,
+    Table,
+    part_of,
+    worst_split,
+)
 from dialog.report.measures import count, percent
 
 SHINGLE_WORDS = {"dialogues": 3, "pairs": 2, "responses": 2}
@@ -48,20 +58,19 @@ class NearDuplicateSection:
     def finding(self, read_dialogues: ReadDialogues) -> Finding:
         """Return the number of near duplicates, with examples that barely reach the threshold."""
         in_validation = {unit: index["test"].compared_with(index["validation"]) for unit, index in self.indices.items()}
-        test = self.indices["dialogues"]["test"]
-        in_train = part_of(len(test.near), len(test.kept))
+        dialogues = self.indices["dialogues"]
+        in_train = {split: part_of(len(dialogues[split].near), len(dialogues[split].kept)) for split in EVALUATED}
+        worst = worst_split({split: (len(dialogues[split].near), len(dialogues[split].kept)) for split in WORST_FIRST})
         within_train = len(self.within["train"].near)
         return Finding(
             "Near duplicates",
             self._severity(in_validation["dialogues"]),
-            f"{in_train} of test dialogues in train; {count(within_train)} within train",
-            f"Near duplicates: {in_train} of the test dialogues in train, "
-            f"{count(len(in_validation['dialogues'].near))} in validation; {count(within_train)} within train. "
+            f"{in_train[worst]} of {worst} dialogues in train; {count(within_train)} within train",
+            f"Near duplicates: {in_train['test']} of the test dialogues and {in_train['validation']} of the validation "
+            f"dialogues in train; {count(len(in_validation['dialogues'].near))} test dialogues in validation; "
+            f"{count(within_train)} within train. "
             f"They share {percent(THRESHOLD)} or more of all their three-word sequences; exact duplicates count too.",
-            "data.filters=[{name: drop_leaking_dialogues}] drops training dialogues that share a pair of turns, word "
-            "for word, with validation or test."
-            if test.near
-            else "",
+            " ".join(self._advice(in_validation["dialogues"])),
             (*self._tables(in_validation), *self._examples()),
             {
                 "threshold": THRESHOLD,
@@ -79,12 +88,29 @@ class NearDuplicateSection:
             },
         )
 
+    def _advice(self, in_validation: NearDuplicateIndex) -> Iterator[str]:
+        if any(index.near for indices in self.indices.values() for index in indices.values()):
+            yield (
+                "data.filters=[{name: drop_leaking_dialogues}] drops training dialogues that share a pair of turns, "
+                "word for word, with validation or test."
+            )
+        if in_validation.near:
+            yield "Remove test dialogues from validation: otherwise checkpoints are selected on test data."
+        if self.within["train"].near:
+            yield (
+                "data.filters=[{name: drop_duplicates, normalisation: letters}] drops those within train that differ "
+                "only in case, spaces or punctuation."
+            )
+        if any(self.within[split].near for split in EVALUATED):
+            yield "Remove near duplicates within validation and test from the corpus (--json lists their ids)."
+
     def _severity(self, in_validation: NearDuplicateIndex) -> Severity:
-        dialogues, responses = self.indices["dialogues"]["test"], self.indices["responses"]["test"]
-        if max(len(dialogues.near), len(in_validation.near)) > 0.01 * len(dialogues.kept):
+        indices = self.indices["dialogues"]
+        compared = [*indices.values(), *self.indices["responses"].values(), in_validation]
+        if any(len(index.near) > 0.01 * len(index.kept) for index in (*indices.values(), in_validation)):
             return "bad"
         within = any(repeats.near for repeats in self.within.values())
-        return "look" if dialogues.near or in_validation.near or responses.near or within else "good"
+        return "look" if within or any(index.near for index in compared) else "good"
 
     def _tables(self, in_validation: dict[str, NearDuplicateIndex]) -> Iterator[Table]:
         rows = tuple(

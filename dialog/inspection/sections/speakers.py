@@ -16,6 +16,11 @@ LABELS = {
     "echoes": "turns equal to the previous turn",
     "many_voices": "dialogues with more than two speakers",
 }
+ADVICE = {
+    "one_sided": "Check how the corpus names its speakers: a monologue teaches no responses.",
+    "same_speaker": "data.merge_turns=true joins consecutive turns of one speaker.",
+    "echoes": "Remove the turns that repeat the previous turn from the corpus, if it lists them twice.",
+}
 EXAMPLES = 5
 
 
@@ -50,13 +55,14 @@ class SpeakerSection:
         total = {name: sum(self.counts[split][name] for split in SPLITS) for name in LABELS}
         rows = tuple((label, *(count(self.counts[split][name]) for split in SPLITS)) for name, label in LABELS.items())
         one_sided, echoes = counted(total["one_sided"], "one-sided dialogue"), counted(total["echoes"], "turn")
+        same_speaker = f"{counted(total['same_speaker'], 'turn')} by the previous speaker"
+        figures = f"{one_sided}; {same_speaker}; {echoes} equal to the previous turn"
         return Finding(
             "Speakers",
             "bad" if total["one_sided"] else "look" if total["same_speaker"] or total["echoes"] else "good",
-            f"{one_sided}; {echoes} equal to the previous turn",
-            f"{one_sided} (all turns by one speaker); {counted(total['same_speaker'], 'turn')} by the speaker of the "
-            f"previous turn; {echoes} equal to the previous turn.",
-            "Check how the corpus names its speakers: a monologue teaches no responses." if total["one_sided"] else "",
+            figures,
+            f"{figures}. All turns of a one-sided dialogue are by one speaker.",
+            " ".join(advice for name, advice in ADVICE.items() if total[name]),
             (
                 Table("By split", ("", *SPLITS), rows),
                 *(

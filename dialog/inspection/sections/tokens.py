@@ -15,7 +15,17 @@ from dialog.data.preparation.encoding import dialogue_lines
 from dialog.data.store.layout import truncate
 from dialog.data.text_matching.fingerprints import Integers
 from dialog.data.tokenizers.tokenizer import UNK, Tokenizer
-from dialog.inspection.findings import EVALUATED, BarChart, Finding, ReadDialogues, Table, part_of, percent_of
+from dialog.inspection.findings import (
+    EVALUATED,
+    WORST_FIRST,
+    BarChart,
+    Finding,
+    ReadDialogues,
+    Table,
+    part_of,
+    percent_of,
+    worst_split,
+)
 from dialog.inspection.percentiles import LABELS, PERCENTS, percentiles
 from dialog.report.measures import count
 
@@ -106,20 +116,23 @@ class TokenSection:
         needed = {split: self._lengths(split, with_facts=True) for split in SPLITS}
         truncated = {split: self._truncated(split, needed[split]) for split in SPLITS}
         test, train, examples = self.counts["test"], truncated["train"], len(lengths["train"]["source"])
-        tokens = max(test["tokens"], 1)
-        unknown, most_truncated = test["unknown"] / tokens, max(train.values()) / max(examples, 1)
+        sources = {split: (truncated[split]["source"], len(lengths[split]["source"])) for split in SPLITS}
+        unknowns = {split: (self.counts[split]["unknown"], self.counts[split]["tokens"]) for split in WORST_FIRST}
+        longest, least_known = worst_split(sources), worst_split(unknowns)
+        unknown = unknowns[least_known][0] / max(unknowns[least_known][1], 1)
+        most_truncated = max(sources[longest][0] / max(sources[longest][1], 1), max(train.values()) / max(examples, 1))
         is_bad = unknown > 0.05 or most_truncated > 0.1
         return Finding(
             TITLE,
             "bad" if is_bad else "look" if max(unknown, most_truncated) > 0.01 else "good",
-            f"{percent_of(train['source'], examples)} of contexts truncated, "
-            f"{percent_of(test['unknown'], tokens)} of test tokens unknown",
+            f"{percent_of(*sources[longest])} of {longest} contexts truncated, "
+            f"{percent_of(*unknowns[least_known])} of {least_known} tokens unknown",
             f"max_source={self.limits['source']} truncates {part_of(train['source'], examples)} of the "
             f"training contexts at the start, max_target={self.limits['target']} truncates "
             f"{part_of(train['target'], examples)} of the training responses at the end. Of the test tokens, "
-            f"{part_of(test['unknown'], tokens)} are unknown and {percent_of(test['parts'], tokens)} are "
-            "parts of characters.",
-            f"To keep 99 % untruncated: {self._recommended_limits(needed['train'])}" if most_truncated > 0.01 else "",
+            f"{part_of(test['unknown'], test['tokens'])} are unknown and "
+            f"{percent_of(test['parts'], test['tokens'])} are parts of characters.",
+            " ".join(self._advice(needed[longest], needed["train"], unknown, most_truncated)),
             (
                 *self._charts(lengths["train"]),
                 _length_table(lengths),
@@ -149,6 +162,13 @@ class TokenSection:
         """Return the number of truncated sources and targets; validation and test targets are never truncated."""
         numbers = {side: int((lengths > self.limits[side]).sum()) for side, lengths in needed.items()}
         return numbers if split == "train" else {**numbers, "target": 0}
+
+    def _advice(self, needed: Lengths, train: Lengths, unknown: float, most_truncated: float) -> Iterator[str]:
+        if most_truncated > 0.01:
+            limits = self._recommended_limits({"source": needed["source"], "target": train["target"]})
+            yield f"To keep 99 % untruncated: {limits}"
+        if unknown > 0.01:
+            yield "data.tokenizer={name: byte_bpe} has no unknown tokens."
 
     def _recommended_limits(self, needed: Lengths) -> str:
         limits = {side: percentiles(lengths)[PERCENTS.index(99)] for side, lengths in needed.items()}

@@ -92,6 +92,7 @@ class MultiHeadAttention(nn.Module):
         if turn is not None:
             heads = turn(heads)
         dropout = self.dropout if self.training else 0.0
+        causal = causal and heads.shape[2] > 1  # a single query sees all keys
         blocks = hook is None and dropout > 0 and would_fill_memory(heads, keys)
         fused = hook is None and not blocks and not _formula_is_faster(heads)
         if keys.shape[1] != self.heads and not (fused and _kernel_supports_groups(keys)):

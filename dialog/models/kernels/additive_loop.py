@@ -17,6 +17,7 @@ width.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +45,7 @@ def additive_loop(loop: StackLoop, scorer: AdditiveScorer, memory: AttentionMemo
         scorer.energy.weight.squeeze(0).to(exact),
         torch.stack(loop.hidden).to(exact),
         torch.stack(loop.cell_states).to(exact),
-        *loop.weights,
+        *loop.product_weights(),
         *loop.biases,
     )
     constants = LoopConstants(loop.stack.cell, memory.mask, loop.recurrent_masks, loop.upward_masks)
@@ -88,7 +89,7 @@ class _AdditiveLoop(torch.autograd.Function):
         *products: Tensor,  # L weights [4 D, .. + D], and L - 1 biases [4 D]
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return the last layer's states, the contexts, and all layers' final hidden and cell states."""
-        with torch.autocast(token_gates.device.type, enabled=False):
+        with without_autocast(token_gates.device.type):
             layers, steps = len(hidden), len(token_gates)
             weights, biases = products[:layers], products[layers:]
             attention = AdditiveSteps(keys, energy, constants.mask)
@@ -122,7 +123,7 @@ class _AdditiveLoop(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401 - torch's context
         """Return the gradients of all inputs from the gradients of all outputs."""
-        with torch.autocast(gradients[0].device.type, enabled=False):
+        with without_autocast(gradients[0].device.type):
             return None, *_backward(ctx, *gradients)
 
 
@@ -172,6 +173,11 @@ def _backward(ctx: Any, tops: Tensor, contexts: Tensor, hidden: Tensor, cell_sta
         *(_weight_gradient(of_output, product) for of_output, product in zip(low, inputs, strict=True)),
         *(of_output.sum((0, 1)) for of_output in low[1:]),
     )
+
+
+def without_autocast(device: str) -> AbstractContextManager[Any]:
+    """Disable autocast on a type of device that has it; ``meta`` has none."""
+    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
 
 
 def _weight_gradient(of_outputs: Tensor, inputs: Tensor) -> Tensor:

@@ -30,12 +30,12 @@ class RecurrentCell(ABC):
         """Return the cell state [B, C] before the first step, for a hidden state [B, D]."""
 
     @abstractmethod
-    def from_inputs(self, weight: Tensor) -> Tensor:
-        """Arrange the rows of a fused layer's weight_ih or bias_ih as the four blocks [4 D, ..]."""
+    def from_inputs(self, blocks: Tensor, dim: int = 0) -> Tensor:
+        """Arrange a fused layer's weight_ih, bias_ih or, with ``dim`` -1, their products as the four blocks, 4 D."""
 
     @abstractmethod
-    def from_hidden(self, weight: Tensor) -> Tensor:
-        """Arrange the rows of a fused layer's weight_hh or bias_hh as the four blocks [4 D, ..]."""
+    def from_hidden(self, blocks: Tensor, dim: int = 0) -> Tensor:
+        """Arrange a fused layer's weight_hh, bias_hh or, with ``dim`` -1, their products as the four blocks, 4 D."""
 
     @abstractmethod
     def step(self, gates: Tensor, hidden: Tensor, cell_state: Tensor) -> tuple[Tensor, Tensor]:
@@ -74,13 +74,13 @@ class LSTM(RecurrentCell):
         """Zeros [B, D]."""
         return torch.zeros_like(hidden)
 
-    def from_inputs(self, weight: Tensor) -> Tensor:
+    def from_inputs(self, blocks: Tensor, dim: int = 0) -> Tensor:
         """The four gates in torch's order."""
-        return weight
+        return blocks
 
-    def from_hidden(self, weight: Tensor) -> Tensor:
+    def from_hidden(self, blocks: Tensor, dim: int = 0) -> Tensor:
         """The four gates in torch's order."""
-        return weight
+        return blocks
 
     def step(self, gates: Tensor, hidden: Tensor, cell_state: Tensor) -> tuple[Tensor, Tensor]:
         """New hidden and cell state [B, D]."""
@@ -130,14 +130,14 @@ class GRU(RecurrentCell):
         """Empty [B, 0]."""
         return hidden[:, :0]
 
-    def from_inputs(self, weight: Tensor) -> Tensor:
+    def from_inputs(self, blocks: Tensor, dim: int = 0) -> Tensor:
         """Blocks r, z, W x, 0."""
-        return torch.cat([weight, torch.zeros_like(weight.chunk(3)[0])])
+        return torch.cat([blocks, torch.zeros_like(blocks.chunk(3, dim)[0])], dim)
 
-    def from_hidden(self, weight: Tensor) -> Tensor:
+    def from_hidden(self, blocks: Tensor, dim: int = 0) -> Tensor:
         """Blocks r, z, 0, U h."""
-        reset, update, new = weight.chunk(3)
-        return torch.cat([reset, update, torch.zeros_like(new), new])
+        reset, update, new = blocks.chunk(3, dim)
+        return torch.cat([reset, update, torch.zeros_like(new), new], dim)
 
     def step(self, gates: Tensor, hidden: Tensor, cell_state: Tensor) -> tuple[Tensor, Tensor]:
         """New hidden state [B, D]; the cell state is empty."""

@@ -72,23 +72,22 @@ class Stack(nn.Module):
 
 
 class StackLoop:
-    """A stack step by step: one product for the tokens' part of all gates, one product per step and layer for the rest.
+    """A stack step by step: one product for the tokens' part of all gates, the rest at each step.
 
-    Casts weights once; autocast would cast anything computed from weights at each step.
+    Weights are used as they are, so that a single step copies none of them and autocast keeps its casts of them; it
+    would cast anything computed from weights at each step.
     """
 
     def __init__(self, stack: Stack, inputs: Tensor, state: StackState) -> None:
-        cell, (bottom, *upper) = stack.cell, tuple[Any, ...](stack.layers)
-        from_token, from_extra = torch.split(bottom.weight_ih_l0, stack.split, 1)
+        cell, layers = stack.cell, tuple[Any, ...](stack.layers)
+        from_token, from_extra = torch.split(layers[0].weight_ih_l0, stack.split, 1)
         tokens = inputs.transpose(0, 1)  # [T, B, E]
-        self.gates = F.linear(tokens, cell.from_inputs(from_token), _bias(cell, bottom))  # [T, B, 4 D]
+        self.gates = cell.from_inputs(F.linear(tokens, from_token), -1)  # [T, B, 4 D]
         dtype = self.gates.dtype
-        self.weights = [torch.cat([cell.from_inputs(from_extra), cell.from_hidden(bottom.weight_hh_l0)], 1).to(dtype)]
-        self.weights += [
-            torch.cat([cell.from_inputs(layer.weight_ih_l0), cell.from_hidden(layer.weight_hh_l0)], 1).to(dtype)
-            for layer in upper
-        ]  # [4 D, X + D], then [4 D, 2 D]
-        self.biases = [_bias(cell, layer).to(dtype) for layer in upper]
+        bias, *self.biases = [_bias(cell, layer).to(dtype) for layer in layers]  # [4 D]
+        self.gates = self.gates + bias
+        self.input_weights = [from_extra.to(dtype), *(layer.weight_ih_l0 for layer in layers[1:])]
+        self.hidden_weights = [layer.weight_hh_l0 for layer in layers]
         self.stack = stack
         self.masks = state.masks
         self.upward_masks = self._upward_masks(state.hidden, len(tokens))
@@ -103,15 +102,21 @@ class StackLoop:
 
     def step(self, gates: Tensor, extra: Tensor) -> None:
         """Advance by one token, with its part of the gates [B, 4 D] and the extra vector [B, X]."""
-        below = torch.cat([extra, self._masked(0).to(extra.dtype)], -1)  # [B, X + D]
-        self._update(0, gates + F.linear(below, self.weights[0]))
+        self._update(0, gates, extra)
         for depth, bias in enumerate(self.biases, start=1):
-            entering = self.hidden[depth - 1]
+            below = self.hidden[depth - 1]
             if self.upward_masks:
-                entering = entering * self.upward_masks[depth - 1][self.steps]
-            below = torch.cat([entering, self._masked(depth)], -1)  # [B, 2 D]
-            self._update(depth, F.linear(below, self.weights[depth], bias))
+                below = below * self.upward_masks[depth - 1][self.steps]
+            self._update(depth, bias, below)
         self.steps += 1
+
+    def product_weights(self) -> list[Tensor]:
+        """Return [W U] of each layer, for one product per step: [4 D, X + D], then [4 D, 2 D]."""
+        cell, dtype = self.stack.cell, self.gates.dtype
+        return [
+            torch.cat([cell.from_inputs(entering.to(dtype)), cell.from_hidden(own.to(dtype))], 1)
+            for entering, own in zip(self.input_weights, self.hidden_weights, strict=True)
+        ]
 
     def state(self) -> StackState:
         """Return the current state."""
@@ -124,14 +129,13 @@ class StackLoop:
         ones = hidden.new_ones(len(hidden), steps, hidden.shape[2])
         return [self.stack.between(ones, depth, self.masks).unbind(1) for depth in range(1, hidden.shape[1])]
 
-    def _masked(self, depth: int) -> Tensor:
-        """Apply variational dropout to a layer's state, for its product only."""
-        return self.hidden[depth] * self.recurrent_masks[depth] if self.recurrent_masks else self.hidden[depth]
-
-    def _update(self, depth: int, gates: Tensor) -> None:
-        self.hidden[depth], self.cell_states[depth] = self.stack.cell.step(
-            gates, self.hidden[depth], self.cell_states[depth]
-        )
+    def _update(self, depth: int, gates: Tensor, below: Tensor) -> None:
+        """Advance a layer: its input ``below`` and its own state are added to a part of its gates."""
+        cell, hidden = self.stack.cell, self.hidden[depth]
+        masked = hidden * self.recurrent_masks[depth] if self.recurrent_masks else hidden  # for this product only
+        entering = cell.from_inputs(F.linear(below.to(gates.dtype), self.input_weights[depth]), -1)  # [B, 4 D]
+        own = cell.from_hidden(F.linear(masked.to(gates.dtype), self.hidden_weights[depth]), -1)  # [B, 4 D]
+        self.hidden[depth], self.cell_states[depth] = cell.step(gates + entering + own, hidden, self.cell_states[depth])
 
 
 def _bias(cell: RecurrentCell, layer: Any) -> Tensor:  # noqa: ANN401 - nn.LSTM or nn.GRU; their weights are dynamic

@@ -1,13 +1,12 @@
 """Transformer decoder.
 
-Shapes: B rows, S source tokens, T target tokens, T' target tokens so far, E embedding size (= D width), M memory size,
-H heads, G heads of keys and values.
+Shapes: B rows, S source tokens, T target tokens, E embedding size (= D width), M memory size, H heads, G heads of keys
+and values.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import cast
 
 from torch import Tensor, nn
@@ -15,7 +14,8 @@ from torch import Tensor, nn
 from dialog.models.attention import MultiHeadAttention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded
 from dialog.models.state import Rows
-from dialog.models.transformer.layers import DecoderLayer, KeysValues, checkpointed
+from dialog.models.transformer.cache import KeysValues, SelfAttentionState
+from dialog.models.transformer.layers import DecoderLayer, checkpointed
 from dialog.models.transformer.settings import TransformerSettings
 
 
@@ -25,18 +25,6 @@ class CrossAttentionMemory(Rows):
 
     layers: tuple[KeysValues, ...]  # each [B, G, S, D / H]
     mask: Tensor  # [B, 1, 1, S]
-
-
-@dataclass(frozen=True)
-class SelfAttentionState(Rows):
-    """Keys (turned by their positions) and values of the target so far, for each layer's self-attention."""
-
-    layers: tuple[KeysValues, ...]  # each [B, G, T', D / H]
-
-    @property
-    def length(self) -> int:
-        """Number T' of target tokens so far."""
-        return self.layers[0][0].shape[2]
 
 
 class TransformerDecoder(Decoder):
@@ -63,9 +51,9 @@ class TransformerDecoder(Decoder):
         """Return the source's keys and values for each layer, and a state of no tokens."""
         states = self.bridge(encoded.states)
         source = tuple(cast("DecoderLayer", layer).source_keys_values(states) for layer in self.layers)
-        empty = source[0][0][:, :, :0]  # [B, G, 0, D / H]
-        state = SelfAttentionState(((empty, empty),) * len(source))
-        return CrossAttentionMemory(source, encoded.mask[:, None, None]), state
+        return CrossAttentionMemory(source, encoded.mask[:, None, None]), SelfAttentionState.empty(
+            len(source), like=source[0][0]
+        )
 
     def forward(
         self,
@@ -76,11 +64,11 @@ class TransformerDecoder(Decoder):
     ) -> tuple[Tensor, SelfAttentionState]:
         """Map inputs [B, T, E] to outputs [B, T, E]."""
         states = self.positions(inputs, state.length)
-        turn = partial(self.positions.turn, offset=state.length)
-        so_far = []
+        turn, extension = self.positions.turn_at(inputs, state.length), state.extended(inputs.shape[1])
+        buffers = []
         for layer, past, source in zip(self.layers, state.layers, memory.layers, strict=True):
             run = checkpointed(layer, hook=hook) if self.activation_checkpointing else layer
-            after, keys_values = run(states, past, source, mask=memory.mask, turn=turn, hook=hook)
+            after, written = run(states, past, source, extension, mask=memory.mask, turn=turn, hook=hook)
             states = self.layer_drop(states, after)
-            so_far.append(keys_values)
-        return self.norm(states), SelfAttentionState(tuple(so_far))
+            buffers.append(written)
+        return self.norm(states), extension.state(tuple(buffers))

@@ -28,10 +28,10 @@ class TransformerEncoder(Encoder):
 
     def forward(self, inputs: Tensor, mask: Tensor, hook: AttentionHook | None = None) -> Encoded:
         """Encode inputs [B, S, E], mask [B, S] into states [B, S, M]."""
-        states = self.positions(inputs)
+        states, turn = self.positions(inputs), self.positions.turn_at(inputs)
         for layer in self.layers:
             run = checkpointed(layer, hook=hook) if self.activation_checkpointing else layer
-            after = run(states, mask[:, None, None], self.positions.turn, hook=hook)
+            after = run(states, mask[:, None, None], turn, hook=hook)
             states = self.layer_drop(states, after)
         real = mask.unsqueeze(-1)
         states = self.norm(states).masked_fill(~real, 0.0)  # [B, S, M]

@@ -9,16 +9,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from dialog.models.contracts import AttentionHook, meant_for
+from dialog.models.positions import Turn
+from dialog.models.transformer.cache import Extension, KeysValues
 from dialog.models.transformer.settings import TransformerSettings
-
-KeysValues = tuple[Tensor, Tensor]
-Turn = Callable[[Tensor], Tensor]
-"""Applies rotary positions to query or key heads [B, H, T, D / H]; without them, the identity."""
 
 
 class EncoderLayer(nn.Module):
@@ -62,18 +59,23 @@ class DecoderLayer(nn.Module):
         states: Tensor,
         past: KeysValues,
         source: KeysValues,
+        extension: Extension,
         *,
         mask: Tensor,
         turn: Turn,
         hook: AttentionHook | None = None,
     ) -> tuple[Tensor, KeysValues]:
-        """Map states [B, T, D] to [B, T, D]; also return keys (turned) and values of the target [B, G, T', D / H]."""
-        so_far = past
+        """Map states [B, T, D] to [B, T, D]; also return the buffers of the target's keys (turned) and values.
+
+        ``extension`` places the T tokens behind those of the buffers ``past``.
+        """
+        written = past
 
         def attend_to_target(x: Tensor) -> Tensor:
-            nonlocal so_far
+            nonlocal written
             keys, values = self.self_attention.keys_values(x)  # [B, G, T, D / H]
-            so_far = torch.cat([past[0], turn(keys)], 2), torch.cat([past[1], values], 2)  # [B, G, T', D / H]
+            written = extension.write(past[0], turn(keys)), extension.write(past[1], values)
+            so_far = map(extension.filled, written)  # [B, G, T', D / H]
             attended: Tensor = self.self_attention(x, *so_far, causal=True, hook=hook, turn=turn)
             return attended  # [B, T, D]
 
@@ -84,7 +86,7 @@ class DecoderLayer(nn.Module):
         states = self.self_residual(states, attend_to_target)
         states = self.cross_residual(states, attend_to_source)
         states = self.feed_residual(states, self.feed_forward)
-        return states, so_far  # [B, T, D]
+        return states, written  # [B, T, D]
 
 
 def checkpointed(layer: nn.Module, *, hook: AttentionHook | None) -> Callable[..., Any]:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 
-from dialog.atomic import beside, rename, sync, write_text
-from dialog.data.reading.files import sha256
 from dialog.errors import RunError, UserError
+from dialog.training.checkpoints.manifest import MANIFEST, is_intact, list_files, remove_temporaries, replacing_listed
 from dialog.version import __version__
 
-MANIFEST = "manifest.json"
 LAST, PREVIOUS, BEST = "last.ckpt", "previous.ckpt", "best.ckpt"
 FORMAT = 1
 """Format of checkpoints that are written, and the newest that can be read."""
@@ -29,10 +27,15 @@ log = logging.getLogger("dialog")
 class SafeCheckpointIO(CheckpointIO):
     """Lightning's checkpoints as ``torch.save`` files, replaced atomically and loaded without running code.
 
-    The manifest beside them lists the SHA-256 of each, a new file's before it is renamed. A file is intact if its hash
-    is listed under any name, so a kill at any moment costs at most the file being written. The old ``last.ckpt`` is
-    kept as ``previous.ckpt``.
+    The manifest beside them lists the SHA-256 of each, so a kill at any moment costs at most the file being written.
+    The old ``last.ckpt`` is kept as ``previous.ckpt``.
+
+    Args:
+        on_best: Called with the content of each new ``best.ckpt``.
     """
+
+    def __init__(self, on_best: Callable[[dict[str, Any]], None] | None = None) -> None:
+        self.on_best = on_best
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | os.PathLike[str], storage_options: object = None
@@ -44,15 +47,12 @@ class SafeCheckpointIO(CheckpointIO):
         """
         target = Path(path)
         marked = {**checkpoint, "dialog": {"format": FORMAT, "version": __version__}}
-        try:
+        with saving(target):
             target.parent.mkdir(parents=True, exist_ok=True)
-            with beside(target) as new:
+            with replacing_listed(target, previous=PREVIOUS if target.name == LAST else None) as new:
                 torch.save(marked, new)
-                sync(new)
-                self._replace(target, new)
-        except (OSError, RuntimeError) as error:  # torch raises RuntimeError for a full disk
-            reason = " ".join(str(error).split())[:200]
-            raise RunError(f"{target}: cannot be saved ({reason}); the previous checkpoint is intact") from error
+        if self.on_best is not None and target.name == BEST:
+            self.on_best(checkpoint)
 
     def load_checkpoint(
         self,
@@ -94,26 +94,24 @@ class SafeCheckpointIO(CheckpointIO):
         """Return what is wrong with a checkpoint, or None; without a manifest, check the file's own checksums."""
         if not path.is_file():
             return f"{path}: does not exist"
-        hashes = read_manifest(path.parent)
-        if hashes is None:
+        try:
+            intact = is_intact(path)
+        except UserError as error:
+            log.warning("WARNING: %s; using the checkpoints' own checksums", error)
+            intact = None
+        if intact is None:
             return None if checksums_match(path) else f"{path}: damaged, its checksums do not match"
-        return None if sha256(path) in hashes.values() else f"{path}: damaged, its SHA-256 is not in {MANIFEST}"
+        return None if intact else f"{path}: damaged, its SHA-256 is not in {MANIFEST}"
 
-    def _replace(self, target: Path, new: Path) -> None:
-        """Rename a complete new file to its name, and keep the old last.ckpt."""
-        folder = target.parent
-        hashes = {**(read_manifest(folder) or {}), new.name: sha256(new)}
-        keep_previous = target.name == LAST and LAST in hashes
-        if keep_previous:
-            hashes[PREVIOUS] = hashes[LAST]
-        write_manifest(folder, hashes)
-        if keep_previous:
-            with beside(folder / PREVIOUS) as link:
-                os.link(target, link)  # last.ckpt exists at any moment
-                os.replace(link, folder / PREVIOUS)
-        rename(new, target)
-        hashes[target.name] = hashes.pop(new.name)
-        write_manifest(folder, {name: sha for name, sha in hashes.items() if (folder / name).exists()})
+
+@contextmanager
+def saving(path: Path) -> Iterator[None]:
+    """Raise RunError for a disk that is full, read-only or broken."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # torch raises RuntimeError for a full disk
+        reason = " ".join(str(error).split())[:200]
+        raise RunError(f"{path}: cannot be saved ({reason}); the previous one is intact") from error
 
 
 def newest(folder: Path) -> Path | None:
@@ -123,28 +121,10 @@ def newest(folder: Path) -> Path | None:
 
 def clean_up(folder: Path) -> None:
     """Remove temporary files of killed saves, and rewrite the manifest for the intact checkpoints."""
-    for path in (*folder.glob(".*.ckpt.*"), *folder.glob(f".{MANIFEST}.*")):
-        path.unlink()
+    remove_temporaries(folder, ["*.ckpt"])
     storage = SafeCheckpointIO()
-    intact = {path.name: sha256(path) for path in sorted(folder.glob("*.ckpt")) if storage.damage(path) is None}
     if folder.is_dir():
-        write_manifest(folder, intact)
-
-
-def write_manifest(folder: Path, hashes: Mapping[str, str]) -> None:
-    """Replace the manifest atomically."""
-    write_text(folder / MANIFEST, json.dumps(hashes, indent=1, sort_keys=True) + "\n")
-
-
-def read_manifest(folder: Path) -> dict[str, str] | None:
-    """Return the hashes of a folder's checkpoints by name; None without a readable manifest."""
-    try:
-        return dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
-    except ValueError:
-        log.warning("WARNING: %s: damaged; using the checkpoints' own checksums", folder / MANIFEST)
-        return None
+        list_files(folder, [path.name for path in sorted(folder.glob("*.ckpt")) if storage.damage(path) is None])
 
 
 def checksums_match(path: Path) -> bool:

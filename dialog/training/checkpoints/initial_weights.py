@@ -20,13 +20,14 @@ from dialog.data.reading.word_vectors import check_vectors, find_vectors
 from dialog.data.tokenizers.tokenizer import SPECIAL_TOKENS, Tokenizer
 from dialog.errors import UserError
 from dialog.models.seq2seq import Seq2Seq
+from dialog.training.checkpoints.manifest import check_intact
 
 log = logging.getLogger("dialog")
 
 SHOWN = 3
 """Parameters named in a log line."""
 
-WANTED = "model.init_from should name a run folder whose training has ended"
+WANTED = "model.init_from should name a run folder with model.safetensors"
 
 
 def check_initial_weights(settings: ModelConfig) -> None:
@@ -100,9 +101,11 @@ def load_from_run(model: Seq2Seq, larger: nn.Module, tokenizer: Tokenizer, folde
     Raises:
         UserError: a file is missing or damaged, or no parameter matches.
     """
-    path = folder / "model.safetensors"
+    path, vocabulary = folder / "model.safetensors", folder / "tokenizer.json"
+    for file in (path, vocabulary):
+        check_intact(file)
     source = _read_weights(path)
-    pairs = _shared_tokens(tokenizer, Tokenizer.load(folder / "tokenizer.json"))
+    pairs = _shared_tokens(tokenizer, Tokenizer.load(vocabulary))
     row_dimensions = _row_dimensions(model, larger)
     taken, unlike, missing = [], {}, []
     for name, parameter in model.named_parameters():

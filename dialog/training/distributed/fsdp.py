@@ -75,7 +75,7 @@ def shard(module: LightningModule, mesh: DeviceMesh) -> None:
         if isinstance(layer, DecoderLayer):
             register_fsdp_forward_method(layer, "source_keys_values")
     fully_shard(module, mesh=data_parallel)
-    for step in ("training_step", "validation_step"):
+    for step in ("training_step", "validation_step", "test_step", "predict_step"):
         register_fsdp_forward_method(module, step)
 
 

@@ -64,8 +64,8 @@ class BackgroundLogger(Logger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Log numbers."""
-        self.submit(self.tracker.log_metrics, dict(metrics), step)
+        """Log numbers; steps are counted from 1, as in metrics.jsonl, where Lightning counts from 0."""
+        self.submit(self.tracker.log_metrics, dict(metrics), None if step is None else step + 1)
 
     @rank_zero_only
     def save(self) -> None:

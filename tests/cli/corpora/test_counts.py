@@ -86,7 +86,7 @@ EMPTY = [
         "jsonl",
         (turns("Hi", " " * 20 + "Hello", "Well"),),
         {"turns": 2, "dropped turns: empty": 1},
-        ("data.max_turn_characters=20", "data.tokenizer={name: word}"),
+        ("data.max_turn_characters=20", "data.normalise=false", "data.tokenizer={name: word}"),
     ),
 ]
 SINGLE = {

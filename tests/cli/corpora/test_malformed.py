@@ -36,11 +36,11 @@ NOTHING = [
 BLANK = [
     Malformed(f"only blank lines, {name}", name, tuple(b"\n \n\r\n" for _ in FORMATS[name].files), message)
     for name, message in {
-        "jsonl": r"^corpus/train\.jsonl:1: empty line; remove it",
+        "jsonl": r"^corpus/train\.jsonl holds no dialogue; it should hold",
         "dailydialog": r"^the split train gives no example \(.*dialogues: empty 3.*; first: corpus/train/\S+:1: no t",
         "text": r"^corpus/train\.txt holds no dialogue; it should hold",
         "csv": r"^corpus/train\.csv:1: no column 'dialogue'",
-        "messages": r"^corpus/train\.jsonl:1: not JSON",
+        "messages": r"^corpus/train\.jsonl holds no dialogue; it should hold",
         "parallel": r"^the split train gives no example \(.*dialogues: empty 3.*; first: corpus/train\.de:1: 2 of 2",
         "parlai": r"^corpus/train\.txt holds no dialogue; it should hold",
         "personachat": r"^corpus/train\S+\.txt:1: not line 1 of its dialogue",
@@ -59,7 +59,7 @@ ENCODINGS = [
     Malformed(
         "not UTF-8, personachat", "personachat", (b"1 a\tb\n2 \xe9\tc\n",), r"original\.txt:2: byte 3 of the line"
     ),
-    Malformed("UTF-16", "text", ("Hi\nHello\n".encode("utf-16"),), r"train\.txt:1: byte 1 of the line is not UTF-8"),
+    Malformed("UTF-16", "text", ("Hi\nHello\n".encode("utf-16"),), r"train\.txt is UTF-16; convert it to UTF-8: iconv"),
     Malformed("no such encoding", "text", (b"a\nb\n",), "no encoding 'utf-9'", ("data.corpus.encoding='utf-9'",)),
     Malformed("no encoding of text", "csv", (b"a\nb\n",), "no encoding 'hex'", ("data.corpus.encoding=hex",)),
     Malformed(
@@ -77,9 +77,7 @@ SEPARATORS = [
     Malformed("tabs for marks", "dailydialog", (b"a\tb\n",), r"_train\.txt:1: text after the last __eou__"),
     Malformed("too few columns", "csv", (FORMATS["csv"].good[0] + b"b,A\n",), r"train\.csv:4: 2 columns, but 3 names"),
     Malformed("too many columns", "csv", (FORMATS["csv"].good[0] + b"b,A,x,y\n",), r"train\.csv:4: 4 columns, but 3"),
-    Malformed(
-        "semicolons for commas", "csv", (b"dialogue;speaker;text\na;A;Hi\n",), r"train\.csv:1: no column 'dialogue'"
-    ),
+    Malformed("bars for commas", "csv", (b"dialogue|speaker|text\na|A|Hi\n",), r"train\.csv:1: no column 'dialogue'"),
     Malformed("open quote", "csv", (FORMATS["csv"].good[0] + b'b,A,"x\n' * 3,), r"train\.csv:\d: .*; correct the row"),
     Malformed("no tab", "personachat", (b"1 a b\n",), r"original\.txt:1: no tab"),
     Malformed("numbers that jump", "personachat", (b"1 a\tb\n3 a\tb\n",), r"original\.txt:2: not line 2 of its"),
@@ -120,7 +118,7 @@ JSON = [
     json_line("a text a list", b'{"turns": ["a", {"text": ["b"]}]}\n', 'turn 2: "text" is list'),
     json_line("a speaker a number", b'{"turns": ["a", {"text": "b", "speaker": 1}]}\n', 'turn 2: "speaker" is int'),
     json_line("an empty speaker", b'{"turns": ["a", {"text": "b", "speaker": ""}]}\n', 'turn 2: "speaker" is empty'),
-    json_line("an id a number", turns("a", "b", id=7), '"id" is int'),
+    json_line("an id a fraction", turns("a", "b", id=7.5), '"id" is float'),
     json_line("half a character", b'{"turns": ["a", "\\ud83d"]}\n', r".*half a character \(\\ud83d\)"),
     json_line("the other half", b'{"turns": ["a", {"text": "b", "speaker": "\\ude00"}]}\n', ".*half a character"),
     json_line("half a character in UTF-8", b'{"turns": ["a", "\xed\xa0\xbd"]}\n', "byte 18 of the line is not UTF-8"),

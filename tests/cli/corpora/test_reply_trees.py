@@ -52,7 +52,12 @@ TREES = [
         1,
         "3 of 5 utterances are not in",
     ),
-    ("a deep chain", [{"id": f"s{n}", "reply-to": f"s{n - 1}" if n else None} for n in range(5000)], 1, ""),
+    (
+        "a deep chain",
+        [{"id": f"s{n}", "reply-to": f"s{n - 1}" if n else None} for n in range(5000)],
+        1,
+        "a dialogue of 5,000 turns",
+    ),
 ]
 NO_TREES: list[tuple[str, list[dict[str, object]], str]] = [
     (

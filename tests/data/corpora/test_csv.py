@@ -207,13 +207,37 @@ def test_a_long_cell_is_read_as_it_is(tmp_path: Path, quote: str) -> None:
     [
         ("dialogue,text\n", "no column 'speaker' among dialogue, text"),
         ("dialogue,speaker,text,text\n", "more than one column 'text'"),
-        ("dialogue;speaker;text\n", "no column 'dialogue' among dialogue;speaker;text"),
+        ("dialogue|speaker|text\n", r"no column 'dialogue' among dialogue\|speaker\|text"),
+        ("dialogue,speaker,Text,TEXT\n", "more than one column 'text'"),
     ],
 )
 def test_missing_columns_are_reported(tmp_path: Path, head: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         rows(tmp_path, f"{head}a,x,one\n")
     assert f"{tmp_path / 'train.csv'}:1: " in str(caught.value)
+
+
+@pytest.mark.parametrize("head", ["dialogue;speaker;text\n", "Dialogue;SPEAKER; Text\n", "dialogue\tspeaker\tText\n"])
+def test_delimiters_and_the_case_of_columns_are_recognised(tmp_path: Path, head: str) -> None:
+    mark = "\t" if "\t" in head else ";"
+    (dialogue,) = rows(tmp_path, head + mark.join(["a", "x", "one, two"]) + "\n")
+    assert dialogue.turns == (Turn("x", "one, two"),)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "message"),
+    [
+        ("utf-16", r"train\.csv is UTF-16; convert it to UTF-8: iconv"),
+        ("cp1252", "set data.corpus.encoding, such as cp1252"),
+    ],
+)
+def test_other_encodings_name_the_remedy(tmp_path: Path, encoding: str, message: str) -> None:
+    (tmp_path / "train.csv").write_bytes(f"{HEAD}a,x,für\n".encode(encoding))
+    with pytest.raises(UserError, match=message):
+        list(Csv(tmp_path).dialogues("train"))
+    (tmp_path / "train.csv").write_bytes(f"{HEAD}a,x,für\n".encode("cp1252"))
+    (dialogue,) = Csv(tmp_path, encoding="cp1252").dialogues("train")
+    assert dialogue.turns[0].text == "für"
 
 
 def test_invalid_arguments_are_rejected(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dialog.data.corpora.jsonl import JsonLines
-from dialog.data.dialogue import SPLITS, Dialogue, Malformed, Turn
+from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Malformed, Turn
 from dialog.errors import UserError
 
 SAMPLE = Path(__file__).with_name("samples") / "jsonl"
@@ -38,8 +38,6 @@ def test_reads_the_format() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"\n", "empty line"),
-        (b"  \t\n", "empty line"),
         (b'{"turns": ["a", "b"]\n', "not JSON at character"),
         (b'{"turns": ["a", "b"]} {}\n', "not JSON at character"),
         (b'{"turns": ["a\x01", "b"]}\n', "not JSON at character"),
@@ -57,13 +55,14 @@ def test_reads_the_format() -> None:
         (b'{"turns": [{"text": null}]}\n', 'turn 1: "text" is NoneType'),
         (b'{"turns": [{"text": "a", "speaker": 1}]}\n', 'turn 1: "speaker" is int'),
         (b'{"turns": [{"text": "a", "speaker": ""}]}\n', 'turn 1: "speaker" is empty'),
-        (b'{"turns": ["a", "b"], "id": 7}\n', '"id" is int'),
+        (b'{"turns": ["a", "b"], "id": 7.5}\n', '"id" is float; write it in quotes'),
+        (b'{"turns": ["a", "b"], "id": true}\n', '"id" is bool'),
         (b'{"turns": ["a", "b"], "id": ""}\n', '"id" is empty'),
         (b'{"turns": ["a", "b"], "meta": []}\n', '"meta" is not an object'),
         (b'{"turns": ["a", "half \\ud83d"]}\n', r".*half a character \(\\ud83d\)"),
         (b'{"turns": ["a", "b"], "meta": {"author": "half \\ud83d"}}\n', r".*half a character \(\\ud83d\)"),
         (b'{"turns": ["a", "b"], "meta": {"warning": "half \\ud83d"}}\n', r".*half a character \(\\ud83d\)"),
-        (b'{"turns": ["caf\xe9"]}\n', "byte 16 of the line is not UTF-8"),
+        (b'{"turns": ["caf\xe9"]}\n', "byte 16 of the line is not UTF-8; set data.corpus.encoding, such as cp1252"),
     ],
 )
 def test_malformed_lines_are_reported_and_the_rest_read(tmp_path: Path, line: bytes, message: str) -> None:
@@ -73,6 +72,18 @@ def test_malformed_lines_are_reported_and_the_rest_read(tmp_path: Path, line: by
     assert re.search(rf"train\.jsonl:2: ?.*{message}", bad.message)
     assert "\n" not in bad.message
     assert [entry.id for entry in (good, last) if isinstance(entry, Dialogue)] == ["good", "last"]
+
+
+def test_integer_ids_and_blank_lines_are_accepted(tmp_path: Path) -> None:
+    corpus = folder_with(tmp_path, b'\n{"id": 7, "turns": ["a", "b"]}\n \n{"turns": ["a", "b"]}\n\n\n')
+    assert [entry.id for entry in corpus.dialogues("train")] == ["7", "train-4"]
+
+
+def test_a_very_long_dialogue_has_a_warning(tmp_path: Path) -> None:
+    lines = (json.dumps({"turns": ["a"] * number}) for number in (1000, 1001))
+    short, long = folder_with(tmp_path, "\n".join(lines).encode()).dialogues("train")
+    assert short.meta == {}
+    assert "train.jsonl:2: a dialogue of 1,001 turns; check how" in str(long.meta[WARNING])
 
 
 def test_surrogate_pairs_and_separators_are_text(tmp_path: Path) -> None:

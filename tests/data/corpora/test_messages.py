@@ -29,13 +29,13 @@ def test_reads_roles_content_parts_and_facts(tmp_path: Path) -> None:
     ]
     parts = {"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}], "name": "x"}
     corpus = write(
-        tmp_path, {"messages": [*system, USER, ASSISTANT, parts]}, {"id": "mine", "messages": [ASSISTANT, USER]}
+        tmp_path, {"messages": [*system, USER, ASSISTANT, parts]}, "", {"id": 7, "messages": [ASSISTANT, USER]}, " "
     )
     first, second = corpus.dialogues("train")
     assert first.id == "train-1"
-    assert first.facts == (Turn("assistant", "Be brief."), Turn("assistant", "!"))
+    assert first.facts == (Turn("", "Be brief."), Turn("", "!"))
     assert first.turns == (Turn("user", "Hi !"), Turn("assistant", "Hello ."), Turn("user", "one\ntwo"))
-    assert (second.id, [turn.speaker for turn in second.turns]) == ("mine", ["assistant", "user"])
+    assert (second.id, [turn.speaker for turn in second.turns]) == ("7", ["assistant", "user"])
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_malformed_records_are_reported_and_the_rest_read(tmp_path: Path, messag
     assert good.id == "train-2"
 
 
-@pytest.mark.parametrize("line", ["", "{", "[]", '{"messages": [], "messages": []}', '{"id": 7, "messages": []}'])
+@pytest.mark.parametrize("line", ["{", "[]", '{"messages": [], "messages": []}', '{"id": 7.5, "messages": []}'])
 def test_a_line_without_a_chat_is_malformed(tmp_path: Path, line: str) -> None:
     (bad,) = write(tmp_path, line).dialogues("train")
     assert isinstance(bad, Malformed)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dialog.data.corpora.sgd import SGD
-from dialog.data.dialogue import SPLITS, Dialogue, Malformed, Turn
+from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Malformed, Turn
 from dialog.errors import UserError
 
 
@@ -34,6 +34,8 @@ def test_reads_the_files_of_a_split_in_order(check_laws: Callable[..., dict[str,
         ]
         assert dialogues[0].turns == (Turn("user", "A bus, 1_00000?"), Turn("system", "Where to?"))
         assert dialogues[0].meta == {"services": ["Buses_1"]}
+        gap = "no file between dialogues_002 and dialogues_010; download the corpus again"
+        assert [dialogue.meta.get(WARNING) for dialogue in dialogues] == [*[None] * 6, gap, None, None]
 
 
 def test_schemas_are_not_dialogues(write_files: Callable[..., Path]) -> None:

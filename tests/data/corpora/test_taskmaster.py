@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dialog.data.corpora.taskmaster import Taskmaster
-from dialog.data.dialogue import SPLITS, Dialogue, Malformed, Turn
+from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Malformed, Turn
 from dialog.errors import UserError
 
 
@@ -88,6 +88,15 @@ def test_malformed_records_are_reported_and_the_rest_read(write_files: Callable[
     entries = [*Taskmaster(write_files(files), files=["self-dialogs"]).dialogues("train")]
     assert [type(entry) for entry in entries] == [Dialogue, Malformed, Malformed, Dialogue]
     assert "self-dialogs.json: record 2: not in this corpus's format (KeyError: 'speaker')" in str(entries[1])
+
+
+def test_listed_dialogues_that_are_missing_are_a_warning(write_files: Callable[..., Path]) -> None:
+    files = {**FIRST, "self-dialogs.json": json.dumps([talk(n) for n in range(9) if n != 5])}
+    *_, last = Taskmaster(write_files(files)).dialogues("test")
+    warning = "1 of 2 dialogues that are listed for test are missing, such as 'dlg-5'; download the corpus again"
+    assert last.meta[WARNING] == warning
+    corpus = Taskmaster(write_files(FIRST), files=["woz-dialogs"])
+    assert not [entry for split in SPLITS for entry in corpus.dialogues(split) if WARNING in entry.meta]
 
 
 def test_a_missing_list_is_reported(write_files: Callable[..., Path]) -> None:

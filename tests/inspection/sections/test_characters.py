@@ -33,3 +33,10 @@ def test_scripts_and_garbled_text(find: Callable[..., dict[str, Finding]]) -> No
     assert finding.data["scripts"]["Cjk"] == 2
     assert finding.data["mojibake_turns"] == {"train": 0, "validation": 0, "test": 1}
     assert finding.severity == "bad"
+
+
+def test_white_space_at_turn_edges_names_the_remedy(find: Callable[..., dict[str, Finding]]) -> None:
+    finding = find(train=[["a ", "b"]], test=[["\na", " b"]])["characters"]
+    assert finding.data["padded_turns"] == {"train": 1, "validation": 0, "test": 2}
+    assert "data.normalise=true" in finding.advice
+    assert "outer white space" in finding.headline

@@ -79,3 +79,15 @@ def test_a_duplicate_of_validation_and_test_is_bad(find: Callable[..., dict[str,
         (("A", "c"), ("B", "d")),
     )
     assert finding.advice.startswith("Remove test dialogues from validation")
+
+
+def test_headlines_show_the_worst_split(find: Callable[..., dict[str, Finding]]) -> None:
+    words = ["seven", "parrots", "asked", "me", "where", "the", "red", "hat", "on", "the", "table", "was"]
+    train = [[f"{n} {' '.join(words)}", f"{' '.join(words[::-1])} {n}"] for n in range(4)]
+    findings = find(train=train, validation=train, test=[["a new question", "a new answer"]])
+    assert findings["duplicates"].headline == "4 validation dialogues in train; 0 duplicates within train"
+    assert findings["leak"].headline.startswith("4 (100.0 %) of validation dialogues share")
+    assert findings["near_duplicates"].headline.startswith("4 (100.0 %) of validation dialogues in train")
+    for name in ("duplicates", "leak", "near_duplicates"):
+        assert findings[name].severity == "bad"
+        assert "drop_leaking_dialogues" in findings[name].advice

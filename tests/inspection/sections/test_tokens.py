@@ -40,6 +40,7 @@ CHANGES: dict[str, list[Any]] = {
     "context_turns": [None, 1],
     "first_turns": [True],
     "responder": ["A"],
+    "normalise": [False],
     "merge_turns": [True],
     "reverse": [True],
     "max_turn_characters": [9],
@@ -94,4 +95,12 @@ def test_unknown_words_are_counted_and_listed(make_corpus: Callable[..., Any]) -
     assert finding.data["test"]["turns_with_unknown"] == 2
     assert (finding.data["train"]["unknown"], finding.data["validation"]["unknown"]) == (1, 0)
     assert finding.data["most_frequent_unknown"] == {"x": 2, "y": 1}
+    assert "60.0 % of test tokens unknown" in finding.headline
+    assert "byte_bpe" in finding.advice
     assert finding.severity == "bad"
+
+
+def test_unknown_words_of_validation_are_in_the_headline(make_corpus: Callable[..., Any]) -> None:
+    section = TokenSection(word(["a b"]), ExampleRules(2, first_turns=True), **LIMITS._asdict())
+    corpus = make_corpus(train=[["a", "b"]], validation=[["x", "b"]], test=[["a", "b"]])
+    assert "50.0 % of validation tokens unknown" in inspect(corpus, section, quiet=True).findings["tokens"].headline

@@ -13,6 +13,7 @@ from dialog.config.components import construct
 from dialog.models.attention import MultiHeadAttention
 from dialog.models.contracts import Encoded
 from dialog.models.transformer import TransformerDecoder, TransformerEncoder
+from dialog.models.transformer.cache import SelfAttentionState
 from dialog.models.transformer.layers import DecoderLayer, EncoderLayer
 from dialog.models.transformer.settings import TransformerSettings
 
@@ -129,11 +130,11 @@ def test_decoder_layer_agrees_with_torch(
     target, source, mask = draw(ROWS, 5, SIZE).requires_grad_(), draw(ROWS, 6, SIZE).requires_grad_(), real(6)
     masks = {"tgt_mask": later(5), "memory_key_padding_mask": ~mask}
     expected = call(decoder_layer(norm_first, activation), decoder_weights(ours), target, source, **masks)
-    empty = torch.zeros(ROWS, HEADS, 0, SIZE // HEADS, dtype=torch.float64)
     for hook in (None, lambda *_: None):
         keys_values = ours.cross_attention.keys_values(source)
         others = {"mask": mask[:, None, None], "turn": unchanged, "hook": hook}
-        output, (keys, values) = ours(target, (empty, empty), keys_values, **others)
+        state = SelfAttentionState.empty(1, like=keys_values[0])
+        output, (keys, values) = ours(target, state.layers[0], keys_values, state.extended(5), **others)
         agree([output], [expected], [target, source, *ours.parameters()])
         assert keys.shape == values.shape == (ROWS, HEADS, 5, SIZE // HEADS)
 

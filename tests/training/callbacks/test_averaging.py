@@ -204,7 +204,7 @@ def test_run_keeps_the_best_average(tiny: Callable[..., Any], tmp_path: Path) ->
     for name, value in run.model.state_dict().items():
         assert torch.equal(value, best["state_dict"][f"model.{name}"]), name
     assert not torch.equal(run.model.head.weight, best["averaging"]["weights"]["model.source_embedding.table.weight"])
-    metrics = evaluate(run, "validation", quiet=True)
+    metrics = evaluate(run, "validation", quiet=True).metrics
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     lowest = min(line["validation/loss"] for line in lines if "validation/loss" in line)
     assert lowest == pytest.approx(metrics["nll_nats"] / metrics["tokens"], rel=1e-6)

@@ -23,6 +23,7 @@ from dialog.models.seq2seq import Seq2Seq
 from dialog.runs.resume import resume
 from dialog.runs.train import train
 from dialog.training.checkpoints.initial_weights import freeze, load_from_run, load_vectors
+from dialog.training.checkpoints.manifest import list_files
 
 Tiny = Callable[..., Any]
 SHORT = ["trainer.max_steps=2", "trainer.val_check_interval=2"]
@@ -112,12 +113,16 @@ QUERY = "encoder.layers.0.self_attention.query.weight"
 
 def test_run_of_a_different_architecture_is_rejected(tiny: Tiny, source: Path) -> None:
     save_file({"weight": torch.zeros(3)}, source / "model.safetensors")
+    list_files(source, ["model.safetensors", "tokenizer.json"])
     with pytest.raises(UserError, match=r"model\.safetensors: no parameter matches this network"):
         loaded(tiny, source)
 
 
 def test_damaged_weights_are_rejected(tiny: Tiny, source: Path) -> None:
     (source / "model.safetensors").write_bytes(b"\0" * 50)
+    with pytest.raises(UserError, match=r"model\.safetensors: has changed"):
+        loaded(tiny, source)
+    (source / "manifest.json").unlink()  # as older versions wrote it
     with pytest.raises(UserError, match=r"model\.safetensors: cannot be read"):
         loaded(tiny, source)
 

@@ -16,15 +16,14 @@ NON_TEXT_KEYS = ("tool_calls", "function_call", "audio", "refusal")
 
 
 def parse_chat(
-    messages: Iterable[Json], place: str, parse: Callable[[Json, str], tuple[str | None, str]], fact_speaker: str
+    messages: Iterable[Json], place: str, parse: Callable[[Json, str], tuple[str | None, str]]
 ) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
-    """Return the turns and the facts of a chat.
+    """Return the turns and the facts of a chat; both speakers know the facts.
 
     Args:
         messages: The messages in order.
         place: file:line of the chat.
         parse: Returns (role, text) of a message, given its place; with the role None, speakers "A" and "B" alternate.
-        fact_speaker: Speaker who knows the facts; "" means both.
 
     Raises:
         UserError: a tool's message, or a message of `FACT_ROLES` after the first turn.
@@ -41,7 +40,7 @@ def parse_chat(
         elif turns:
             raise misplaced_role(role, where, "after the first turn")
         else:
-            facts.append(Turn(fact_speaker, text))
+            facts.append(Turn("", text))
     return tuple(turns), tuple(facts)
 
 

@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
+from string import digits
 
 from dialog.data.corpora.parsing.records import records
-from dialog.data.dialogue import Dialogue, Entry
+from dialog.data.dialogue import Dialogue, Entry, with_warning
+from dialog.data.reading.files import stem
 from dialog.data.reading.json_text import Json, json_members, no_members_error
 from dialog.errors import UserError
+
+
+def json_files_records(paths: Iterable[Path], parse: Callable[[str, Json, str], Dialogue | None]) -> Iterator[Entry]:
+    """Yield `json_records` of each file; the first dialogue after a gap in the files' numbers gets a warning.
+
+    `data_00.json` and `data_02.json` have a gap.
+    """
+    last = ""
+    for path in paths:
+        name = stem(path)
+        warning = f"no file between {last} and {name}; download the corpus again" if _is_gap(last, name) else ""
+        for entry in json_records(path, parse):
+            if warning and isinstance(entry, Dialogue):
+                yield with_warning(entry, warning)
+                warning = ""
+            else:
+                yield entry
+        last = name
+
+
+def _is_gap(name: str, following: str) -> bool:
+    """Return whether two names are equal but for a last number, and the numbers differ by more than 1."""
+    start = following.rstrip(digits)
+    numbers = name[len(start) :], following[len(start) :]
+    return name.startswith(start) and all(map(str.isdecimal, numbers)) and int(numbers[1]) - int(numbers[0]) > 1
 
 
 def json_records(path: Path, parse: Callable[[str, Json, str], Dialogue | None]) -> Iterator[Entry]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -18,40 +19,48 @@ def byte_lines(path: Path) -> Iterator[tuple[str, bytes]]:
     """Yield (file:line, line with its end), without a byte order mark.
 
     Raises:
-        UserError: the file is empty.
+        UserError: the file is empty or UTF-16.
     """
     number = 0
     for number, raw in enumerate(raw_lines(path), start=1):
+        if number == 1 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise UserError(f"{path} is UTF-16; convert it to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW")
         yield f"{path}:{number}", raw.removeprefix(BYTE_ORDER_MARK) if number == 1 else raw
     if number == 0:
         raise UserError(f"{path} is empty; it should hold dialogues")
 
 
-def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[str, str]]:
+def text_lines(path: Path, encoding: str | None = None) -> Iterator[tuple[str, str]]:
     """Yield (file:line, line without its end); errors as `byte_lines` and `decode_line`."""
     return ((place, decode_line(raw, place, encoding)) for place, raw in byte_lines(path))
 
 
-def line_records(path: Path, parse: Callable[[str, str], R | None], encoding: str = "utf-8") -> Iterator[R | Malformed]:
-    """Yield `records` of the lines of a file, without their ends; a line that does not decode is malformed."""
-    return records(byte_lines(path), lambda raw, place: parse(decode_line(raw, place, encoding), place))
+def line_records(
+    path: Path, parse: Callable[[str, str], R | None], encoding: str | None = None
+) -> Iterator[R | Malformed]:
+    """Yield `records` of the lines of a file, without their ends; a line that does not decode is malformed.
+
+    Blank lines are skipped.
+    """
+    lines = ((place, raw) for place, raw in byte_lines(path) if raw.strip())
+    return records(lines, lambda raw, place: parse(decode_line(raw, place, encoding), place))
 
 
-def decode_line(raw: bytes, place: str, encoding: str = "utf-8") -> str:
+def decode_line(raw: bytes, place: str, encoding: str | None = None) -> str:
     """Decode a line and remove its LF or CRLF; other Unicode line separators are text.
 
-    The encoding `NAME:replace` reads undecodable bytes as U+FFFD.
+    None is UTF-8, in a corpus without the option `encoding`; `NAME:replace` reads undecodable bytes as U+FFFD.
 
     Raises:
         UserError: an undecodable byte, with its position, or an unknown encoding.
     """
-    name, _, errors = encoding.partition(":")
+    name, _, errors = (encoding or "utf-8").partition(":")
     try:
         line = raw.decode(name, errors or "strict")
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"{place}: byte {error.start + 1} of the line is not {name.upper()}; convert the file to UTF-8"
-        ) from error
+        option = "set data.corpus.encoding, such as cp1252 for a file of Windows, or " if encoding else ""
+        problem = f"byte {error.start + 1} of the line is not {name.upper()}"
+        raise UserError(f"{place}: {problem}; {option}convert the file to UTF-8") from error
     except (LookupError, ValueError) as error:
         raise UserError(f"{place}: no encoding {encoding!r} for lines of text ({error}); try utf-8") from error
     return line.removesuffix("\n").removesuffix("\r")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from dialog.data.corpora.parsing.unicode_checks import check_texts
-from dialog.data.dialogue import Dialogue, Malformed
+from dialog.data.dialogue import Dialogue, Malformed, with_warning
 from dialog.errors import UserError
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+MANY_TURNS = 1000
+"""A dialogue with more turns gets a warning."""
 LONGEST_MESSAGE = 400
 """Longer messages lose their middle: they may quote a record of megabytes."""
 
@@ -20,13 +22,16 @@ def records(items: Iterable[tuple[str, T]], parse: Callable[[T, str], R | None])
     """Yield `parse(item, place)` for each (place, item), in order; None is skipped.
 
     An item becomes `Malformed` if `parse` raises UserError, lacks a key or meets a wrong type, or if a text, speaker,
-    id, author or warning of the dialogue is not Unicode text.
+    id, author or warning of the dialogue is not Unicode text. More than `MANY_TURNS` turns are a warning.
     """
     for place, item in items:
         try:
             record = parse(item, place)
             if isinstance(record, Dialogue):
                 check_texts(record)
+                if len(record.turns) > MANY_TURNS:
+                    message = f"{place}: a dialogue of {len(record.turns):,} turns; check how its file marks dialogues"
+                    record = cast("R", with_warning(record, message))
         except UserError as error:
             yield Malformed(shortened(str(error)))
         except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
@@ -35,6 +40,18 @@ def records(items: Iterable[tuple[str, T]], parse: Callable[[T, str], R | None])
         else:
             if record is not None:
                 yield record
+
+
+def record_id(value: object, place: str) -> str:
+    """Return the id of a record, given as a string or an integer.
+
+    Raises:
+        UserError: with the place; the id is empty or of another type.
+    """
+    if not isinstance(value, str | int) or isinstance(value, bool) or value == "":
+        problem = "is empty" if value == "" else f"is {type(value).__name__}"
+        raise UserError(f'{place}: "id" {problem}; write it in quotes, or as an integer')
+    return str(value)
 
 
 def shortened(message: str) -> str:

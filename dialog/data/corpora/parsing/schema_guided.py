@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dialog.data.corpora.parsing.corpus_files import digests
-from dialog.data.corpora.parsing.json_records import json_records
+from dialog.data.corpora.parsing.json_records import json_files_records
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
 from dialog.data.reading.files import find_files
 from dialog.data.reading.json_text import Json
@@ -23,8 +23,7 @@ class SchemaGuidedFiles:
 
     def entries(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split in the order of the file names and of each file."""
-        for file in self._files(split):
-            yield from json_records(file, _dialogue)
+        return json_files_records(self._files(split), _dialogue)
 
     def fingerprint(self) -> dict[str, str]:
         """Map the files to their SHA-256."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 
-from dialog.data.dialogue import Dialogue, Entry, Malformed
+from dialog.data.dialogue import Dialogue, Entry, Malformed, with_warning
 
 REMAINDERS = {"train": range(8), "validation": range(8, 9), "test": range(9, 10)}
 
@@ -32,14 +32,23 @@ def split_by_lists(
     """Yield the entries of one split; `lists` maps the ids of dialogues to their splits.
 
     Unlisted dialogues are in the split `others`; None divides them by `split_by_hash`. Malformed entries count as
-    train.
+    train. If the corpus lacks some, but not all, of the dialogues listed for the split, the last one gets a warning.
     """
+    listed = {id for id, name in lists.items() if name == split}
+    missing = set(listed)
+    held: list[Entry] = []
     for entry in entries:
         official = lists.get(entry.id, others) if isinstance(entry, Dialogue) else "train"
-        if official is None:
-            yield from split_by_hash([entry], split)
-        elif official == split:
-            yield entry
+        chosen = list(split_by_hash([entry], split)) if official is None else [entry] * (official == split)
+        if chosen:
+            yield from held
+            held = chosen
+            missing -= {entry.id for entry in chosen if isinstance(entry, Dialogue)}
+    if 0 < len(missing) < len(listed):
+        number = f"{len(missing):,} of {len(listed):,} dialogues that are listed for {split}"
+        warning = f"{number} are missing, such as {min(missing)!r}; download the corpus again"
+        held = [with_warning(entry, warning) if isinstance(entry, Dialogue) else entry for entry in held]
+    yield from held
 
 
 def _remainder(dialogue: Dialogue) -> int:

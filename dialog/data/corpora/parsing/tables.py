@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Literal
@@ -13,6 +13,7 @@ from dialog.data.corpora.parsing.lines import text_lines
 from dialog.data.corpora.parsing.records import shortened
 from dialog.errors import UserError
 
+DELIMITERS = (",", ";", "\t")
 LONGEST_ROW = 2**17
 """Characters that a row may span after its first line; a longer row has an unclosed quote."""
 
@@ -38,9 +39,17 @@ Row = dict[str, str] | RowError
 
 
 def table(
-    path: Path, columns: Iterable[str] = (), *, delimiter: str = ",", quotes: bool = True, encoding: str = "utf-8"
+    path: Path,
+    columns: Sequence[str] = (),
+    *,
+    delimiter: str | None = ",",
+    quotes: bool = True,
+    encoding: str | None = None,
 ) -> Iterator[tuple[str, Row]]:
     """Yield (file:line of its start, row) for each row after the first, which names the columns.
+
+    Columns are found in any case, such as `Text` for `text`, and the keys of the rows are then those of `columns`. The
+    delimiter None is the first of comma, semicolon and tab with which the first row names all columns, else a comma.
 
     Cells are separated as in Python's `csv`: quoted cells may hold the delimiter and line ends. Blank rows are skipped.
     If quotes are wrong, or a row of several lines does not have the width of the first row, only the line on which it
@@ -50,8 +59,9 @@ def table(
         UserError: the first row cannot be read or does not name each of `columns` once; or wrong quotes make more text
             be read again than `MOST_REREAD` allows.
     """
-    rows = _rows(path, delimiter, quotes, encoding)
+    rows = _rows(path, delimiter or _delimiter(path, columns, quotes, encoding), quotes, encoding)
     place, names, problem = next(rows)
+    names = _in_case_of(columns, names)
     if problem:
         raise UserError(f"{place}: {problem}")
     for column in columns:
@@ -75,7 +85,21 @@ def cells(row: Row) -> dict[str, str]:
     return row
 
 
-def _rows(path: Path, delimiter: str, quotes: bool, encoding: str) -> Iterator[tuple[str, list[str], str]]:
+def _delimiter(path: Path, columns: Sequence[str], quotes: bool, encoding: str | None) -> str:
+    for delimiter in DELIMITERS:
+        _, names, _ = next(_rows(path, delimiter, quotes, encoding))
+        if set(columns) <= set(_in_case_of(columns, names)):
+            return delimiter
+    return DELIMITERS[0]
+
+
+def _in_case_of(columns: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the names; one that equals a missing column but for case and outer white space is that column."""
+    missing = {column.casefold(): column for column in columns if column not in names}
+    return [missing.get(name.strip().casefold(), name) for name in names]
+
+
+def _rows(path: Path, delimiter: str, quotes: bool, encoding: str | None) -> Iterator[tuple[str, list[str], str]]:
     """Yield (file:line, cells, "") or (file:line, cells of the first line, problem)."""
     csv.field_size_limit(2**31 - 1)  # lines and rows have limits of their own
     lines = (line + "\n" for _, line in text_lines(path, encoding))

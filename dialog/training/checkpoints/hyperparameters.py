@@ -1,0 +1,35 @@
+"""The hyperparameters in a checkpoint, from which a module is built without its recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dialog.config.components import imported_names
+from dialog.data.tokenizers.tokenizer import Tokenizer
+from dialog.errors import UserError
+from dialog.models.seq2seq import Seq2Seq
+
+
+def constructor_arguments(
+    checkpoint: Mapping[str, Any], replacements: Mapping[str, Any], path: str, *, trust: bool
+) -> dict[str, Any]:
+    """Return the arguments of a DialogModule: the replacements, and for all others those of a checkpoint.
+
+    Raises:
+        UserError: with the path; no hyperparameters, or dotted names, which would be imported, without ``trust``.
+    """
+    hyperparameters: Mapping[str, Any] = checkpoint.get("hyper_parameters", {})
+    stored = {key: value for key, value in hyperparameters.items() if key not in replacements}
+    if {"model", "padding"} - replacements.keys() - {key for key, value in stored.items() if value is not None}:
+        raise UserError(
+            f"{path}: has no hyperparameters of its network: an older version wrote it, or the network is not a "
+            "Seq2Seq; pass model= and padding=, or load its run folder with dialog.load"
+        )
+    for dotted in imported_names(stored) if not trust else ():
+        raise UserError(f"{path}: imports {dotted!r}; pass trust=True if you trust its author")
+    if "model" in stored:
+        stored["model"] = Seq2Seq(**stored["model"])
+    if "tokenizer" not in replacements and checkpoint.get("tokenizer") is not None:
+        stored["tokenizer"] = Tokenizer(checkpoint["tokenizer"])
+    return {**stored, **replacements}

@@ -1,0 +1,53 @@
+"""A DialogModule with a user's own DataLoader, in a Trainer without any of this package's parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import lightning
+import pytest
+from torch.utils.data import DataLoader
+
+import dialog
+from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER
+
+Build = Callable[..., dialog.DialogModule]
+PAIRS = [([OTHER, 7, 8, EOS], [BOS, 9, EOS]), ([OTHER, 7, EOS], [BOS, 9, 10, EOS])] * 4
+SIZE = 7
+
+
+def collate(pairs: Any) -> dialog.Batch:  # noqa: ANN401 - the pairs of a batch
+    return dialog.collate(pairs, target_bytes=SIZE * len(pairs))
+
+
+def loader(collate_fn: Any) -> Any:  # noqa: ANN401 - of any batches
+    return DataLoader(PAIRS, batch_size=2, collate_fn=collate_fn)
+
+
+def trainer() -> lightning.Trainer:
+    return lightning.Trainer(
+        accelerator="cpu",
+        devices=1,
+        max_epochs=1,
+        num_sanity_val_steps=0,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+
+
+@pytest.mark.filterwarnings("ignore:The .*_dataloader' does not have many workers")
+@pytest.mark.filterwarnings("ignore:The number of training batches")
+@pytest.mark.parametrize(
+    ("name", "wrong", "message"),
+    [
+        ("fit", lambda pairs: tuple(collate(pairs)), r"^the data loader yields a tuple, not a dialog\.Batch"),
+        ("fit", lambda pairs: collate(pairs)._replace(target_tokens=7), "^target_tokens of a batch is 7, but .* has 5"),
+        ("validate", dialog.collate, "^target_bytes of a batch is 0; pass collate"),
+    ],
+)
+def test_invalid_batches_of_a_loader(module: Build, name: str, wrong: Any, message: str) -> None:  # noqa: ANN401
+    with pytest.raises(dialog.UserError, match=message):
+        getattr(trainer(), name)(module(), *([loader(wrong), loader(collate)] if name == "fit" else [loader(wrong)]))
