@@ -54,7 +54,7 @@ def weights_writer(folder: Path, recipe: Recipe, tokenizer: Tokenizer) -> Callab
         network = {name.removeprefix(PREFIX): value for name, value in state if name.startswith(PREFIX)}
         weights = {name: value.contiguous() for name, value in network.items() if name not in tied}
         content = save(weights, {**metadata, **tied, "step": str(checkpoint["global_step"])})
-        with saving(folder / WEIGHTS), replacing_listed(folder / WEIGHTS) as new:
+        with saving(folder / WEIGHTS, folder), replacing_listed(folder / WEIGHTS) as new:
             new.write_bytes(with_sorted_metadata(content))
 
     return write
