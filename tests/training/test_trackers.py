@@ -23,9 +23,9 @@ from wandb_file import read_offline
 
 import dialog
 from dialog.runs.evaluate import evaluate
-from dialog.runs.log_evaluation import SAMPLES
 from dialog.runs.train import PartOf, train
 from dialog.training.loggers import BackgroundLogger, RecordLogger, build_loggers, close, labelled
+from dialog.training.loggers.evaluation import SAMPLES
 
 STEPS = ["trainer.max_steps=4", "trainer.val_check_interval=4", "trainer.log_every_n_steps=1"]
 

@@ -7,24 +7,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dialog.runs.folder import read_summary
-from dialog.runs.run import Run
+from dialog.config.components import Component
+from dialog.training.loggers import MediaLogger, build_tracker
 
 SAMPLES = 20
 """Largest number of responses in the table that is logged."""
 
 
-def log_evaluation(run: Run, folder: Path, metrics: Mapping[str, Any]) -> None:
+def log_evaluation(component: Component, run: Path, folder: Path, metrics: Mapping[str, Any], *, step: int) -> None:
     """Log metrics, and a table of responses spread evenly over the split, under the name of the evaluation's folder."""
-    if run.recipe.logger.get("name") == "none":
-        return
-    from dialog.training.loggers import MediaLogger, build_tracker
-
-    logger = build_tracker(run.recipe.logger, run.folder)
-    summary = read_summary(run.folder)
+    logger = build_tracker(component, run)
     if logger is None:
         return
-    step = summary.steps if summary is not None else 0
     logger.submit(logger.tracker.log_metrics, dict(numbers(metrics, folder.name)), step)
     if isinstance(logger.tracker, MediaLogger):
         lines = (folder / "responses.jsonl").read_text(encoding="utf-8").splitlines()
