@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import click
 
@@ -17,6 +19,15 @@ from dialog.escaping import to_json
 from dialog.paths import check_new
 
 BATCH = 64
+"""Lines of a file that are answered together; a pipe or terminal is answered line by line."""
+
+
+class Question(NamedTuple):
+    """Input line: its id, and a context or what is wrong with it."""
+
+    id: Any
+    context: list[str]
+    error: str | None = None
 
 
 @click.command()
@@ -28,6 +39,9 @@ BATCH = 64
 def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, trust: bool) -> None:
     """Generate responses with a RUN: reads {"context": [TEXT, ...]} per line, writes the line with its response.
 
+    Each line of a pipe is answered before the next one is read. A line that cannot be answered gets {"id", "error"} in
+    its place; the exit code is then 2. Blank lines are skipped. The responses.jsonl of an evaluation is valid input.
+
     Example: echo '{"context": ["How are you ?"]}' | dialog-seq2seq respond runs/quickstart/transformer/...
     """
     if target != "-":
@@ -38,18 +52,32 @@ def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, tru
     from dialog.generation.responder import response_row
 
     search = loaded.recipe.generation.search
+    errors: list[str] = []
+    with open_input(source) as file, new_file(target) as out:
+        size = BATCH if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else 1
+        lines = read_lines(file, source)
+        while block := list(islice(lines, size)):
+            contexts = [line.context for line in block if line.error is None]
+            candidates = iter(loaded.responder.respond(contexts, search))
+            for line in block:
+                if line.error is None:
+                    row = response_row(line.id, line.context, next(candidates))
+                else:
+                    row = {"id": line.id, "error": line.error}
+                    errors.append(line.error)
+                out.write(to_json(row) + "\n")
+            out.flush()
+    if errors:
+        raise UserError(f"{errors[0]}" + (f" (and {len(errors) - 1} more lines)" if errors[1:] else ""))
+
+
+def open_input(source: str) -> IO[bytes]:
+    """Open a file to read; - is standard input."""
     try:
-        with click.open_file(source, "rb") as lines, new_file(target) as out:
-            questions = contexts(lines, source)
-            while block := list(islice(questions, BATCH)):
-                responses = loaded.responder.respond([context for _, context in block], search)
-                for (name, context), candidate in zip(block, responses, strict=True):
-                    out.write(to_json(response_row(name, context, candidate)) + "\n")
-                out.flush()
-    except BrokenPipeError:
-        raise  # the reader has closed the pipe
+        file: IO[bytes] = click.open_file(source, "rb")
     except OSError as error:
-        raise UserError(f"{error.filename}: {error.strerror}") from error
+        raise UserError(f"{source}: {error.strerror}") from error
+    return file
 
 
 @contextmanager
@@ -63,19 +91,26 @@ def new_file(target: str) -> Iterator[IO[str]]:
         yield file
 
 
-def contexts(lines: IO[bytes], file: str) -> Iterator[tuple[Any, list[str]]]:
-    """Yield id and context of each line; an invalid line raises UserError with file:line."""
-    for number, line in enumerate(lines, start=1):
-        where = f"{'standard input' if file == '-' else file}:{number}"
-        try:
-            row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
-        except UnicodeDecodeError as error:
-            raise UserError(f"{where}: not UTF-8 at byte {error.start + 1}") from error
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{where}: not JSON ({error}); write one object per line") from error
-        context = row.get("context") if isinstance(row, dict) else None
-        if not isinstance(context, list) or not context or not all(isinstance(turn, str) for turn in context):
-            raise UserError(f'{where}: needs {{"context": [TEXT, ...]}} with at least one turn')
-        if any("\ud800" <= char <= "\udfff" for turn in context for char in turn):
-            raise UserError(f"{where}: lone surrogate (half a character) in the context; write both halves")
-        yield row.get("id", str(number)), context
+def read_lines(lines: IO[bytes], file: str) -> Iterator[Question]:
+    """Yield each line that is not blank; the default id is the number of the line, counted from 1."""
+    for number, content in enumerate(lines, start=1):
+        if content.strip():
+            yield read_line(content, number, f"{'standard input' if file == '-' else file}:{number}")
+
+
+def read_line(content: bytes, number: int, where: str) -> Question:
+    """Parse a line; what is wrong with it is prefixed with file:line."""
+    try:
+        row = json.loads(content.decode("utf-8-sig" if number == 1 else "utf-8"))
+    except UnicodeDecodeError as error:
+        return Question(str(number), [], f"{where}: not UTF-8 at byte {error.start + 1}")
+    except (ValueError, RecursionError) as error:
+        return Question(str(number), [], f"{where}: not JSON ({error}); write one object per line")
+    if not isinstance(row, dict):
+        row = {}
+    name, context = row.get("id", str(number)), row.get("context")
+    if not isinstance(context, list) or not all(isinstance(turn, str) for turn in context):
+        return Question(name, [], f'{where}: needs {{"context": [TEXT, ...]}}')
+    if any("\ud800" <= char <= "\udfff" for turn in context for char in turn):
+        return Question(name, [], f"{where}: lone surrogate (half a character) in the context; write both halves")
+    return Question(name, context)

@@ -122,6 +122,8 @@ class TrainerConfig:
             epochs, set check_val_every_n_epoch to null.
         num_sanity_val_steps: Validation batches before training.
         deterministic: true, false or warn.
+        float32_matmul_precision: highest, high or medium, as in ``torch.set_float32_matmul_precision``; high allows
+            TensorFloat-32 in matrix products of 32-true on GPUs that have it.
         profiler: simple, advanced or pytorch; writes to ``profile`` in the run folder.
     """
 
@@ -145,6 +147,7 @@ class TrainerConfig:
     gradient_clip_val: float | None = 1.0
     deterministic: bool | str = False
     detect_anomaly: bool = False
+    float32_matmul_precision: str = "highest"
     profiler: str | None = None
 
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dialog.data.tokenizers.tokenizer import BOS, PAD, SPECIAL_TOKENS
+from dialog.data.tokenizers.tokenizer import BOS, OTHER, PAD, SELF, SPECIAL_TOKENS
 from dialog.errors import UserError
 
 Integers = NDArray[np.int64]
@@ -27,6 +27,7 @@ class Batch(NamedTuple):
     target_bytes: int  # UTF-8 length of the responses
     facts: Tensor  # [B], number of leading source tokens that are facts
     target_unknown_bytes: int = 0  # UTF-8 length of the text of the responses that is encoded as <unk>
+    turn_shape: tuple[int, int] | None = None  # largest number of turns of a source, and of tokens of a turn, if known
 
 
 def collate(
@@ -89,6 +90,15 @@ def pack(
         facts=torch.from_numpy(facts),
         target_unknown_bytes=target_unknown_bytes,
     )
+
+
+def with_turn_shape(batch: Batch) -> Batch:
+    """Return the batch, on the host, with the ``turn_shape`` of its sources [B, S]."""
+    source = batch.source.numpy()
+    begins = (source == OTHER) | (source == SELF)
+    begins[:, :1] = True
+    lengths = np.add.reduceat((source != PAD).ravel(), np.flatnonzero(begins), dtype=np.int64)
+    return batch._replace(turn_shape=(int(begins.sum(1).max()), max(1, int(lengths.max()))))
 
 
 def check_batch(batch: object, padding: int, *, first: bool) -> None:

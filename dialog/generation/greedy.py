@@ -35,33 +35,32 @@ class Greedy(Search):
     def __call__(self, step: Step, first: Tensor, memory: Memory, state: State) -> Replies:
         """Decode one response for each row of `first` [N, 1]."""
         replies = Replies([[] for _ in first], [0.0] * len(first), [False] * len(first))
-        rows, tokens = torch.arange(len(first)), first  # [N], the row of `first` behind each row of the batch
+        rows, tokens = list(range(len(first))), first  # N, the row of `first` behind each row of the batch
+        banned, ended = (
+            torch.tensor(ids, dtype=torch.long, device=first.device) for ids in (self.banned, [*self.banned, self.end])
+        )
         for length in range(self.max_length + 1):
             logits, state = step(tokens, memory, state)
             log_probabilities = logits[:, -1].float().log_softmax(-1)  # [N, V]
-            scores, chosen = self._mask(log_probabilities, length).max(-1)  # [N]
-            unfinished = self._extend(replies, rows.tolist(), chosen.tolist(), scores.tolist(), length)
+            forbidden = ended if length < self.min_length else banned
+            best, chosen = log_probabilities.index_fill(-1, forbidden, -torch.inf).max(-1)  # [N]
+            scores, ids = torch.stack([best, chosen.float()]).tolist()  # one wait; ids below 2^24 are exact
+            unfinished = self._extend(replies, rows, scores, ids, length)
             if not unfinished:
                 break
             tokens = chosen.unsqueeze(1)  # [N, 1]
             if 2 * len(unfinished) <= len(rows):
                 keep = torch.tensor(unfinished, device=first.device)
-                tokens, memory, state, rows = tokens[keep], memory.select(keep), state.select(keep), rows[keep.cpu()]
+                tokens, memory, state = tokens[keep], memory.select(keep), state.select(keep)
+                rows = [rows[position] for position in unfinished]
         return replies
 
-    def _mask(self, log_probabilities: Tensor, length: int) -> Tensor:
-        """Set forbidden tokens to -inf: [N, V] -> [N, V]."""
-        forbidden = self.banned + ([self.end] if length < self.min_length else [])
-        if not forbidden:
-            return log_probabilities
-        return log_probabilities.index_fill(-1, torch.tensor(forbidden, device=log_probabilities.device), -torch.inf)
-
     def _extend(
-        self, replies: Replies, rows: list[int], tokens: list[int], scores: list[float], length: int
+        self, replies: Replies, rows: list[int], scores: list[float], tokens: list[float], length: int
     ) -> list[int]:
         """Append one token to each unfinished reply; return the positions in the batch that continue."""
         unfinished = []
-        for position, (row, token, score) in enumerate(zip(rows, tokens, scores, strict=True)):
+        for position, (row, score, token) in enumerate(zip(rows, scores, map(int, tokens), strict=True)):
             if replies.finished[row] or (length == self.max_length and token != self.end):
                 continue
             replies.scores[row] += score

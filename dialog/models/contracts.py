@@ -75,7 +75,9 @@ class Encoder(nn.Module, ABC):
     """Width M of the states."""
 
     needs: frozenset[str] = frozenset()
-    """Extra inputs of `forward`, passed by name: ``turns`` [B, S], the turn of each token, counted from 0."""
+    """Extra inputs of `forward`, passed by name: ``turns`` [B, S], the turn of each token, counted from 0, and
+    ``turn_shape``, the largest number of turns of a source and of tokens of a turn, or None if the host does not know.
+    """
 
     @abstractmethod
     def forward(self, inputs: Tensor, mask: Tensor, hook: AttentionHook | None = None) -> Encoded:

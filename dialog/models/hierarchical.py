@@ -24,7 +24,7 @@ class HierarchicalEncoder(Encoder):
     are over the whole source, 0 between turns.
     """
 
-    needs = frozenset({"turns"})
+    needs = frozenset({"turns", "turn_shape"})
 
     def __init__(
         self,
@@ -43,10 +43,16 @@ class HierarchicalEncoder(Encoder):
         self.join = nn.Linear(self.tokens.size + self.turns.size, self.size)
 
     def forward(  # type: ignore[override]  # declared in needs
-        self, inputs: Tensor, mask: Tensor, turns: Tensor, hook: AttentionHook | None = None
+        self,
+        inputs: Tensor,
+        mask: Tensor,
+        turns: Tensor,
+        hook: AttentionHook | None = None,
+        *,
+        turn_shape: tuple[int, int] | None = None,
     ) -> Encoded:
         """Encode inputs [B, S, E], mask [B, S], turns [B, S] counted from 0 into states [B, S, M]."""
-        fold = Fold.of(turns, mask)
+        fold = Fold.of(turns, mask, turn_shape)
         within = self.tokens(
             fold.split(inputs).flatten(0, 1), fold.mask.flatten(0, 1), fold.watch(hook)
         )  # [B U, L, M']
@@ -70,14 +76,17 @@ class Fold:
     mask: Tensor  # [B, U, L]
 
     @staticmethod
-    def of(turns: Tensor, mask: Tensor) -> Fold:
-        """Compute the positions from the turn of each token; turns begin with 0 and skip no number."""
+    def of(turns: Tensor, mask: Tensor, shape: tuple[int, int] | None = None) -> Fold:
+        """Compute the positions from the turn of each token; turns begin with 0 and skip no number.
+
+        The shape (U, L), if it is not given, is read from the device, which waits for it.
+        """
         turns = turns.masked_fill(~mask, 0)
         steps = torch.arange(turns.shape[1], device=turns.device).expand_as(turns)  # [B, S]
         begins = torch.cat([turns[:, :1] * 0, (turns.diff(dim=1) > 0) * steps[:, 1:]], 1).cummax(1).values  # [B, S]
         places = (steps - begins).masked_fill(~mask, 0)
-        rows, turn_count, length = len(turns), int(turns.max()) + 1, int(places.max()) + 1
-        real = mask.new_zeros(rows, turn_count * length + 1)
+        turn_count, length = shape or (torch.stack([turns.max(), places.max()]) + 1).tolist()
+        real = mask.new_zeros(len(turns), turn_count * length + 1)
         slots = torch.where(mask, turns * length + places, turn_count * length)
         real = torch.unflatten(real.scatter(1, slots, True)[:, :-1], 1, (turn_count, length))  # [B, U, L]
         return Fold(turns, places, mask, real)

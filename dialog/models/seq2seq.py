@@ -117,7 +117,7 @@ class Seq2Seq(nn.Module):
             },
             "model",
         )
-        self.needs_turns = bool(declared_needs(self.encoder, ("turns",)))
+        self.encoder_needs = declared_needs(self.encoder, ("turns", "turn_shape"))
 
     def forward(self, source: Tensor, source_mask: Tensor, target: Tensor, hook: AttentionHook | None = None) -> Tensor:
         """Teacher forcing: source [B, S], source_mask [B, S] (True = real), target [B, T] -> logits [B, T, V].
@@ -127,12 +127,28 @@ class Seq2Seq(nn.Module):
         memory, state = self.start(source, source_mask, hook)
         return self.step(target, memory, state, hook)[0]
 
+    @property
+    def needs_turns(self) -> bool:
+        """True if the encoder reads turn by turn."""
+        return "turns" in self.encoder_needs
+
     def start(
-        self, source: Tensor, source_mask: Tensor, hook: AttentionHook | None = None
+        self,
+        source: Tensor,
+        source_mask: Tensor,
+        hook: AttentionHook | None = None,
+        *,
+        turn_shape: tuple[int, int] | None = None,
     ) -> tuple[SourceMemory, State]:
-        """Encode a source [B, S]; return its memory and the state before the first token."""
-        turns = {"turns": turn_numbers(source, self.turn_tokens)} if self.needs_turns else {}
-        encoded = self.encoder(self.source_embedding(source), source_mask, hook=hook, **turns)
+        """Encode a source [B, S]; return its memory and the state before the first token.
+
+        A ``turn_shape`` that the host knows (see `Encoder.needs`) saves a hierarchical encoder a wait for the device.
+        """
+        offered: dict[str, Any] = {"turn_shape": turn_shape}
+        if self.needs_turns:
+            offered["turns"] = turn_numbers(source, self.turn_tokens)
+        extra = {name: offered[name] for name in self.encoder_needs}
+        encoded = self.encoder(self.source_embedding(source), source_mask, hook=hook, **extra)
         memory, state = self.decoder.start(encoded)
         return SourceMemory(source, memory), state
 

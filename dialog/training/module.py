@@ -158,10 +158,13 @@ class DialogModule(LightningModule):
         self.step_sums = StepSums()
         if micro_batches > 1:
             scale_gradients(self.model.parameters(), factor)
-        limit, by_value = gradient_clip_val or math.inf, gradient_clip_algorithm == "value"
-        norm = full_tensor(nn.utils.clip_grad_norm_(self.model.parameters(), math.inf if by_value else limit))
-        if by_value:
-            nn.utils.clip_grad_value_(self.model.parameters(), limit)
+        parameters = [parameter for parameter in self.model.parameters() if parameter.grad is not None]
+        norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+        if gradient_clip_val and gradient_clip_algorithm == "value":
+            nn.utils.clip_grad_value_(parameters, gradient_clip_val)
+        elif gradient_clip_val:
+            nn.utils.clip_grads_with_norm_(parameters, gradient_clip_val, norm)
+        norm = full_tensor(norm)
         self.guard.check_step(self, optimizer, means, norm, scaled=scaler is not None)
         if is_logging_step(self.trainer):  # at every step it would take a tenth of a small one
             self._log_step({**means, "gradient_norm": norm}, optimizer.param_groups[0]["lr"])

@@ -53,7 +53,8 @@ class TrainingStep:
         """Return the sum over target tokens that step number ``step`` minimises, and the sums to be logged."""
         count = 2 if "second_pass" in needs_of(self.loss) else 1
         tokens = batch.target_tokens
-        passes = [self._decode(model, batch.source, batch.target, self.ratio(step)) for _ in range(count)]
+        ratio, shape = self.ratio(step), batch.turn_shape
+        passes = [self._decode(model, batch.source, batch.target, ratio, shape) for _ in range(count)]
         real = self._select(passes, batch.target, tokens)
         response = loss_sums(model.head, self.loss, real)
         terms: Terms = {"loss": (response.nll, tokens)}
@@ -80,12 +81,19 @@ class TrainingStep:
 
     def validate(self, model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the sum of -log p over target tokens, and the number whose token has the highest score."""
-        decoded = self._decode(model, batch.source, batch.target)
+        decoded = self._decode(model, batch.source, batch.target, turn_shape=batch.turn_shape)
         return likelihood_sums(model.head, self._select([decoded], batch.target, batch.target_tokens))
 
-    def _decode(self, model: Seq2Seq, source: Tensor, target: Tensor, ratio: float = 1.0) -> Decoded:
+    def _decode(
+        self,
+        model: Seq2Seq,
+        source: Tensor,
+        target: Tensor,
+        ratio: float = 1.0,
+        turn_shape: tuple[int, int] | None = None,
+    ) -> Decoded:
         """Decode targets [B, T + 1] up to the head: positions [B, T]."""
-        memory, state = model.start(source, source != self.padding)
+        memory, state = model.start(source, source != self.padding, turn_shape=turn_shape)
         return decode(model, target[:, :-1], memory, state, ratio=ratio, sampled=self.sampled)
 
     def _select(self, passes: Sequence[Decoded], target: Tensor, count: int | None = None) -> RealPositions:

@@ -32,7 +32,7 @@ from dialog.training.distributed.signals import Stopped, StopSignals
 from dialog.training.lightning_internals import replace_signals
 from dialog.training.loggers import RecordLogger, RecordPosition
 from dialog.training.optimization.allocator import bound_kernel_caches, keep_freed_memory
-from dialog.training.optimization.precision import device_of, precision_plugin
+from dialog.training.optimization.precision import device_of, precision_plugin, use_matmul_precision
 
 __all__ = ["Callback", "Logger", "Trainer", "build_trainer", "fit", "quiet", "seed"]
 
@@ -65,6 +65,7 @@ def build_trainer(
     if arguments["strategy"] == "fsdp":
         arguments["strategy"] = FullyShardedStrategy()
         arguments["inference_mode"] = False  # the next step reuses weights gathered in a validation
+    use_matmul_precision(arguments.pop("float32_matmul_precision"))
     progress = arguments.pop("enable_progress_bar")
     arguments["profiler"] = build_profiler(arguments["profiler"], folder)
     precision = precision_plugin(arguments["precision"], device_of(arguments["accelerator"]))

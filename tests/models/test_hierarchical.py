@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dialog.data.batching import collate, with_turn_shape
+from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF
 from dialog.models.contracts import Encoded
 from dialog.models.hierarchical import Fold, HierarchicalEncoder, turn_numbers
 
@@ -45,6 +47,15 @@ def real(count: int) -> Tensor:
 
 
 # ------------------------------------------------------------------ turns and folds
+
+
+@pytest.mark.parametrize("sources", [[[5, 9, 9, 4, 9], [9, 9]], [[4], [5], [9]], [[5, 4, 5, 4], []], [[9] * 6, [4, 9]]])
+def test_shape_known_to_the_host_is_that_of_the_device(sources: list[list[int]]) -> None:
+    batch = with_turn_shape(collate([(source, [BOS, EOS]) for source in sources]))
+    turns, mask = turn_numbers(batch.source, (OTHER, SELF)), batch.source != PAD
+    read, given = Fold.of(turns, mask), Fold.of(turns, mask, batch.turn_shape)
+    assert batch.turn_shape == read.mask.shape[1:]
+    assert torch.equal(read.mask, given.mask)
 
 
 @pytest.mark.parametrize(

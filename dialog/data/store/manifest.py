@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -56,31 +57,52 @@ def fingerprint(settings: Mapping[str, object]) -> str:
 
 
 def write_manifest(folder: Path, content: Mapping[str, object]) -> None:
-    """Write the manifest last, with the size and SHA-256 of each file in the folder."""
+    """Write the manifest last, with the size and SHA-256 of each file in the folder and of its own content."""
     files = {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in sorted(folder.iterdir())}
-    text = json.dumps({"format": FORMAT, **content, "files": files}, indent=2, default=str)
+    manifest = json.loads(json.dumps({"format": FORMAT, **content, "files": files}, default=str))
+    text = json.dumps({**manifest, "sha256": _digest(manifest)}, indent=2)
     (folder / NAME).write_text(text + "\n", encoding="utf-8")
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a folder and check the sizes of its files.
+    """Read the manifest of a folder and check its files; each is hashed once per process.
 
     Raises:
-        UserError: the manifest is missing, damaged or of another format, or a file is missing or has another size.
+        UserError: the manifest is missing, damaged or of another format, or a file is missing or damaged.
     """
     path = folder / NAME
     try:
         manifest: Manifest = json.loads(path.read_bytes())
-        version, files = manifest["format"], manifest["files"]
-        sizes = {name: file["bytes"] for name, file in files.items()}
+        version, stated = manifest["format"], manifest.pop("sha256", None)
     except FileNotFoundError as error:
         raise UserError(f"{folder} holds no prepared data (no {NAME}); prepare it") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is damaged; delete the folder and prepare the data again") from error
+        raise _damaged(path) from error
     if version != FORMAT:
         raise UserError(f"{path} has format {version}, but this version reads {FORMAT}; prepare the data again")
-    for name, size in sizes.items():
+    if stated != _digest(manifest):
+        raise _damaged(path)
+    for name, listed in manifest["files"].items():
         file = folder / name
-        if not file.is_file() or file.stat().st_size != size:
-            raise UserError(f"{file} is missing or damaged; delete the folder and prepare the data again")
+        if not file.is_file() or file.stat().st_size != listed["bytes"] or _file_digest(file) != listed["sha256"]:
+            raise _damaged(file)
     return manifest
+
+
+def _damaged(path: Path) -> UserError:
+    return UserError(f"{path} is missing or damaged; delete the folder and prepare the data again")
+
+
+def _digest(manifest: Manifest) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def _file_digest(path: Path) -> str:
+    state = path.stat()
+    return _hash_once(path.resolve(), (state.st_ino, state.st_size, state.st_mtime_ns))
+
+
+@cache
+def _hash_once(path: Path, _state: tuple[int, ...]) -> str:
+    """Return the SHA-256 of a file, computed again only if its inode, size or time of change differs."""
+    return sha256(path)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dialog.data.batching import Batch, collate, pack
+from dialog.data.batching import Batch, collate, pack, with_turn_shape
 from dialog.data.store.layout import Lines, facts_ids, padded_pairs, source_ids, target_ids
 from dialog.data.store.length_classes import LengthClasses, read_classes
 from dialog.data.store.manifest import ARRAYS, TOKENIZER, array_file, ids_dtype, read_manifest
@@ -26,7 +26,8 @@ class Store:
     """The examples of one split of prepared data, memory-mapped.
 
     Row i is the i-th example that `dialog.data.examples.examples` yields for the split. Targets are truncated to
-    `max_target` in the training split only. Opening a split takes constant time and memory.
+    `max_target` in the training split only. Opening a split takes constant
+    memory; the first in a process checks the SHA-256 of every file, about 1 s per GB.
 
     Raises:
         UserError: the folder holds no prepared data, or damaged data.
@@ -87,7 +88,7 @@ class Store:
         """Return the examples of these rows, in this order."""
         chosen = np.asarray(rows, dtype=np.int64)
         source, target, facts = self._pairs(chosen)
-        return pack(source, target, facts, chosen, **self._sizes(chosen))
+        return with_turn_shape(pack(source, target, facts, chosen, **self._sizes(chosen)))
 
     def retokenised(self, rows: Integers, tokenise: Retokenise, *, seed: int, epoch: int) -> Batch:
         """Return the examples of these rows with other ids of the same texts, drawn for each seed, epoch and row.
@@ -96,7 +97,7 @@ class Store:
         """
         examples = [self._retokenise(row, tokenise, np.random.default_rng([seed, epoch, row])) for row in rows.tolist()]
         pairs, facts = [pair for pair, _ in examples], [length for _, length in examples]
-        return collate(pairs, rows.tolist(), facts=facts, **self._sizes(rows))
+        return with_turn_shape(collate(pairs, rows.tolist(), facts=facts, **self._sizes(rows)))
 
     def _sizes(self, rows: Integers) -> dict[str, int]:
         return {"target_bytes": self.target_bytes(rows), "target_unknown_bytes": self.target_unknown_bytes(rows)}

@@ -74,8 +74,8 @@ class Stack(nn.Module):
 class StackLoop:
     """A stack step by step: one product for the tokens' part of all gates, the rest at each step.
 
-    Weights are used as they are, so that a single step copies none of them, and cast once: autocast would cast anything
-    computed from weights at each step.
+    Weights are used as they are, so that a single step copies none of them and autocast keeps its casts of them; it
+    would cast anything computed from weights at each step.
     """
 
     def __init__(self, stack: Stack, inputs: Tensor, state: StackState) -> None:
@@ -86,8 +86,8 @@ class StackLoop:
         dtype = self.gates.dtype
         bias, *self.biases = [_bias(cell, layer).to(dtype) for layer in layers]  # [4 D]
         self.gates = self.gates + bias
-        self.input_weights = [from_extra.to(dtype), *(layer.weight_ih_l0.to(dtype) for layer in layers[1:])]
-        self.hidden_weights = [layer.weight_hh_l0.to(dtype) for layer in layers]
+        self.input_weights = [from_extra.to(dtype), *(layer.weight_ih_l0 for layer in layers[1:])]
+        self.hidden_weights = [layer.weight_hh_l0 for layer in layers]
         self.stack = stack
         self.masks = state.masks
         self.upward_masks = self._upward_masks(state.hidden, len(tokens))
@@ -112,8 +112,11 @@ class StackLoop:
 
     def product_weights(self) -> list[Tensor]:
         """Return [W U] of each layer, for one product per step: [4 D, X + D], then [4 D, 2 D]."""
-        cell, weights = self.stack.cell, zip(self.input_weights, self.hidden_weights, strict=True)
-        return [torch.cat([cell.from_inputs(entering), cell.from_hidden(own)], 1) for entering, own in weights]
+        cell, dtype = self.stack.cell, self.gates.dtype
+        return [
+            torch.cat([cell.from_inputs(entering.to(dtype)), cell.from_hidden(own.to(dtype))], 1)
+            for entering, own in zip(self.input_weights, self.hidden_weights, strict=True)
+        ]
 
     def state(self) -> StackState:
         """Return the current state."""

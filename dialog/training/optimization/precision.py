@@ -15,6 +15,8 @@ PRECISIONS = ("32-true", "bf16-mixed", "bf16-true", "16-mixed", "64-true")
 ALIASES = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed", "64": "64-true"}
 """Lightning's older names."""
 
+MATMUL_PRECISIONS = ("highest", "high", "medium")
+
 log = logging.getLogger("dialog")
 
 
@@ -80,3 +82,14 @@ def warn_emulated(precision: str, accelerator: str) -> None:
     for prefix, kind, in_hardware in (("bf16", "bfloat16", has_bfloat16), ("16", "float16", has_float16)):
         if precision.startswith(prefix) and not in_hardware(device):
             log.warning("precision %s: this %s emulates %s, which is slow; 32-true is faster", precision, device, kind)
+
+
+def use_matmul_precision(name: str) -> None:
+    """Set the precision of float32 matrix products of this process.
+
+    Raises:
+        UserError: unknown name.
+    """
+    if name not in MATMUL_PRECISIONS:
+        raise UserError(f"float32_matmul_precision must be one of {', '.join(MATMUL_PRECISIONS)}, not {name!r}")
+    torch.set_float32_matmul_precision(name)

@@ -18,6 +18,7 @@ from dialog.data.corpora import Corpus
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.corpora.jsonl import JsonLines
 from dialog.data.dialogue import Dialogue
+from dialog.data.reading.files import sha256
 from dialog.data.store.store import Store
 from dialog.data.tokenizers import byte_bpe
 from dialog.errors import UserError
@@ -171,6 +172,36 @@ def test_damaged_data_are_built_again(tmp_path: Path, built: Built, toy: Toys, d
         Store(folder, "train")
     assert built(tmp_path, toy()) == folder
     assert len(Store(folder, "test")) == 1
+
+
+def test_flipped_bit_in_any_file_is_found(tmp_path: Path, built: Built, toy: Toys) -> None:
+    folder = built(tmp_path, toy())
+    for path in sorted(folder.iterdir()):
+        content = path.read_bytes()
+        for place in range(0, len(content), max(len(content) // 5, 1)):
+            path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+            with pytest.raises(UserError, match=rf"{path.name} (is missing or damaged|has format)"):
+                Store(folder, "train")
+        path.write_bytes(content)
+    assert len(Store(folder, "train")) > 0
+
+
+def test_files_are_hashed_once_per_process(
+    tmp_path: Path, built: Built, toy: Toys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[str] = []
+
+    def count(path: Path) -> str:
+        hashed.append(path.name)
+        return sha256(path)
+
+    monkeypatch.setattr("dialog.data.store.manifest.sha256", count)
+    folder = built(tmp_path, toy())
+    hashed.clear()
+    for split in ("train", "validation", "test"):
+        Store(folder, split)
+    assert built(tmp_path, toy()) == folder
+    assert sorted(hashed) == sorted(path.name for path in folder.iterdir() if path.name != "manifest.json")
 
 
 def test_an_error_leaves_nothing_behind(tmp_path: Path, built: Built, toy: Toys) -> None:

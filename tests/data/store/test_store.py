@@ -15,7 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dialog.data.batching import collate
+from dialog.data.batching import collate, with_turn_shape
 from dialog.data.corpora import Corpus
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.corpora.dailydialog import DailyDialog
@@ -159,7 +159,9 @@ def test_batches_are_the_encoded_texts(
             rows = random.choices(range(len(expected)), k=5)
             lengths = [facts_length(store, expected[row], max_source) for row in rows]
             target_bytes = store.target_bytes(rows)
-            batch = collate([pairs[row] for row in rows], rows, facts=lengths, target_bytes=target_bytes)
+            batch = with_turn_shape(
+                collate([pairs[row] for row in rows], rows, facts=lengths, target_bytes=target_bytes)
+            )
             for one, other in zip(store.batch(rows), batch, strict=True):
                 assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
             assert store.lengths.tolist() == [[len(source), len(target) - 1] for source, target in pairs]

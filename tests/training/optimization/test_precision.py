@@ -211,3 +211,18 @@ def test_a_skipped_step_changes_no_weight(tiny: Callable[..., Any], prepared: Pa
     assert plugin is not None
     plugin.load_state_dict(checkpoint[type(plugin).__qualname__])  # as Lightning does
     assert plugin.state_dict()["scale"] == 2.0**14
+
+
+def test_matrix_products_have_the_precision_of_the_recipe(tmp_path: Path) -> None:
+    try:
+        for name in ("high", "highest"):
+            build_trainer(
+                dialog.compose("quickstart/lstm_bahdanau", [f"trainer.float32_matmul_precision={name}"]).recipe,
+                tmp_path,
+                [],
+            )
+            assert torch.get_float32_matmul_precision() == name
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    with pytest.raises(UserError, match="float32_matmul_precision must be one of highest, high, medium, not 'tf32'"):
+        precision.use_matmul_precision("tf32")
