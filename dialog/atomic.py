@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -9,11 +10,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from dialog.errors import UserError
+from dialog.errors import FULL, READ_ONLY, RunError, UserError
 from dialog.escaping import to_json
 
 PARTIAL, LOCK = "partial", "lock"
 """Suffix of an unfinished folder, and its lock file."""
+
+DISK_ERRORS = (*FULL, *READ_ONLY, errno.EIO)
 
 
 def sync(*paths: Path) -> None:
@@ -30,13 +33,33 @@ def sync(*paths: Path) -> None:
 
 
 @contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name `path` in errors that name no file or a temporary one beside it, and in a library's error of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        other = error.filename is not None and not Path(error.filename).name.startswith(f".{path.name}.")
+        if other or error.errno not in DISK_ERRORS:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    except (UserError, RunError):
+        raise
+    except Exception as error:
+        full = os.strerror(errno.ENOSPC)
+        if full not in str(error):  # safetensors raises its own type
+            raise
+        raise OSError(errno.ENOSPC, full, str(path)) from error
+
+
+@contextmanager
 def beside(path: Path) -> Iterator[Path]:
     """Yield a new hidden path in the folder of `path`; a file left there at the end is deleted."""
     new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        yield new
-    finally:
-        new.unlink(missing_ok=True)
+    with naming(path):
+        try:
+            yield new
+        finally:
+            new.unlink(missing_ok=True)
 
 
 def rename(new: Path, path: Path) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 class UserError(Exception):
@@ -18,6 +22,16 @@ class RunError(Exception):
 
     The command line exits with 1.
     """
+
+
+def disk_error(error: OSError, remedy: str = "run it again") -> UserError | None:
+    """Return the UserError for a disk that is full or read-only; None for other errors."""
+    file = error.filename or "standard output"
+    if error.errno in FULL:
+        return UserError(f"{file}: {error.strerror}; free disk space and {remedy}")
+    if error.errno in READ_ONLY:
+        return UserError(f"{file}: {error.strerror}; make it writable, or use a copy, and {remedy}")
+    return None
 
 
 @contextmanager

@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
+from safetensors import SafetensorError
 
 from dialog import atomic
 from dialog.errors import UserError
@@ -66,6 +68,29 @@ def test_a_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.M
         atomic.write_text(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_full_disk_names_the_file(tmp_path: Path) -> None:
+    def write(text: str) -> None:
+        with atomic.replacing(tmp_path / "a") as new:
+            new.symlink_to("/dev/full")
+            new.write_text(text)
+
+    def write_with_safetensors() -> None:
+        with atomic.replacing(tmp_path / "a"):
+            raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    for writer in (partial(write, "new"), write_with_safetensors):
+        with pytest.raises(OSError, match="No space left") as raised:
+            writer()
+        assert (raised.value.errno, raised.value.filename) == (errno.ENOSPC, str(tmp_path / "a"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_error_of_another_file_keeps_its_name(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as raised, atomic.replacing(tmp_path / "a"):
+        (tmp_path / "b").read_text()
+    assert raised.value.filename == str(tmp_path / "b")
 
 
 def test_an_error_while_writing_leaves_nothing(tmp_path: Path) -> None:

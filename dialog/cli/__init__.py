@@ -5,7 +5,6 @@ Read first: `train.py`.
 
 from __future__ import annotations
 
-import errno
 import importlib
 import logging
 import os
@@ -16,7 +15,7 @@ from typing import NoReturn
 
 import click
 
-from dialog.errors import RunError, UserError
+from dialog.errors import RunError, UserError, disk_error
 from dialog.version import __version__
 
 VERBS = {
@@ -61,17 +60,18 @@ class VerbGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a verb; a closed pipe exits with 141, as for any program, and a full disk raises UserError."""
+        """Run a verb; a closed pipe exits with 141, as for any program; a full or read-only disk raises UserError."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
             self._drop_output()
             raise click.exceptions.Exit(128 + signal.SIGPIPE) from None
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            expected = disk_error(error)
+            if expected is None:
                 raise
             self._drop_output()
-            raise UserError(f"{error}; free disk space and run it again") from error
+            raise expected from error
 
     def _drop_output(self) -> None:
         """Redirect standard output to the null device, so that the interpreter's final flush succeeds."""

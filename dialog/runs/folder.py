@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from dialog.atomic import run_lock, write_json
 from dialog.config.compose import compose
 from dialog.config.schema import Recipe, to_yaml
-from dialog.errors import UserError
+from dialog.errors import UserError, disk_error
 from dialog.json_files import read_json
 from dialog.paths import make_folder
 from dialog.training.checkpoints.manifest import (
@@ -129,7 +129,12 @@ def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: 
             (folder / METRICS).unlink(missing_ok=True)
         with replacing_listed(folder / RECIPE) as new:
             new.write_text(to_yaml(recipe), encoding="utf-8", newline="\n")
-        yield
+        try:
+            yield
+        except OSError as error:
+            if expected := disk_error(error, f"continue with: dialog-seq2seq train --resume {folder}"):
+                raise expected from error
+            raise
 
 
 def finish(folder: Path, lightning: Trainer, *, seconds: float, target_tokens: int) -> Trained:

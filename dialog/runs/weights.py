@@ -56,7 +56,7 @@ def weights_writer(folder: Path, recipe: Recipe, tokenizer: Tokenizer) -> Callab
         state = checkpoint["state_dict"].items()
         network = {name.removeprefix(PREFIX): value for name, value in state if name.startswith(PREFIX)}
         weights = {name: value for name, value in network.items() if name not in tied}
-        with saving(folder / WEIGHTS), replacing_listed(folder / WEIGHTS) as new:
+        with saving(folder / WEIGHTS, folder), replacing_listed(folder / WEIGHTS) as new:
             write_safetensors(new, weights, {**metadata, **tied, "step": str(checkpoint["global_step"])})
 
     return write

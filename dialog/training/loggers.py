@@ -19,7 +19,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 
-from dialog.atomic import replacing, sync
+from dialog.atomic import naming, replacing, sync
 from dialog.config.components import Component, Family, build
 from dialog.escaping import to_json
 from dialog.training.lightning_internals import QuietWandbLogger
@@ -103,7 +103,7 @@ class RecordLogger(Logger):
         number = None if step is None else step + 1
         line = {"step": number, "epoch": int(metrics.get("epoch", 0)), "time": round(self.seconds, 3)}
         content = (to_json({**line, **values}) + "\n").encode()
-        with self.path.open("ab") as file:
+        with naming(self.path), self.path.open("ab") as file:
             file.write(content)
         self._count(content)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,20 @@ def test_interrupted_training(here: Path, number: signal.Signals, code: int) -> 
     assert out == ""
     assert "Traceback" not in err
     assert not (here / "run" / "model.safetensors").exists()
+
+
+def test_read_only_run_folder_exits_with_2(here: Path, trained: Callable[[str], Path]) -> None:
+    shutil.copytree(trained("transformer"), here / "run")
+    mount = "mount --bind run run && mount -o remount,bind,ro run"
+    if subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    command = ["unshare", "-m", "sh", "-c", f"{mount} && exec {sys.executable} -m dialog evaluate run"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert re.match(
+        r"dialog: run/evaluation/\S+: Read-only file system; make it writable, or use a copy, and run", line
+    )
 
 
 def wait_for(path: Path, child: subprocess.Popen[str]) -> None:

@@ -122,6 +122,30 @@ def test_run_with_power_cuts_is_the_whole_run(
     assert same(checkpoint(tmp_path / "run"), checkpoint(tmp_path / "whole"))
 
 
+def test_full_disk_names_the_file_and_how_to_continue(
+    tiny: Callable[..., Any], tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    path, aside = folder / "metrics.jsonl", folder / "aside"
+    step = DialogModule.training_step
+
+    def training_step(self: DialogModule, batch: Batch, batch_index: int) -> Tensor:
+        if self.global_step == 4 and not path.is_symlink():
+            path.rename(aside)
+            path.symlink_to("/dev/full")
+        return step(self, batch, batch_index)
+
+    monkeypatch.setattr(DialogModule, "training_step", training_step)
+    with pytest.raises(UserError) as raised:
+        train(tiny("transformer", *CHANCE, *SHORT), folder, quiet=True)
+    command = f"continue with: dialog-seq2seq train --resume {folder}"
+    assert str(raised.value) == f"{path}: No space left on device; free disk space and {command}"
+    monkeypatch.undo()
+    aside.replace(path)
+    resume(folder, quiet=True)
+    assert compare(folder, whole).same
+
+
 # ------------------------------------------------------------------ signals
 
 

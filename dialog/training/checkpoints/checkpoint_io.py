@@ -47,7 +47,7 @@ class SafeCheckpointIO(CheckpointIO):
         """
         target = Path(path)
         marked = {**checkpoint, "dialog": {"format": FORMAT, "version": __version__}}
-        with saving(target):
+        with saving(target, target.parent.parent):
             target.parent.mkdir(parents=True, exist_ok=True)
             with replacing_listed(target, previous=PREVIOUS if target.name == LAST else None) as new:
                 torch.save(marked, new)
@@ -105,13 +105,16 @@ class SafeCheckpointIO(CheckpointIO):
 
 
 @contextmanager
-def saving(path: Path) -> Iterator[None]:
-    """Raise RunError for a disk that is full, read-only or broken."""
+def saving(path: Path, run: Path) -> Iterator[None]:
+    """Raise RunError for a disk that is full, read-only or broken, with the command that resumes the run."""
     try:
         yield
     except (OSError, RuntimeError) as error:  # torch raises RuntimeError for a full disk
         reason = " ".join(str(error).split())[:200]
-        raise RunError(f"{path}: cannot be saved ({reason}); the previous one is intact") from error
+        raise RunError(
+            f"{path}: cannot be saved ({reason}); the previous one is intact; free or repair the disk and "
+            f"continue with: dialog-seq2seq train --resume {run}"
+        ) from error
 
 
 def newest(folder: Path) -> Path | None:

@@ -86,7 +86,7 @@ def test_full_disk_behind_standard_output() -> None:
         done = run_process("data.corpus={name: jsonl}", stdout=full).done
     assert (done.code, done.err.splitlines()[-1]) == (
         2,
-        "dialog: [Errno 28] No space left on device; free disk space and run it again",
+        "dialog: standard output: No space left on device; free disk space and run it again",
     )
     assert "Exception" not in done.err
 
