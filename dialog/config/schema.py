@@ -83,7 +83,9 @@ class ModelConfig:
         head: Component of the family ``heads``: from decoder outputs to logits.
         tie_embeddings: Layers that share one table of embeddings: ``all`` (or true: source, target and output layer),
             ``output`` (target and output layer), ``source`` (source and target), ``none`` (or false).
-        dropout: Dropout probability of embeddings and layers.
+        dropout: Dropout probability: in a Transformer, of the sums of embedding and position and of sublayer outputs
+            (Vaswani et al. 2017, 5.4); in a recurrent network, of embeddings, between layers and before the output
+            layer.
         activation_checkpointing: Whether a Transformer recomputes each layer in the backward pass, to save memory.
         loss: Component of the family ``losses``.
         teacher_forcing: Component of the family ``teacher_forcings``: the fraction of gold tokens that are fed in

@@ -79,6 +79,9 @@ class Encoder(nn.Module, ABC):
     ``turn_shape``, the largest number of turns of a source and of tokens of a turn, or None if the host does not know.
     """
 
+    own_dropout: bool = False
+    """True if it applies dropout to its inputs itself; else the network drops the embeddings."""
+
     @abstractmethod
     def forward(self, inputs: Tensor, mask: Tensor, hook: AttentionHook | None = None) -> Encoded:
         """Encode inputs [B, S, E] with mask [B, S] (True = real, padding on the right) into states [B, S, M]."""
@@ -96,6 +99,9 @@ class Decoder(nn.Module, ABC):
     @abstractmethod
     def pointer(self) -> nn.Module | None:
         """The module whose weights [B, H, T, S] over the source a head may point with; None without attention."""
+
+    own_dropout: bool = False
+    """True if it applies dropout to its inputs and outputs itself; else the network drops embeddings and outputs."""
 
     stepwise: bool = False
     """True if teacher forcing runs token by token too, so that single steps cost no more."""

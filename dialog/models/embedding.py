@@ -15,14 +15,13 @@ class TokenEmbedding(nn.Module):
     (Press & Wolf 2017). The padding token's row gets no gradient from here.
     """
 
-    def __init__(self, vocabulary: int, size: int, *, padding: int, dropout: float = 0.0) -> None:
+    def __init__(self, vocabulary: int, size: int, *, padding: int) -> None:
         super().__init__()
         self.table = nn.Embedding(vocabulary, size, padding_idx=padding)
         self.scale = size**0.5
-        self.dropout = nn.Dropout(dropout)
         nn.init.normal_(self.table.weight, std=size**-0.5)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Map tokens [B, T] to vectors [B, T, E]."""
-        vectors: Tensor = self.dropout(self.table(tokens) * self.scale)  # [B, T, E]
+        vectors: Tensor = self.table(tokens) * self.scale  # [B, T, E]
         return vectors

@@ -39,6 +39,7 @@ class HierarchicalEncoder(Encoder):
         shared = {"dropout": dropout, "activation_checkpointing": activation_checkpointing}
         self.tokens = build(SEQUENCE_ENCODERS, tokens, input_size=input_size, **shared)
         self.turns = build(SEQUENCE_ENCODERS, turns, input_size=self.tokens.size, **shared)
+        self.own_dropout = self.tokens.own_dropout
         self.size = self.turns.size
         self.join = nn.Linear(self.tokens.size + self.turns.size, self.size)
 

@@ -86,11 +86,9 @@ class Seq2Seq(nn.Module):
             raise ValueError("activation_checkpointing: neither encoder nor decoder is a Transformer; remove it")
         shared = {"dropout": dropout, "activation_checkpointing": activation_checkpointing}
         one_table, tied = lookup(TIES, TIE_ALIASES.get(tie_embeddings, str(tie_embeddings)), "tie_embeddings")
-        self.source_embedding = TokenEmbedding(vocabulary, embedding_size, padding=padding, dropout=dropout)
+        self.source_embedding = TokenEmbedding(vocabulary, embedding_size, padding=padding)
         self.target_embedding = (
-            self.source_embedding
-            if one_table
-            else TokenEmbedding(vocabulary, embedding_size, padding=padding, dropout=dropout)
+            self.source_embedding if one_table else TokenEmbedding(vocabulary, embedding_size, padding=padding)
         )
         self.encoder = build(ENCODERS, encoder, input_size=embedding_size, **shared)
         self.decoder = build(DECODERS, decoder, input_size=embedding_size, memory_size=self.encoder.size, **shared)
@@ -148,7 +146,9 @@ class Seq2Seq(nn.Module):
         if self.needs_turns:
             offered["turns"] = turn_numbers(source, self.turn_tokens)
         extra = {name: offered[name] for name in self.encoder_needs}
-        encoded = self.encoder(self.source_embedding(source), source_mask, hook=hook, **extra)
+        encoded = self.encoder(
+            self._dropped(self.source_embedding(source), self.encoder), source_mask, hook=hook, **extra
+        )
         memory, state = self.decoder.start(encoded)
         return SourceMemory(source, memory), state
 
@@ -164,11 +164,11 @@ class Seq2Seq(nn.Module):
         self, tokens: Tensor, memory: SourceMemory, state: State, hook: AttentionHook | None = None
     ) -> tuple[Decoded, State]:
         """Advance by tokens [B, T] without the head, so that a loss can score selected positions."""
-        inputs = self.target_embedding(tokens)  # [B, T, E]
+        inputs = self._dropped(self.target_embedding(tokens), self.decoder)  # [B, T, E]
         if not self.head.points:
             outputs, state = self.decoder(inputs, memory.decoder, state, hook)
             empty = outputs[..., :0]
-            return Decoded(self.dropout(outputs), inputs, empty, tokens.unsqueeze(-1)[..., :0]), state
+            return Decoded(self._dropped(outputs, self.decoder), inputs, empty, tokens.unsqueeze(-1)[..., :0]), state
         pointer = self.decoder.pointer
         assert pointer is not None  # checked in __init__
         seen: list[Tensor] = []
@@ -182,7 +182,12 @@ class Seq2Seq(nn.Module):
         outputs, state = self.decoder(inputs, memory.decoder, state, Only(pointer, watch) if hook is None else watch)
         weights = torch.cat(seen, 2).mean(1)  # [B, T, S], the mean over heads
         source = memory.tokens.unsqueeze(1).expand(-1, tokens.shape[1], -1)  # [B, T, S]
-        return Decoded(self.dropout(outputs), inputs, weights, source), state
+        return Decoded(self._dropped(outputs, self.decoder), inputs, weights, source), state
+
+    def _dropped(self, states: Tensor, part: Encoder | Decoder) -> Tensor:
+        """Apply dropout to inputs or outputs of a part that does not do so itself."""
+        dropped: Tensor = states if part.own_dropout else self.dropout(states)
+        return dropped
 
 
 def count_parameters(model: Seq2Seq) -> dict[str, int]:

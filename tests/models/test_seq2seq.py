@@ -129,13 +129,40 @@ def test_vectors_and_scores_start_with_unit_variance(tied: bool) -> None:
     assert (torch.randn(500, 64) @ head.weight.T).var().item() == pytest.approx(1, rel=0.05)
 
 
-def test_embeddings_drop_in_training_only() -> None:
-    embedding = TokenEmbedding(VOCABULARY, 400, padding=PAD, dropout=0.25)
-    tokens = torch.arange(VOCABULARY)
+WIDE: dict[str, Any] = {
+    "lstm": {"name": "lstm", "size": 40},
+    "transformer": {"name": "transformer", "heads": 2, "feed_forward_size": 8, "layers": 1},
+}
+
+
+def share_of_zeros(states: Tensor) -> float:
+    return round((states == 0).float().mean().item(), 1)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("decoder", WIDE)
+@pytest.mark.parametrize("encoder", WIDE)
+def test_dropout_of_inputs_is_after_positions(encoder: str, decoder: str, training: bool) -> None:
+    """A Transformer drops the sum of embedding and position, and no outputs (Vaswani et al. 2017, 5.4)."""
     torch.manual_seed(0)
-    zeros = (embedding.train()(tokens) == 0).float().mean().item()
-    assert zeros == pytest.approx(0.25, abs=0.03)
-    assert (embedding.eval()(tokens) != 0).all()
+    attention = {"attention": {"name": "dot"}} if decoder == "lstm" else {}
+    parts = {"encoder": WIDE[encoder], "decoder": WIDE[decoder] | attention}
+    model = Seq2Seq(VOCABULARY, padding=PAD, embedding_size=40, dropout=0.3, **parts).train(training)
+    zeros: dict[str, float] = {}
+
+    def watch(name: str, module: nn.Module) -> None:
+        module.register_forward_pre_hook(lambda _, inputs: zeros.update({name: share_of_zeros(inputs[0])}))
+
+    for side, name in ((model.encoder, encoder), (model.decoder, decoder)):
+        watch("inputs of " + name, side)
+        if name == "transformer":
+            watch("layers of transformer", side.layers[0])
+    source = torch.randint(1, VOCABULARY, (4, 50))
+    memory, state = model.start(source, source != PAD)
+    decoded, _ = model.decode(source, memory, state)
+    zeros[f"outputs of {decoder}"] = share_of_zeros(decoded.outputs)
+    dropped = {"inputs of lstm", "outputs of lstm", "layers of transformer"}
+    assert zeros == {name: 0.3 if training and name in dropped else 0.0 for name in zeros}
 
 
 # ------------------------------------------------------------------ assembly

@@ -31,11 +31,13 @@ class TransformerDecoder(Decoder):
     """Layers of causal self-attention and cross-attention to the source."""
 
     Settings = TransformerSettings
+    own_dropout = True
 
     def __init__(self, settings: TransformerSettings, *, memory_size: int) -> None:
         super().__init__()
         size = settings.input_size
         self.positions = settings.position_encoding()
+        self.dropout = nn.Dropout(settings.dropout)
         self.bridge = nn.Identity() if memory_size == size else nn.Linear(memory_size, size)
         self.layers = nn.ModuleList(DecoderLayer(settings) for _ in range(settings.layers))
         self.layer_drop = settings.drop_layers()
@@ -63,7 +65,7 @@ class TransformerDecoder(Decoder):
         hook: AttentionHook | None = None,
     ) -> tuple[Tensor, SelfAttentionState]:
         """Map inputs [B, T, E] to outputs [B, T, E]."""
-        states = self.positions(inputs, state.length)
+        states = self.dropout(self.positions(inputs, state.length))
         turn, extension = self.positions.turn_at(inputs, state.length), state.extended(inputs.shape[1])
         buffers = []
         for layer, past, source in zip(self.layers, state.layers, memory.layers, strict=True):

@@ -16,11 +16,13 @@ class TransformerEncoder(Encoder):
     """Layers of self-attention over the whole source; the summary is the mean state."""
 
     Settings = TransformerSettings
+    own_dropout = True
 
     def __init__(self, settings: TransformerSettings) -> None:
         super().__init__()
         self.size = settings.input_size
         self.positions = settings.position_encoding()
+        self.dropout = nn.Dropout(settings.dropout)
         self.layers = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.layers))
         self.layer_drop = settings.drop_layers()
         self.activation_checkpointing = settings.activation_checkpointing
@@ -28,7 +30,7 @@ class TransformerEncoder(Encoder):
 
     def forward(self, inputs: Tensor, mask: Tensor, hook: AttentionHook | None = None) -> Encoded:
         """Encode inputs [B, S, E], mask [B, S] into states [B, S, M]."""
-        states, turn = self.positions(inputs), self.positions.turn_at(inputs)
+        states, turn = self.dropout(self.positions(inputs)), self.positions.turn_at(inputs)
         for layer in self.layers:
             run = checkpointed(layer, hook=hook) if self.activation_checkpointing else layer
             after = run(states, mask[:, None, None], turn, hook=hook)

@@ -17,7 +17,8 @@ from dialog.models.transformer.sublayers import NORMS, LayerDrop, Residual
 class TransformerSettings:
     """Sizes, kinds of sublayers, and dropout.
 
-    ``dropout`` applies to the output of each sublayer, ``attention_dropout`` to attention weights,
+    ``dropout`` applies to the sum of embedding and position and to the output of each sublayer, and not to the input of
+    the output layer (Vaswani et al. 2017, 5.4); ``attention_dropout`` to attention weights,
     ``activation_dropout`` inside the feed-forward network (None: both as ``dropout``), ``layer_drop`` to whole layers.
     ``activation_checkpointing`` keeps less of each layer in training and computes it again.
 

@@ -208,6 +208,7 @@ def test_each_dropout_acts_in_its_place(
 ) -> None:
     variant = {"activation": activation, **dropouts}
     model, source, target = stir(Both(variant)).train(), draw(3, SOURCE, SIZE), draw(3, LENGTH, SIZE)
+    model.encoder.dropout = model.decoder.dropout = nn.Identity()  # that of the inputs is in test_seq2seq.py
     reference = stir(Both({"activation": activation}))
     plain = reference(source, MASK, target)
     output = model(source, MASK, target, hook)
