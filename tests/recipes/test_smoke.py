@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,9 @@ def test_smoke(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     program.main(["evaluate", str(folder), *limits, "--json"], standalone_mode=False)
     metrics = json.loads(capsys.readouterr().out)
     assert 0 < metrics["bits_per_byte"] < 20
-    assert (folder / "evaluation" / "test" / "responses.jsonl").is_file()
+    (evaluation,) = (folder / "evaluation").iterdir()  # other settings than the recipe's
+    assert re.fullmatch(r"test-[0-9a-f]+", evaluation.name)
+    assert (evaluation / "responses.jsonl").is_file()
 
 
 @pytest.mark.parametrize("name", DAILYDIALOG)
