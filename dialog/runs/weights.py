@@ -22,7 +22,7 @@ from dialog.training.checkpoints.manifest import (
 )
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from dialog.data.tokenizers.tokenizer import Tokenizer
 
@@ -30,6 +30,11 @@ log = logging.getLogger("dialog")
 
 PREFIX = "model."
 """Prefix of the network's weights in a checkpoint."""
+DTYPES = {
+    "torch.float64": "F64", "torch.float32": "F32", "torch.float16": "F16", "torch.bfloat16": "BF16",
+    "torch.int64": "I64", "torch.int32": "I32", "torch.uint8": "U8", "torch.bool": "BOOL",
+}  # fmt: skip
+"""Names of types in safetensors files."""
 
 
 def weights_writer(folder: Path, recipe: Recipe, tokenizer: Tokenizer) -> Callable[[Mapping[str, Any]], None]:
@@ -46,16 +51,13 @@ def weights_writer(folder: Path, recipe: Recipe, tokenizer: Tokenizer) -> Callab
     tied = {alias: name for alias, name in stored.items() if alias != name}
 
     def write(checkpoint: Mapping[str, Any]) -> None:
-        from safetensors.torch import save
-
         from dialog.training.checkpoints.checkpoint_io import saving
 
         state = checkpoint["state_dict"].items()
         network = {name.removeprefix(PREFIX): value for name, value in state if name.startswith(PREFIX)}
-        weights = {name: value.contiguous() for name, value in network.items() if name not in tied}
-        content = save(weights, {**metadata, **tied, "step": str(checkpoint["global_step"])})
+        weights = {name: value for name, value in network.items() if name not in tied}
         with saving(folder / WEIGHTS, folder), replacing_listed(folder / WEIGHTS) as new:
-            new.write_bytes(with_sorted_metadata(content))
+            write_safetensors(new, weights, {**metadata, **tied, "step": str(checkpoint["global_step"])})
 
     return write
 
@@ -68,16 +70,27 @@ def stored_names(model: nn.Module) -> dict[str, str]:
     return {alias: min(aliases) for aliases in names.values() for alias in aliases}
 
 
-def with_sorted_metadata(content: bytes) -> bytes:
-    """Sort the metadata of a safetensors file, which the library writes in random order.
+def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write tensors and metadata in one order; the library writes metadata in random order, to a file of mode 0600.
 
-    The file is the header's length in 8 bytes, the header as JSON, padded with spaces, and the tensors.
+    The format is the header's length in 8 bytes, the header as JSON, padded with spaces, and the tensors, those with
+    the largest elements first, which aligns them.
     """
-    end = 8 + int.from_bytes(content[:8], "little")
-    header = json.loads(content[8:end])
-    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    import torch
+
+    names = sorted(tensors, key=lambda name: (-tensors[name].itemsize, name))
+    header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))}
+    end = 0
+    for name in names:
+        start, end = end, end + tensors[name].nbytes
+        kind = DTYPES[str(tensors[name].dtype)]
+        header[name] = {"dtype": kind, "shape": list(tensors[name].shape), "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    return content[:8] + text.ljust(end - 8) + content[end:]
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in names:
+            file.write(tensors[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
 
 
 def recipe_hash(recipe: Recipe) -> str:

@@ -86,7 +86,7 @@ def test_results(comparison: Comparison) -> None:
 
 def test_each_run(comparison: Comparison) -> None:
     for _, run in runs(comparison):
-        assert run.keys() == {"seed", "folder", "seconds", "steps", "target_tokens", "metrics", "curve"}
+        assert run.keys() == {"seed", "folder", "evaluation", "seconds", "steps", "target_tokens", "metrics", "curve"}
         assert run["steps"] == 8
         folder = comparison.folder / run["folder"]
         assert run["metrics"] == json.loads((folder / "evaluation/test/metrics.json").read_text(encoding="utf-8"))

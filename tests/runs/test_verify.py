@@ -16,6 +16,7 @@ import torch
 from click.testing import CliRunner
 from lightning.pytorch import Callback, Trainer
 from safetensors import safe_open
+from safetensors.torch import load_file
 
 import dialog
 from dialog.cli.verify import verify as verb
@@ -26,7 +27,7 @@ from dialog.runs.folder import LISTED, read_recipe
 from dialog.runs.resume import resume
 from dialog.runs.train import train
 from dialog.runs.verify import verify
-from dialog.runs.weights import recipe_hash, weights_writer
+from dialog.runs.weights import recipe_hash, weights_writer, write_safetensors
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
 
 WEIGHTS = "model.safetensors"
@@ -147,6 +148,19 @@ def test_weights_have_metadata_and_follow_the_umask(trained: Callable[[str], Pat
     }.items()  # fmt: skip
     longer = read_recipe(folder, ["trainer.max_steps=7", "checkpoint.patience=1", "logger=none"])
     assert recipe_hash(longer) == recipe_hash(recipe) != recipe_hash(read_recipe(folder, ["seed=9"]))
+
+
+def test_safetensors_library_reads_the_file(tmp_path: Path) -> None:
+    tensors = {
+        "é": torch.tensor(3), "half": torch.randn(3, 5).bfloat16(), "mask": torch.tensor([True, False, True]),
+        "columns": torch.randn(4, 6).t(), "empty": torch.zeros(0, 2), "double": torch.randn(2, dtype=torch.float64),
+    }  # fmt: skip
+    write_safetensors(tmp_path / "file", tensors, {"b": "2", "a": "1"})
+    read = load_file(tmp_path / "file")
+    assert read.keys() == tensors.keys()
+    assert all(torch.equal(read[name], value) and read[name].dtype == value.dtype for name, value in tensors.items())
+    with safe_open(tmp_path / "file", framework="pt") as file:
+        assert file.metadata() == {"a": "1", "b": "2"}
 
 
 WRITE = """

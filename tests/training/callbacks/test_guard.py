@@ -161,7 +161,7 @@ def test_infinite_validation_is_never_the_best(
 
     def step(*_: object) -> None:
         wrong = torch.inf if trainer.global_step == 3 else 1.0
-        module.validation_metrics.update(nll=wrong, correct=0, tokens=1, bytes=1)
+        module.split_metrics.update(nll=wrong, correct=0, tokens=1, bytes=1)
 
     module.validation_step = step
     with pytest.raises(RunError, match=r"^step 3: the validation loss is inf"):

@@ -36,7 +36,7 @@ class Scripted(dialog.DialogModule):
     def validation_step(self, batch: Batch, batch_index: int) -> None:
         if batch_index == 0:
             nll, correct = next(self.script)
-            self.validation_metrics.update(nll=nll, correct=correct, tokens=1, bytes=1)
+            self.split_metrics.update(nll=nll, correct=correct, tokens=1, bytes=1)
 
 
 def run(tiny: Tiny, data: Path, folder: Path, script: list[tuple[float, float]], *overrides: str) -> dict[str, int]:
