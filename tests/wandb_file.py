@@ -12,11 +12,12 @@ from typing import Any
 
 @dataclass
 class Offline:
-    """Config and logged rows of an offline run."""
+    """Labels, config and logged rows of an offline run."""
 
     folder: Path
     config: dict[str, Any]
     rows: list[dict[str, Any]]
+    labels: tuple[str, str, set[str]]  # name, group and tags
 
     def values(self, key: str) -> list[Any]:
         return [row[key] for row in self.rows if key in row]
@@ -53,7 +54,9 @@ def read_offline(folder: Path) -> Offline:
             rows.append(insert({}, record.history.item))
         if kind in ("config", "run"):
             insert(config, record.config.update if kind == "config" else record.run.config.update)
-    return Offline(folder, config, rows)
+        if kind == "run":
+            labels = (record.run.display_name, record.run.run_group, set(record.run.tags))
+    return Offline(folder, config, rows, labels)
 
 
 def insert(tree: dict[str, Any], items: Any) -> dict[str, Any]:  # noqa: ANN401 - a message of wandb's

@@ -25,7 +25,7 @@ from dialog.runs.folder import read_summary
 from dialog.runs.load import load as load_run
 from dialog.runs.prepare import prepare_data
 from dialog.runs.run import Run
-from dialog.runs.train import train
+from dialog.runs.train import PartOf, train
 from dialog.training.distributed.cluster import external_launcher
 
 SPLIT = "test"
@@ -159,7 +159,7 @@ def train_and_evaluate(system: System, seeds: Sequence[int], folder: Path) -> Ev
         print(f"== {system.name}, seed {seed}", file=sys.stderr, flush=True)  # noqa: T201 - progress
         path = system.run or folder / "runs" / system.name / f"seed-{seed}"
         if system.run is None:
-            train(with_seed(system.composed, seed), path)
+            train(with_seed(system.composed, seed), path, part_of=PartOf(f"{system.name} seed {seed}", folder.name))
         composed = compose(str(path / "recipe.yaml"))  # as trained: with the precision of the machine
         training = read_json(path / "summary.json", "steps")
         run = system.load(path)

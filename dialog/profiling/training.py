@@ -67,7 +67,9 @@ def measure_training(recipe: Recipe, *, steps: int, warm_up: int, imported: floa
             raise UserError("benchmark runs in one process; set trainer.devices=1 trainer.num_nodes=1")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*could not find the monitored key")  # because validation is off
-            trainer.fit(lightning, module, build_data(recipe, folder, store.tokenizer))
+            trainer.fit(
+                lightning, module, build_data(recipe, folder, store.tokenizer), advice="nothing is kept, run it again"
+            )
     peaks = {"memory_bytes": memory.peak(), "cuda_memory_bytes": memory.cuda_peak() if device == "cuda" else None}
     taken = watch.steps()
     if len(taken) <= warm_up:

@@ -71,12 +71,14 @@ def _table(table: ReportTable) -> str:
 
 
 def _samples(results: Results) -> str:
-    names = [_escape(model["name"]) for model in results["models"]]
-    rows = [
-        ["<br>".join(map(_escape, sample["context"])), *map(_escape, [sample["reference"], *sample["responses"]])]
-        for sample in results["samples"]
-    ]
-    return _lines([["Context", "Reference", *names], ["---"] * (len(names) + 2), *rows])
+    names = [model["name"] for model in results["models"]]
+    rows = [["\n".join(sample["context"]), sample["reference"], *sample["responses"]] for sample in results["samples"]]
+    return text_table(["Context", "Reference", *names], rows)
+
+
+def text_table(head: list[str], rows: list[list[str]]) -> str:
+    """Return a table of plain text."""
+    return _lines([[*map(_escape, head)], ["---"] * len(head), *([*map(_escape, row)] for row in rows)])
 
 
 def _lines(rows: list[list[str]]) -> str:

@@ -13,7 +13,7 @@ from dialog.data.corpora import Corpus
 from dialog.errors import UserError, section
 from dialog.json_files import read_json
 from dialog.ranks import rank, world_size
-from dialog.runs.folder import ENVIRONMENT, hash_of, read_recipe
+from dialog.runs.folder import ENVIRONMENT, hash_of, read_recipe, read_summary
 from dialog.runs.run import Run
 from dialog.training.checkpoints.manifest import check_intact
 
@@ -87,6 +87,12 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
         sync(partial)
         rename(partial, folder / "responses.jsonl")
         write_json(folder / METRICS, metrics)
+    if run.recipe.logger.get("name") != "none":
+        from dialog.training.loggers.evaluation import log_evaluation
+
+        summary = read_summary(run.folder)
+        logged = {key: value for key, value in metrics.items() if key not in settings}
+        log_evaluation(run.recipe.logger, run.folder, folder, logged, step=summary.steps if summary is not None else 0)
     return Evaluated(folder, metrics)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,12 +23,26 @@ if TYPE_CHECKING:
     from dialog.training.trainer import Callback
 
 
+@dataclass(frozen=True)
+class PartOf:
+    """The place of a run in a comparison or sweep: its name there, the group of runs, and what to do after a signal."""
+
+    run_name: str
+    group: str | None = None
+    advice: str | None = None
+
+
 def train(
-    composed: Composed, output: Path | None = None, *, quiet: bool = False, callbacks: Sequence[Callback] = ()
+    composed: Composed,
+    output: Path | None = None,
+    *,
+    quiet: bool = False,
+    callbacks: Sequence[Callback] = (),
+    part_of: PartOf | None = None,
 ) -> Trained:
     """Train a recipe into a new, self-contained run folder: ``output``, or runs/<recipe>/<time>-<random>.
 
-    In distributed training only rank 0 writes and returns.
+    In distributed training only rank 0 writes and returns. `part_of` is set for a run of a comparison or sweep.
 
     Raises:
         UserError: before the folder is created: an invalid recipe, or a corpus that cannot be read.
@@ -41,12 +55,29 @@ def train(
     warn_emulated(recipe.trainer.precision, recipe.trainer.accelerator)
     check_recipe(recipe)
     check_initial_weights(recipe.model)
+    part_of = part_of or PartOf(composed.name)
+    recipe = with_labels(recipe, part_of)
     data = prepare_data(recipe, quiet=quiet)
-    return run_training(recipe, data, output or fresh_folder("runs", composed.name), callbacks)
+    folder = output or fresh_folder("runs", composed.name)
+    return run_training(recipe, data, folder, callbacks, advice=part_of.advice)
+
+
+def with_labels(recipe: Recipe, part_of: PartOf) -> Recipe:
+    """Return the recipe whose logger has the name and group of its run, and decoder and corpus as tags."""
+    from dialog.training.loggers import labelled
+
+    tags = [component["name"] for component in (recipe.model.decoder, recipe.data.corpus) if "name" in component]
+    return replace(recipe, logger=labelled(recipe.logger, run_name=part_of.run_name, group=part_of.group, tags=tags))
 
 
 def run_training(
-    recipe: Recipe, data: Path, folder: Path, callbacks: Sequence[Callback] = (), *, resumed: bool = False
+    recipe: Recipe,
+    data: Path,
+    folder: Path,
+    callbacks: Sequence[Callback] = (),
+    *,
+    resumed: bool = False,
+    advice: str | None = None,
 ) -> Trained:
     """Build the objects of a recipe, fit, and write the results; shared by `train` and `resume`."""
     from dialog.data.store.store import Store
@@ -78,7 +109,7 @@ def run_training(
             with_example_ids(names),
         ):
             try:
-                trainer.fit(lightning, module, batches, checkpoint)
+                trainer.fit(lightning, module, batches, checkpoint, advice=advice)
             finally:
                 loggers.close(run_loggers)
         if not lightning.is_global_zero:

@@ -8,11 +8,9 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterable
 from types import FrameType
-from typing import Any
 
 from lightning.fabric.utilities.distributed import _set_num_threads_if_needed
 from lightning.pytorch import LightningModule, Trainer
-from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.loops.fetchers import _DataFetcher
 from lightning.pytorch.loops.fit_loop import _FitLoop
 from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
@@ -39,22 +37,6 @@ def is_logging_step(trainer: Trainer) -> bool:
     ``trainer.global_step`` counts otherwise under accumulation.
     """
     return trainer._logger_connector.should_update_logs
-
-
-class QuietWandbLogger(WandbLogger):
-    """WandbLogger that passes no ``anonymous`` argument, of which wandb warns, and whose run can be finished.
-
-    Public hook: ``WandbLogger(experiment=wandb.init(...))``, which would start the run before training does.
-    """
-
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - WandbLogger's
-        super().__init__(**options)
-        self._wandb_init.pop("anonymous", None)
-
-    def finish(self) -> None:
-        """Finish the run, if one was started; ``experiment`` would start it."""
-        if self._experiment is not None:
-            self._experiment.finish()
 
 
 # ------------------------------------------------------------------ loops

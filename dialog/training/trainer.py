@@ -120,13 +120,20 @@ def _checkpoints(trainer: Trainer) -> BestAndLast:
     return callback
 
 
-def fit(trainer: Trainer, module: LightningModule, data: LightningDataModule, checkpoint: Path | None = None) -> None:
-    """Train, from a checkpoint if one is passed.
+def fit(
+    trainer: Trainer,
+    module: LightningModule,
+    data: LightningDataModule,
+    checkpoint: Path | None = None,
+    *,
+    advice: str | None = None,
+) -> None:
+    """Train, from a checkpoint if one is passed; `advice` tells what to do after a signal, by default how to resume.
 
     Raises:
         UserError: the settings do not fit the number of batches.
-        KeyboardInterrupt: after SIGINT, with the command that resumes.
-        SystemExit: after SIGTERM and SIGUSR1, with 143.
+        KeyboardInterrupt: after SIGINT, with the advice.
+        SystemExit: after SIGTERM and SIGUSR1 with 143, after SIGHUP with 129.
     """
     keep_freed_memory()
     bound_kernel_caches()
@@ -139,23 +146,23 @@ def fit(trainer: Trainer, module: LightningModule, data: LightningDataModule, ch
             raise
         raise UserError(f"trainer: {error}") from error
     except Stopped as stopped:
-        raise exit_of(trainer, stopped) from None
+        raise exit_of(trainer, stopped, advice) from None
     except SystemExit as error:
         if trainer.interrupted:  # SIGINT before the first step, on which Lightning exits with 1
             raise KeyboardInterrupt from error
         raise
 
 
-def exit_of(trainer: Trainer, stopped: Stopped) -> BaseException:
-    """Return the exception that ends a process stopped by a signal; the first process prints how to resume.
+def exit_of(trainer: Trainer, stopped: Stopped, advice: str | None) -> BaseException:
+    """Return the exception that ends a process stopped by a signal; the first process prints the advice.
 
     A process that Lightning started exits with 0: on other codes Lightning kills the first process.
     """
     if not trainer.is_global_zero:
         started_here = isinstance(trainer.strategy.cluster_environment, LightningEnvironment)  # type: ignore[attr-defined]
         return SystemExit(0 if started_here else stopped.code)
-    step = _checkpoints(trainer).step
-    message = f"stopped by {stopped}; resume at step {step}: dialog-seq2seq train --resume {trainer.default_root_dir}"
+    resume = f"resume at step {_checkpoints(trainer).step}: dialog-seq2seq train --resume {trainer.default_root_dir}"
+    message = f"stopped by {stopped}; {advice or resume}"
     if stopped.number == signal.SIGINT:
         return KeyboardInterrupt(message)
     log.info(message)

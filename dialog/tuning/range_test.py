@@ -53,7 +53,12 @@ def workbench(recipe: Recipe, **changes: Any) -> Iterator[Workbench]:  # noqa: A
     load_initial_weights(recipe.model, module.model, build_model, tokenizer)
     with tempfile.TemporaryDirectory() as scratch:
         trainer = build_trainer(recipe, Path(scratch), [])
-        yield Workbench(trainer, module, build_data(recipe, prepared, tokenizer))
+        try:
+            yield Workbench(trainer, module, build_data(recipe, prepared, tokenizer))
+        except SystemExit as error:
+            if trainer.interrupted:  # SIGINT, on which Lightning's Tuner exits with 1
+                raise KeyboardInterrupt("tuning was interrupted; it has no result, run it again") from error
+            raise
 
 
 def range_test(recipe: Recipe, *, lowest: float, highest: float, steps: int) -> RangeTest:

@@ -21,6 +21,7 @@ from dialog.config.compose import Composed, compose
 from dialog.config.schema import to_dict
 from dialog.errors import UserError
 from dialog.runs.check import check_recipe
+from dialog.runs.train import PartOf
 from dialog.runs.train import train as train_run
 from dialog.training.callbacks.trial import PrunedError, TrialWatch
 from dialog.tuning.results import best_file, best_of, results, spent, to_markdown
@@ -81,12 +82,20 @@ def sweep(folder: Path, settings: SweepSettings) -> dict[str, Any]:
     storage = JournalStorage(JournalFileBackend(str(folder / JOURNAL)))
     studies = {name: load_study(storage, name, settings) for name in settings.spaces}
     written = write_results(folder, settings, studies)
-    while min(len(spent(study)) for study in studies.values()) < settings.trials:
-        for name, study in studies.items():
-            if len(spent(study)) < settings.trials:
-                run_trial(study, name, settings, folder)
-                written = write_results(folder, settings, studies)
+    try:
+        while min(len(spent(study)) for study in studies.values()) < settings.trials:
+            for name, study in studies.items():
+                if len(spent(study)) < settings.trials:
+                    run_trial(study, name, settings, folder)
+                    written = write_results(folder, settings, studies)
+    except KeyboardInterrupt as error:  # has a message if it came from a training
+        raise KeyboardInterrupt(str(error) or f"interrupted; {resume_advice(folder)}") from error
     return written
+
+
+def resume_advice(folder: Path) -> str:
+    """Return what to do after a sweep was stopped."""
+    return f"resume the sweep: dialog-seq2seq sweep --resume {folder}"
 
 
 def load_study(storage: BaseStorage, name: str, settings: SweepSettings) -> optuna.Study:
@@ -109,7 +118,7 @@ def run_trial(study: optuna.Study, name: str, settings: SweepSettings, folder: P
     overrides = suggest(trial, settings.spaces[name])
     composed = compose(str(recipe_file(folder, name)), overrides)
     began = time.monotonic()
-    watch, state, reason = train(trial, composed, runs(folder, name) / f"{trial.number:03}")
+    watch, state, reason = train(trial, composed, folder, name)
     seconds = round(time.monotonic() - began, 1)
     used = {"steps": watch.steps, "target_tokens": watch.target_tokens, "seconds": seconds}
     for key, value in {"overrides": overrides, "reason": reason, "spent": used}.items():
@@ -120,8 +129,10 @@ def run_trial(study: optuna.Study, name: str, settings: SweepSettings, folder: P
     keep_best(study, trial, composed, folder)
 
 
-def train(trial: optuna.Trial, composed: Composed, run: Path) -> tuple[TrialWatch, TrialState, str]:
-    """Train one trial; return its validations, its state, and the reason if it failed."""
+def train(trial: optuna.Trial, composed: Composed, folder: Path, name: str) -> tuple[TrialWatch, TrialState, str]:
+    """Train one trial of a recipe; return its validations, its state, and the reason if it failed."""
+    run = runs(folder, name) / f"{trial.number:03}"
+    part_of = PartOf(f"{name} trial {run.name}", folder.name, resume_advice(folder))
 
     def stop(validation: int, value: float) -> bool:
         trial.report(value, validation)
@@ -129,7 +140,7 @@ def train(trial: optuna.Trial, composed: Composed, run: Path) -> tuple[TrialWatc
 
     watch = TrialWatch(stop)
     try:
-        train_run(composed, run, quiet=True, callbacks=[watch])
+        train_run(composed, run, quiet=True, callbacks=[watch], part_of=part_of)
     except PrunedError:
         return watch, TrialState.PRUNED, ""
     except UserError as error:

@@ -298,7 +298,7 @@ MUTANTS = (
         "infra-7",
         "the command line and what is printed go to Weights & Biases",
         "training/test_wandb.py::test_no_secret_is_written",
-        ("training/loggers.py", 'settings={"console": "off", "x_disable_meta": True, "silent": True}', "settings={}"),
+        ("training/loggers/wandb_tracker.py", '"x_disable_meta": True', '"x_disable_meta": False'),
     ),
     mutant(
         "training-1",

@@ -73,6 +73,23 @@ def test_signal_to_any_rank_stops_all_at_one_step(
     assert finished.target_tokens == uninterrupted.target_tokens
 
 
+def test_sweep_and_tune_stopped_by_a_signal_say_what_to_do(server: Server) -> None:
+    """Not how to resume a run that they have started."""
+    _, *recipe = command("lstm", 1, 5000, server.folder / "swept")
+    sweeping = server.start("sweep", *recipe, "--trials", "2")
+    tuning = server.start("tune", *recipe[:-2], "--lr", "--steps", "5000")
+    sweeping.until(lambda: [*server.folder.glob("swept/runs/**/metrics.jsonl")])
+    sweeping.send(signal.SIGHUP)
+    tuning.until(lambda: "4/5000" in tuning.output)
+    tuning.send(signal.SIGINT)
+    assert [sweeping.wait(), tuning.wait()] == [[129], [130]], sweeping.output + tuning.output
+    assert (
+        f"stopped by SIGHUP; resume the sweep: dialog-seq2seq sweep --resume {server.folder}/swept\n" in sweeping.output
+    )
+    assert "dialog: tuning was interrupted; it has no result, run it again\n" in tuning.output
+    assert "train --resume" not in sweeping.output + tuning.output
+
+
 def test_full_disk_costs_no_checkpoint(server: Server, alone: Path) -> None:
     """Resumed with room on the disk, the run is the uninterrupted one."""
     folder = server.folder / "full"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -171,7 +173,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int, int], None]:
     [
         ("training_step", 1, signal.SIGINT, 1),  # within a step
         ("training_step", 12, signal.SIGTERM, 6),  # in the last step, whose validation is then pending
-        ("validation_step", 1, signal.SIGTERM, 0),  # in a validation within an accumulation: nothing saved yet
+        ("validation_step", 1, signal.SIGHUP, 0),  # in a validation within an accumulation: nothing saved yet
         ("validation_step", 4, signal.SIGUSR1, 3),  # in a validation after a step, which is repeated
     ],
 )
@@ -195,7 +197,7 @@ def test_signal_saves_at_next_step_and_skips_validation(
     if number == signal.SIGINT:
         message = str(stop.value)
     else:
-        assert stop.value.code == 143
+        assert stop.value.code == (129 if number == signal.SIGHUP else 143)
         (message,) = [line for line in caplog.messages if "--resume" in line]
     assert re.fullmatch(rf"stopped by {number.name}; resume at step {steps}: .* train --resume {folder}", message)
     assert len(validations(folder)) < len(validations(whole))
@@ -237,6 +239,33 @@ def test_second_signal_exits_at_once() -> None:
         signal.raise_signal(signal.SIGTERM)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 143
+
+
+def test_ignored_hangup_stays_ignored() -> None:
+    """As under nohup."""
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        StopSignals(None).register_signal_handlers()
+        os._exit(0 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_lost_terminal_does_not_break_the_save() -> None:
+    child, terminal = pty.fork()
+    if not child:
+        with suppress(BaseException):
+            signals = StopSignals(None)
+            signals.register_signal_handlers()
+            os.write(1, b"ready")
+            while not signals.received:
+                time.sleep(0.01)
+            os.write(2, b"step 7")
+            os._exit(0)
+        os._exit(1)
+    os.read(terminal, 5)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 # ------------------------------------------------------------------ resumed runs

@@ -112,7 +112,7 @@ def test_other_loggers(tiny: Callable[..., Any], tmp_path: Path, logger: str) ->
     steps = ["trainer.max_steps=2", "trainer.log_every_n_steps=1"]
     train(tiny("lstm", f"logger={logger}", *steps), tmp_path / "run", quiet=True)
     assert not (tmp_path / "run" / "wandb").exists()
-    events = list((tmp_path / "run").rglob("events.out.tfevents.*"))
+    events = list((tmp_path / "run" / "tensorboard").glob("events.out.tfevents.*"))
     assert len(events) == (logger == "tensorboard")
     assert len((tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()) == 3
     for event in events:

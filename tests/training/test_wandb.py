@@ -116,6 +116,8 @@ def requests(trap: socket.socket) -> list[bytes]:
 def test_offline_run_has_recipe_and_metrics(offline_run: tuple[Path, Offline, dialog.Recipe]) -> None:
     run, offline, recipe = offline_run
     expected = json.loads(json.dumps(to_dict(recipe)))
+    expected["logger"] |= {"run_name": "mine", "tags": ["transformer", "builtin"]}
+    assert offline.labels == ("mine", "", {"transformer", "builtin"})
     assert {key: offline.config[key] for key in expected} == expected
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     for key in ("train/loss", "train/learning_rate", "train/gradient_norm", "train/tokens_per_second", "train/tokens"):

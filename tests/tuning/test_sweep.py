@@ -17,6 +17,7 @@ from dialog.config.schema import to_dict
 from dialog.data.store.store import Store
 from dialog.errors import UserError
 from dialog.runs.check import check_recipe
+from dialog.runs.train import PartOf
 from dialog.training.callbacks.trial import PrunedError, TrialWatch
 from dialog.tuning import sweep as sweeps
 from dialog.tuning.space import spaces
@@ -31,10 +32,14 @@ class Training:
 
     def __init__(self, interrupted_at: int | None = None, fails_at: int = 0) -> None:
         self.count = 0
+        self.places: list[tuple[str, str | None]] = []
         self.fails_at = fails_at
         self.interrupted_at = interrupted_at
 
-    def __call__(self, composed: Composed, output: Path, *, quiet: bool, callbacks: list[TrialWatch]) -> None:
+    def __call__(
+        self, composed: Composed, output: Path, *, quiet: bool, callbacks: list[TrialWatch], part_of: PartOf
+    ) -> None:
+        self.places.append((part_of.run_name, part_of.group))
         (watch,) = callbacks
         self.count += 1
         (output / "checkpoints").mkdir(parents=True)
@@ -70,6 +75,7 @@ def test_every_recipe_gets_the_same_number_of_trials(tmp_path: Path, monkeypatch
     monkeypatch.setattr("dialog.tuning.sweep.train_run", training)
     found = sweep(tmp_path, begun(tmp_path, 10, sampler="random"))
     assert training.count == 20
+    assert training.places[:3] == [(f"{NAMES[n % 2]} trial 00{n // 2}", tmp_path.name) for n in range(3)]
     states = [trial["state"] for each in found["recipes"] for trial in each["trials"]]
     assert {"complete", "pruned", "fail"} == set(states)
     for each in found["recipes"]:
@@ -90,7 +96,7 @@ def test_interrupted_sweep_continues_as_uninterrupted(tmp_path: Path, monkeypatc
     whole = sweep(tmp_path / "whole", begun(tmp_path / "whole", 6))
     monkeypatch.setattr("dialog.tuning.sweep.train_run", Training(interrupted_at=6))
     asked = begun(tmp_path / "stopped", 6)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match=f"resume the sweep: .* sweep --resume {tmp_path}/stopped"):
         sweep(tmp_path / "stopped", asked)
     between = json.loads((tmp_path / "stopped" / "results.json").read_text(encoding="utf-8"))
     assert [each["spent"]["trials"] for each in between["recipes"]] == [3, 2]

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.loggers import WandbLogger
 
 from dialog.analysis.maps import attention_maps, maps_to_json, turn_indices
 from dialog.atomic import write_text
@@ -18,11 +17,12 @@ from dialog.data.store.store import Store
 from dialog.data.tokenizers.tokenizer import BOS, PAD, SPECIAL_TOKENS
 from dialog.report.drawing.image import heatmap_grid
 from dialog.training.distributed.fsdp import gathered_weights, is_sharded
+from dialog.training.loggers import MediaLogger, trackers
 from dialog.training.module import DialogModule
 
 
 class AttentionRecorder(Callback):
-    """Writes ``attention/step-<n>/<example>.json`` and logs heat maps to Weights & Biases.
+    """Writes ``attention/step-<n>/<example>.json`` and logs heat maps to the recipe's logger.
 
     Maps of every layer and head under teacher forcing, with tokens as row and column labels. The examples are drawn
     once from the longer half of the validation split. Training is not affected; only the first rank writes.
@@ -48,9 +48,9 @@ class AttentionRecorder(Callback):
             path = self.folder / f"step-{step}" / f"{row}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             write_text(path, json.dumps(maps, ensure_ascii=False))
-            for logger in trainer.loggers:
-                if isinstance(logger, WandbLogger):
-                    log_images(logger, maps, row, step)
+            for logger in trackers(trainer.loggers):
+                if isinstance(logger.tracker, MediaLogger):
+                    logger.submit(log_images, logger.tracker, path, step)
 
     def maps(self, module: DialogModule) -> list[dict[str, Any]]:
         """Return the maps of each example, in the format of ``dialog attention``."""
@@ -71,16 +71,14 @@ class AttentionRecorder(Callback):
         return [self.store.tokenizer.label(token) for token in tokens.tolist() if token != PAD]
 
 
-def log_images(logger: WandbLogger, maps: dict[str, Any], row: int, step: int) -> None:
-    """Log one image per attention module, with one panel per head."""
-    import wandb
-
+def log_images(logger: MediaLogger, path: Path, step: int) -> None:
+    """Log one image per attention module of a file of maps, with one panel per head."""
+    maps = json.loads(path.read_text(encoding="utf-8"))
     response = maps["response_tokens"]
     rows = {"source": maps["context_tokens"], "turns": maps.get("context_turns", []), "target": response}
     columns = {**rows, "target": [SPECIAL_TOKENS[BOS], *response[:-1]]}
     images = {}
     for one in maps["maps"]:
         axes = {"rows": rows[one["side"]], "columns": columns[one["columns"]]}
-        picture = heatmap_grid(one["weights"], **axes, title=one["name"])
-        images[f"attention/{row}/{one['name']}"] = wandb.Image(picture)
-    logger.experiment.log({**images, "trainer/global_step": step})
+        images[f"attention/{path.stem}/{one['name']}"] = heatmap_grid(one["weights"], **axes, title=one["name"])
+    logger.log_images(images, step)

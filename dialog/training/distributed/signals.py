@@ -14,8 +14,8 @@ from lightning.pytorch import Trainer
 
 from dialog.training.lightning_internals import SignalConnector
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
-"""SLURM sends SIGTERM before it takes a node away; its ``--signal`` is usually SIGUSR1."""
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+"""SLURM sends SIGTERM before it takes a node away; its ``--signal`` is usually SIGUSR1. A lost terminal: SIGHUP."""
 
 
 class Stopped(BaseException):
@@ -27,8 +27,8 @@ class Stopped(BaseException):
 
     @property
     def code(self) -> int:
-        """Exit code: 130 after SIGINT, 143 after the others."""
-        return 128 + (signal.SIGINT if self.number == signal.SIGINT else signal.SIGTERM)
+        """Exit code: 130 after SIGINT, 129 after SIGHUP, 143 after the others."""
+        return 128 + (self.number if self.number in (signal.SIGINT, signal.SIGHUP) else signal.SIGTERM)
 
 
 class StopSignals(SignalConnector):
@@ -49,14 +49,17 @@ class StopSignals(SignalConnector):
         super().__init__(trainer)
         self.received = 0
         self.received_at = 0.0
+        self.terminals: list[int] = []
         self.seconds = seconds
         self.interval = self.countdown = 1  # calls between two exchanges
         self.exchanged_at = time.monotonic()
 
     def register_signal_handlers(self) -> None:
-        """Install the handlers, if this is the main thread."""
+        """Install the handlers, if this is the main thread; a SIGHUP that is ignored, as under nohup, stays ignored."""
         if threading.current_thread() is threading.main_thread():
-            self.listen(STOP_SIGNALS, self._handle)
+            self.terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
+            ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else set()
+            self.listen((number for number in STOP_SIGNALS if number not in ignored), self._handle)
 
     def received_by_any(self) -> int:
         """Return the number of a signal that any rank has received, or 0; all ranks must call this alike.
@@ -80,5 +83,8 @@ class StopSignals(SignalConnector):
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.received and time.monotonic() - self.received_at >= 1:
             os._exit(Stopped(number).code)
+        for descriptor in self.terminals:
+            if not os.isatty(descriptor):  # lost: writing to it would end the process before it has saved
+                os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
         if not self.received:
             self.received, self.received_at = number, time.monotonic()

@@ -1,40 +1,25 @@
-"""Loggers: always metrics.jsonl, and the recipe's ``logger``."""
+"""The record of a run: ``metrics.jsonl``."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
-import netrc
-import os
 import time
 from argparse import Namespace
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.loggers import Logger, TensorBoardLogger
+from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
 from dialog.atomic import naming, replacing, sync
-from dialog.config.components import Component, Family, build
 from dialog.escaping import to_json
-from dialog.training.lightning_internals import QuietWandbLogger
-
-MODES = ("auto", "online", "offline", "disabled")
 
 log = logging.getLogger("dialog")
-
-
-class StepsFromOne(Logger):
-    """Logger that counts steps from 1, as progress bar and attention folders do; Lightning counts from 0."""
-
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Log the values of a step, counted from 0."""
-        super().log_metrics(dict(metrics), None if step is None else step + 1)  # type: ignore[safe-super]
 
 
 class RecordLogger(Logger):
@@ -139,94 +124,3 @@ class RecordPosition(Callback):
     def on_load_checkpoint(self, trainer: Trainer, module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Truncate the record."""
         self.logger.resume(checkpoint["global_step"], **checkpoint["callbacks"][self.state_key])
-
-
-PUBLIC_SERVERS = ("api.wandb.ai", "api.forge.coreweave.com")
-"""Default servers of ``wandb login``: before wandb 0.31, and since."""
-
-
-class RunWandbLogger(StepsFromOne, QuietWandbLogger):
-    """Weights & Biases in the run folder; offline without an account, and then without network access.
-
-    ``mode`` auto is ``WANDB_MODE`` if set, else online if the user is logged in, else offline. A resumed run keeps its
-    id, which is read from the names of its folders, so it is one run in Weights & Biases.
-    """
-
-    def __init__(self, folder: Path, *, project: str = "dialog", group: str | None = None, mode: str = "auto") -> None:
-        if mode not in MODES:
-            raise ValueError(f"unknown mode {mode!r}; use one of {', '.join(MODES)}")
-        mode = wandb_mode() if mode == "auto" else mode
-        if mode != "online":  # wandb reads this from the environment only
-            os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
-        os.environ["WANDB_DATA_DIR"] = str(folder / "wandb")  # artifacts are staged here, not in the home folder
-        super().__init__(
-            project=project,
-            name=folder.name,
-            id=next((path.name.rpartition("-")[2] for path in folder.glob("wandb/*run-*-*")), None),
-            group=group,
-            save_dir=str(folder),
-            mode=mode,  # not offline=True, which sets WANDB_MODE for the whole process
-            settings={"console": "off", "x_disable_meta": True, "silent": True},
-        )
-        upload = f"; to upload: wandb sync {folder}/wandb/offline-run-*" if mode == "offline" else ""
-        log.info("wandb is %s%s", mode, upload)
-
-    @rank_zero_only
-    def close(self) -> None:
-        """Finish the run, so that the next one in this process is separate."""
-        self.finish()
-
-
-def wandb_mode() -> str:
-    """Return online if the user is logged in, else offline, unless ``WANDB_MODE`` is set."""
-    if mode := os.environ.get("WANDB_MODE"):
-        return mode
-    if os.environ.get("WANDB_API_KEY"):
-        return "online"
-    try:
-        hosts = netrc.netrc(os.environ.get("NETRC")).hosts
-    except (OSError, netrc.NetrcParseError):
-        hosts = {}
-    private_server = urlsplit(os.environ.get("WANDB_BASE_URL", "")).netloc
-    return "offline" if hosts.keys().isdisjoint([private_server] if private_server else PUBLIC_SERVERS) else "online"
-
-
-class RunTensorBoardLogger(StepsFromOne, TensorBoardLogger):
-    """TensorBoard event files in the run folder; needs the extra ``tensorboard``."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(save_dir=str(folder), name="tensorboard", version="")
-
-
-def no_logger() -> None:
-    """Log to metrics.jsonl only."""
-
-
-LOGGERS: Family[Logger | None] = Family(
-    "logger", {"wandb": RunWandbLogger, "tensorboard": RunTensorBoardLogger, "none": no_logger}, runtime=("folder",)
-)
-
-
-def build_loggers(component: Component, folder: Path) -> list[Logger]:
-    """Build the record's logger first, then the recipe's."""
-    other = build(LOGGERS, component, folder=folder)
-    return [RecordLogger(folder), *([other] if other is not None else [])]
-
-
-def describe(loggers: list[Logger], recipe: Mapping[str, Any]) -> None:
-    """Log the recipe to Weights & Biases."""
-    for logger in loggers:
-        if isinstance(logger, RunWandbLogger):
-            logger.log_hyperparams(dict(recipe))
-
-
-def close(loggers: list[Logger]) -> None:
-    """Close the loggers, so that the next run in this process has its own."""
-    for logger in loggers:
-        if isinstance(logger, RunWandbLogger):
-            logger.close()
-
-
-def seconds(loggers: list[Logger]) -> float:
-    """Return the seconds of training, from the record."""
-    return next(logger.seconds for logger in loggers if isinstance(logger, RecordLogger))

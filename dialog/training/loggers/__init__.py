@@ -1,0 +1,70 @@
+"""Loggers: always metrics.jsonl, and the recipe's ``logger``.
+
+Read first: `background.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.loggers import Logger
+
+from dialog.config.components import Component, Family, accepts, build
+from dialog.training.loggers.background import BackgroundLogger, MediaLogger
+from dialog.training.loggers.record import RecordLogger, RecordPosition
+from dialog.training.loggers.tensorboard_tracker import TensorBoardTracker
+from dialog.training.loggers.wandb_tracker import WandbTracker, wandb_mode
+
+__all__ = ["LOGGERS", "BackgroundLogger", "MediaLogger", "RecordLogger", "RecordPosition", "trackers", "wandb_mode"]
+
+
+def no_logger() -> None:
+    """Log to metrics.jsonl only."""
+
+
+LOGGERS: Family[Logger | None] = Family(
+    "logger", {"wandb": WandbTracker, "tensorboard": TensorBoardTracker, "none": no_logger}, runtime=("folder",)
+)
+
+
+def build_tracker(component: Component, folder: Path) -> BackgroundLogger | None:
+    """Build the recipe's logger, in a thread of its own."""
+    tracker = build(LOGGERS, component, folder=folder)
+    return None if tracker is None else BackgroundLogger(tracker)
+
+
+def build_loggers(component: Component, folder: Path) -> list[Logger]:
+    """Build the record's logger first, then the recipe's."""
+    tracker = build_tracker(component, folder)
+    return [RecordLogger(folder), *([tracker] if tracker is not None else [])]
+
+
+def labelled(component: Component, *, run_name: str, group: str | None, tags: Sequence[str]) -> Component:
+    """Return a logger with name, group and tags of its run, where it takes them and the recipe sets no others."""
+    labels = {"run_name": run_name, "group": group, "tags": list(tags)}
+    missing = {key: value for key, value in labels.items() if not component.get(key)}
+    return {**component, **{key: value for key, value in missing.items() if value and accepts(LOGGERS, component, key)}}
+
+
+def trackers(loggers: Iterable[Logger]) -> list[BackgroundLogger]:
+    """Return the loggers besides the record."""
+    return [logger for logger in loggers if isinstance(logger, BackgroundLogger)]
+
+
+def describe(loggers: Iterable[Logger], recipe: Mapping[str, Any]) -> None:
+    """Log the recipe."""
+    for tracker in trackers(loggers):
+        tracker.log_hyperparams(dict(recipe))
+
+
+def close(loggers: Iterable[Logger]) -> None:
+    """Close the loggers, so that the next run in this process has its own."""
+    for tracker in trackers(loggers):
+        tracker.close()
+
+
+def seconds(loggers: Iterable[Logger]) -> float:
+    """Return the seconds of training, from the record."""
+    return next(logger.seconds for logger in loggers if isinstance(logger, RecordLogger))
