@@ -116,8 +116,13 @@ def _build(component: Component, language: str) -> Metric:
     }
     if missing := sorted(required - set(INPUTS)):
         raise UserError(f"{name}: update has unknown arguments {', '.join(missing)}; choose from {', '.join(INPUTS)}")
-    metric.sync_on_compute = False
+    metric.distributed_available_fn = _never
     return metric
+
+
+def _never() -> bool:
+    """Return that there are no other processes to sync with; `sync_on_compute` is read by the constructor only."""
+    return False
 
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

@@ -18,9 +18,8 @@ def test_of_a_recurrent_encoder_and_bahdanaus_decoder(name: str, gates: int) -> 
     model = make({"name": name, "size": d}, {"name": name, "size": d, "attention": {"name": "additive", "size": k}})
     encoder = S * 2 * gates * (d // 2) * (E + d // 2)
     once = S * d * k + d * d
-    blocks = 4  # a GRU's step is opened to four blocks of gates, a quarter of them zeros
-    a_step = blocks * d * (d + d) + d * k + S * k + S * d
-    per_token = blocks * d * E + 2 * E * (d + E + d) + E * V
+    a_step = gates * d * (d + d) + d * k + S * k + S * d
+    per_token = gates * d * E + 2 * E * (d + E + d) + E * V
     assert forward_flops(model, S, T) == 2 * (encoder + once + T * (a_step + per_token))
 
 
