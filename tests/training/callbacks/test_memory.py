@@ -167,9 +167,9 @@ def test_out_of_memory_in_a_later_step_names_its_batch(
     build = build_trainer
 
     def build_failing(
-        recipe: Recipe, folder: Path, loggers: list[Logger], callbacks: Sequence[Callback] = ()
+        recipe: Recipe, folder: Path, loggers: list[Logger], callbacks: Sequence[Callback], *rest: object
     ) -> Trainer:
-        return build(recipe, folder, loggers, [*callbacks, OutOfMemory()])
+        return build(recipe, folder, loggers, [*callbacks, OutOfMemory()], *rest)
 
     monkeypatch.setattr("dialog.runs.train.build_trainer", build_failing)
     composed = tiny("transformer", *steps("data.batch_tokens=300"))
