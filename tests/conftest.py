@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -51,6 +52,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep tests away from the user's cache, corpora and accounts, from the network, and on one core."""
     import torch
 
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # started with nohup, processes of tests would ignore it too
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DIALOG_CACHE", str(tmp_path_factory.mktemp("cache")))

@@ -115,7 +115,6 @@ def serve() -> None:
     from dialog.cli import main
 
     del dialog
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it would be ignored, by trainings too
     running = []
     for line in sys.stdin:
         question = json.loads(line)
