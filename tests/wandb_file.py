@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,11 @@ def messages(content: bytes) -> Iterator[bytes]:
 def read_offline(folder: Path) -> Offline:
     from wandb.proto import wandb_internal_pb2
 
-    (file,) = folder.glob("*.wandb")
+    for _ in range(200):  # the service may write it after the run's process has ended
+        if files := [*folder.glob("*.wandb")]:
+            break
+        time.sleep(0.1)
+    (file,) = files
     config: dict[str, Any] = {}
     rows = []
     for message in messages(file.read_bytes()):

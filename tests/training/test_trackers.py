@@ -155,14 +155,14 @@ def test_unreachable_server_leaves_a_complete_offline_run(
 
 
 def test_killed_service_does_not_stop_training(server: Server, tiny: Callable[..., Any], tmp_path: Path) -> None:
-    steps = ["trainer.max_steps=200", "trainer.val_check_interval=200", "trainer.log_every_n_steps=1"]
+    steps = ["trainer.max_steps=600", "trainer.val_check_interval=600", "trainer.log_every_n_steps=1"]
     folder = tmp_path / "run"
     training = start_wandb(server, tiny("lstm", "logger=wandb", *steps), folder, WANDB_MODE="offline")
     training.until(lambda: services(training.pids[0]) and [*folder.glob("wandb/offline-run-*/*.wandb")])
     (service,) = services(training.pids[0])
     os.kill(service, signal.SIGKILL)
     assert training.wait() == [0], training.output
-    assert recorded_steps(folder) == [*range(1, 201)]
+    assert recorded_steps(folder) == [*range(1, 601)]
     (warning,) = [line for line in training.output.splitlines() if "continuing without it" in line]
     assert "to upload later: wandb sync" in warning
     assert "Traceback" not in training.output
