@@ -307,8 +307,6 @@ class Evaluator:
         best, predicted = scores.max(-1)  # [B, T]
         correct = (predicted == targets) & real
         confidences = bin_sums((best - normaliser).exp(), correct, real).tolist()
-        sums = ((nll.double() * real).sum(1), real.sum(1), correct.sum(1))
-        return [
-            Scored(*row, confidences=tuple(bins))
-            for *row, bins in zip(*(values.tolist() for values in sums), confidences, strict=True)
-        ]
+        sums = (nll.double() * real).sum(1).tolist()
+        rows = zip(sums, real.sum(1).tolist(), correct.sum(1).tolist(), confidences, strict=True)
+        return [Scored(nats, tokens, hits, confidences=tuple(bins)) for nats, tokens, hits, bins in rows]
