@@ -26,6 +26,8 @@ KEPT = ("generation", "data")
 """Sections that metrics.json records."""
 METRICS = "metrics.json"
 RESPONSES = "responses.jsonl"
+COST = "cost.json"
+"""Measured times, which differ from run to run; metrics.json depends on weights, data and settings only."""
 
 
 class Evaluated(NamedTuple):
@@ -36,7 +38,7 @@ class Evaluated(NamedTuple):
 
 
 def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = False) -> Evaluated:
-    """Score and answer a split of the run's corpus; write metrics.json and responses.jsonl.
+    """Score and answer a split of the run's corpus; write metrics.json, responses.jsonl and cost.json.
 
     ``evaluation/<split>/`` is for the settings and the data of the run's own recipe. With others, and with a name, the
     folder is ``evaluation/<split>-<hash or name>/``. Distributed ranks share the examples; only rank 0 writes and
@@ -80,17 +82,20 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
         if rank():
             for _ in answers:  # yields nothing on these ranks, but must run: every block is gathered
                 pass
-            gather_to_first(aligned)
+            gather_to_first((aligned, evaluator.decoding.total))
             raise SystemExit(0)
         evaluation.write(answers, partial)
-        metrics = {**evaluation.metrics(split), **AlignmentAccuracy.total(gather_to_first(aligned)).metrics()}
+        metrics = evaluation.metrics(split)
+        alignments, seconds = zip(*gather_to_first((aligned, evaluator.decoding.total)), strict=True)
+        metrics |= AlignmentAccuracy.total(alignments).metrics()
         metrics |= {key: settings[key] for key in KEPT} | {"weights": sha256(run.folder / WEIGHTS)}
         suffix = name or suffix_of(run.folder, settings, metrics["fingerprint"])
         folder = evaluations / (f"{split}-{suffix}" if suffix else split)
         folder.mkdir(exist_ok=True)
         sync(partial)
         rename(partial, folder / RESPONSES)
-        write_json(folder / METRICS, metrics)
+        write_json(folder / COST, {"responses": metrics["examples"], "decoding_seconds": sum(seconds)})
+        write_json(folder / METRICS, metrics)  # last: with it the evaluation is complete
     if run.recipe.logger.get("name") != "none":
         from dialog.training.loggers.evaluation import log_evaluation
 
