@@ -44,7 +44,7 @@ def test_random_context_by_hand() -> None:
     pair = [example(2, "ab", "p"), example(2, "abcd", "q"), example(3, "ab", "q"), example(3, "ab", "r")]
 
     def score(examples: Sequence[Example]) -> list[Likelihood]:
-        return [Likelihood(2.0 if each.context[0].text[0] == each.dialogue_id else 8.0, 4) for each in examples]
+        return [Likelihood(2.0 if each.context[0].text[:1] == each.dialogue_id else 8.0, 4) for each in examples]
 
     (row,) = (row for row in history_effects(pair, score)["perturbations"] if row["perturbation"] == "random context")
     assert row["changed"] == 4
