@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dialog.analysis.measured import RESPONSES, STATISTICS, write_statistics
 from dialog.atomic import beside, rename, sync, write_json
 from dialog.build import build_corpus, build_rules
 from dialog.config.schema import Recipe, to_dict
@@ -32,7 +33,7 @@ class Evaluated(NamedTuple):
 
 
 def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = False) -> Evaluated:
-    """Score and answer a split of the run's corpus; write metrics.json and responses.jsonl.
+    """Score and answer a split of the run's corpus; write metrics.json, responses.jsonl, statistics.safetensors.
 
     ``evaluation/<split>/`` is for the settings and the data of the run's own recipe. With others, and with a name, the
     folder is ``evaluation/<split>-<hash or name>/``. Distributed ranks share the examples; only rank 0 writes and
@@ -50,6 +51,7 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
     from dialog.analysis.alignment import AlignmentAccuracy
     from dialog.data.examples import examples
     from dialog.metrics import build_metrics, detect_language
+    from dialog.metrics.family import components_of
     from dialog.runs.evaluator import BLOCK, Evaluation, Evaluator
     from dialog.training.distributed.collectives import gather_to_first
 
@@ -66,12 +68,13 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
     first = list(islice(stream, BLOCK))
     with section("metrics"):
         language = detect_language(example.response.text for example in first)
+        components = components_of(run.recipe.metrics)
         evaluation = Evaluation(build_metrics(run.recipe.metrics, language=language))
     aligned = AlignmentAccuracy()
     evaluations = run.folder / "evaluation"
     evaluations.mkdir(exist_ok=True)
     bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet or rank() else None, leave=False)
-    with bar, beside(evaluations / "responses.jsonl") as partial:
+    with bar, beside(evaluations / RESPONSES) as partial:
         answers = evaluator.answers(chain(first, stream), aligned, bar.update)
         if rank():
             for _ in answers:  # yields nothing on these ranks, but must run: every block is gathered
@@ -85,7 +88,9 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
         folder = evaluations / (f"{split}-{suffix}" if suffix else split)
         folder.mkdir(exist_ok=True)
         sync(partial)
-        rename(partial, folder / "responses.jsonl")
+        (folder / METRICS).unlink(missing_ok=True)  # the files of an evaluation that has it are complete
+        rename(partial, folder / RESPONSES)
+        write_statistics(folder / STATISTICS, evaluation.measurement, components, language)
         write_json(folder / METRICS, metrics)
     if run.recipe.logger.get("name") != "none":
         from dialog.training.loggers.evaluation import log_evaluation

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torchmetrics import MetricCollection
+from torchmetrics import Metric
 
 from dialog.analysis.alignment import AlignmentAccuracy
+from dialog.analysis.measured import example_bytes
 from dialog.config.components import Component
 from dialog.data.batching import Batch, collate
 from dialog.data.dialogue import Example
@@ -31,25 +32,9 @@ from dialog.escaping import to_json
 from dialog.generation.responder import Candidate, Responder
 from dialog.metrics import words
 from dialog.metrics.family import results
+from dialog.metrics.measurement import Measurement
 
 UNITS = ("tokens", "words", "bytes")
-NUMBERS = {
-    "nll": "nll",
-    "tokens": "reference_tokens",
-    "correct": "reference_correct",
-    "words": "reference_words",
-    "bytes": "reference_bytes",
-    "unknown": "reference_unknown",
-    "unknown_bytes": "reference_unknown_bytes",
-}
-TEXTS = {
-    "responses": "response",
-    "references": "reference",
-    "contexts": "context",
-    "preds": "response",
-    "target": "reference",
-}
-"""Inputs of the metrics (see `dialog.metrics.family.INPUTS`), by the field of responses.jsonl that they are."""
 BLOCK = 4096
 """Number of examples that are sorted by length together; bounds the memory, whatever the size of the split."""
 
@@ -109,8 +94,8 @@ class Answered(NamedTuple):
 class Evaluation:
     """Metrics of a split, and what else metrics.json states of it."""
 
-    def __init__(self, metrics: MetricCollection) -> None:
-        self.measures = metrics
+    def __init__(self, metrics: Mapping[str, Metric]) -> None:
+        self.measurement = Measurement(metrics)
         self.counts: Counter[str] = Counter()
         self.dialogues: set[str] = set()
         self.lossless = True
@@ -125,9 +110,7 @@ class Evaluation:
         self.dialogues.add(example.dialogue_id)
         if example.response.copies:
             self.counts.update(questions=1, answered=answered.exact)
-        for text in (*row["context"], row["reference"]):
-            self.fingerprint.update(text.encode() + b"\0")
-        self.fingerprint.update(b"\1")
+        self.fingerprint.update(example_bytes(row))
         self._rows.append(row)
         if len(self._rows) >= BLOCK:
             self._update()
@@ -135,14 +118,8 @@ class Evaluation:
 
     def _update(self) -> None:
         """Pass the collected rows to the metrics."""
-        if self._rows:
-            texts = {name: [row[field] for row in self._rows] for name, field in TEXTS.items()}
-            numbers = {
-                name: torch.tensor([row[field] for row in self._rows], dtype=torch.float64)
-                for name, field in NUMBERS.items()
-            }
-            self.measures.update(**texts, **numbers)
-            self._rows = []
+        self.measurement.add(self._rows)
+        self._rows = []
 
     def write(self, answers: Iterable[Answered], path: Path) -> None:
         """Add all answers and write them as JSON lines."""
@@ -170,7 +147,7 @@ class Evaluation:
             "fingerprint": self.fingerprint.hexdigest(),
             **{unit: self.counts[unit] for unit in UNITS},
             "lossless": self.lossless,
-            **results(self.measures),
+            **results(self.measurement),
         }
         if questions := self.counts["questions"]:
             metrics |= {"questions": questions, "answer_accuracy": self.counts["answered"] / questions}
