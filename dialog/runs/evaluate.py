@@ -23,6 +23,8 @@ USED = ("model", "data", "generation", "metrics")
 UNUSED = ("path", "batch_tokens")
 """Keys of the section ``data`` that change no result."""
 METRICS = "metrics.json"
+COST = "cost.json"
+"""Measured times, which differ from run to run; metrics.json depends on weights, data and settings only."""
 
 
 class Evaluated(NamedTuple):
@@ -33,7 +35,7 @@ class Evaluated(NamedTuple):
 
 
 def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = False) -> Evaluated:
-    """Score and answer a split of the run's corpus; write metrics.json, responses.jsonl, statistics.safetensors.
+    """Score and answer a split of the run's corpus; write its metrics, responses, their statistics, and the cost.
 
     ``evaluation/<split>/`` is for the settings and the data of the run's own recipe. With others, and with a name, the
     folder is ``evaluation/<split>-<hash or name>/``. Distributed ranks share the examples; only rank 0 writes and
@@ -79,10 +81,12 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
         if rank():
             for _ in answers:  # yields nothing on these ranks, but must run: every block is gathered
                 pass
-            gather_to_first(aligned)
+            gather_to_first((aligned, evaluator.decoding.total))
             raise SystemExit(0)
         evaluation.write(answers, partial)
-        metrics = {**evaluation.metrics(split), **AlignmentAccuracy.total(gather_to_first(aligned)).metrics()}
+        metrics = evaluation.metrics(split)
+        alignments, seconds = zip(*gather_to_first((aligned, evaluator.decoding.total)), strict=True)
+        metrics |= AlignmentAccuracy.total(alignments).metrics()
         metrics |= {key: settings[key] for key in ("generation", "data")}
         suffix = name or suffix_of(run.folder, settings, metrics["fingerprint"])
         folder = evaluations / (f"{split}-{suffix}" if suffix else split)
@@ -91,6 +95,7 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
         (folder / METRICS).unlink(missing_ok=True)  # the files of an evaluation that has it are complete
         rename(partial, folder / RESPONSES)
         write_statistics(folder / STATISTICS, evaluation.measurement, components, language)
+        write_json(folder / COST, {"responses": metrics["examples"], "decoding_seconds": sum(seconds)})
         write_json(folder / METRICS, metrics)
     if run.recipe.logger.get("name") != "none":
         from dialog.training.loggers.evaluation import log_evaluation
