@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dialog.comparison.curves import AXES, Curve, common_support, seed_range, validation_curves
+from dialog.comparison.curves import AXES, LearningCurve, common_support, seed_range, validation_curves
 from dialog.report.measures import count, duration
 
 PER = {"target_tokens": "Per target token", "seconds": "Per second", "flops": "Per FLOP"}
@@ -60,7 +60,7 @@ def crossing_text(a: Mapping[str, Any], b: Mapping[str, Any], axis: str) -> str:
 
 
 def stretches(
-    a: str, first: Sequence[Curve], b: str, second: Sequence[Curve], support: tuple[float, float]
+    a: str, first: Sequence[LearningCurve], b: str, second: Sequence[LearningCurve], support: tuple[float, float]
 ) -> list[Stretch]:
     """Divide the common range of costs by the model that is ahead."""
     costs = np.concatenate([np.linspace(*support, RESOLUTION), *(curve.costs for curve in (*first, *second))])

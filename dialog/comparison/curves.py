@@ -17,7 +17,7 @@ VALIDATION = "validation/bits_per_byte"
 AXES = ("target_tokens", "seconds", "flops")
 
 
-class Curve(NamedTuple):
+class LearningCurve(NamedTuple):
     """Values at increasing costs, linear in between."""
 
     costs: Floats  # [P]
@@ -35,7 +35,7 @@ class Curve(NamedTuple):
         return float(x + (end - x) * (y - value) / (y - low))
 
 
-def validation_curves(model: Mapping[str, Any], axis: str) -> list[Curve]:
+def validation_curves(model: Mapping[str, Any], axis: str) -> list[LearningCurve]:
     """Return the curves of a model's runs (an entry of "models" in results.json), without those that diverged.
 
     Costs on the axis "flops" are target tokens times `flops_per_target_token`. The list is empty if the model lacks the
@@ -50,17 +50,17 @@ def validation_curves(model: Mapping[str, Any], axis: str) -> list[Curve]:
         points = [(rate * point[key], point[VALIDATION]) for point in run["curve"] if point[VALIDATION] is not None]
         if points and not run.get("diverged"):
             costs, values = np.array(points, dtype=np.float64).T
-            curves.append(Curve(costs, values))
+            curves.append(LearningCurve(costs, values))
     return curves
 
 
-def common_support(curves: Sequence[Curve]) -> tuple[float, float] | None:
+def common_support(curves: Sequence[LearningCurve]) -> tuple[float, float] | None:
     """Return the costs between which all curves are measured; None if they do not overlap."""
     start, end = max(curve.costs[0] for curve in curves), min(curve.costs[-1] for curve in curves)
     return (float(start), float(end)) if start < end else None
 
 
-def seed_range(curves: Sequence[Curve], costs: Floats) -> tuple[Floats, Floats]:
+def seed_range(curves: Sequence[LearningCurve], costs: Floats) -> tuple[Floats, Floats]:
     """Return the lowest and the highest interpolated value of the curves [R] at costs [P]: [P], [P]."""
     values = np.stack([np.interp(costs, curve.costs, curve.values) for curve in curves])
     return values.min(0), values.max(0)
