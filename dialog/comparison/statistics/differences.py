@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dialog.comparison.statistics.measured import Floats
 from dialog.comparison.statistics.multiple import holm, holm_levels
 from dialog.comparison.statistics.power import detectable_difference, seeds_needed
-from dialog.comparison.statistics.subset import Contender, Subset, Tested, UntestableError
+from dialog.comparison.statistics.subset import Subset, SystemRuns, Tested, UntestableError
 
 Better = Literal["lower", "higher"] | None
 """Better direction of a metric; None if neither is better."""
@@ -50,7 +50,7 @@ class Difference:
 
 
 def differences(
-    contenders: Sequence[Contender],
+    contenders: Sequence[SystemRuns],
     better: Mapping[str, Better],
     subsets: Mapping[str, NDArray[np.bool_]],
     *,

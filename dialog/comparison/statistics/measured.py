@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Protocol, Self
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,11 @@ CELLS = 2**21
 """Numbers of a dense block of counts: 16 MiB."""
 
 
-class Measured(Protocol):
+class RunMetric(Protocol):
     """A metric of one run, as a function of weighted dialogues; D is the number of dialogues."""
 
+    cost: ClassVar[int]
+    """Resamples are fewer by this factor."""
     dialogues: int
 
     def value(self) -> float:
@@ -46,10 +48,12 @@ class Sums:
     Args:
         statistics: Statistics of each response [N, S].
         dialogues: Number of the dialogue of each response [N].
-        value: Return the metric for S sums, NaN if it is undefined.
+        value: Return the metric for S sums, numbers or arrays [...]; NaN where it is undefined.
     """
 
-    def __init__(self, statistics: Floats, dialogues: NDArray[np.int64], value: Callable[..., float]) -> None:
+    cost = 1
+
+    def __init__(self, statistics: Floats, dialogues: NDArray[np.int64], value: Callable[..., Any]) -> None:
         self.statistics = np.asarray(statistics, dtype=np.float64).reshape(len(dialogues), -1)
         self.labels = np.asarray(dialogues)
         self.metric = value
@@ -59,7 +63,7 @@ class Sums:
 
     def value(self) -> float:
         """Return the metric over all dialogues."""
-        return float(self.metric(*self.sums.tolist()))
+        return float(self.metric(*self.sums))
 
     def leave_one_out(self) -> Floats:
         """Return the metric without dialogue d, for every d [D]."""
@@ -79,90 +83,76 @@ class Sums:
         return type(self)(self.statistics[examples], self.labels[examples], self.metric)
 
     def _values(self, sums: Floats) -> Floats:
-        return np.array([self.metric(*row) for row in sums.tolist()], dtype=np.float64)
+        return np.asarray(self.metric(*sums.T), dtype=np.float64)
 
 
 class Counts:
     """Metric that is a function of item counts over all responses, such as distinct-n or entropy.
 
     Args:
-        counts: Number of times that each response has each item [N, T], from `count_items`. Runs that are compared
-            number their items alike; one may have fewer columns.
+        items: Items of all responses as numbers, one response after the other [M]; alike in all runs.
+        sizes: Number of items of each response [N].
         dialogues: Number of the dialogue of each response [N].
         value: Return the metrics [...] for counts [..., T]; items of count 0 change nothing.
     """
 
-    def __init__(self, counts: csr_array, dialogues: NDArray[np.int64], value: Callable[[Floats], Floats]) -> None:
-        self.counts = counts
-        self.labels = np.asarray(dialogues)
-        self.metric = value
+    cost = 5
+
+    def __init__(
+        self,
+        items: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        dialogues: NDArray[np.int64],
+        value: Callable[[Floats], Any],
+    ) -> None:
+        self.items, self.sizes, self.labels, self.metric = items, sizes, np.asarray(dialogues), value
+        self.types, columns = np.unique(items, return_inverse=True)
+        ends = np.concatenate([[0], np.cumsum(sizes)])
+        counts = csr_array((np.ones(len(items)), columns, ends), shape=(len(sizes), len(self.types)))
         self.totals = csr_array(_members(self.labels) @ counts)  # [D, T]
+        self.sums = np.asarray(self.totals.sum(0), dtype=np.float64)
         self.dialogues = self.totals.shape[0]
 
     def value(self) -> float:
         """Return the metric over all dialogues."""
-        return float(self.metric(np.asarray(self.totals.sum(0), dtype=np.float64)))
+        return float(self.metric(self.sums))
 
     def leave_one_out(self) -> Floats:
         """Return the metric without dialogue d, for every d [D]."""
-        used, sums = self._used(self.totals)
-        blocks = (self.metric(sums - used[rows].toarray()) for rows in _blocks(self.dialogues, len(sums)))
-        return np.concatenate([*blocks])
+        blocks = _blocks(self.dialogues, len(self.types))
+        return np.concatenate([self.metric(self.sums - self.totals[rows].toarray()) for rows in blocks])
 
     def resample(self, weights: Floats) -> Floats:
         """Return the metric in which dialogue d counts `weights[r, d]` times [R]."""
-        used, sums = self._used(self.totals)
-        return np.concatenate([self.metric(weights[rows] @ used) for rows in _blocks(len(weights), len(sums))])
+        blocks = _blocks(len(weights), len(self.types))
+        return np.concatenate([self.metric(weights[rows] @ self.totals) for rows in blocks])
 
     def swap(self, other: Self, swapped: Floats) -> Floats:
         """Return the differences from another run after swapping dialogues [R]."""
-        types = max(self.totals.shape[1], other.totals.shape[1])
-        mine, others = _widen(self.totals, types), _widen(other.totals, types)
-        columns = np.flatnonzero((mine.sum(0) > 0) | (others.sum(0) > 0))
-        mine, others = mine[:, columns], others[:, columns]
+        types = np.union1d(self.types, other.types)
+        mine, others = self._columns(types), other._columns(types)
         change, sums, other_sums = csr_array(others - mine), mine.sum(0), others.sum(0)
         differences = []
-        for rows in _blocks(len(swapped), len(columns)):
+        for rows in _blocks(len(swapped), len(types)):
             moved = swapped[rows] @ change
             differences.append(self.metric(sums + moved) - self.metric(other_sums - moved))
         return np.concatenate(differences)
 
     def restrict(self, examples: NDArray[np.bool_]) -> Self:
         """Return the metric over some examples [N]."""
-        return type(self)(csr_array(self.counts[np.flatnonzero(examples)]), self.labels[examples], self.metric)
+        items = self.items[np.repeat(examples, self.sizes)]
+        return type(self)(items, self.sizes[examples], self.labels[examples], self.metric)
 
-    def _used(self, totals: csr_array) -> tuple[csr_array, Floats]:
-        """Return the columns of items that occur, and their sums."""
-        sums = np.asarray(totals.sum(0), dtype=np.float64)
-        columns = np.flatnonzero(sums)
-        return csr_array(totals[:, columns]), sums[columns]
-
-
-def count_items(items: Iterable[Iterable[Hashable]], numbers: dict[Hashable, int]) -> csr_array:
-    """Count the items of each response [N, T].
-
-    Args:
-        items: Items of each response, repeated as often as they occur.
-        numbers: Column of each item; new items are added, so pass one dictionary for all runs of a metric.
-    """
-    columns: list[int] = []
-    ends = [0]
-    for response in items:
-        columns += [numbers.setdefault(item, len(numbers)) for item in response]
-        ends.append(len(columns))
-    counts = csr_array((np.ones(len(columns)), columns, ends), shape=(len(ends) - 1, len(numbers)))
-    counts.sum_duplicates()
-    return counts
+    def _columns(self, types: NDArray[np.int64]) -> csr_array:
+        """Return the counts with a column for each of these types, which include all own."""
+        columns = np.searchsorted(types, self.types)[self.totals.indices]
+        return csr_array((self.totals.data, columns, self.totals.indptr), shape=(self.dialogues, len(types)))
 
 
 def _members(labels: NDArray[np.int64]) -> csr_array:
     """Return the responses of each dialogue [D, N] as 0 and 1."""
     names, rows = np.unique(labels, return_inverse=True)
     return csr_array((np.ones(len(labels)), (rows, np.arange(len(labels)))), shape=(len(names), len(labels)))
-
-
-def _widen(counts: csr_array, types: int) -> csr_array:
-    return csr_array((counts.data, counts.indices, counts.indptr), shape=(counts.shape[0], types))
 
 
 def _blocks(rows: int, types: int) -> Iterator[slice]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from dialog.comparison.statistics.interval import Interval
-from dialog.comparison.statistics.measured import Floats, Measured
+from dialog.comparison.statistics.measured import Floats, RunMetric
 
 BLOCK = 256
 """Resamples drawn at a time: weights of 256 x 1,000 dialogues take 2 MiB."""
@@ -16,28 +16,34 @@ ROUNDING = 1e-12
 """Relative difference below which two differences are equal."""
 
 
-def bootstrap(runs: Sequence[Measured], count: int, seed: int = 0) -> Floats:
-    """Return the metrics of runs over resampled dialogues [runs, count].
+def bootstrap(runs: Sequence[RunMetric], count: int, seed: int = 0) -> list[Floats]:
+    """Return the metrics of runs over resampled dialogues, `count / cost` values or a few more for each.
 
     A resample draws as many dialogues as there are, with replacement, the same for all runs. Koehn (2004), EMNLP, with
     dialogues for sentences.
     """
-    blocks = [[run.resample(weights) for run in runs] for weights in draw_weights(runs[0].dialogues, count, seed)]
-    return np.concatenate(blocks, axis=1)
+    values: list[list[Floats]] = [[] for _ in runs]
+    for block, weights in enumerate(draw_weights(runs[0].dialogues, count, seed)):
+        for run, resampled in zip(runs, values, strict=True):
+            if block * BLOCK < count // run.cost:
+                resampled.append(run.resample(weights))
+    return [np.concatenate(resampled) for resampled in values]
 
 
-def randomization(pairs: Sequence[tuple[Measured, Measured]], count: int, seed: int = 0) -> Floats:
-    """Return the two-sided p-value of each pair of runs [pairs] under random swaps of whole dialogues.
+def randomization(pairs: Sequence[tuple[RunMetric, RunMetric]], count: int, seed: int = 0) -> list[float]:
+    """Return the two-sided p-value of each pair of runs under random swaps of whole dialogues.
 
-    p = (1 + number of swaps whose absolute difference is at least the observed one) / (1 + count). Noreen (1989);
-    Riezler and Maxwell (2005).
+    p = (1 + number of swaps whose absolute difference is at least the observed one) / (1 + number of swaps), which is
+    `count / cost` or a few more. Noreen (1989); Riezler and Maxwell (2005).
     """
-    observed = [abs(a.value() - b.value()) * (1 - ROUNDING) for a, b in pairs]
-    extreme = np.zeros(len(pairs))
-    for swapped in draw_swaps(pairs[0][0].dialogues, count, seed):
-        differences = np.abs([a.swap(b, swapped) for a, b in pairs])  # [pairs, R]
-        extreme += np.count_nonzero(differences >= np.array(observed)[:, None], axis=1)
-    return (1 + extreme) / (1 + count)
+    least = [abs(a.value() - b.value()) * (1 - ROUNDING) for a, b in pairs]
+    extreme, swaps = [1] * len(pairs), [1] * len(pairs)
+    for block, swapped in enumerate(draw_swaps(pairs[0][0].dialogues, count, seed)):
+        for place, (a, b) in enumerate(pairs):
+            if block * BLOCK < count // a.cost:
+                extreme[place] += int(np.count_nonzero(np.abs(a.swap(b, swapped)) >= least[place]))
+                swaps[place] += len(swapped)
+    return [number / total for number, total in zip(extreme, swaps, strict=True)]
 
 
 def bootstrap_interval(difference: float, resampled: Floats, dialogues: int, level: float) -> Interval:

@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialog.comparison.statistics.interval import Interval, Runs, Variances, interval, variances
-from dialog.comparison.statistics.measured import Floats, Measured
+from dialog.comparison.statistics.measured import Floats, RunMetric
 from dialog.comparison.statistics.resampling import bootstrap, bootstrap_interval, randomization
 
 
 @dataclass(frozen=True)
-class Contender:
+class SystemRuns:
     """A system and the metrics of its runs, one mapping for each seed; all runs have the same examples."""
 
     name: str
-    runs: Sequence[Mapping[str, Measured]]
+    runs: Sequence[Mapping[str, RunMetric]]
 
 
 class UntestableError(Exception):
@@ -46,7 +46,7 @@ class Subset:
 
     def __init__(
         self,
-        contenders: Sequence[Contender],
+        contenders: Sequence[SystemRuns],
         examples: NDArray[np.bool_],
         *,
         level: float = 0.95,
