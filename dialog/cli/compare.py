@@ -30,7 +30,7 @@ def compare(recipes: tuple[str, ...], seeds: int, output: Path | None, trust: bo
     names, overrides = split_overrides(recipes)
     from dialog.comparison.compare import compare as run
     from dialog.comparison.compare import load_systems
-    from dialog.report.markdown import terminal_table
+    from dialog.report.verdict import terminal_table
 
     systems = load_systems(names, overrides, trust=trust)
     base = systems[0].composed.recipe.seed
