@@ -10,7 +10,7 @@ from dialog.report.completion import complete
 from dialog.report.measures import METRIC_DISPLAYS, duration
 from dialog.report.sections.order import appendix, main_sections
 from dialog.report.sections.scores import metric_names
-from dialog.report.tables import ReportCell, ReportTable, Results, RowGroup, Section, model_names, provenance
+from dialog.report.tables import ReportCell, ReportSection, ReportTable, Results, RowGroup, model_names, provenance
 from dialog.report.terminal import printable
 from dialog.report.verdict import other_verdicts, verdict_text
 
@@ -45,7 +45,7 @@ def text_table(head: list[str], rows: list[list[str]]) -> str:
     return _lines([[*map(_escape, head)], ["---"] * len(head), *([*map(_escape, row)] for row in rows)])
 
 
-def _section(results: Results, section: Section) -> str:
+def _section(results: Results, section: ReportSection) -> str:
     if not section.tables and not section.notes:
         return ""
     tables = (

@@ -67,7 +67,7 @@ class Figure(NamedTuple):
     small: bool = False
 
 
-class Section(NamedTuple):
+class ReportSection(NamedTuple):
     """Part of a report; it is left out if it has neither tables nor figures."""
 
     title: str

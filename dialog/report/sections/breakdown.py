@@ -11,9 +11,9 @@ from dialog.report.tables import (
     NONE,
     Figure,
     ReportCell,
+    ReportSection,
     Results,
     RowGroup,
-    Section,
     model_names,
     optional,
     table_of_groups,
@@ -21,7 +21,7 @@ from dialog.report.tables import (
 )
 
 
-def breakdown(results: Results) -> Section:
+def breakdown(results: Results) -> ReportSection:
     """Return bits per byte by context length, response length, rarest word and dialogue act."""
     names = model_names(results)
     filled = [part for part in results["breakdown"] if part["buckets"]]
@@ -30,10 +30,10 @@ def breakdown(results: Results) -> Section:
     head = ("", *names, "Examples")
     caption = "Bits per byte of the references by property of the example; mean over seeds."
     figures = (Figure(drawings, "Bits per byte of the references; lower is better.", small=True),) if drawings else ()
-    return Section("Breakdown", table_of_groups(head, groups, caption=caption, contenders=len(names)), figures)
+    return ReportSection("Breakdown", table_of_groups(head, groups, caption=caption, contenders=len(names)), figures)
 
 
-def calibration(results: Results) -> Section:
+def calibration(results: Results) -> ReportSection:
     """Return the calibration error of each contender, and accuracy against confidence."""
     entries = {index: results["calibration"].get(name) for index, name in enumerate(model_names(results))}
     points = {
@@ -42,7 +42,7 @@ def calibration(results: Results) -> Section:
         if entry
     }
     if not points:
-        return Section("Calibration")
+        return ReportSection("Calibration")
     errors = text_row(
         "Calibration error ↓", *(optional(entry and entry["error"], percent) for entry in entries.values())
     )
@@ -52,7 +52,7 @@ def calibration(results: Results) -> Section:
     )
     head, options = ("", *model_names(results)), {"caption": caption, "contenders": len(entries)}
     figure = Figure((reliability_svg(points, x="confidence", y="accuracy"),), "Dashed: calibrated.", small=True)
-    return Section("Calibration", table_of_groups(head, [RowGroup("", (errors,))], **options), (figure,))
+    return ReportSection("Calibration", table_of_groups(head, [RowGroup("", (errors,))], **options), (figure,))
 
 
 def _row(bucket: Mapping[str, Any], names: Sequence[str]) -> tuple[ReportCell, ...]:

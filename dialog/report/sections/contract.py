@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dialog.report.measures import count, general
-from dialog.report.tables import ReportCell, Results, Row, RowGroup, Section, model_names, table_of_groups
+from dialog.report.tables import ReportCell, ReportSection, Results, Row, RowGroup, model_names, table_of_groups
 from dialog.report.terminal import truncate
 
 
-def contract(results: Results) -> Section:
+def contract(results: Results) -> ReportSection:
     """Return the settings that differ, those that must not first, and the equal ones folded."""
     rows = sorted((row for row in results["parity"] if not row["equal"]), key=lambda row: not row["must"])
     equal = [row for row in results["parity"] if row["equal"]]
@@ -22,7 +22,7 @@ def contract(results: Results) -> Section:
     tables = table_of_groups(head, [RowGroup("", tuple(map(_row, rows)))], caption=caption, **options)
     label = f"{len(equal)} equal settings"
     tables += table_of_groups(head, [RowGroup("", tuple(map(_row, equal)))], caption=label, folded=label, **options)
-    return Section("Differences in the parity contract" if rows else "Parity contract", tables)
+    return ReportSection("Differences in the parity contract" if rows else "Parity contract", tables)
 
 
 def broken_settings(results: Results) -> list[Row]:

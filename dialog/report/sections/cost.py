@@ -11,10 +11,10 @@ from dialog.report.sections.scores import metric_names
 from dialog.report.tables import (
     NONE,
     ReportCell,
+    ReportSection,
     Results,
     Row,
     RowGroup,
-    Section,
     model_names,
     optional,
     spread_text,
@@ -23,7 +23,7 @@ from dialog.report.tables import (
 )
 
 
-def cost(results: Results) -> Section:
+def cost(results: Results) -> ReportSection:
     """Return size, training cost and generation cost, one column per contender."""
     models = results["models"]
     rows = (
@@ -49,17 +49,17 @@ def cost(results: Results) -> Section:
     several = any(len(model["runs"]) > 1 for model in models)
     caption = "Size and cost of the contenders." + (" Mean over seeds ± standard deviation." if several else "")
     head = ("", *model_names(results))
-    return Section("Cost", table_of_groups(head, [RowGroup("", filled)], caption=caption, contenders=len(models)))
+    return ReportSection("Cost", table_of_groups(head, [RowGroup("", filled)], caption=caption, contenders=len(models)))
 
 
-def runs(results: Results) -> Section:
+def runs(results: Results) -> ReportSection:
     """Return one row per run: seed, cost, lowest validation bits per byte, and the first two metrics."""
     names = metric_names(results)[:2]
     scores = (metric_display(name).label for name in names)
     head = ("Contender", "Seed", "Time", "Steps", "Target tokens", "Best validation", *scores, "Folder")
     groups = [RowGroup("", tuple(_run_row(model, run, names) for run in model["runs"])) for model in results["models"]]
     caption = "One row per run. Best validation: lowest bits per byte on the validation split."
-    return Section("Runs", table_of_groups(head, groups, caption=caption, folded="All runs"))
+    return ReportSection("Runs", table_of_groups(head, groups, caption=caption, folded="All runs"))
 
 
 def _trained(model: Mapping[str, Any]) -> bool:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dialog.report.drawing.charts import bands_svg
-from dialog.report.tables import Figure, Results, Section
+from dialog.report.tables import Figure, ReportSection, Results
 
 
-def curves(results: Results) -> Section:
+def curves(results: Results) -> ReportSection:
     """Return validation bits per byte against what has been spent on training; empty without validation."""
     trained = {index: model for index, model in enumerate(results["models"]) if any(map(_points, model["runs"]))}
     if not trained:
-        return Section("Learning curves")
+        return ReportSection("Learning curves")
     longest = max(point["seconds"] for model in trained.values() for run in model["runs"] for point in _points(run))
     scale, unit = (3600, "hours") if longest > 7200 else (60, "minutes") if longest > 120 else (1, "seconds")
     drawings = [
@@ -30,7 +30,7 @@ def curves(results: Results) -> Section:
         + (" Diverged runs are not drawn." if diverged else "")
     )
     crossings = tuple(str(crossing["text"]) for crossing in results["crossings"])
-    return Section("Learning curves", figures=(Figure(tuple(drawings), caption),), notes=crossings)
+    return ReportSection("Learning curves", figures=(Figure(tuple(drawings), caption),), notes=crossings)
 
 
 def _chart(

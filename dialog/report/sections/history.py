@@ -11,10 +11,10 @@ from dialog.report.tables import (
     NONE,
     Figure,
     ReportCell,
+    ReportSection,
     Results,
     Row,
     RowGroup,
-    Section,
     model_names,
     signed,
     table_of_groups,
@@ -23,7 +23,7 @@ from dialog.report.tables import (
 CHANGE = "change in bits per byte"
 
 
-def history(results: Results) -> Section:
+def history(results: Results) -> ReportSection:
     """Return changes in bits per byte per perturbation and per distance of the dropped turn."""
     rows, distance = results["history"].get("rows", []), results["history"].get("distance", [])
     names = model_names(results)
@@ -43,7 +43,7 @@ def history(results: Results) -> Section:
     tables = table_of_groups(("", *names), groups, caption=caption, contenders=len(names))
     figure_caption = "Dots: mean over seeds; bars: ± one standard deviation."
     figures = (Figure(tuple(drawings), figure_caption),) if drawings else ()
-    return Section("Use of the history", tables, figures)
+    return ReportSection("Use of the history", tables, figures)
 
 
 def _by_distance(distance: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:

@@ -9,10 +9,10 @@ from dialog.report.measures import percent
 from dialog.report.tables import (
     NONE,
     ReportCell,
+    ReportSection,
     Results,
     Row,
     RowGroup,
-    Section,
     optional,
     p_text,
     table_of_groups,
@@ -20,7 +20,7 @@ from dialog.report.tables import (
 )
 
 
-def ratings(results: Results) -> Section:
+def ratings(results: Results) -> ReportSection:
     """Return wins, ties, interval and sign test per pair, and raw agreement and kappa of raters."""
     content = results.get("ratings") or {}
     outcome = tuple(_outcome(entry) for entry in content.get("pairs", ()))
@@ -35,7 +35,7 @@ def ratings(results: Results) -> Section:
     tables = table_of_groups(head, [RowGroup("", outcome)], caption=caption)
     heading = ("Raters", "Pairs rated by both", "Agreement", "Cohen's kappa")
     tables += table_of_groups(heading, [RowGroup("", agreement)], caption=agreement_caption)
-    return Section("Blind rating: results", tables)
+    return ReportSection("Blind rating: results", tables)
 
 
 def _outcome(entry: Mapping[str, Any]) -> Row:

@@ -19,10 +19,10 @@ from dialog.report.sections.differences import (
 from dialog.report.tables import (
     SUBSETS,
     ReportCell,
+    ReportSection,
     Results,
     Row,
     RowGroup,
-    Section,
     metric_label,
     model_names,
     optional,
@@ -59,21 +59,21 @@ GENERATION_SUBJECT = (
 )
 
 
-def likelihood(results: Results) -> Section:
+def likelihood(results: Results) -> ReportSection:
     """Return the table of likelihood metrics on all, clean and leaked dialogues."""
     metrics = [name for name in metric_names(results) if name in LIKELIHOOD]
     return _section(results, "Likelihood", metrics, LIKELIHOOD_SUBJECT)
 
 
-def generation(results: Results) -> Section:
+def generation(results: Results) -> ReportSection:
     """Return the tables of generation metrics on all, clean and leaked dialogues."""
     metrics = [name for name in metric_names(results) if name not in LIKELIHOOD]
     return _section(results, "Generated responses", metrics, GENERATION_SUBJECT)
 
 
-def statistics(results: Results) -> Section:
+def statistics(results: Results) -> ReportSection:
     """Return the table of standard errors and power."""
-    return Section("Statistics", power(results))
+    return ReportSection("Statistics", power(results))
 
 
 def metric_names(results: Results) -> list[str]:
@@ -91,7 +91,7 @@ def references_of(results: Results, metrics: Sequence[str]) -> list[str]:
     ]
 
 
-def _section(results: Results, title: str, metrics: list[str], subject: str) -> Section:
+def _section(results: Results, title: str, metrics: list[str], subject: str) -> ReportSection:
     names, references = model_names(results), references_of(results, metrics)
     pair = len(names) == 2 and bool(results["differences"])
     groups = [
@@ -110,7 +110,7 @@ def _section(results: Results, title: str, metrics: list[str], subject: str) -> 
     tables = table_of_groups(head, groups, caption=caption, **options)
     if len(names) > 2 and results["differences"]:
         tables += pairwise(results, metrics, f"Pairs of contenders: {title.lower()}. {pair_note(results)}")
-    return Section(title, tables)
+    return ReportSection(title, tables)
 
 
 def _row(results: Results, subset: str, name: str, references: Sequence[str], pair: bool) -> Row:
