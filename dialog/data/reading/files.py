@@ -6,7 +6,7 @@ import codecs
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from io import BufferedReader, TextIOWrapper
@@ -120,16 +120,19 @@ def raw_lines(path: Path, encoding: str | None = None) -> Iterator[bytes]:
     total = 0
     with _opened(path) as file:
         size = path.stat().st_size
-        readline = file.readline
-        if encoding:
-            text = TextIOWrapper(file, encoding, newline="\n")
-            readline = lambda limit: text.readline(limit).encode()  # noqa: E731
+        readline = _converting(file, encoding) if encoding else file.readline
         while line := readline(LONGEST_LINE + 1):
             total += len(line)
             check_decompressed_size(path, total, size)
             if len(line) > LONGEST_LINE:
                 raise UserError(f"{path}: a line is longer than {LONGEST_LINE:,} bytes; is this a text of lines?")
             yield line
+
+
+def _converting(file: BinaryIO, encoding: str) -> Callable[[int], bytes]:
+    """Return a `readline` of text in another encoding, which returns UTF-8; only LF ends a line."""
+    text = TextIOWrapper(file, encoding, newline="\n")
+    return lambda limit: text.readline(limit).encode()
 
 
 def has_utf16_mark(path: Path) -> bool:
