@@ -21,6 +21,7 @@ from dialog.metrics.likelihood import (
     UnknownRatio,
 )
 from dialog.metrics.overlap import F1, SacreBLEU
+from dialog.metrics.parlai_sets import ParlaiSets
 from dialog.metrics.words import UNDETERMINED
 
 METRICS: Family[Metric] = Family(
@@ -37,25 +38,26 @@ METRICS: Family[Metric] = Family(
         "distinct": DistinctN,
         "length_mean": LengthMean,
         "unique_ratio": UniqueRatio,
+        "parlai_sets": ParlaiSets,
     },
     runtime=("language",),
 )
 
 STANDARD: tuple[Component, ...] = (
-    *({"name": name} for name in METRICS if name != "distinct"),
+    *({"name": name} for name in METRICS if name not in ("distinct", "parlai_sets")),
     {"name": "distinct", "n": 1},
     {"name": "distinct", "n": 2},
 )
 """The metrics of every evaluation."""
 
 INPUTS = (
-    *("responses", "references", "contexts", "preds", "target"),
+    *("responses", "references", "contexts", "preds", "target", "dialogues"),
     *("nll", "tokens", "correct", "words", "bytes", "unknown", "unknown_bytes"),
 )
 """Names of the arguments that an evaluation passes to `update`; a metric receives those that it names.
 
 `responses`, `references`, and for the metrics of torchmetrics the same as `preds` and `target`: raw text; `contexts`:
-lists of turns. The others, one number per reference, are defined in `likelihood.py`.
+lists of turns; `dialogues`: ids of the dialogues. The others, one number per reference, are defined in `likelihood.py`.
 """
 
 

@@ -22,7 +22,6 @@ from dialog.config.components import Component
 from dialog.data.batching import Batch, collate
 from dialog.data.dialogue import Example
 from dialog.data.gold_alignment import alignment
-from dialog.data.store.layout import encode_example
 from dialog.data.store.length_classes import by_length
 from dialog.data.store.plan import Plan
 from dialog.data.tokenizers.tokenizer import PAD, UNK
@@ -48,6 +47,7 @@ TEXTS = {
     "contexts": "context",
     "preds": "response",
     "target": "reference",
+    "dialogues": "dialogue_id",
 }
 """Inputs of the metrics (see `dialog.metrics.family.INPUTS`), by the field of responses.jsonl that they are."""
 BLOCK = 4096
@@ -209,8 +209,7 @@ class Evaluator:
     def _block(
         self, block: Sequence[Example], aligned: AlignmentAccuracy | None, progress: Callable[[int], object] | None
     ) -> Iterator[Answered]:
-        tokenizer, max_source = self.responder.tokenizer, self.responder.max_source
-        pairs = [encode_example(tokenizer, example, max_source=max_source, max_target=None) for example in block]
+        pairs = [self.responder.encode(example) for example in block]
         sources = np.array([len(source) for source, _ in pairs])
         targets = np.array([len(target) - 1 for _, target in pairs])
         own: dict[int, tuple[Scored, Candidate]] = {}
@@ -218,7 +217,7 @@ class Evaluator:
         for rows in islice(batches, self.rank, None, self.world):
             chosen = [block[row] for row in rows]
             batch = collate((pairs[row] for row in rows), rows.tolist())
-            gold = [alignment(tokenizer, example, max_source=max_source) for example in chosen] if aligned else None
+            gold = [self._alignment(example) for example in chosen] if aligned else None
             scored = [
                 self._with_unknown(result, block[row], pairs[row][1][1:-1])
                 for row, result in zip(rows, self.score(batch, aligned, gold), strict=True)
@@ -231,6 +230,11 @@ class Evaluator:
         if progress is not None:
             progress(len(results) - len(own))
         yield from (Answered(block[row], *results[row]) for row in sorted(results))
+
+    def _alignment(self, example: Example) -> dict[int, int]:
+        """Return the gold alignment of an example."""
+        responder = self.responder
+        return alignment(responder.tokenizer, example, max_source=responder.max_source, layout=responder.layout)
 
     def _with_unknown(self, scored: Scored, example: Example, ids: list[int]) -> Scored:
         """Set the fields that depend on the tokenizer only."""
