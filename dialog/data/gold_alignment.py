@@ -20,8 +20,8 @@ def alignment(tokenizer: Tokenizer, example: Example, *, max_source: int, layout
     left out. The first of overlapping copies counts.
     """
     if layout != ROLES:
-        aligned = alignment(tokenizer, example, max_source=max_source + 2)
-        return {target: source - 1 for target, source in aligned.items()}
+        with_roles = alignment(tokenizer, example, max_source=max_source + 2)
+        return {target: source - 1 for target, source in with_roles.items()}
     context = [tokenizer.offsets(turn.text) for turn in example.context]
     starts = list(accumulate((1 + len(spans) for spans in context), initial=0))  # of each turn's role token
     facts = min(sum(1 + len(tokenizer.offsets(fact.text)) for fact in example.facts), max_source // 2)

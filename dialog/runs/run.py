@@ -46,8 +46,16 @@ class Run:
 
         data, limits = self.recipe.data, self.recipe.generation
         lengths = limits.min_length, limits.max_length
-        rules = data.context_turns, data.normalise, data.layout, data.silence
-        return Responder(self.model, self.tokenizer, data.max_source, *lengths, *rules)
+        return Responder(
+            self.model,
+            self.tokenizer,
+            data.max_source,
+            *lengths,
+            context_turns=data.context_turns,
+            normalise=data.normalise,
+            layout=data.layout,
+            silence=data.silence,
+        )
 
     def respond(self, context: Sequence[str], search: Mapping[str, Any] | None = None) -> Reply:
         """Answer the last turn of a context in which two speakers alternate."""

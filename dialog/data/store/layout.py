@@ -77,7 +77,7 @@ def _ids(lines: RoleIds) -> list[int]:
 
 
 def _removed(layout: str) -> int:
-    """Return the number of ids that are removed from the layout `roles`."""
+    """Return the number of ids of the layout `roles` that this layout lacks: the first role and the end token."""
     return 0 if layout == ROLES else 2
 
 

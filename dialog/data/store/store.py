@@ -128,8 +128,9 @@ class Store:
 
     def _pairs(self, rows: Integers) -> tuple[Integers, Integers, Integers]:
         examples = self._examples[rows]
-        limits = {"max_source": self.max_source, "max_target": self.max_target}
-        return padded_pairs(self._lines, examples, **limits, layout=self.layout)
+        return padded_pairs(
+            self._lines, examples, max_source=self.max_source, max_target=self.max_target, layout=self.layout
+        )
 
     def _array(self, name: str, dtype: str) -> NDArray[Any]:
         mapped = np.memmap(array_file(self.folder, self.split, name), dtype=dtype, mode="r")

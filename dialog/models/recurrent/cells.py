@@ -265,7 +265,7 @@ def run_to_ends(cell: RecurrentCell, layer: nn.RNNBase, inputs: Tensor, mask: Te
     """
     if torch.is_autocast_enabled("cpu"):
         with torch.autocast("cpu", enabled=False):
-            return cell.final(layer, inputs.to(layer.weight_ih_l0.dtype), mask)
+            return cell.final(layer, inputs.to(layer.get_parameter("weight_ih_l0").dtype), mask)
     return cell.final(layer, inputs, mask)
 
 
