@@ -204,7 +204,9 @@ def test_amsgrad_divides_by_the_largest_second_moment() -> None:
     moved = {}
     for amsgrad in (False, True):
         weight = nn.Parameter(torch.zeros(1, 1))
-        optimizer = build(OPTIMIZERS, {"name": "adam", "betas": [0.0, 0.5], "amsgrad": amsgrad}, params=[weight])
+        optimizer = build(
+            OPTIMIZERS, {"name": "adam", "betas": [0.0, 0.5], "amsgrad": amsgrad}, params=[{"params": [weight]}]
+        )
         for gradient in (100.0, *[1.0] * 20):
             before = weight.item()
             weight.grad = torch.full((1, 1), gradient)
