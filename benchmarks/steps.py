@@ -29,11 +29,11 @@ from unittest import mock
 import torch
 from torch import nn
 
+from dialog.analysis.flops import forward_flops
 from dialog.data.batching import Batch, collate
-from dialog.data.tokenizers.tokenizer import PAD
+from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
 from dialog.models.attention import Attention, multi_head
 from dialog.models.seq2seq import Seq2Seq
-from dialog.profiling.flops import forward_flops
 from dialog.training.module import DialogModule
 from dialog.training.optimization.allocator import keep_freed_memory
 
@@ -152,7 +152,8 @@ def batch_of(case: Case, device: str) -> Batch:
         lengths[0] = longest
         return [torch.randint(10, VOCABULARY, (int(length),)).tolist() for length in lengths]
 
-    batch = collate(list(zip(ids(case.source), ids(case.target + 1), strict=True)), range(case.rows))
+    targets = [[BOS, *target, EOS] for target in ids(case.target - 1)]
+    batch = collate(list(zip(ids(case.source), targets, strict=True)), range(case.rows))
     return Batch(*(field.to(device) if isinstance(field, torch.Tensor) else field for field in batch))
 
 

@@ -132,7 +132,7 @@ class TrainerConfig:
     """Arguments of ``lightning.Trainer`` under its own names; keys that are not listed below mean what Lightning says.
 
     Attributes:
-        precision: A precision of Lightning, or auto: bf16-mixed where the hardware computes in bfloat16, else 32-true.
+        precision: A precision of Lightning, or auto: the faster of bf16-mixed and 32-true on this hardware.
             The run folder records the one that was used.
         max_time: DD:HH:MM:SS, or a mapping such as {hours: 8, minutes: 30}; the run is then validated and ends.
         val_check_interval: Batches (int) or fraction of an epoch (float) between validations; to count batches across

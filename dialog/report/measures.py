@@ -90,6 +90,13 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
         percent,
         "Fraction of target tokens that are the most probable next token under teacher forcing.",
     ),
+    "calibration_error": MetricDisplay(
+        "Calibration error",
+        "lower",
+        percent,
+        "Expected calibration error: mean difference between the largest token probability under teacher forcing and "
+        "the token accuracy, over 10 bins of probability weighted by their tokens.",
+    ),
     "unknown_ratio": MetricDisplay("Unknown tokens", "lower", percent, "Fraction of target tokens that are unknown."),
     "answer_accuracy": MetricDisplay(
         "Answer accuracy",

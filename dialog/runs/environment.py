@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from contextlib import suppress
 from datetime import datetime
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import torch
+
+from dialog.training.optimization.matmul_speed import processor
 
 
 def environment() -> dict[str, Any]:
@@ -21,21 +21,13 @@ def environment() -> dict[str, Any]:
         "dialog": version("dialog-seq2seq"),
         "python": platform.python_version(),
         **{name: version(name) for name in packages},
-        "cpu": _processor(),
+        "cpu": processor(),
         "cores": os.cpu_count() or 0,
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "git": _git(),
         "time": datetime.now().astimezone().isoformat(timespec="seconds"),
     }
-
-
-def _processor() -> str:
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n"):
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def _git() -> str:

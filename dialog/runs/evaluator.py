@@ -6,18 +6,23 @@ Shapes: B rows, T target tokens, S source tokens, H heads, V vocabulary.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torchmetrics import MetricCollection
+from numpy.typing import NDArray
+from torchmetrics import Metric
 
 from dialog.analysis.alignment import AlignmentAccuracy
+from dialog.analysis.calibration import SIZE, bin_sums, calibration
+from dialog.analysis.measured import example_bytes
 from dialog.config.components import Component
 from dialog.data.batching import Batch, collate
 from dialog.data.dialogue import Example
@@ -30,26 +35,9 @@ from dialog.escaping import to_json
 from dialog.generation.responder import Candidate, Responder
 from dialog.metrics import words
 from dialog.metrics.family import results
+from dialog.metrics.measurement import Measurement
 
 UNITS = ("tokens", "words", "bytes")
-NUMBERS = {
-    "nll": "nll",
-    "tokens": "reference_tokens",
-    "correct": "reference_correct",
-    "words": "reference_words",
-    "bytes": "reference_bytes",
-    "unknown": "reference_unknown",
-    "unknown_bytes": "reference_unknown_bytes",
-}
-TEXTS = {
-    "responses": "response",
-    "references": "reference",
-    "contexts": "context",
-    "preds": "response",
-    "target": "reference",
-    "dialogues": "dialogue_id",
-}
-"""Inputs of the metrics (see `dialog.metrics.family.INPUTS`), by the field of responses.jsonl that they are."""
 BLOCK = 4096
 """Number of examples that are sorted by length together; bounds the memory, whatever the size of the split."""
 
@@ -72,6 +60,7 @@ class Scored(NamedTuple):
     unknown: int = 0  # tokens that are <unk>
     unknown_bytes: int = 0  # of the text that they replace
     lossless: bool = True  # the other tokens decode to the rest of the text
+    confidences: tuple[float, ...] = (0.0,) * SIZE  # see `bin_sums`
 
 
 class Answered(NamedTuple):
@@ -109,11 +98,12 @@ class Answered(NamedTuple):
 class Evaluation:
     """Metrics of a split, and what else metrics.json states of it."""
 
-    def __init__(self, metrics: MetricCollection) -> None:
-        self.measures = metrics
+    def __init__(self, metrics: Mapping[str, Metric]) -> None:
+        self.measurement = Measurement(metrics)
         self.counts: Counter[str] = Counter()
         self.dialogues: set[str] = set()
         self.lossless = True
+        self.confidences = np.zeros(SIZE)
         self.fingerprint = hashlib.sha256()
         self._rows: list[dict[str, Any]] = []
 
@@ -122,12 +112,11 @@ class Evaluation:
         example, row = answered.example, answered.row()
         self.counts.update(examples=1, **{unit: row[f"reference_{unit}"] for unit in UNITS})
         self.lossless = self.lossless and answered.scored.lossless
+        self.confidences += answered.scored.confidences
         self.dialogues.add(example.dialogue_id)
         if example.response.copies:
             self.counts.update(questions=1, answered=answered.exact)
-        for text in (*row["context"], row["reference"]):
-            self.fingerprint.update(text.encode() + b"\0")
-        self.fingerprint.update(b"\1")
+        self.fingerprint.update(example_bytes(row))
         self._rows.append(row)
         if len(self._rows) >= BLOCK:
             self._update()
@@ -135,14 +124,8 @@ class Evaluation:
 
     def _update(self) -> None:
         """Pass the collected rows to the metrics."""
-        if self._rows:
-            texts = {name: [row[field] for row in self._rows] for name, field in TEXTS.items()}
-            numbers = {
-                name: torch.tensor([row[field] for row in self._rows], dtype=torch.float64)
-                for name, field in NUMBERS.items()
-            }
-            self.measures.update(**texts, **numbers)
-            self._rows = []
+        self.measurement.add(self._rows)
+        self._rows = []
 
     def write(self, answers: Iterable[Answered], path: Path) -> None:
         """Add all answers and write them as JSON lines."""
@@ -170,11 +153,27 @@ class Evaluation:
             "fingerprint": self.fingerprint.hexdigest(),
             **{unit: self.counts[unit] for unit in UNITS},
             "lossless": self.lossless,
-            **results(self.measures),
+            **results(self.measurement),
         }
+        reliability = calibration(self.confidences.tolist())
+        metrics |= {"calibration_error": reliability["error"], "calibration": {"bins": reliability["bins"]}}
         if questions := self.counts["questions"]:
             metrics |= {"questions": questions, "answer_accuracy": self.counts["answered"] / questions}
         return metrics
+
+
+@dataclass
+class Seconds:
+    """A sum of seconds."""
+
+    total: float = 0.0
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Add the seconds of the block."""
+        began = time.perf_counter()
+        yield
+        self.total += time.perf_counter() - began
 
 
 @dataclass(frozen=True)
@@ -182,7 +181,8 @@ class Evaluator:
     """Scores references and generates responses, in batches of similar length under a budget of tokens.
 
     The ranks split the batches of a single process between them, so the results are bit-identical. ``gather`` returns
-    the values of all ranks on rank 0, and an empty list on the others.
+    the values of all ranks on rank 0, and an empty list on the others. ``decoding`` adds up this rank's seconds of
+    generation.
     """
 
     responder: Responder
@@ -191,6 +191,7 @@ class Evaluator:
     rank: int = 0
     world: int = 1
     gather: Gather = alone
+    decoding: Seconds = field(default_factory=Seconds)
 
     def answers(
         self,
@@ -209,12 +210,9 @@ class Evaluator:
     def _block(
         self, block: Sequence[Example], aligned: AlignmentAccuracy | None, progress: Callable[[int], object] | None
     ) -> Iterator[Answered]:
-        pairs = [self.responder.encode(example) for example in block]
-        sources = np.array([len(source) for source, _ in pairs])
-        targets = np.array([len(target) - 1 for _, target in pairs])
+        pairs = self._pairs(block)
         own: dict[int, tuple[Scored, Candidate]] = {}
-        batches = Plan(by_length(sources, targets), budget=self.batch_tokens).batches()
-        for rows in islice(batches, self.rank, None, self.world):
+        for rows in islice(self._batches(pairs), self.rank, None, self.world):
             chosen = [block[row] for row in rows]
             batch = collate((pairs[row] for row in rows), rows.tolist())
             gold = [self._alignment(example) for example in chosen] if aligned else None
@@ -222,7 +220,8 @@ class Evaluator:
                 self._with_unknown(result, block[row], pairs[row][1][1:-1])
                 for row, result in zip(rows, self.score(batch, aligned, gold), strict=True)
             ]
-            replies = self.responder.generate(batch.source, self.search)
+            with self.decoding.measured():
+                replies = self.responder.generate(batch.source, self.search)
             own |= dict(zip(rows.tolist(), zip(scored, replies, strict=True), strict=True))
             if progress is not None:
                 progress(len(rows))
@@ -235,6 +234,30 @@ class Evaluator:
         """Return the gold alignment of an example."""
         responder = self.responder
         return alignment(responder.tokenizer, example, max_source=responder.max_source, layout=responder.layout)
+
+    def _pairs(self, block: Sequence[Example]) -> list[tuple[list[int], list[int]]]:
+        """Return source and target ids of each example."""
+        return [self.responder.encode(example) for example in block]
+
+    def _batches(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[NDArray[Any]]:
+        """Yield the rows of each batch: of similar length, under the budget of tokens."""
+        lengths = by_length(
+            np.array([len(source) for source, _ in pairs]), np.array([len(ids) - 1 for _, ids in pairs])
+        )
+        return Plan(lengths, budget=self.batch_tokens).batches()
+
+    def scores(self, examples: Sequence[Example]) -> list[Scored]:
+        """Return the likelihood of the reference of each example, without the fields that depend on the tokenizer only.
+
+        Batches and memory are those of `answers`; this process scores all examples.
+        """
+        results: dict[int, Scored] = {}
+        for start in range(0, len(examples), BLOCK):
+            pairs = self._pairs(examples[start : start + BLOCK])
+            for rows in self._batches(pairs):
+                batch = collate((pairs[row] for row in rows), rows.tolist())
+                results |= dict(zip((rows + start).tolist(), self.score(batch), strict=True))
+        return [results[row] for row in range(len(examples))]
 
     def _with_unknown(self, scored: Scored, example: Example, ids: list[int]) -> Scored:
         """Set the fields that depend on the tokenizer only."""
@@ -258,7 +281,11 @@ class Evaluator:
         targets = target[:, 1:]  # [B, T]
         real = targets != PAD
         scores = logits if logits.dtype.itemsize >= 4 else logits.float()
-        nll = scores.logsumexp(-1) - scores.gather(-1, targets.unsqueeze(-1)).squeeze(-1)  # [B, T]
+        normaliser = scores.logsumexp(-1)  # [B, T]
+        nll = normaliser - scores.gather(-1, targets.unsqueeze(-1)).squeeze(-1)  # [B, T]
+        best, predicted = scores.max(-1)  # [B, T]
+        correct = (predicted == targets) & real
+        confidences = bin_sums((best - normaliser).exp(), correct, real).tolist()
         sums = (nll.double() * real).sum(1).tolist()
-        correct = ((scores.argmax(-1) == targets) & real).sum(1).tolist()
-        return [Scored(*row) for row in zip(sums, real.sum(1).tolist(), correct, strict=True)]
+        rows = zip(sums, real.sum(1).tolist(), correct.sum(1).tolist(), confidences, strict=True)
+        return [Scored(nats, tokens, hits, confidences=tuple(bins)) for nats, tokens, hits, bins in rows]

@@ -83,8 +83,9 @@ def test_two_nodes_equal_one_process_that_accumulates(tmp_path: Path) -> None:
 
 def test_two_processes_evaluate_as_one(trained: Callable[[str], Path], tmp_path: Path) -> None:
     run = shutil.copytree(trained("lstm"), tmp_path / "run")
+    (run / "evaluation" / "test" / "cost.json").unlink()  # times differ
     expected = {path.name: path.read_bytes() for path in (run / "evaluation" / "test").iterdir()}
-    assert set(expected) == {"metrics.json", "responses.jsonl"}
+    assert set(expected) == {"metrics.json", "responses.jsonl", "statistics.safetensors"}
     shutil.rmtree(run / "evaluation")
     variables = {
         "SLURM_JOB_ID": "1",
@@ -101,6 +102,9 @@ def test_two_processes_evaluate_as_one(trained: Callable[[str], Path], tmp_path:
     ranks = [start(*command, **variables, SLURM_PROCID=rank, SLURM_LOCALID=rank) for rank in "01"]
     first, second = map(output, ranks)
     assert second == ""
+    cost = json.loads((run / "evaluation" / "test" / "cost.json").read_text(encoding="utf-8"))
+    (run / "evaluation" / "test" / "cost.json").unlink()
+    assert cost["decoding_seconds"] > 0
     assert {path.name: path.read_bytes() for path in (run / "evaluation" / "test").iterdir()} == expected
     assert json.loads(first) == json.loads(expected["metrics.json"])
 

@@ -95,7 +95,10 @@ def test_batches_change_nothing(responder: Responder, split: list[Example], monk
         assert [each.scored.nll for each in found] == pytest.approx([each.scored.nll for each in first], abs=1e-9)
         assert [each.response.text for each in found] == [each.response.text for each in first]
         assert again.keys() == metrics.keys()
-        for name, value in metrics.items():
+        reliability = zip(again.pop("calibration")["bins"], metrics["calibration"]["bins"], strict=True)
+        assert all(row == pytest.approx(other, abs=1e-9) for row, other in reliability)
+        for name in again:
+            value = metrics[name]
             assert again[name] == (pytest.approx(value, abs=1e-9) if isinstance(value, float) else value), name
 
 
@@ -122,6 +125,36 @@ def test_likelihood_agrees_with_a_loop_over_examples(responder: Responder, split
     assert metrics["token_accuracy"] == pytest.approx(correct / tokens)
     assert metrics["examples"] == len(split)
     assert metrics["dialogues"] == len({each.dialogue_id for each in split})
+
+
+def test_scores_are_those_of_the_answers(
+    responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [each.scored.nll for each in Evaluator(responder, GREEDY, 700).answers(iter(split))]
+    monkeypatch.setattr(evaluator_module, "BLOCK", 13)
+    assert [scored.nll for scored in Evaluator(responder, GREEDY, 150).scores(split)] == pytest.approx(
+        answers, abs=1e-9
+    )
+
+
+@torch.no_grad()
+def test_calibration_agrees_with_a_loop_over_tokens(responder: Responder, split: list[Example]) -> None:
+    bins: dict[int, list[tuple[float, bool]]] = {}
+    for example in split:
+        source, target = encode_example(responder.tokenizer, example, max_source=MAX_SOURCE, max_target=None)
+        read = torch.tensor([source])
+        logits = responder.model(read, read != PAD, torch.tensor([target[:-1]]))[0]
+        for scores, token in zip(logits.softmax(-1), target[1:], strict=True):
+            confidence = scores.max().item()
+            bins.setdefault(math.ceil(10 * confidence), []).append((confidence, scores.argmax().item() == token))
+    metrics = evaluated(responder, split, 500)[1]
+    assert len(bins) > 4
+    means = [[sum(column) / len(pairs) for column in zip(*pairs, strict=True)] for _, pairs in sorted(bins.items())]
+    shown = metrics["calibration"]["bins"]
+    assert [row["tokens"] for row in shown] == [len(pairs) for _, pairs in sorted(bins.items())]
+    assert [[row["confidence"], row["accuracy"]] for row in shown] == [pytest.approx(mean, abs=1e-9) for mean in means]
+    gaps = [len(bins[number]) * abs(mean[0] - mean[1]) for number, mean in zip(sorted(bins), means, strict=True)]
+    assert metrics["calibration_error"] == pytest.approx(sum(gaps) / metrics["tokens"], abs=1e-9)
 
 
 def test_long_references_are_not_truncated(responder: Responder) -> None:
@@ -166,7 +199,9 @@ FIELDS = [
 @pytest.mark.parametrize("family", ["lstm", "transformer"])
 def test_files_of_a_split(trained: Callable[[str], Path], family: str) -> None:
     folder = trained(family) / "evaluation" / "test"
-    assert {path.name for path in folder.iterdir()} == {"metrics.json", "responses.jsonl"}
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"metrics.json", "responses.jsonl", "statistics.safetensors", "cost.json"}
+    cost = json.loads((folder / "cost.json").read_text(encoding="utf-8"))
     rows = [json.loads(line) for line in (folder / "responses.jsonl").read_text(encoding="utf-8").splitlines()]
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     dialogues = build_corpus(dialog.load(trained(family)).recipe).dialogues("test")
@@ -181,7 +216,8 @@ def test_files_of_a_split(trained: Callable[[str], Path], family: str) -> None:
         assert row["reference_bytes"] == len(example.response.text.encode())
         assert row["score"] < 0 < row["nll"]
         assert row["reference_unknown"] == row["reference_unknown_bytes"] == 0
-    assert metrics["examples"] == len(rows)
+    assert metrics["examples"] == cost["responses"] == len(rows)
+    assert 0 < cost["decoding_seconds"] < 60
     assert metrics["nll_nats"] == pytest.approx(sum(row["nll"] for row in rows), rel=1e-12)
     assert metrics["token_accuracy"] == sum(row["reference_correct"] for row in rows) / metrics["tokens"]
     assert metrics["unknown_ratio"] == 0

@@ -21,7 +21,9 @@ from dialog.data.tokenizers.tokenizer import PAD
 from dialog.errors import UserError
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
+from dialog.training.optimization import matmul_speed as matmul
 from dialog.training.optimization import precision
+from dialog.training.optimization.matmul_speed import MatmulSpeed, matmul_speed
 
 FAMILIES = ["lstm", "transformer"]
 
@@ -36,10 +38,34 @@ def test_older_names_are_resolved(older: str, name: str) -> None:
     assert precision.fitting(older, "cpu") == name
 
 
-def test_auto_is_bfloat16_where_the_hardware_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for in_hardware, expected in ((True, "bf16-mixed"), (False, "32-true")):
-        monkeypatch.setattr(precision, "has_bfloat16", lambda device, answer=in_hardware: answer)
+@pytest.mark.parametrize(
+    ("in_hardware", "bfloat16", "expected"),
+    [(True, 7.0, "bf16-mixed"), (True, 0.6, "32-true"), (False, 7.0, "32-true")],
+)
+def test_auto_is_the_faster_precision(
+    in_hardware: bool,
+    bfloat16: float,
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(precision, "has_bfloat16", lambda device: in_hardware)
+    monkeypatch.setattr(precision, "matmul_speed", lambda: MatmulSpeed(float32=1.0, bfloat16=bfloat16))
+    with caplog.at_level(logging.INFO, logger="dialog"):
         assert precision.fitting("auto", "cpu") == expected
+    assert [expected in each.message for each in caplog.records] == [True]
+
+
+def test_the_speed_of_products_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DIALOG_CACHE", str(tmp_path))
+    first = matmul_speed()
+    assert min(first) > 1e8
+    monkeypatch.setattr(matmul, "_speed", None)
+    assert matmul_speed() == first
+    (tmp_path / "matmul-speed.json").write_text("{", encoding="utf-8")
+    monkeypatch.undo()
+    monkeypatch.setenv("DIALOG_CACHE", str(tmp_path))
+    assert min(matmul_speed()) > 1e8
 
 
 @pytest.mark.parametrize("name", ["16-true", "transformer-engine", "31"])

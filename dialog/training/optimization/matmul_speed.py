@@ -1,0 +1,63 @@
+"""Speed of matrix products of this processor, measured once and kept in the user's cache."""
+
+from __future__ import annotations
+
+import platform
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from dialog.atomic import write_json
+from dialog.errors import UserError
+from dialog.json_files import read_json
+from dialog.paths import cache
+
+SIZES = (512, 512, 2048)
+"""Rows, inner size and columns of the products: the gates of an LSTM of 512 over a batch."""
+SECONDS = 0.02
+"""Time spent on each type; the best of all products counts."""
+
+
+class MatmulSpeed(NamedTuple):
+    """FLOP/s of matrix products by type."""
+
+    float32: float
+    bfloat16: float
+
+
+def matmul_speed() -> MatmulSpeed:
+    """Return the speed of this processor; measured if the cache lacks it for this processor, threads and torch."""
+    path, name = cache() / "matmul-speed.json", f"{processor()}, {torch.get_num_threads()} threads, {torch.__version__}"
+    kept: dict[str, Any] = {}
+    with suppress(UserError):  # missing or damaged
+        kept = read_json(path)
+    with suppress(KeyError, TypeError):
+        return MatmulSpeed(**kept[name])
+    speed = MatmulSpeed(_speed(torch.float32), _speed(torch.bfloat16))
+    with suppress(OSError):  # without a cache it is measured each time
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, {**kept, name: speed._asdict()})
+    return speed
+
+
+def _speed(dtype: torch.dtype) -> float:
+    rows, inner, columns = SIZES
+    left, right = torch.ones(rows, inner, dtype=dtype), torch.ones(inner, columns, dtype=dtype)
+    torch.mm(left, right)  # the first one prepares the kernel
+    best, until = float("inf"), time.perf_counter() + SECONDS
+    while (began := time.perf_counter()) < until:
+        torch.mm(left, right)
+        best = min(best, time.perf_counter() - began)
+    return 2 * rows * inner * columns / best
+
+
+def processor() -> str:
+    """Return the model name of the processor."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n"):
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
