@@ -84,7 +84,7 @@ class Encoder(nn.Module, ABC):
     """True if it applies dropout to its inputs itself; else the network drops the embeddings."""
 
     keeps_final: bool = False
-    """Whether it returns `Encoded.final`; the network sets it for a decoder with `needs_final`."""
+    """True if it returns `Encoded.final`; the network sets it for a decoder with `needs_final`."""
 
     @abstractmethod
     def forward(self, inputs: Tensor, mask: Tensor, hook: AttentionHook | None = None) -> Encoded:
