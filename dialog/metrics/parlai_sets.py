@@ -15,7 +15,7 @@ SETS = ("S1", "S2", "S3")
 
 
 def scored_by_parlai(turns: Iterable[int]) -> Iterator[int]:
-    """Yield the rows that `eval_model` with `-sft True` scores, in its order, for dialogues with these numbers of turns.
+    """Yield the rows that `eval_model` with `-sft True` scores, in its order, given the turns of each dialogue.
 
     Every turn of every dialogue is a row. A dialogue has two episodes: the first speaker's responses (turns 1, 3, ...),
     then the second's (turns 2, 4, ...). The evaluation passes over one example at the beginning, and over one more
