@@ -30,6 +30,7 @@ from dialog.metrics.likelihood import (
 )
 from dialog.metrics.measurement import INPUTS, Measurement, arguments_of
 from dialog.metrics.overlap import F1, PlatoBLEU, RougeL
+from dialog.metrics.parlai_sets import ParlaiSets
 from dialog.metrics.repetition import Repetition, SelfBLEU
 from dialog.metrics.words import UNDETERMINED
 
@@ -56,6 +57,7 @@ METRICS: Family[Metric] = Family(
         "self_bleu": SelfBLEU,
         "repetition": Repetition,
         "length_mean": LengthMean,
+        "parlai_sets": ParlaiSets,
     },
     runtime=("language",),
 )
@@ -68,6 +70,7 @@ ORDERS = {
 STANDARD: tuple[Component, ...] = tuple(
     {"name": name, **arguments}
     for name in METRICS
+    if name != "parlai_sets"
     for arguments in ([{"n": n} for n in ORDERS[name]] if name in ORDERS else [{}])
 )
 """The metrics of every evaluation."""
