@@ -15,7 +15,7 @@ from dialog.data.dialogue import Example, Turn
 from dialog.data.store.layout import encode_example
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF, UNK, Tokenizer
 from dialog.generation.contract import Search
-from dialog.generation.greedy import SEARCHES
+from dialog.generation.searches import SEARCHES
 from dialog.models.seq2seq import Seq2Seq
 
 BANNED_TOKENS = (PAD, BOS, UNK, OTHER, SELF)
