@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from dialog.data.dialogue import SPLITS
 from dialog.data.preparation.blocks import blocks
-from dialog.data.preparation.filtering import SurveyedFilter, UsableDialogues, filter_block
+from dialog.data.preparation.filtering import filter_block, survey_filters
 from dialog.data.preparation.job import Job
 
 Names = Callable[[str, Collection[int]], Mapping[int, str]]
@@ -25,12 +24,7 @@ def example_ids(job: Job, split: str, rows: Collection[int]) -> dict[int, str]:
 
 
 def _ids(job: Job, split: str) -> Iterator[str]:
-    filters = _survey(job) if split == "train" else []
+    filters = survey_filters(job.build_filters(), job.corpus.dialogues, job.rules) if split == "train" else []
     for start, entries in blocks(job.corpus.dialogues(split)):
         for dialogue, pairs in filter_block(start, entries, job.rules, filters).dialogues:
             yield from (f"{dialogue.id}#{response}" for _, response in pairs)
-
-
-def _survey(job: Job) -> list[SurveyedFilter]:
-    splits = {split: UsableDialogues(job.corpus.dialogues, job.rules, split) for split in SPLITS}
-    return [SurveyedFilter("", filter, filter.survey(splits)) for filter in job.build_filters()]

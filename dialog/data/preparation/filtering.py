@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dialog.data.dialogue import WARNING, Dialogue, Entry, Malformed
+from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed
 from dialog.data.examples import DialogueWindows, ExampleRules, example_windows, usable_dialogue
 from dialog.data.filters import Filter
 
@@ -51,6 +51,14 @@ class UsableDialogues:
             dialogue = usable_dialogue(entry, self.rules, Counter())
             if dialogue is not None:
                 yield number, dialogue
+
+
+def survey_filters(
+    filters: Sequence[Filter], read: Callable[[str], Iterable[Entry]], rules: ExampleRules
+) -> list[SurveyedFilter]:
+    """Survey the corpus for each filter, outside of a preparation; the filters have no names."""
+    splits = {split: UsableDialogues(read, rules, split) for split in SPLITS}
+    return [SurveyedFilter("", filter, filter.survey(splits)) for filter in filters]
 
 
 def filter_block(
