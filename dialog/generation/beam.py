@@ -233,11 +233,13 @@ class Beam(Search):
         tokens, token_scores = (part.flatten(0, 1)[rows] for part in (beams.tokens, beams.scores))  # [n, K, L + 1]
         tokens[..., length] = self.constraints.end
         token_scores[..., length] = scores[rows, self.constraints.end]
-        kept = (
-            torch.cat(pair, 1).gather(1, order.unsqueeze(-1).expand(-1, -1, tokens.shape[-1]))
-            for pair in ((ended.tokens, tokens), (ended.scores, token_scores))
+        places = order.unsqueeze(-1).expand(-1, -1, tokens.shape[-1])
+        return Ended(
+            torch.cat([ended.tokens, tokens], 1).gather(1, places),
+            torch.cat([ended.scores, token_scores], 1).gather(1, places),
+            best,
+            ended.count + (extension.ended_totals != NEVER).sum(1),
         )
-        return Ended(*kept, best, ended.count + (extension.ended_totals != NEVER).sum(1))
 
     def _continue(self, beams: Beams, extension: Extension, scores: Tensor, length: int) -> Beams:
         """Return the open hypotheses after one more token."""

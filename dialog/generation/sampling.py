@@ -69,15 +69,14 @@ class Sampling(Search):
     def __call__(self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor) -> Replies:
         """Decode ``candidates`` responses for each row of `first` [N, 1], the most probable first."""
         uniform = self.uniform(source, self.candidates)  # [N * C, max_length + 1]
-        parts = [part.repeat_interleave(self.candidates, 0) for part in (first, source)]
-        expanded = (
-            [part.repeat(self.candidates) for part in (memory, state)] if self.candidates > 1 else [memory, state]
-        )
+        first, source = (part.repeat_interleave(self.candidates, 0) for part in (first, source))
+        if self.candidates > 1:
+            memory, state = memory.repeat(self.candidates), state.repeat(self.candidates)
 
         def choose(preferences: Tensor, rows: Tensor, length: int) -> Tensor:
             return draw(self.truncate(preferences), uniform[rows, length])
 
-        drawn = decode_rows(step, parts[0], *expanded, parts[1], self.constraints, choose)
+        drawn = decode_rows(step, first, memory, state, source, self.constraints, choose)
         groups = [drawn[at : at + self.candidates] for at in range(0, len(drawn), self.candidates)]
         return [
             sorted((reply for reply in group if reply is not None), key=lambda reply: -reply.rank) for group in groups

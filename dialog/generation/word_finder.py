@@ -76,6 +76,12 @@ def pattern(word: str) -> list[int]:
     return inner if detect_language([word]) != UNDETERMINED else [BOUNDARY, *inner, BOUNDARY]
 
 
+def occurs(word: str, text: str) -> bool:
+    """Return whether a text contains a word between boundaries."""
+    inner = bytes([BOUNDARY, *symbols(text.encode()), BOUNDARY])
+    return bytes(pattern(word)) in inner
+
+
 def _automaton(patterns: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     """Return the transitions [A, 256], and the patterns [A, W] that end in each state."""
     children: list[dict[int, int]] = [{}]

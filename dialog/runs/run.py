@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialog.config.schema import Recipe
+from dialog.errors import UserError
 
 if TYPE_CHECKING:
     from dialog.data.tokenizers.tokenizer import Tokenizer
@@ -44,9 +45,8 @@ class Run:
         """The model with its tokenizer and length limits."""
         from dialog.generation.responder import Responder
 
-        data, limits = self.recipe.data, self.recipe.generation
-        lengths = limits.min_length, limits.max_length
-        return Responder(self.model, self.tokenizer, data.max_source, *lengths, data.context_turns, data.normalise)
+        data, generation = self.recipe.data, self.recipe.generation
+        return Responder(self.model, self.tokenizer, data.max_source, generation, data.context_turns, data.normalise)
 
     def respond(self, context: Sequence[str], search: Mapping[str, Any] | None = None) -> Reply:
         """Answer the last turn of a context in which two speakers alternate."""
@@ -54,10 +54,12 @@ class Run:
 
     def respond_batch(self, contexts: Sequence[Sequence[str]], search: Mapping[str, Any] | None = None) -> list[Reply]:
         """Answer several contexts in one batch."""
-        responses = self.responder.respond(contexts, dict(search or self.recipe.generation.search))
+        responses = self.responder.respond(contexts, None if search is None else dict(search))
+        if not all(responses):
+            raise UserError(f"{self.folder}: the scores of the model are not numbers")
         return [
-            Reply(response.text, [response], context, self)
-            for response, context in zip(responses, contexts, strict=True)
+            Reply(candidates[0].text, candidates, context, self)
+            for candidates, context in zip(responses, contexts, strict=True)
         ]
 
     def attention(self, context: Sequence[str], response: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from dialog.generation.beam import Beam, DelayedBeam, DiverseBeam, LengthPenalty
 from dialog.generation.constraints import Constraints
-from dialog.generation.contract import Replies
+from dialog.generation.contract import Replies, Search
 from dialog.generation.greedy import Greedy
 from dialog.models.contracts import Memory, State
 
@@ -27,7 +28,7 @@ PENALTIES = [
 ]
 
 
-def limits(**others: Any) -> Constraints:
+def limits(**others: object) -> Constraints:
     return Constraints(end=END, special=(START,), **{"min_length": 0, "max_length": 4, **others})
 
 
@@ -86,7 +87,7 @@ def test_width_one_is_greedy_search(penalty: dict[str, Any]) -> None:
         lambda constraints: DelayedBeam(constraints=constraints, width=3, candidates=2, top_k=0),
     ],
 )
-def test_batched_equals_single(search: Any) -> None:
+def test_batched_equals_single(search: Callable[..., Search]) -> None:
     source = torch.tensor([[row + 6, row + 7, 0] for row in range(12)])
     decode = search(limits(max_length=9))
     for seed in range(5):
@@ -175,7 +176,7 @@ def test_a_delayed_beam_begins_with_drawn_tokens() -> None:
         (DelayedBeam, {"delay": 9}),
     ],
 )
-def test_invalid_settings_are_rejected(search: Any, arguments: dict[str, Any]) -> None:
+def test_invalid_settings_are_rejected(search: Callable[..., Search], arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(arguments)) if "groups" not in arguments else "groups"):
         search(constraints=limits(), **arguments)
 

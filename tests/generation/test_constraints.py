@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,15 +12,16 @@ from chains import END, START, Chain, repeats
 
 from dialog.generation.beam import Beam, DelayedBeam, DiverseBeam
 from dialog.generation.constraints import Constraints, RequiredWords
-from dialog.generation.contrastive import Contrastive
 from dialog.generation.contract import Search
+from dialog.generation.contrastive import Contrastive
 from dialog.generation.greedy import Greedy
 from dialog.generation.sampling import Sampling
 from dialog.generation.word_finder import WordFinder
 
 PIECES = [b"", b"", b" ca", b"t", b"s", b" dog", b" the", b"!", b" Cat"]
 """Text of each token; 0 and 1 are the end and begin tokens."""
-SEARCHES = {
+Make = Callable[[Constraints], Search]
+SEARCHES: dict[str, Make] = {
     "greedy": lambda constraints: Greedy(constraints=constraints),
     "beam": lambda constraints: Beam(constraints=constraints, width=3, candidates=3),
     "diverse": lambda constraints: DiverseBeam(constraints=constraints, width=4, groups=2, candidates=2),
@@ -29,11 +32,11 @@ SEARCHES = {
 
 
 @pytest.fixture(params=SEARCHES)
-def make(request: pytest.FixtureRequest) -> Any:
+def make(request: pytest.FixtureRequest) -> Make:
     return SEARCHES[request.param]
 
 
-def limits(**others: Any) -> Constraints:
+def limits(**others: object) -> Constraints:
     return Constraints(end=END, **{"special": (START,), "min_length": 4, "max_length": 9, **others})
 
 
@@ -50,24 +53,24 @@ def words(tokens: list[int]) -> list[str]:
     return text(tokens).lower().replace("!", " ").split()
 
 
-def test_no_ngram_occurs_twice(make: Any) -> None:
+def test_no_ngram_occurs_twice(make: Make) -> None:
     for order in (1, 2, 3):
         assert not any(repeats(tokens, order) for tokens in decode(make(limits(no_repeat_ngram=order, max_length=6))))
 
 
-def test_no_ngram_of_the_context_occurs(make: Any) -> None:
+def test_no_ngram_of_the_context_occurs(make: Make) -> None:
     source = torch.tensor([[2, 3, 4, 5, 6, 7, 8, 2, 5, 3, 8]])
-    pairs = set(zip(source[0].tolist(), source[0].tolist()[1:], strict=False))
+    pairs = set(pairwise(source[0].tolist()))
     for tokens in decode(make(limits(block_context_ngram=2)), source):
-        assert not pairs & set(zip(tokens, tokens[1:], strict=False))
+        assert not pairs & set(pairwise(tokens))
 
 
-def test_a_response_begins_with_the_prefix(make: Any) -> None:
+def test_a_response_begins_with_the_prefix(make: Make) -> None:
     for tokens in decode(make(limits(prefix=(6, 5)))):
         assert tokens[:2] == [6, 5]
 
 
-def test_banned_words_do_not_occur_in_any_spelling(make: Any) -> None:
+def test_banned_words_do_not_occur_in_any_spelling(make: Make) -> None:
     finder = WordFinder.build(["cat"], PIECES)
     plain = decode(make(limits(special=(START, 5))))
     assert any("cat" in words(tokens) for tokens in plain)
@@ -76,7 +79,7 @@ def test_banned_words_do_not_occur_in_any_spelling(make: Any) -> None:
     assert any("cats" in words(tokens) for tokens in found) or "cats" not in map(tuple, map(words, plain))
 
 
-def test_required_words_occur(make: Any) -> None:
+def test_required_words_occur(make: Make) -> None:
     finder = WordFinder.build(["cats", "dog"], PIECES)
     required = RequiredWords(finder, torch.tensor([[2, 3, 4], [5, 0, 0]]), torch.tensor([3, 1]))
     for lengths in ({}, {"min_length": 0, "max_length": 7}):
@@ -84,7 +87,7 @@ def test_required_words_occur(make: Any) -> None:
             assert {"cats", "dog"} <= set(words(tokens)), text(tokens)
 
 
-def test_banned_and_required_words_combine(make: Any) -> None:
+def test_banned_and_required_words_combine(make: Make) -> None:
     required = RequiredWords(WordFinder.build(["dog"], PIECES), torch.tensor([[5]]), torch.tensor([1]))
     banned = WordFinder.build(["the", "cat"], PIECES)
     for tokens in decode(make(limits(required=required, banned=banned, no_repeat_ngram=3))):

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from dialog.config.schema import GenerationConfig
 from dialog.data.batching import collate
 from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
 from dialog.generation.constraints import Constraints

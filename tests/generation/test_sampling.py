@@ -20,7 +20,7 @@ CRITICAL = 25.0
 """A chi-square variable with up to 5 degrees of freedom exceeds it once in 7,000 times."""
 
 
-def sampler(max_length: int = 1, **settings: Any) -> Sampling:
+def sampler(max_length: int = 1, **settings: object) -> Sampling:
     return Sampling(constraints=Constraints(end=END, special=(START,), min_length=0, max_length=max_length), **settings)
 
 
