@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dialog.analysis.measured import RESPONSES, STATISTICS, write_statistics
 from dialog.atomic import beside, rename, sync, write_json
 from dialog.build import build_corpus, build_rules
 from dialog.config.schema import Recipe, to_dict
@@ -25,7 +26,6 @@ UNUSED = ("path", "batch_tokens")
 KEPT = ("generation", "data")
 """Sections that metrics.json records."""
 METRICS = "metrics.json"
-RESPONSES = "responses.jsonl"
 COST = "cost.json"
 """Measured times, which differ from run to run; metrics.json depends on weights, data and settings only."""
 
@@ -38,7 +38,7 @@ class Evaluated(NamedTuple):
 
 
 def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = False) -> Evaluated:
-    """Score and answer a split of the run's corpus; write metrics.json, responses.jsonl and cost.json.
+    """Score and answer a split of the run's corpus; write its metrics, responses, their statistics, and the cost.
 
     ``evaluation/<split>/`` is for the settings and the data of the run's own recipe. With others, and with a name, the
     folder is ``evaluation/<split>-<hash or name>/``. Distributed ranks share the examples; only rank 0 writes and
@@ -56,6 +56,7 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
     from dialog.analysis.alignment import AlignmentAccuracy
     from dialog.data.examples import examples
     from dialog.metrics import build_metrics, detect_language
+    from dialog.metrics.family import components_of
     from dialog.runs.evaluator import BLOCK, Evaluation, Evaluator
     from dialog.training.distributed.collectives import gather_to_first
 
@@ -72,6 +73,7 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
     first = list(islice(stream, BLOCK))
     with section("metrics"):
         language = detect_language(example.response.text for example in first)
+        components = components_of(run.recipe.metrics)
         evaluation = Evaluation(build_metrics(run.recipe.metrics, language=language))
     aligned = AlignmentAccuracy()
     evaluations = run.folder / "evaluation"
@@ -93,7 +95,9 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
         folder = evaluations / (f"{split}-{suffix}" if suffix else split)
         folder.mkdir(exist_ok=True)
         sync(partial)
+        (folder / METRICS).unlink(missing_ok=True)
         rename(partial, folder / RESPONSES)
+        write_statistics(folder / STATISTICS, evaluation.measurement, components, language)
         write_json(folder / COST, {"responses": metrics["examples"], "decoding_seconds": sum(seconds)})
         write_json(folder / METRICS, metrics)  # last: with it the evaluation is complete
     if run.recipe.logger.get("name") != "none":
