@@ -1,4 +1,4 @@
-"""Beam search, also in groups or after a sampled beginning.
+"""Beam search.
 
 Shapes: N sources, n sources that are still searched, K beams, s beams of a group, V vocabulary, L = max_length, C
 candidates.
@@ -6,8 +6,7 @@ candidates.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -15,66 +14,9 @@ from torch import Tensor
 
 from dialog.generation.constraints import NEVER, Constraints
 from dialog.generation.contract import Replies, Search, Step
+from dialog.generation.hypotheses import NOTHING, BeamExtension, Beams, Ended, LengthPenalty, Normalisation
 from dialog.generation.rows import hypothesis
-from dialog.generation.sampling import Sampling, draw
 from dialog.models.contracts import Memory, State
-from dialog.models.state import Rows
-
-Normalisation = Literal["gnmt", "average"]
-NOTHING = -1
-"""A token that is not there yet."""
-
-
-@dataclass(frozen=True)
-class LengthPenalty:
-    """Rank of a hypothesis: its log-probability divided by lp(l)^alpha, with l its length, end token included.
-
-    ``gnmt``: lp(l) = (5 + l) / 6 (Wu et al. 2016, equation 14); ``average``: lp(l) = l.
-    """
-
-    alpha: float = 1.0
-    normalisation: Normalisation = "average"
-
-    def __post_init__(self) -> None:
-        if self.normalisation not in ("gnmt", "average"):
-            raise ValueError(f"normalisation is {self.normalisation!r}; choose gnmt or average")
-        if not 0 <= self.alpha < float("inf"):
-            raise ValueError(f"length_penalty is {self.alpha}; give a number from 0, which ranks by log-probability")
-
-    def __call__(self, length: int) -> float:
-        """Return the divisor for a length."""
-        base = (5 + length) / 6 if self.normalisation == "gnmt" else float(length)
-        return float(base**self.alpha)
-
-
-@dataclass(frozen=True)
-class Beams(Rows):
-    """Open hypotheses [n, K, ...] of each source."""
-
-    tokens: Tensor  # [n, K, L + 1]
-    scores: Tensor  # [n, K, L + 1], of each token
-    totals: Tensor  # [n, K], sum of preferences; -inf = no hypothesis
-
-
-class Extension(NamedTuple):
-    """Best extensions of the beams by one token; rows count through all beams of all sources."""
-
-    totals: Tensor  # [n, K] of open hypotheses, -inf = none
-    rows: Tensor  # [n, K], the beam that each extends
-    tokens: Tensor  # [n, K]
-    ended_totals: Tensor  # [n, K] of hypotheses that end now, -inf = none
-    ended_rows: Tensor  # [n, K]
-    ended_beams: Tensor  # [n, K], True = this beam has ended
-
-
-@dataclass(frozen=True)
-class Ended(Rows):
-    """The best ended hypotheses [n, C, ...] of each source, best first."""
-
-    tokens: Tensor  # [n, C, L + 1]
-    scores: Tensor  # [n, C, L + 1]
-    ranks: Tensor  # [n, C], -inf = none yet
-    count: Tensor  # [n], of all that have ended
 
 
 class Beam(Search):
@@ -181,10 +123,10 @@ class Beam(Search):
         """Mask all tokens that are not drawn."""
         return preferences
 
-    def _extend(self, beams: Beams, preferences: Tensor, length: int) -> Extension:
+    def _extend(self, beams: Beams, preferences: Tensor, length: int) -> BeamExtension:
         """Choose the best extensions of the beams of each group."""
         size = self.width // self.groups
-        groups: list[Extension] = []
+        groups: list[BeamExtension] = []
         for start in range(0, self.width, size):
             own = preferences[:, start : start + size]
             if groups and self.diversity:
@@ -194,17 +136,17 @@ class Beam(Search):
                     counts.scatter_add_(1, group.tokens, alive.to(counts.dtype))
                 own = own - self.diversity * counts.unsqueeze(1)
             groups.append(self._best(beams.totals[:, start : start + size], own, start))
-        return Extension(*(torch.cat(parts, 1) for parts in zip(*groups, strict=True)))
+        return BeamExtension(*(torch.cat(parts, 1) for parts in zip(*groups, strict=True)))
 
-    def _best(self, totals: Tensor, preferences: Tensor, start: int) -> Extension:
+    def _best(self, totals: Tensor, preferences: Tensor, start: int) -> BeamExtension:
         """Choose the best extensions of one group: totals [n, s], preferences [n, s, V], its first beam."""
         size, vocabulary = preferences.shape[1:]
-        each = min(2 * size, vocabulary)
-        per_beam, tokens = preferences.topk(each, -1)  # [n, s, 2 s]
+        choices = min(2 * size, vocabulary)
+        per_beam, tokens = preferences.topk(choices, -1)  # [n, s, 2 s]
         sums = (totals.unsqueeze(-1) + per_beam).flatten(1)  # [n, 2 s s]
         best, places = sums.topk(min(2 * size, sums.shape[1]), -1)  # [n, 2 s]
         chosen = tokens.flatten(1).gather(1, places)
-        beams = places // each  # of this group
+        beams = places // choices  # of this group
         ends = chosen == self.constraints.end
         accepted = ends[:, :size] & (best[:, :size] != NEVER)
         ended_totals = best[:, :size].masked_fill(~accepted, NEVER)
@@ -216,7 +158,7 @@ class Beam(Search):
         open_totals, order = continuing.topk(size, -1)  # [n, s]
         offset = torch.arange(len(totals), device=totals.device).unsqueeze(1) * self.width + start
         ended_rows = beams[:, :size] + offset
-        return Extension(
+        return BeamExtension(
             open_totals,
             beams.gather(1, order) + offset,
             chosen.gather(1, order),
@@ -225,7 +167,7 @@ class Beam(Search):
             ended_beams > 0,
         )
 
-    def _end(self, ended: Ended, beams: Beams, extension: Extension, scores: Tensor, length: int) -> Ended:
+    def _end(self, ended: Ended, beams: Beams, extension: BeamExtension, scores: Tensor, length: int) -> Ended:
         """Keep the best of the hypotheses that had ended and those that end now."""
         rows = extension.ended_rows  # [n, K]
         ranks = torch.cat([ended.ranks, extension.ended_totals / self.penalty(length + 1)], 1)
@@ -241,7 +183,7 @@ class Beam(Search):
             ended.count + (extension.ended_totals != NEVER).sum(1),
         )
 
-    def _continue(self, beams: Beams, extension: Extension, scores: Tensor, length: int) -> Beams:
+    def _continue(self, beams: Beams, extension: BeamExtension, scores: Tensor, length: int) -> Beams:
         """Return the open hypotheses after one more token."""
         tokens, token_scores = (part.flatten(0, 1)[extension.rows] for part in (beams.tokens, beams.scores))
         tokens[..., length] = extension.tokens
@@ -262,100 +204,10 @@ class Beam(Search):
             parts.append((beams.tokens.gather(1, places), beams.scores.gather(1, places), ranks))
         columns = [torch.cat(column, 1).tolist() for column in zip(*parts, strict=True)]
         for source, *rows in zip(sources.tolist(), *columns, strict=True):
-            found = [
+            hypotheses = [
                 hypothesis(tokens, scores, end=self.constraints.end, rank=rank)
                 for tokens, scores, rank in zip(*rows, strict=True)
                 if rank != NEVER
             ]
-            replies[source] = [] if None in found else [each for each in found if each is not None][: self.candidates]
-
-
-class DiverseBeam(Beam):
-    """Beam search in groups that avoid each other's tokens (Vijayakumar et al. 2018, AAAI).
-
-    The groups search one after the other at each step. A token's preference falls by ``diversity`` for each beam of an
-    earlier group that has just chosen it.
-
-    Args:
-        width: Number of beginnings of all groups.
-        groups: Number of groups; divides the width.
-        diversity: In nats.
-        candidates: Number of responses, the best of all groups.
-        length_penalty: alpha of `LengthPenalty`.
-        normalisation: gnmt or average, see `LengthPenalty`.
-    """
-
-    def __init__(
-        self,
-        *,
-        constraints: Constraints,
-        width: int = 6,
-        groups: int = 3,
-        diversity: float = 0.5,
-        candidates: int = 1,
-        length_penalty: float = 1.0,
-        normalisation: Normalisation = "average",
-    ) -> None:
-        super().__init__(
-            constraints=constraints,
-            width=width,
-            candidates=candidates,
-            length_penalty=length_penalty,
-            normalisation=normalisation,
-        )
-        if groups < 1 or width % groups:
-            raise ValueError(f"groups is {groups}; give a divisor of width {width}")
-        if diversity < 0:
-            raise ValueError(f"diversity is {diversity}; give a number from 0")
-        self.groups = groups
-        self.diversity = diversity
-
-
-class DelayedBeam(Beam):
-    """Draw the first ``delay`` tokens of each beam, then search (Massarelli et al. 2020).
-
-    Args:
-        delay: Number of tokens that are drawn.
-        top_k: Tokens that are drawn from; 0 for all.
-        seed: Seed of the draws, which depend on the source and not on the batch.
-        width: Number of beginnings.
-        candidates: Number of responses.
-        length_penalty: alpha of `LengthPenalty`.
-        normalisation: gnmt or average, see `LengthPenalty`.
-    """
-
-    def __init__(
-        self,
-        *,
-        constraints: Constraints,
-        delay: int = 2,
-        top_k: int = 10,
-        seed: int = 1,
-        width: int = 5,
-        candidates: int = 1,
-        length_penalty: float = 1.0,
-        normalisation: Normalisation = "average",
-    ) -> None:
-        super().__init__(
-            constraints=constraints,
-            width=width,
-            candidates=candidates,
-            length_penalty=length_penalty,
-            normalisation=normalisation,
-        )
-        if not 1 <= delay <= constraints.max_length:
-            raise ValueError(f"delay is {delay}; give a number from 1 to max_length {constraints.max_length}")
-        self.delay = delay
-        self.sampling = Sampling(constraints=constraints, top_k=top_k, seed=seed)
-
-    def _draws(self, source: Tensor) -> Tensor:
-        return self.sampling.uniform(source, self.width).view(len(source), self.width, -1)
-
-    def _only_drawn(self, preferences: Tensor, draws: Tensor, beams: Beams, length: int) -> Tensor:
-        """Mask all tokens that are not drawn; a beam that is equal to an earlier one is dropped."""
-        flat = preferences.flatten(0, 1)
-        chosen = draw(self.sampling.truncate(flat), draws.flatten()).view_as(beams.totals).unsqueeze(-1)  # [n, K, 1]
-        own = torch.cat([beams.tokens[..., :length], chosen], -1)  # [n, K, length + 1]
-        equal = (own.unsqueeze(1) == own.unsqueeze(2)).all(-1).tril(-1).any(-1, keepdim=True)  # [n, K, 1]
-        values = preferences.gather(-1, chosen).masked_fill(equal, NEVER)
-        return torch.full_like(preferences, NEVER).scatter_(-1, chosen, values)
+            valid = [reply for reply in hypotheses if reply is not None]
+            replies[source] = valid[: self.candidates] if len(valid) == len(hypotheses) else []

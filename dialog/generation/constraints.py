@@ -29,7 +29,7 @@ class RequiredWords(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Progress(Rows):
+class ConstraintState(Rows):
     """State of the constraints of each row."""
 
     banned: Tensor  # [N], the state of the automaton of banned words
@@ -94,15 +94,17 @@ class Constraints:
         penalised = self.repetition_penalty != 1 or self.frequency_penalty != 0
         object.__setattr__(self, "penalised", penalised)
 
-    def start(self, rows: int, device: torch.device) -> Progress:
+    def start(self, rows: int, device: torch.device) -> ConstraintState:
         """Return the progress of rows before their first token."""
         zeros = torch.zeros(rows, dtype=torch.long, device=device)
         banned, required = (zeros if finder is None else zeros + finder.start for finder in self._finders())
         words = 0 if self.required is None else len(self.required.lengths)
         missing = torch.ones(rows, words, dtype=torch.bool, device=device)
-        return Progress(banned, required, missing, zeros, zeros - 1)
+        return ConstraintState(banned, required, missing, zeros, zeros - 1)
 
-    def __call__(self, logits: Tensor, history: Tensor, source: Tensor, progress: Progress) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self, logits: Tensor, history: Tensor, source: Tensor, progress: ConstraintState
+    ) -> tuple[Tensor, Tensor]:
         """Return log-probabilities and preferences [N, V] of the next token; a search chooses by preference.
 
         Args:
@@ -125,7 +127,7 @@ class Constraints:
         preferences[:, self.end] = torch.where(stuck, scores[:, self.end], preferences[:, self.end])
         return scores, preferences
 
-    def advance(self, progress: Progress, tokens: Tensor) -> Progress:
+    def advance(self, progress: ConstraintState, tokens: Tensor) -> ConstraintState:
         """Return the progress after one more token [N] of each row."""
         if self.banned is not None:
             progress = replace(progress, banned=self.banned.after[progress.banned, tokens])
@@ -135,15 +137,15 @@ class Constraints:
         first = progress.missing.int().argmax(1)  # [N]
         open_words = progress.missing.any(1)
         begun = torch.where(open_words & (tokens == self._expected(progress)), progress.begun + 1, 0)
-        found = finder.found[progress.required, tokens]  # [N, W]
+        occurred = finder.completes[progress.required, tokens]  # [N, W]
         emitted = open_words & (begun == lengths[first])
-        own = torch.zeros_like(found).scatter_(1, first.unsqueeze(1), emitted.unsqueeze(1))
-        return Progress(
+        own = torch.zeros_like(occurred).scatter_(1, first.unsqueeze(1), emitted.unsqueeze(1))
+        return ConstraintState(
             progress.banned,
             finder.after[progress.required, tokens],
-            progress.missing & ~found & ~own,
-            begun.masked_fill(emitted | found.gather(1, first.unsqueeze(1)).squeeze(1), 0),
-            torch.where((own & ~found).any(1), first, -1),
+            progress.missing & ~occurred & ~own,
+            begun.masked_fill(emitted | occurred.gather(1, first.unsqueeze(1)).squeeze(1), 0),
+            torch.where((own & ~occurred).any(1), first, -1),
         )
 
     def to(self, device: torch.device) -> Constraints:
@@ -167,7 +169,7 @@ class Constraints:
         repeated = torch.where(logits > 0, logits / self.repetition_penalty, logits * self.repetition_penalty)
         return torch.where(counts > 0, repeated, logits) - self.frequency_penalty * counts
 
-    def _block(self, preferences: Tensor, history: Tensor, source: Tensor, progress: Progress) -> None:
+    def _block(self, preferences: Tensor, history: Tensor, source: Tensor, progress: ConstraintState) -> None:
         """Mask n-grams and banned words in place."""
         for order, text in ((self.no_repeat_ngram, history), (self.block_context_ngram, source)):
             if order and history.shape[1] >= order - 1 and text.shape[1] >= order:
@@ -178,24 +180,24 @@ class Constraints:
                 blocked.scatter_reduce_(1, windows[..., -1], matches.to(torch.uint8), "amax")
                 preferences.masked_fill_(blocked.bool(), NEVER)
         if self.banned is not None:
-            found = self.banned.found[progress.banned].any(-1)  # [N, V]
+            completes = self.banned.completes[progress.banned].any(-1)  # [N, V]
             if history.shape[1] == self.max_length - 1:  # no boundary follows the last token
-                found |= self.banned.found_at_end[self.banned.after[progress.banned]].any(-1)
-            preferences.masked_fill_(found, NEVER)
-            at_end = self.banned.found_at_end[progress.banned].any(-1)  # [N]
+                completes |= self.banned.completes_at_end[self.banned.after[progress.banned]].any(-1)
+            preferences.masked_fill_(completes, NEVER)
+            at_end = self.banned.completes_at_end[progress.banned].any(-1)  # [N]
             preferences[:, self.end].masked_fill_(at_end, NEVER)
 
-    def _require(self, preferences: Tensor, length: int, progress: Progress) -> Tensor:
+    def _require(self, preferences: Tensor, length: int, progress: ConstraintState) -> Tensor:
         """Force missing words where the row would end, where they have begun, or where the length requires it."""
         if self.required is None:
             return preferences
         finder, _, lengths = self.required
-        missing = progress.missing & ~finder.found_at_end[progress.required]  # [N, W]
+        missing = progress.missing & ~finder.completes_at_end[progress.required]  # [N, W]
         unmet = missing.any(1)
         short = (progress.missing * lengths).sum(1) + SLACK >= self.max_length - length
         ending = preferences.argmax(1) == self.end
         preferences[:, self.end].masked_fill_(unmet, NEVER)
-        closing = finder.found[progress.required].gather(
+        closing = finder.completes[progress.required].gather(
             2, progress.closing.clamp_min(0).view(-1, 1, 1).expand(-1, preferences.shape[1], 1)
         )  # [N, V, 1]
         outside = ~closing.squeeze(2) & (progress.closing >= 0).unsqueeze(1)
@@ -205,7 +207,7 @@ class Constraints:
         forced = unmet & (short | ending | (progress.begun > 0)) & (preferences.gather(1, expected).squeeze(1) > NEVER)
         return torch.where(forced.unsqueeze(1), _only(preferences, expected), preferences)
 
-    def _expected(self, progress: Progress) -> Tensor:
+    def _expected(self, progress: ConstraintState) -> Tensor:
         """Return the next token of the first missing word of each row [N]."""
         assert self.required is not None
         first = progress.missing.int().argmax(1)  # [N]

@@ -75,8 +75,8 @@ class Contrastive(Search):
                 taken, rows, source, seen, ended = (part[keep] for part in (taken, rows, source, seen, ended))
                 memory, progress = memory.select(keep), progress.select(keep)
             logits, state = logits[taken], state.select(taken)
-        found = (
+        replies = (
             hypothesis(*row, end=self.constraints.end, rank=None)
             for row in zip(tokens.tolist(), scores.tolist(), strict=True)
         )
-        return [[] if reply is None else [reply] for reply in found]
+        return [[] if reply is None else [reply] for reply in replies]

@@ -59,4 +59,4 @@ class NetworkStep:
         """Return the logits of one network, or the logarithm of the mean probability."""
         if len(logits) == 1:
             return logits[0]
-        return torch.stack([each.float().log_softmax(-1) for each in logits]).logsumexp(0)
+        return torch.stack([scores.float().log_softmax(-1) for scores in logits]).logsumexp(0)

@@ -51,7 +51,7 @@ class Responder:
     def respond(self, contexts: Sequence[Sequence[str]], search: Component | None = None) -> list[list[Candidate]]:
         """Generate responses to each context, a list of turns of two alternating speakers; the best one first.
 
-        ``search`` replaces the recipe's; it may hold constraints too. There is no response where the scores of the
+        ``search`` replaces the recipe's; it may hold constraints too. The list is empty where the scores of the
         model are not numbers.
 
         As in training, the model reads the last `context_turns` turns only, without outer white space if `normalise`.
@@ -92,9 +92,9 @@ class Responder:
         return [
             [
                 Candidate(self.tokenizer.decode(reply.tokens), reply.score, len(reply.token_scores), reply.token_scores)
-                for reply in found
+                for reply in hypotheses
             ]
-            for found in replies
+            for hypotheses in replies
         ]
 
     def _search(self, search: Component | None, device: torch.device) -> Search:
@@ -179,7 +179,7 @@ def required_words(words: Sequence[str], pieces: Sequence[bytes], tokenizer: Tok
 
 
 def response_row(name: Any, context: Sequence[str], candidates: Sequence[Candidate]) -> dict[str, Any]:  # noqa: ANN401 - any JSON
-    """Return one output line of ``dialog respond``; an error if there is no response."""
+    """Return one output line of ``dialog respond``; an error without a candidate."""
     if not candidates:
         return {"id": name, "error": "the scores of the model are not numbers"}
     rows = [candidate._asdict() for candidate in candidates]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dialog.config.components import Family
-from dialog.generation.beam import Beam, DelayedBeam, DiverseBeam
+from dialog.generation.beam import Beam
+from dialog.generation.beam_variants import DelayedBeam, DiverseBeam
 from dialog.generation.contract import Search
 from dialog.generation.contrastive import Contrastive
 from dialog.generation.greedy import Greedy

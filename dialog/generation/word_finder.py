@@ -29,8 +29,8 @@ class WordFinder:
     """
 
     after: Tensor  # [A, V], the state after a token
-    found: Tensor  # [A, V, W], True = the token completes the word, with the boundary behind it
-    found_at_end: Tensor  # [A, W], True = the word is complete if the text ends here
+    completes: Tensor  # [A, V, W], True = the token completes the word, with the boundary behind it
+    completes_at_end: Tensor  # [A, W], True = the word is complete if the text ends here
     start: int
 
     @classmethod
@@ -43,20 +43,22 @@ class WordFinder:
         goto, output = _automaton([pattern(word) for word in words])
         states = np.arange(len(goto))
         after = np.empty((len(goto), len(pieces)), dtype=np.int64)
-        found = np.zeros((len(goto), len(pieces), len(words)), dtype=bool)
+        completes = np.zeros((len(goto), len(pieces), len(words)), dtype=bool)
         for token, piece in enumerate(pieces):
             state = states
             for symbol in symbols(piece):
                 state = goto[state, symbol]
-                found[:, token] |= output[state]
+                completes[:, token] |= output[state]
             after[:, token] = state
         at_end = output[goto[states, BOUNDARY]]
         start = int(goto[0, BOUNDARY])
-        return cls(torch.from_numpy(after), torch.from_numpy(found), torch.from_numpy(at_end), start)
+        return cls(torch.from_numpy(after), torch.from_numpy(completes), torch.from_numpy(at_end), start)
 
     def to(self, device: torch.device) -> WordFinder:
         """Return the tables on a device."""
-        return WordFinder(self.after.to(device), self.found.to(device), self.found_at_end.to(device), self.start)
+        return WordFinder(
+            self.after.to(device), self.completes.to(device), self.completes_at_end.to(device), self.start
+        )
 
 
 def symbols(text: bytes) -> list[int]:

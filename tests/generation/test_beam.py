@@ -12,10 +12,12 @@ import torch
 from chains import END, START, Before, Chain, Nothing, repeats, responses, total
 from torch import Tensor
 
-from dialog.generation.beam import Beam, DelayedBeam, DiverseBeam, LengthPenalty
+from dialog.generation.beam import Beam
+from dialog.generation.beam_variants import DelayedBeam, DiverseBeam
 from dialog.generation.constraints import Constraints
 from dialog.generation.contract import Replies, Search
 from dialog.generation.greedy import Greedy
+from dialog.generation.hypotheses import LengthPenalty
 from dialog.models.contracts import Memory, State
 
 VOCABULARY = 5

@@ -10,7 +10,8 @@ import pytest
 import torch
 from chains import END, START, Chain, repeats
 
-from dialog.generation.beam import Beam, DelayedBeam, DiverseBeam
+from dialog.generation.beam import Beam
+from dialog.generation.beam_variants import DelayedBeam, DiverseBeam
 from dialog.generation.constraints import Constraints, RequiredWords
 from dialog.generation.contract import Search
 from dialog.generation.contrastive import Contrastive
@@ -139,7 +140,7 @@ def test_contradictions_are_rejected(settings: dict[str, Any], message: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("tokens", "found"),
+    ("tokens", "completes"),
     [
         ([2, 3, 7], True),  # " cat!"
         ([2, 3, 4, 7], False),  # " cats!"
@@ -148,13 +149,13 @@ def test_contradictions_are_rejected(settings: dict[str, Any], message: str) -> 
         ([3, 2, 3, 5], True),  # "t cat dog"
     ],
 )
-def test_a_word_is_found_between_boundaries(tokens: list[int], found: bool) -> None:
+def test_a_word_is_found_between_boundaries(tokens: list[int], completes: bool) -> None:
     finder = WordFinder.build(["cat"], PIECES)
     state, seen = finder.start, False
     for token in tokens:
-        seen |= bool(finder.found[state, token, 0])
+        seen |= bool(finder.completes[state, token, 0])
         state = int(finder.after[state, token])
-    assert seen is found
+    assert seen is completes
 
 
 def test_scripts_without_spaces_need_no_boundary() -> None:
@@ -162,9 +163,9 @@ def test_scripts_without_spaces_need_no_boundary() -> None:
     finder = WordFinder.build(["喜欢"], pieces)
     state = finder.start
     for token in (2, 3, 6, 7):
-        assert not finder.found[state, token].any()
+        assert not finder.completes[state, token].any()
         state = int(finder.after[state, token])
-    assert finder.found[state, 5, 0]
+    assert finder.completes[state, 5, 0]
 
 
 def test_words_without_letters_are_rejected() -> None:

@@ -147,9 +147,9 @@ class Tokenizer:
 
     def pieces(self) -> list[bytes]:
         """Return the UTF-8 bytes that each token adds to a text; none for special tokens."""
-        known = [self._tokenizer.id_to_token(token) or "" for token in range(len(self))]
+        names = [self._tokenizer.id_to_token(token) or "" for token in range(len(self))]
         if self._bytes:
-            text = [bytes(BYTES[char] for char in piece if char in BYTES) for piece in known]
+            text = [bytes(BYTES[char] for char in piece if char in BYTES) for piece in names]
         else:  # a token may add a space to the one before, so each follows another one
             before = len(self.decode([len(self) - 1]))
             text = [self.decode([len(self) - 1, token])[before:].encode() for token in range(len(self))]
