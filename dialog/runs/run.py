@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,9 +41,9 @@ class Run:
     model: Seq2Seq
     tokenizer: Tokenizer
 
-    @property
+    @cached_property
     def responder(self) -> Responder:
-        """The model with its tokenizer and length limits."""
+        """The model with its tokenizer and the recipe's constraints on responses."""
         from dialog.generation.responder import Responder
 
         data = self.recipe.data
