@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from dialog.analysis.measured import RESPONSES, STATISTICS, write_statistics
 from dialog.atomic import beside, rename, sync, write_json
-from dialog.build import build_corpus, build_rules
+from dialog.build import build_job
 from dialog.config.schema import Recipe, to_dict
 from dialog.data.corpora import Corpus
 from dialog.data.reading.files import sha256
@@ -54,6 +54,8 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
     from tqdm import tqdm
 
     from dialog.analysis.alignment import AlignmentAccuracy
+    from dialog.analysis.candidates import candidate_ranks, joined
+    from dialog.analysis.training_responses import read_training_responses
     from dialog.data.examples import examples
     from dialog.metrics import build_metrics, detect_language
     from dialog.metrics.family import components_of
@@ -61,11 +63,11 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
     from dialog.training.distributed.collectives import gather_to_first
 
     data = run.recipe.data
-    corpus = build_corpus(run.recipe)
-    settings = settings_of(run.recipe, corpus_hash(corpus))
+    job = build_job(run.recipe)
+    settings = settings_of(run.recipe, corpus_hash(job.corpus))
     if name is not None:
         check_name(name, run.folder / "evaluation" / f"{split}-{name}", settings)
-    stream = examples(corpus.dialogues(split), build_rules(run.recipe), Counter())
+    stream = examples(job.corpus.dialogues(split), job.rules, Counter())
     search = run.recipe.generation.search
     evaluator = Evaluator(
         run.responder, search, data.batch_tokens, rank=rank(), world=world_size(), gather=gather_to_first
@@ -74,7 +76,14 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
     with section("metrics"):
         language = detect_language(example.response.text for example in first)
         components = components_of(run.recipe.metrics)
-        evaluation = Evaluation(build_metrics(run.recipe.metrics, language=language))
+        built = build_metrics(run.recipe.metrics, language=language)
+    ranks = candidate_ranks(
+        run.responder,
+        lambda: examples(job.corpus.dialogues(split), job.rules, Counter()),
+        rank=rank(),
+        world=world_size(),
+    )
+    shards = gather_to_first(ranks)
     aligned = AlignmentAccuracy()
     evaluations = run.folder / "evaluation"
     evaluations.mkdir(exist_ok=True)
@@ -86,6 +95,7 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
                 pass
             gather_to_first((aligned, evaluator.decoding.total))
             raise SystemExit(0)
+        evaluation = Evaluation(built, training=read_training_responses(job), ranks=joined(shards))
         evaluation.write(answers, partial)
         metrics = evaluation.metrics(split)
         alignments, seconds = zip(*gather_to_first((aligned, evaluator.decoding.total)), strict=True)

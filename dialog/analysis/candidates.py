@@ -1,0 +1,116 @@
+"""Rank the reference of an example among references of other examples by their likelihood.
+
+Shapes: C contexts, K candidates of each, T target tokens.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from dialog.data.dialogue import Example
+from dialog.data.store.layout import encode_example, target_ids
+from dialog.data.tokenizers.tokenizer import PAD
+from dialog.generation.responder import Responder
+from dialog.models.seq2seq import Seq2Seq
+
+CANDIDATES = 20
+EXAMPLES = 500
+"""Most examples that are ranked."""
+SEED = 0
+TOKENS = 8192
+"""Most target tokens of a batch, padding included."""
+
+
+def candidate_ranks(
+    responder: Responder, examples: Callable[[], Iterator[Example]], *, rank: int = 0, world: int = 1
+) -> dict[int, int] | None:
+    """Return the rank from 1 of the reference among 20 candidates, by the index of the example in its split.
+
+    At most 500 examples are ranked, drawn with a fixed seed; their candidates are the reference and 19 references of
+    other examples, all different, drawn likewise. The score of a candidate is its mean log-likelihood per token given
+    the context, end token included; candidates with the score of the reference rank before it. Equal for all models
+    of one split. Each process ranks every `world`-th batch.
+
+    Returns:
+        The ranks of this process; None if the split has less than 20 different references.
+    """
+    drawn = draw_candidates([example.response.text for example in examples()])
+    if drawn is None:
+        return None
+    sources, targets = {}, {}
+    tokenizer = responder.tokenizer
+    for index, example in enumerate(examples()):
+        if index in drawn:
+            sources[index], _ = encode_example(tokenizer, example, max_source=responder.max_source, max_target=None)
+    for text in {text for candidates in drawn.values() for text in candidates}:
+        targets[text] = target_ids(tokenizer.encode(text), max_target=None)
+    lengths = {index: max(len(targets[text]) for text in candidates) for index, candidates in drawn.items()}
+    ranks: dict[int, int] = {}
+    for batch in islice(batches(lengths), rank, None, world):
+        scores = candidate_scores(
+            responder.model,
+            [sources[index] for index in batch],
+            [[targets[text] for text in drawn[index]] for index in batch],
+        )
+        better = (scores[:, 1:] >= scores[:, :1]).sum(1).tolist()
+        ranks |= {index: 1 + count for index, count in zip(batch, better, strict=True)}
+    return ranks
+
+
+def joined(shards: Sequence[dict[int, int] | None]) -> dict[int, int] | None:
+    """Return the ranks of all processes."""
+    return None if None in shards else {index: rank for shard in shards if shard for index, rank in shard.items()}
+
+
+def draw_candidates(references: Sequence[str]) -> dict[int, list[str]] | None:
+    """Return the candidates of each drawn example by its index, the reference first; None without 20 different ones."""
+    if len(set(references)) < CANDIDATES:
+        return None
+    draw = random.Random(SEED)
+    drawn = {}
+    for index in sorted(draw.sample(range(len(references)), min(EXAMPLES, len(references)))):
+        candidates = {references[index]: None}  # a set in the order of insertion
+        while len(candidates) < CANDIDATES:
+            candidates[draw.choice(references)] = None
+        drawn[index] = list(candidates)
+    return drawn
+
+
+def batches(lengths: dict[int, int]) -> Iterator[list[int]]:
+    """Yield examples of similar length, at least one, with at most `TOKENS` target tokens; `lengths` by index."""
+    batch: list[int] = []
+    for index in sorted(lengths, key=lambda index: (lengths[index], index)):
+        if batch and (len(batch) + 1) * CANDIDATES * lengths[index] > TOKENS:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+@torch.inference_mode()
+def candidate_scores(
+    model: Seq2Seq, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[Sequence[int]]]
+) -> Tensor:
+    """Return the mean log-likelihood per token of K targets for each source [C, K]; each source is encoded once."""
+    device = next(model.parameters()).device
+    source = padded(sources).to(device)  # [C, S]
+    target = padded([ids for candidates in targets for ids in candidates]).to(device)  # [C * K, T]
+    memory, state = model.start(source, source != PAD)
+    times = len(targets[0])
+    logits, _ = model.step(target[:, :-1], memory.repeat(times), state.repeat(times))  # [C * K, T, V]
+    labels = target[:, 1:]
+    scores = logits if logits.dtype.itemsize >= 4 else logits.float()
+    likelihood = scores.gather(-1, labels.unsqueeze(-1)).squeeze(-1) - scores.logsumexp(-1)  # [C * K, T]
+    real = labels != PAD
+    return ((likelihood.double() * real).sum(1) / real.sum(1)).view(len(sources), times)
+
+
+def padded(rows: Sequence[Sequence[int]]) -> Tensor:
+    """Return lists of ids as one tensor, padded on the right."""
+    return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=PAD)
