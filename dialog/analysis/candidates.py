@@ -1,13 +1,12 @@
 """Rank the reference of an example among references of other examples by their likelihood.
 
-Shapes: C contexts, K candidates of each, T target tokens.
+Shapes: C contexts, K candidates of each, S source tokens, T target tokens, B targets in a batch, V vocabulary.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 
 import torch
 from torch import Tensor
@@ -22,8 +21,10 @@ CANDIDATES = 20
 EXAMPLES = 500
 """Most examples that are ranked."""
 SEED = 0
-TOKENS = 8192
-"""Most target tokens of a batch, padding included."""
+CONTEXTS = 32
+"""Contexts that are encoded together."""
+TOKENS = 2048
+"""Most target tokens that are scored together, padding included; a longer target is scored alone."""
 
 
 def candidate_ranks(
@@ -33,8 +34,8 @@ def candidate_ranks(
 
     At most 500 examples are ranked, drawn with a fixed seed; their candidates are the reference and 19 references of
     other examples, all different, drawn likewise. The score of a candidate is its mean log-likelihood per token given
-    the context, end token included; candidates with the score of the reference rank before it. Equal for all models
-    of one split. Each process ranks every `world`-th batch.
+    the context, end token included; candidates with the score of the reference rank before it. Examples and candidates
+    are the same for all models of one split. Each process ranks every `world`-th group of examples.
 
     Returns:
         The ranks of this process; None if the split has less than 20 different references.
@@ -42,23 +43,20 @@ def candidate_ranks(
     drawn = draw_candidates([example.response.text for example in examples()])
     if drawn is None:
         return None
-    sources, targets = {}, {}
     tokenizer = responder.tokenizer
-    for index, example in enumerate(examples()):
-        if index in drawn:
-            sources[index], _ = encode_example(tokenizer, example, max_source=responder.max_source, max_target=None)
-    for text in {text for candidates in drawn.values() for text in candidates}:
-        targets[text] = target_ids(tokenizer.encode(text), max_target=None)
-    lengths = {index: max(len(targets[text]) for text in candidates) for index, candidates in drawn.items()}
+    sources = {
+        index: encode_example(tokenizer, example, max_source=responder.max_source, max_target=None)[0]
+        for index, example in enumerate(examples())
+        if index in drawn
+    }
     ranks: dict[int, int] = {}
-    for batch in islice(batches(lengths), rank, None, world):
-        scores = candidate_scores(
-            responder.model,
-            [sources[index] for index in batch],
-            [[targets[text] for text in drawn[index]] for index in batch],
-        )
+    order = sorted(sources, key=lambda index: (len(sources[index]), index))
+    for start in range(rank * CONTEXTS, len(order), world * CONTEXTS):
+        group = order[start : start + CONTEXTS]
+        targets = [[target_ids(tokenizer.encode(text), max_target=None) for text in drawn[index]] for index in group]
+        scores = candidate_scores(responder.model, [sources[index] for index in group], targets)
         better = (scores[:, 1:] >= scores[:, :1]).sum(1).tolist()
-        ranks |= {index: 1 + count for index, count in zip(batch, better, strict=True)}
+        ranks |= {index: 1 + count for index, count in zip(group, better, strict=True)}
     return ranks
 
 
@@ -81,18 +79,6 @@ def draw_candidates(references: Sequence[str]) -> dict[int, list[str]] | None:
     return drawn
 
 
-def batches(lengths: dict[int, int]) -> Iterator[list[int]]:
-    """Yield examples of similar length, at least one, with at most `TOKENS` target tokens; `lengths` by index."""
-    batch: list[int] = []
-    for index in sorted(lengths, key=lambda index: (lengths[index], index)):
-        if batch and (len(batch) + 1) * CANDIDATES * lengths[index] > TOKENS:
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch
-
-
 @torch.inference_mode()
 def candidate_scores(
     model: Seq2Seq, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[Sequence[int]]]
@@ -100,15 +86,31 @@ def candidate_scores(
     """Return the mean log-likelihood per token of K targets for each source [C, K]; each source is encoded once."""
     device = next(model.parameters()).device
     source = padded(sources).to(device)  # [C, S]
-    target = padded([ids for candidates in targets for ids in candidates]).to(device)  # [C * K, T]
     memory, state = model.start(source, source != PAD)
-    times = len(targets[0])
-    logits, _ = model.step(target[:, :-1], memory.repeat(times), state.repeat(times))  # [C * K, T, V]
-    labels = target[:, 1:]
-    scores = logits if logits.dtype.itemsize >= 4 else logits.float()
-    likelihood = scores.gather(-1, labels.unsqueeze(-1)).squeeze(-1) - scores.logsumexp(-1)  # [C * K, T]
-    real = labels != PAD
-    return ((likelihood.double() * real).sum(1) / real.sum(1)).view(len(sources), times)
+    flat = [ids for candidates in targets for ids in candidates]  # C * K
+    scores = torch.empty(len(flat), dtype=torch.float64)
+    for batch in batches([len(ids) for ids in flat]):
+        target = padded([flat[index] for index in batch]).to(device)  # [B, T + 1]
+        rows = torch.tensor(batch, device=device) // len(targets[0])  # [B], the source of each target
+        logits, _ = model.step(target[:, :-1], memory.select(rows), state.select(rows))  # [B, T, V]
+        labels = target[:, 1:]  # [B, T]
+        exact = logits if logits.dtype.itemsize >= 4 else logits.float()
+        likelihood = exact.gather(-1, labels.unsqueeze(-1)).squeeze(-1) - exact.logsumexp(-1)  # [B, T]
+        real = labels != PAD
+        scores[batch] = ((likelihood.double() * real).sum(1) / real.sum(1)).cpu()
+    return scores.view(len(sources), -1)
+
+
+def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the indices of targets in batches of similar length, at most `TOKENS` tokens each, padding included."""
+    batch: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda index: lengths[index]):
+        if batch and (len(batch) + 1) * lengths[index] > TOKENS:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
 
 
 def padded(rows: Sequence[Sequence[int]]) -> Tensor:
