@@ -10,7 +10,8 @@ from pathlib import Path
 
 from dialog.comparison.grid.contenders import check_trusted, read_contenders, split_folder
 from dialog.comparison.grid.folder import Contender, Grid, check_output, is_comparison, merged, open_grid, read_grid
-from dialog.comparison.grid.work import is_trained
+from dialog.comparison.grid.responses import match_responses, read_test_set
+from dialog.comparison.grid.work import SPLIT, is_trained
 from dialog.errors import UserError
 from dialog.paths import fresh_folder
 from dialog.runs.check import check_recipe
@@ -80,6 +81,7 @@ def prepare_grid(request: Request) -> Grid:
     if missing or planned != current:
         check_single_process(planned.contenders)
         check_same_data(planned.contenders, quiet=request.job)
+        check_responses(planned.contenders)
     folder = folder or fresh_folder("comparisons")
     return open_grid(folder, new, planned.seeds, overrides, request.command)
 
@@ -124,3 +126,11 @@ def check_same_data(contenders: Sequence[Contender], *, quiet: bool) -> None:
         raise UserError(
             f"the contenders do not share data and tokenizer ({folders}); give them the same `data` section"
         )
+
+
+def check_responses(contenders: Sequence[Contender]) -> None:
+    """Raise UserError unless all files of responses answer the test set of the other contenders."""
+    if files := [contender.file for contender in contenders if contender.kind == "responses"]:
+        expected = read_test_set(contenders, SPLIT)
+        for file in files:
+            match_responses(Path(file), expected)

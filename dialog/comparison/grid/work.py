@@ -13,6 +13,7 @@ from typing import Any
 from dialog.atomic import write_json
 from dialog.build import build_corpus
 from dialog.comparison.grid.folder import Cell, Contender, Grid
+from dialog.comparison.grid.responses import measure_responses, measured_responses
 from dialog.config.compose import Composed, with_seed
 from dialog.errors import DivergedError, RunError, UserError
 from dialog.json_files import read_json
@@ -78,6 +79,10 @@ class Work:
 
     def finish(self, cell: Cell) -> None:
         """Train and evaluate a run as far as that is not done."""
+        if cell.contender.kind == "responses":
+            others = self.grid.contenders
+            self.evaluations[cell.name] = measure_responses(cell.contender, others, cell.folder, SPLIT)
+            return
         if cell.contender.kind == "recipe":
             train_cell(cell, group=self.grid.folder.resolve().name, advice=self.advice)
         if (cell.folder / WEIGHTS).is_file() and self.evaluation(cell) is None:
@@ -95,7 +100,12 @@ class Work:
 
     def evaluation(self, cell: Cell) -> Evaluated | None:
         """Return the evaluation of a run if its weights, settings and data are the present ones."""
-        if cell.name not in self.evaluations and (cell.folder / RECIPE).is_file():
+        if cell.name in self.evaluations:
+            return self.evaluations[cell.name]
+        if cell.contender.kind == "responses":
+            if evaluated := measured_responses(cell.contender, cell.folder, SPLIT):
+                self.evaluations[cell.name] = evaluated
+        elif (cell.folder / RECIPE).is_file():
             recipe = read_recipe(cell.folder)
             corpus = self.corpus_hash(cell.contender)
             if evaluated := current_evaluation(cell.folder, recipe, SPLIT, corpus):
