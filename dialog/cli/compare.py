@@ -60,7 +60,7 @@ def compare(
     request = Request(names, overrides, vary, seeds, output, jobs, trust, job)
     grid = prepare_grid(request)
     from dialog.comparison.compare import compare as run
-    from dialog.report.markdown import terminal_table
+    from dialog.report.verdict import terminal_table
 
     results = run(grid, request)
     if job:

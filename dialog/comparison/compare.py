@@ -9,7 +9,7 @@ from typing import Any
 
 from dialog.atomic import lock, write_json, write_text
 from dialog.comparison.grid.folder import Grid
-from dialog.comparison.grid.jobs import end_with_parent, run_jobs, stopping
+from dialog.comparison.grid.jobs import end_with_parent, run_jobs
 from dialog.comparison.grid.plan import Request
 from dialog.comparison.grid.progress import Display
 from dialog.comparison.grid.work import Work, identity
@@ -19,6 +19,7 @@ from dialog.errors import RunError, UserError
 from dialog.json_files import read_json
 from dialog.report.html import write_html
 from dialog.report.markdown import to_markdown
+from dialog.training.distributed.signals import stopping
 
 RESULTS = "results.json"
 

@@ -24,6 +24,7 @@ from dialog.runs.check import check_recipe
 from dialog.runs.train import PartOf
 from dialog.runs.train import train as train_run
 from dialog.training.callbacks.trial import PrunedError, TrialWatch
+from dialog.training.distributed.signals import stopping
 from dialog.tuning.results import best_file, best_of, results, spent, to_markdown
 from dialog.tuning.space import BUDGET, Choice, suggest
 
@@ -82,14 +83,12 @@ def sweep(folder: Path, settings: SweepSettings) -> dict[str, Any]:
     storage = JournalStorage(JournalFileBackend(str(folder / JOURNAL)))
     studies = {name: load_study(storage, name, settings) for name in settings.spaces}
     written = write_results(folder, settings, studies)
-    try:
+    with stopping(resume_advice(folder)):
         while min(len(spent(study)) for study in studies.values()) < settings.trials:
             for name, study in studies.items():
                 if len(spent(study)) < settings.trials:
                     run_trial(study, name, settings, folder)
                     written = write_results(folder, settings, studies)
-    except KeyboardInterrupt as error:  # has a message if it came from a training
-        raise KeyboardInterrupt(str(error) or f"interrupted; {resume_advice(folder)}") from error
     return written
 
 

@@ -165,9 +165,11 @@ def library_errors_as_user_errors(hint: str) -> Iterator[None]:
     """Re-raise errors of `tokenizers` as a UserError of one line that ends with `hint`."""
     try:
         yield
-    except (UserError, KeyboardInterrupt, SystemExit):
+    except UserError:
         raise
     except BaseException as error:  # it raises plain Exception, and its panics are not even an Exception
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"the tokenizer cannot be read ({reason}); {hint}") from error
 
