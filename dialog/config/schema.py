@@ -19,12 +19,14 @@ class AboutConfig:
         cost: Time that the training takes, and on which hardware.
         parameters: Number of parameters of the model.
         measured: Measured result.
+        trials: Number of trials of the sweep that this recipe is the best of; a comparison checks that they are equal.
     """
 
     summary: str = ""
     cost: str = ""
     parameters: int | None = None
     measured: str = ""
+    trials: int | None = None
 
 
 @dataclass
