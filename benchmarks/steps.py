@@ -29,11 +29,11 @@ from unittest import mock
 import torch
 from torch import nn
 
+from dialog.analysis.flops import forward_flops
 from dialog.data.batching import Batch, collate
 from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
 from dialog.models.attention import Attention, multi_head
 from dialog.models.seq2seq import Seq2Seq
-from dialog.profiling.flops import forward_flops
 from dialog.training.module import DialogModule
 from dialog.training.optimization.allocator import keep_freed_memory
 

@@ -24,6 +24,10 @@ class RunError(Exception):
     """
 
 
+class DivergedError(RunError):
+    """A training whose loss or gradient is not finite; its checkpoints are of good steps."""
+
+
 def disk_error(error: OSError, remedy: str = "run it again") -> UserError | None:
     """Return the UserError for a disk that is full or read-only; None for other errors."""
     file = error.filename or "standard output"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -58,9 +60,17 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("DIALOG_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("DIALOG_OFFLINE", "1")
         patch.setenv("OMP_NUM_THREADS", "1")
-        for name in ("DIALOG_DATA", "DIALOG_DEBUG", "WANDB_MODE", "WANDB_API_KEY"):
+        for name in ("DIALOG_DATA", "DIALOG_DEBUG", *(name for name in os.environ if name.startswith("WANDB"))):
             patch.delenv(name, raising=False)
         yield
+
+
+@pytest.fixture(autouse=True)
+def stopped_wandb() -> Iterator[None]:
+    """Stop the wandb service that a test has started in this process; the next test's processes would join it."""
+    yield
+    if wandb := sys.modules.get("wandb"):
+        wandb.teardown()
 
 
 @pytest.fixture(scope="session")

@@ -328,7 +328,7 @@ def test_other_private_names_are_allowed() -> None:
 def test_imported_names_are_resolved_to_files() -> None:
     assert "data/corpora/__init__.py" in imported_files("build.py")
     assert "training/trainer.py" in imported_files("build.py")
-    assert "runs/check.py" in imported_files("comparison/compare.py")
+    assert "runs/check.py" in imported_files("comparison/grid/plan.py")
     assert "config/compose.py" in imported_files("cli/train.py")
 
 

@@ -1,4 +1,4 @@
-"""Measure where a model attends.
+"""Measure trained models beyond their scores: attention, calibration, use of the history, FLOPs.
 
 Read first: `maps.py`.
 """

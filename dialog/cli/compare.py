@@ -2,39 +2,68 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import click
 
 from dialog.config.compose import split_overrides
 from dialog.escaping import to_json
-from dialog.paths import check_new
 
 
 @click.command()
-@click.argument("recipes", nargs=-1, required=True, metavar="RECIPE RECIPE... [KEY=VALUE]...")
-@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Number of seeds per recipe.")
-@click.option("--output", type=click.Path(path_type=Path), help="Folder of the comparison [default: comparisons/...].")
-@click.option("--trust", is_flag=True, help="Allow recipes of run folders to import code.")
+@click.argument("contenders", nargs=-1, required=True, metavar="CONTENDER... [KEY=VALUE]...")
+@click.option(
+    "--seeds", type=click.IntRange(1), help="Number of seeds per recipe [default: 1, or those of the folder]."
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Folder of the comparison, new or to continue [default: comparisons/...].",
+)
+@click.option("--vary", multiple=True, metavar="KEY=A,B", help="A contender for each value; may be repeated.")
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Number of runs at a time.")
+@click.option("--trust", is_flag=True, help="Allow recipes of folders to import code.")
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the table.")
-def compare(recipes: tuple[str, ...], seeds: int, output: Path | None, trust: bool, as_json: bool) -> None:
-    """Train RECIPES, evaluate them on the test split, and write report.html, report.md and results.json.
+@click.option("--job", is_flag=True, hidden=True, help="Train and evaluate only, as one process of --jobs.")
+def compare(
+    contenders: tuple[str, ...],
+    seeds: int | None,
+    output: Path | None,
+    vary: tuple[str, ...],
+    jobs: int,
+    trust: bool,
+    as_json: bool,
+    job: bool,
+) -> None:
+    r"""Train CONTENDERS where that is missing, evaluate them on the test split, and write a report with a verdict.
 
-    A RECIPE may also be a run folder, which is evaluated as it was trained; overrides apply to recipes only.
+    A CONTENDER is a recipe, a run folder (evaluated as it was trained; runs of one recipe count as its seeds), or a
+    file of responses (.jsonl). Overrides and --vary apply to recipes. One of the arguments may be a comparison folder,
+    to continue it or to add to it. The same command continues an interrupted comparison; several processes may run it
+    at a time and divide the work.
 
+    \b
     Example: dialog-seq2seq compare quickstart/lstm_bahdanau quickstart/transformer --seeds 3
+    Continue:          dialog-seq2seq compare DIR
+    More seeds:        dialog-seq2seq compare DIR --seeds 8
+    A new contender:   dialog-seq2seq compare DIR quickstart/transformer
+    Variants:          dialog-seq2seq compare quickstart/lstm_bahdanau
+                         --vary model.decoder.attention=additive,dot,none
+    Other systems:     dialog-seq2seq compare runs/mine/20260101-120000-abcd other/responses.jsonl
+
+    Exit codes: 0 for a complete comparison, 2 for errors that you can fix, 1 if a run failed, 130 and 143 after
+    SIGINT and SIGTERM.
     """
-    if output is not None:
-        check_new(output)
-    names, overrides = split_overrides(recipes)
+    names, overrides = split_overrides(contenders)
+    from dialog.comparison.grid.plan import Request, prepare_grid
+
+    request = Request(names, overrides, vary, seeds, output, jobs, trust, job)
+    grid = prepare_grid(request)
     from dialog.comparison.compare import compare as run
-    from dialog.comparison.compare import load_systems
     from dialog.report.markdown import terminal_table
 
-    systems = load_systems(names, overrides, trust=trust)
-    base = systems[0].composed.recipe.seed
-    command = shlex.join(["python", "-m", "dialog", "compare", *recipes, "--seeds", str(seeds)])
-    folder, results = run(systems, seeds=range(base, base + seeds), output=output, command=command)
+    results = run(grid, request)
+    if job:
+        return
     click.echo(to_json(results) if as_json else terminal_table(results))
-    click.echo(f"report: {folder / 'report.html'}", err=as_json)
+    click.echo(f"report: {grid.folder / 'report.html'}", err=as_json)

@@ -52,10 +52,10 @@ def modules(recipe: Recipe) -> Iterator[str]:
     """Yield the lines of the module tree with parameters, and the FLOPs per target token."""
     import torch
 
+    from dialog.analysis.flops import forward_flops
     from dialog.build import build_model
     from dialog.errors import section
     from dialog.models.seq2seq import count_parameters
-    from dialog.profiling.flops import forward_flops
 
     vocabulary, origin = vocabulary_size(recipe)
     with section("model"), torch.random.fork_rng():

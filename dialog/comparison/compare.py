@@ -1,173 +1,106 @@
-"""Train the recipes of a comparison, evaluate all runs and write the report."""
+"""Compare contenders: train and evaluate what is missing, analyse, write results.json and the report."""
 
 from __future__ import annotations
 
-import sys
+import shlex
 import time
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-from dialog.atomic import write_json, write_text
-from dialog.comparison.parity import EvaluatedSystem, parity
-from dialog.comparison.results import attention_map, draw_samples, learning_curve, select_sample, summarize
-from dialog.config.compose import Composed, compose, with_seed
-from dialog.errors import UserError
+from dialog.atomic import lock, write_json, write_text
+from dialog.comparison.grid.folder import Grid
+from dialog.comparison.grid.jobs import end_with_parent, run_jobs, stopping
+from dialog.comparison.grid.plan import Request
+from dialog.comparison.grid.progress import Display
+from dialog.comparison.grid.work import Work, identity
+from dialog.comparison.systems import compared_systems, results_of
+from dialog.config.components import imported_names
+from dialog.errors import RunError, UserError
 from dialog.json_files import read_json
-from dialog.paths import fresh_folder, make_folder, name_of
 from dialog.report.html import write_html
 from dialog.report.markdown import to_markdown
-from dialog.runs.check import check_recipe
-from dialog.runs.evaluate import evaluate
-from dialog.runs.folder import read_summary
-from dialog.runs.load import load as load_run
-from dialog.runs.prepare import prepare_data
-from dialog.runs.run import Run
-from dialog.runs.train import PartOf, train
-from dialog.training.distributed.cluster import external_launcher
 
-SPLIT = "test"
+RESULTS = "results.json"
 
 
-@dataclass(frozen=True)
-class System:
-    """One side of a comparison: a recipe to train with several seeds, or a trained run."""
+def compare(grid: Grid, request: Request) -> dict[str, Any]:
+    """Do the missing work of a comparison and write its report; return results.json.
 
-    name: str
-    composed: Composed
-    run: Path | None = None
-    trust: bool = True  # recipes on the command line may import code
-
-    def load(self, folder: Path) -> Run:
-        """Load one of its runs."""
-        return load_run(folder, trust=self.trust)
-
-
-def load_systems(names: Sequence[str], overrides: Sequence[str], *, trust: bool = False) -> list[System]:
-    """Read recipes and run folders from a command line.
+    Args:
+        grid: From `prepare_grid`.
+        request: Number of jobs, and whether this process is one of them, which writes no report and returns {}.
 
     Raises:
-        UserError: fewer than two, a name listed twice, or overrides without a recipe.
+        UserError: a run failed for a reason that the user can fix. The others are finished and reported.
+        RunError: a run failed otherwise.
     """
-    systems = use_distinct_names([load_system(name, overrides, trust=trust) for name in names])
-    if len(systems) < 2:
-        raise UserError("compare needs at least two recipes or run folders")
-    if overrides and all(system.run is not None for system in systems):
-        raise UserError(f"{overrides[0]}: overrides apply to recipes, not to trained runs; remove it")
-    for name, count in Counter(system.name for system in systems).items():
-        if count > 1:
-            raise UserError(f"{name}: listed twice; list each recipe once, and rename files of the same name")
-    return systems
+    before = identity(grid.folder / RESULTS)
+    options = ["--trust"] if any(imported_names(contender.recipe) for contender in grid.contenders) else []
+    again = shlex.join(["dialog-seq2seq", "compare", str(grid.folder), *options, *jobs_option(request.jobs)])
+    work = Work(grid, f"continue with: {again}")
+    with stopping(work.advice):
+        if request.job:
+            end_with_parent()
+            work.run()
+            return {}
+        with Display(work, jobs=request.jobs).running():
+            if request.jobs > 1 and any(not work.is_finished(cell) for cell in work.cells):
+                run_jobs(grid.folder, min(request.jobs, len(work.cells)), options)
+            work.run()
+        results = write_report(work, before)
+    raise_failures(work)
+    return results
 
 
-def use_distinct_names(systems: list[System]) -> list[System]:
-    """Replace the names of runs that share a name by their paths."""
-    counts = Counter(system.name for system in systems)
-    return [
-        replace(system, name=system.run.as_posix()) if system.run is not None and counts[system.name] > 1 else system
-        for system in systems
-    ]
+def jobs_option(jobs: int) -> list[str]:
+    """Return the option of several processes."""
+    return ["--jobs", str(jobs)] if jobs > 1 else []
 
 
-def load_system(name: str, overrides: Sequence[str], *, trust: bool) -> System:
-    """Read a recipe, or a run folder, which may import code only if `trust` is set."""
-    folder = Path(name)
-    if folder.is_dir():
-        load_run(folder, trust=trust)
-        if read_summary(folder) is None:
-            raise UserError(
-                f"{folder}: training has not finished; resume it with dialog-seq2seq train --resume {folder}"
-            )
-        return System(name_of(folder), compose(str(folder / "recipe.yaml")), folder, trust)
-    composed = compose(name, overrides)
-    return System(composed.name, composed)
+# ------------------------------------------------------------------ after training
 
 
-def compare(
-    systems: Sequence[System], *, seeds: Sequence[int], output: Path | None, command: str
-) -> tuple[Path, dict[str, Any]]:
-    """Train every recipe with every seed and evaluate on the test split; return the folder and results.json.
+def write_report(work: Work, before: tuple[int, int] | None) -> dict[str, Any]:
+    """Write results.json and the report, unless another process has written them for the same runs meanwhile.
+
+    Args:
+        work: The finished runs.
+        before: Identity of results.json when this process started.
+    """
+    folder = work.grid.folder
+    with lock(folder / ".report.lock", wait=True):
+        if identity(folder / RESULTS) not in (None, before) and not work.errors():
+            results = read_json(folder / RESULTS)
+            if covers(results, work):
+                return results
+        began = time.monotonic()
+        systems = compared_systems(work)
+        if len(systems) < 2:
+            raise_failures(work)
+        results = results_of(work.grid, systems)
+        results["seconds"] += time.monotonic() - began
+        write_text(folder / "report.md", to_markdown(results))
+        write_html(results, folder / "report.html")
+        write_json(folder / RESULTS, results)
+    return results
+
+
+def covers(results: Mapping[str, Any], work: Work) -> bool:
+    """Return whether results.json has all runs of the comparison."""
+    reported = {(model["name"], run["seed"]) for model in results["models"] for run in model["runs"]}
+    return reported == {(cell.contender.name, cell.seed) for cell in work.cells}
+
+
+def raise_failures(work: Work) -> None:
+    """Raise for the runs that failed.
 
     Raises:
-        UserError: the recipes differ in data or tokenizer, or need several processes.
+        UserError: all failed for reasons that the user can fix.
+        RunError: others.
     """
-    check_single_process(systems)
-    check_same_data({system.name: prepare_data(system.composed.recipe, quiet=False) for system in systems})
-    folder = make_folder(output or fresh_folder("comparisons"))
-    began = time.monotonic()
-    evaluated = [train_and_evaluate(system, seeds, folder) for system in systems]
-    models = [system.model for system in evaluated]
-    first_runs = [folder / model["runs"][0]["folder"] for model in models]
-    evaluations = [path / model["runs"][0]["evaluation"] for path, model in zip(first_runs, models, strict=True)]
-    samples = draw_samples(evaluations)
-    sample = select_sample(samples)
-    maps = [
-        attention_map(system.load(path), model["name"], model["runs"][0]["metrics"], sample["context"], response)
-        for system, path, model, response in zip(systems, first_runs, models, sample["responses"], strict=True)
-    ]
-    results = {
-        "format": 1,
-        "command": command,
-        "environment": evaluated[0].environment,
-        "split": SPLIT,
-        "seconds": time.monotonic() - began,
-        "models": models,
-        "parity": parity(evaluated),
-        "samples": samples,
-        "attention": [attention for attention in maps if attention is not None],
-    }
-    write_json(folder / "results.json", results)
-    write_text(folder / "report.md", to_markdown(results))
-    write_html(results, folder / "report.html")
-    return folder, results
-
-
-def check_single_process(systems: Sequence[System]) -> None:
-    """Raise UserError if a launcher started several processes, or if a recipe trains in several."""
-    launched = external_launcher()
-    if launched is not None and launched[1] > 1:
-        launcher, processes = launched
-        raise UserError(
-            f"compare runs in one process, but {launcher} started {processes}; "
-            f"train with {launcher}, then compare the run folders in one process"
-        )
-    for system in systems:
-        if system.run is None and (processes := check_recipe(system.composed.recipe)) > 1:
-            raise UserError(
-                f"{system.name}: compare trains in one process, but this recipe uses {processes}; "
-                "train it first, then compare the run folders"
-            )
-
-
-def check_same_data(prepared: dict[str, Path]) -> None:
-    """Raise UserError unless all systems read the same prepared data."""
-    if len(set(prepared.values())) > 1:
-        folders = "; ".join(f"{name}: {path.name}" for name, path in prepared.items())
-        raise UserError(f"the recipes do not share data and tokenizer ({folders}); give them the same `data` section")
-
-
-def train_and_evaluate(system: System, seeds: Sequence[int], folder: Path) -> EvaluatedSystem:
-    """Train a recipe with every seed, or take its trained run, and evaluate each run."""
-    from dialog.models.seq2seq import count_parameters
-
-    runs: list[dict[str, Any]] = []
-    environment: dict[str, Any] = {}
-    parameters: dict[str, int] = {}
-    for seed in seeds if system.run is None else [system.composed.recipe.seed]:
-        print(f"== {system.name}, seed {seed}", file=sys.stderr, flush=True)  # noqa: T201 - progress
-        path = system.run or folder / "runs" / system.name / f"seed-{seed}"
-        if system.run is None:
-            train(with_seed(system.composed, seed), path, part_of=PartOf(f"{system.name} seed {seed}", folder.name))
-        composed = compose(str(path / "recipe.yaml"))  # as trained: with the precision of the machine
-        training = read_json(path / "summary.json", "steps")
-        run = system.load(path)
-        evaluated, metrics = evaluate(run, SPLIT)
-        parameters = count_parameters(run.model)
-        environment = environment or read_json(path / "environment.json")
-        location = path.relative_to(folder) if path.is_relative_to(folder) else path.resolve()
-        paths = {"folder": str(location), "evaluation": str(evaluated.relative_to(path))}
-        runs.append({"seed": seed, **paths, **training, "metrics": metrics, "curve": learning_curve(path)})
-    model = {"name": system.name, "parameters": parameters, "runs": runs, "summary": summarize(runs)}
-    return EvaluatedSystem(composed.recipe, environment, model)
+    errors = work.errors()
+    if not errors:
+        return
+    messages = "; ".join(f"{name}: {error['message']}" for name, error in errors.items())
+    kind = UserError if all(error["code"] == 2 for error in errors.values()) else RunError
+    raise kind(f"{len(errors)} of {len(work.cells)} runs failed: {messages}; {work.advice}")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torchmetrics import Metric
 
 Statistic = Tensor | float | Sequence[float]
 """One number, or one for each response or batch."""
+Numbers = Any
+"""One number, or an array of numbers [...]."""
 COARSE, FINE = 2.0**16, 2.0**48
 """A statistic is rounded to a multiple of 1 / FINE and split at 1 / COARSE."""
 
@@ -22,38 +27,47 @@ class AdditiveMetric(Metric):
     exact in float64 (below 2^37, for up to 4 million updates), so the value is bit-identical for any order of the
     responses, any batches and any number of processes.
 
-    A subclass sets `size`, the number of its statistics, passes them to `add` in `update`, and defines `value` of their
-    sums. So any subset or resample of responses can be scored from the statistics of each.
+    A subclass sets `size`, the number of its statistics, defines `statistics_of` the inputs and `value` of the sums,
+    and passes the statistics to `add` in `update`. So any subset or resample of responses can be scored from the
+    statistics of each.
     """
 
     full_state_update = False
     size: ClassVar[int]
-    value: ClassVar[Callable[..., float]]
-    """From the sums of the statistics, weighted or not, to the metric."""
+    statistics_of: ClassVar[Callable[..., Tensor]]
+    """From the inputs of `update` to the statistics of each response, in the order of `value`: float64 [N, size]."""
+    value: ClassVar[Callable[..., Numbers]]
+    """From the `size` sums, weighted or not, to the metric; each sum is a number or an array [...], as is the value."""
     sums: Tensor  # [size, 2], float64 in any precision of the module
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
         super().__init__(**options)
         self.add_state("sums", torch.zeros(self.size, 2, dtype=torch.float64), dist_reduce_fx="sum")
 
-    def add(self, *statistics: Statistic) -> None:
-        """Add the statistics, in the order of `value`; does not wait for the device."""
-        self.sums = self.sums + torch.stack([self._exact_sum(statistic) for statistic in statistics])
+    def add(self, statistics: Tensor) -> None:
+        """Add the statistics [N, size] of responses; does not wait for the device."""
+        self.sums = self.sums + exact_sums(statistics.to(self.device).detach())
 
     def compute(self) -> Tensor:
         """Return `value` of all sums, in float64."""
         sums = self.sums.sum(-1).tolist()
-        return torch.tensor(self.value(*sums), dtype=torch.float64, device=self.device)
+        return torch.tensor(float(self.value(*sums)), dtype=torch.float64, device=self.device)
 
-    def _exact_sum(self, statistic: Statistic) -> Tensor:
-        """Return the sums of the coarse and of the fine parts [2]."""
+    def value_of(self, statistics: NDArray[np.float64]) -> float:
+        """Return the metric of the responses with these statistics [N, size], equal to that of `compute`."""
+        return float(self.value(*exact_sums(torch.from_numpy(statistics)).sum(-1).tolist()))
+
+    def _columns(self, *statistics: Statistic) -> Tensor:
+        """Return numbers as float64 [N, size]; a single number beside several is that of each response."""
+        columns = [self._column(statistic) for statistic in statistics]
+        length = max(map(len, columns), key=lambda size: size != 1)
+        return torch.stack([column.expand(length) for column in columns], dim=1)
+
+    def _column(self, statistic: Statistic) -> Tensor:
+        """Return float64 [N], or [1] for a single number; does not wait for the device."""
         if isinstance(statistic, int | float):
-            values = torch.full((1,), statistic, dtype=torch.float64, device=self.device)
-        else:
-            values = torch.as_tensor(statistic, dtype=torch.float64, device=self.device).detach().flatten()
-        coarse = (values * COARSE).round() / COARSE
-        fine = ((values - coarse).nan_to_num() * FINE).round() / FINE  # the rest of infinity is not a number
-        return torch.stack([coarse.sum(), fine.sum()])
+            return torch.full((1,), statistic, dtype=torch.float64, device=self.device)
+        return torch.as_tensor(statistic, dtype=torch.float64, device=self.device).detach().flatten()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> AdditiveMetric:
         """Move the sums to another device; they stay float64 if the module is converted to a lower precision."""
@@ -64,21 +78,33 @@ class AdditiveMetric(Metric):
 class ResponseMetric(AdditiveMetric):
     """Additive metric whose statistics are computed from a response and its reference."""
 
+    @abstractmethod
     def statistics(self, response: str, reference: str) -> Sequence[float]:
         """Return the sufficient statistics of one response."""
-        raise NotImplementedError
 
-    def update(self, responses: Sequence[str], references: Sequence[str]) -> None:
-        """Add responses and their references, raw text in the same order.
+    def statistics_of(self, responses: Sequence[str], references: Sequence[str]) -> Tensor:
+        """Return the statistics of responses and their references, raw text in the same order: float64 [N, size].
 
         Raises:
             ValueError: the numbers of responses and references differ.
         """
         rows = [self.statistics(*pair) for pair in zip(responses, references, strict=True)]
-        if rows:
-            self.add(*zip(*rows, strict=True))
+        return torch.tensor(rows, dtype=torch.float64).reshape(-1, self.size)
+
+    def update(self, responses: Sequence[str], references: Sequence[str]) -> None:
+        """Add responses and their references."""
+        self.add(self.statistics_of(responses, references))
 
 
-def ratio(numerator: float, denominator: float, *, empty: float = float("nan")) -> float:
-    """Return numerator / denominator, or `empty` if the denominator is 0."""
-    return numerator / denominator if denominator else empty
+def exact_sums(statistics: Tensor) -> Tensor:
+    """Return the sums of the coarse and of the fine parts of statistics [N, size]: float64 [size, 2]."""
+    coarse = (statistics * COARSE).round() / COARSE
+    fine = ((statistics - coarse).nan_to_num() * FINE).round() / FINE  # the rest of infinity is not a number
+    return torch.stack([coarse.sum(0), fine.sum(0)], dim=1)
+
+
+def ratio(numerator: Numbers, denominator: Numbers, *, empty: float = float("nan")) -> Numbers:
+    """Return numerator / denominator, or `empty` where the denominator is 0; of numbers or arrays [...]."""
+    numerator, denominator = np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
+    quotient = numerator / np.where(denominator, denominator, 1)
+    return np.where(denominator, quotient, empty)[()]

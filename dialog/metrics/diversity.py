@@ -7,85 +7,112 @@ Words are lower-cased and split at white space; each letter of a script without 
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-from hashlib import blake2b
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
-from torchmetrics import Metric
-from torchmetrics.utilities import dim_zero_cat
 
-from dialog.metrics.additive import AdditiveMetric, ratio
+from dialog.metrics.additive import AdditiveMetric, Numbers, ratio
+from dialog.metrics.counts import NgramCountMetric, WholeResponseMetric
 from dialog.metrics.words import words
 
-
-class DistinctRatio(Metric):
-    """Distinct items / items of all responses, in [0, 1]; 0 without items.
-
-    No sum counts the distinct items of several processes. The state is therefore a 64-bit hash of each item, the
-    hashes of all processes are concatenated, and distinct hashes are counted: exact unless two items collide
-    (probability 3e-8 for a million distinct items). It takes 8 bytes per item.
-    """
-
-    full_state_update = False
-    higher_is_better = None
-    hashes: list[Tensor] | Tensor
-
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
-        super().__init__(**options)
-        self.add_state("hashes", [], dist_reduce_fx="cat")
-        self.reset()
-
-    @abstractmethod
-    def items(self, response: Sequence[str]) -> Iterable[tuple[str, ...]]:
-        """Return the items of a response, given as words."""
-
-    def update(self, responses: Sequence[str]) -> None:
-        """Add responses, raw text."""
-        items = (item for response in responses for item in self.items(words(response.lower())))
-        hashes = torch.tensor([_hash(item) for item in items], dtype=torch.int64, device=self.device)
-        self.hashes = [*self.hashes, hashes]
-
-    def compute(self) -> Tensor:
-        """Return the ratio, in float64."""
-        hashes = dim_zero_cat(self.hashes)
-        value = ratio(len(torch.unique(hashes)), len(hashes), empty=0.0)
-        return torch.tensor(value, dtype=torch.float64, device=self.device)
-
-    def reset(self) -> None:
-        """Forget all responses; a process without any has hashes of the same type as the others."""
-        super().reset()
-        self.hashes = [torch.empty(0, dtype=torch.int64, device=self.device)]
+Counts = NDArray[np.int64] | NDArray[np.float64]
+"""Occurrences of each item [..., types]; zeros are allowed."""
+VOCABULARY = 30_522
+"""Vocabulary of expectation-adjusted distinct-n: that of BERT (Devlin et al. 2019), whatever the system and corpus."""
 
 
-class DistinctN(DistinctRatio):
-    """Distinct-n = distinct n-grams / n-grams of all responses. Li et al. (2016), NAACL.
-
-    An n-gram never spans two responses.
+class DistinctN(NgramCountMetric):
+    """Distinct-n = distinct n-grams / n-grams of all responses, in [0, 1]. Li et al. (2016), NAACL.
 
     Args:
         n: Words of an n-gram.
     """
 
-    def __init__(self, n: int, **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
-        if n < 1:
-            raise ValueError(f"n is {n}; give at least 1")
+    def value(self, counts: Counts) -> Numbers:
+        """Return the ratio; 0 without n-grams."""
+        return ratio(np.count_nonzero(counts, axis=-1), counts.sum(-1), empty=0.0)
+
+
+class UniqueRatio(WholeResponseMetric):
+    """Unique-output ratio = distinct responses / responses, in [0, 1]."""
+
+    def value(self, counts: Counts) -> Numbers:
+        """Return the ratio; 0 without responses."""
+        return ratio(np.count_nonzero(counts, axis=-1), counts.sum(-1), empty=0.0)
+
+
+class ExpectationAdjustedDistinct(NgramCountMetric):
+    """Expectation-adjusted distinct-n = N / (T (1 - ((T - 1) / T)^C)). Liu et al. (2022), ACL.
+
+    N = distinct n-grams, C = n-grams of all responses, T = vocabulary^n; the denominator is the expected N of C n-grams
+    drawn uniformly from T. It corrects distinct-n for the length of responses, not for their number.
+
+    Args:
+        n: Words of an n-gram.
+        vocabulary: Size of the vocabulary, equal for all systems that are compared.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        vocabulary: int = VOCABULARY,
+        **options: Any,  # noqa: ANN401 - of torchmetrics.Metric
+    ) -> None:
+        if vocabulary < 2:
+            raise ValueError(f"vocabulary is {vocabulary}; give at least 2")
+        super().__init__(n, **options)
+        self.vocabulary = vocabulary
+
+    def value(self, counts: Counts) -> Numbers:
+        """Return the ratio; 0 without n-grams."""
+        types = float(self.vocabulary) ** self.n
+        expected = -types * np.expm1(counts.sum(-1) * np.log1p(-1 / types))
+        return ratio(np.count_nonzero(counts, axis=-1), expected, empty=0.0)
+
+    @property
+    def signature(self) -> str:
+        """The vocabulary."""
+        return f"vocabulary:{self.vocabulary}"
+
+
+class Entropy(NgramCountMetric):
+    """Entropy of the n-grams of all responses = - sum of p ln p, in nats. Zhang et al. (2018), NeurIPS.
+
+    p is the share of an n-gram among all generated n-grams.
+
+    Args:
+        n: Words of an n-gram.
+    """
+
+    def value(self, counts: Counts) -> Numbers:
+        """Return the entropy; 0 without n-grams."""
+        total = counts.sum(-1)
+        weighted = (counts * np.log(np.where(counts, counts, 1))).sum(-1)
+        return np.maximum(0.0, np.log(np.where(total, total, 1)) - ratio(weighted, total, empty=0.0))
+
+
+class Dullness(WholeResponseMetric):
+    """Share of responses that equal one of the most frequent responses of the system, in [0, 1].
+
+    Args:
+        most_frequent: Number of most frequent responses.
+    """
+
+    def __init__(self, most_frequent: int = 20, **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
+        if most_frequent < 1:
+            raise ValueError(f"most_frequent is {most_frequent}; give at least 1")
         super().__init__(**options)
-        self.n = n
+        self.most_frequent = most_frequent
 
-    def items(self, response: Sequence[str]) -> Iterable[tuple[str, ...]]:
-        """Return the n-grams."""
-        return zip(*(response[start:] for start in range(self.n)), strict=False)
-
-
-class UniqueRatio(DistinctRatio):
-    """Unique-output ratio = distinct responses / responses."""
-
-    def items(self, response: Sequence[str]) -> Iterable[tuple[str, ...]]:
-        """Return the whole response."""
-        return (tuple(response),)
+    def value(self, counts: Counts) -> Numbers:
+        """Return the share; 0 without responses."""
+        rare = counts.shape[-1] - self.most_frequent
+        top = counts if rare <= 0 else np.partition(counts, rare, axis=-1)[..., rare:]
+        return ratio(top.sum(-1), counts.sum(-1), empty=0.0)
 
 
 class LengthMean(AdditiveMetric):
@@ -96,14 +123,13 @@ class LengthMean(AdditiveMetric):
 
     def update(self, responses: Sequence[str]) -> None:
         """Add responses, raw text."""
-        self.add(sum(len(words(response)) for response in responses), len(responses))
+        self.add(self.statistics_of(responses))
 
-    def value(self, length: float, responses: float) -> float:
+    def statistics_of(self, responses: Sequence[str]) -> Tensor:
+        """Return the number of words, and 1, of each response: float64 [N, 2]."""
+        lengths = [(len(words(response)), 1) for response in responses]
+        return torch.tensor(lengths, dtype=torch.float64).reshape(-1, self.size)
+
+    def value(self, length: Numbers, responses: Numbers) -> Numbers:
         """Return the mean."""
         return ratio(length, responses, empty=0.0)
-
-
-def _hash(item: Sequence[str]) -> int:
-    """Return 64 bits; words contain no separator, since it is white space."""
-    digest = blake2b("\x1f".join(item).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
-from torchmetrics import Metric, MetricCollection
+from torchmetrics import Metric
 
 from dialog.config.components import Component, Family, build, name_and_arguments
 from dialog.errors import UserError
-from dialog.metrics.diversity import DistinctN, LengthMean, UniqueRatio
+from dialog.metrics.bleu import BLEU, SacreBLEU
+from dialog.metrics.diversity import (
+    DistinctN,
+    Dullness,
+    Entropy,
+    ExpectationAdjustedDistinct,
+    LengthMean,
+    UniqueRatio,
+)
 from dialog.metrics.likelihood import (
     BitsPerByte,
     NegativeLogLikelihood,
@@ -20,7 +27,8 @@ from dialog.metrics.likelihood import (
     TokenAccuracy,
     UnknownRatio,
 )
-from dialog.metrics.overlap import F1, SacreBLEU
+from dialog.metrics.measurement import INPUTS, Measurement, arguments_of
+from dialog.metrics.overlap import F1
 from dialog.metrics.words import UNDETERMINED
 
 METRICS: Family[Metric] = Family(
@@ -34,35 +42,49 @@ METRICS: Family[Metric] = Family(
         "unknown_ratio": UnknownRatio,
         "f1": F1,
         "sacrebleu": SacreBLEU,
+        "bleu": BLEU,
         "distinct": DistinctN,
-        "length_mean": LengthMean,
+        "ead": ExpectationAdjustedDistinct,
+        "entropy": Entropy,
         "unique_ratio": UniqueRatio,
+        "dullness": Dullness,
+        "length_mean": LengthMean,
     },
     runtime=("language",),
 )
 
-STANDARD: tuple[Component, ...] = (
-    *({"name": name} for name in METRICS if name != "distinct"),
-    {"name": "distinct", "n": 1},
-    {"name": "distinct", "n": 2},
+ORDERS = {"bleu": (1, 2, 3, 4), "distinct": (1, 2), "ead": (1, 2), "entropy": (1, 2)}
+"""The n of the standard metrics of n-grams."""
+STANDARD: tuple[Component, ...] = tuple(
+    {"name": name, **arguments}
+    for name in METRICS
+    for arguments in ([{"n": n} for n in ORDERS[name]] if name in ORDERS else [{}])
 )
 """The metrics of every evaluation."""
-
-INPUTS = (
-    *("responses", "references", "contexts", "preds", "target"),
-    *("nll", "tokens", "correct", "words", "bytes", "unknown", "unknown_bytes"),
-)
-"""Names of the arguments that an evaluation passes to `update`; a metric receives those that it names.
-
-`responses`, `references`, and for the metrics of torchmetrics the same as `preds` and `target`: raw text; `contexts`:
-lists of turns. The others, one number per reference, are defined in `likelihood.py`.
-"""
+NESTED = ("sacrebleu",)
+"""Metrics that metrics.json has as score and signature; it has the other metrics as numbers."""
 
 
-def build_metrics(components: Sequence[Component], *, language: str = UNDETERMINED) -> MetricCollection:
+def components_of(components: Sequence[Component]) -> dict[str, Component]:
+    """Return the components of the standard metrics, then of those that a recipe adds, by their key in metrics.json.
+
+    A metric with the key of a standard one replaces it.
+
+    Raises:
+        UserError: two metrics of one key.
+    """
+    added: dict[str, Component] = {}
+    for component in components:
+        if key(component) in added:
+            raise UserError(f"{component['name']}: listed twice; remove one, or give them different numbers")
+        added[key(component)] = component
+    return {key(component): component for component in STANDARD} | added
+
+
+def build_metrics(components: Sequence[Component], *, language: str = UNDETERMINED) -> dict[str, Metric]:
     """Build the standard metrics and those of a recipe, by their key in metrics.json.
 
-    A metric with the key of a standard one replaces it. The metrics do not communicate: rank 0 has all responses.
+    The metrics do not communicate: rank 0 has all responses.
 
     Args:
         components: Components of the family `metrics`; a name with a dot is any `torchmetrics.Metric`, whose `update`
@@ -72,15 +94,7 @@ def build_metrics(components: Sequence[Component], *, language: str = UNDETERMIN
     Raises:
         UserError: unknown name or arguments, two metrics of one key, or no metric that takes these inputs.
     """
-    metrics: dict[str, Metric | MetricCollection] = {}
-    for component in components:
-        if key(component) in metrics:
-            raise UserError(f"{component['name']}: listed twice; remove one, or give them different numbers")
-        metrics[key(component)] = _build(component, language)
-    for component in STANDARD:
-        if key(component) not in metrics:
-            metrics[key(component)] = _build(component, language)
-    return MetricCollection(metrics, compute_groups=False)
+    return {name: _build(component, language) for name, component in components_of(components).items()}
 
 
 def key(component: Component) -> str:
@@ -90,19 +104,13 @@ def key(component: Component) -> str:
     return "_".join([name.rpartition(".")[2], *numbers])
 
 
-def results(metrics: MetricCollection) -> dict[str, Any]:
-    """Return the values as JSON: numbers, lists or dictionaries; with its signature if a metric has one."""
-    values: dict[str, Any] = {}
-    for name in sorted(map(str, metrics), key=_position):
-        metric = metrics[name]
-        value, signature = _plain(metric.compute()), getattr(metric, "signature", None)
-        values[name] = value if signature is None else {"score": value, "signature": signature}
-    return values
-
-
-def _position(name: str) -> int:
-    standard = [key(component) for component in STANDARD]
-    return standard.index(name) if name in standard else len(standard)
+def results(measurement: Measurement) -> dict[str, Any]:
+    """Return the metrics as JSON, null if left out, with their `signatures` and the reasons in `left_out`."""
+    values = {name: _plain(value) for name, value in measurement.values().items()}
+    measured = {name: metric for name, metric in measurement.metrics.items() if values[name] is not None}
+    signatures = {name: metric.signature for name, metric in measured.items() if hasattr(metric, "signature")}
+    nested = {name: {"score": values[name], "signature": signatures[name]} for name in NESTED if name in signatures}
+    return {**values, **nested, "signatures": signatures, "left_out": dict(measurement.left_out)}
 
 
 def _build(component: Component, language: str) -> Metric:
@@ -110,11 +118,7 @@ def _build(component: Component, language: str) -> Metric:
     metric = build(METRICS, component, language=language)
     if not isinstance(metric, Metric):
         raise UserError(f"{name} is no torchmetrics.Metric; derive it from torchmetrics.Metric")
-    arguments = inspect.signature(metric.update).parameters.values()
-    required = {
-        argument.name for argument in arguments if argument.default is argument.empty and argument.kind not in _VARIADIC
-    }
-    if missing := sorted(required - set(INPUTS)):
+    if missing := sorted({argument for argument, required in arguments_of(metric).items() if required} - set(INPUTS)):
         raise UserError(f"{name}: update has unknown arguments {', '.join(missing)}; choose from {', '.join(INPUTS)}")
     metric.distributed_available_fn = _never
     return metric
@@ -123,9 +127,6 @@ def _build(component: Component, language: str) -> Metric:
 def _never() -> bool:
     """Return that there are no other processes to sync with; `sync_on_compute` is read by the constructor only."""
     return False
-
-
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401 - any JSON

@@ -1,6 +1,7 @@
 """Likelihood of the references under a model: ratios of sums, never means of ratios.
 
-Inputs of `update`, each a number or one for each reference or batch:
+Inputs of `update` and `statistics_of`, each a number or one for each reference or batch; a single number beside several
+is that of each of them:
 
 * `nll`: sum of -log p(reference | context) in nats, with teacher forcing, without label smoothing.
 * `tokens`: number of target tokens, one end token per reference included. The end token is neither a word nor a byte.
@@ -18,7 +19,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dialog.metrics.additive import AdditiveMetric, Statistic, ratio
+import numpy as np
+from torch import Tensor
+
+from dialog.metrics.additive import AdditiveMetric, Numbers, Statistic, ratio
 
 UNKNOWN_BITS = 8
 """Charge for each byte of text that is encoded as `<unk>`."""
@@ -38,9 +42,13 @@ class NegativeLogLikelihood(AdditiveMetric):
 
     def update(self, nll: Statistic, tokens: Statistic) -> None:
         """Add references."""
-        self.add(nll, tokens)
+        self.add(self.statistics_of(nll, tokens))
 
-    def value(self, nll: float, tokens: float) -> float:
+    def statistics_of(self, nll: Statistic, tokens: Statistic) -> Tensor:
+        """Return the statistics of each reference [N, size]."""
+        return self._columns(nll, tokens)
+
+    def value(self, nll: Numbers, tokens: Numbers) -> Numbers:
         """Return the negative log-likelihood."""
         return nll if self.reduction == "sum" else ratio(nll, tokens)
 
@@ -53,9 +61,13 @@ class PerplexityToken(AdditiveMetric):
 
     def update(self, nll: Statistic, tokens: Statistic) -> None:
         """Add references."""
-        self.add(nll, tokens)
+        self.add(self.statistics_of(nll, tokens))
 
-    def value(self, nll: float, tokens: float) -> float:
+    def statistics_of(self, nll: Statistic, tokens: Statistic) -> Tensor:
+        """Return the statistics of each reference [N, size]."""
+        return self._columns(nll, tokens)
+
+    def value(self, nll: Numbers, tokens: Numbers) -> Numbers:
         """Return the perplexity, infinite above the range of float64."""
         return _exp(ratio(nll, tokens))
 
@@ -68,9 +80,13 @@ class PerplexityWord(AdditiveMetric):
 
     def update(self, nll: Statistic, words: Statistic, unknown_bytes: Statistic = 0) -> None:
         """Add references."""
-        self.add(nll, words, unknown_bytes)
+        self.add(self.statistics_of(nll, words, unknown_bytes))
 
-    def value(self, nll: float, words: float, unknown_bytes: float) -> float:
+    def statistics_of(self, nll: Statistic, words: Statistic, unknown_bytes: Statistic = 0) -> Tensor:
+        """Return the statistics of each reference [N, size]."""
+        return self._columns(nll, words, unknown_bytes)
+
+    def value(self, nll: Numbers, words: Numbers, unknown_bytes: Numbers) -> Numbers:
         """Return the perplexity, infinite above the range of float64."""
         return _exp(ratio(nll + math.log(2) * UNKNOWN_BITS * unknown_bytes, words))
 
@@ -83,9 +99,13 @@ class BitsPerByte(AdditiveMetric):
 
     def update(self, nll: Statistic, bytes: Statistic, unknown_bytes: Statistic = 0) -> None:
         """Add references."""
-        self.add(nll, bytes, unknown_bytes)
+        self.add(self.statistics_of(nll, bytes, unknown_bytes))
 
-    def value(self, nll: float, bytes: float, unknown_bytes: float) -> float:
+    def statistics_of(self, nll: Statistic, bytes: Statistic, unknown_bytes: Statistic = 0) -> Tensor:
+        """Return the statistics of each reference [N, size]."""
+        return self._columns(nll, bytes, unknown_bytes)
+
+    def value(self, nll: Numbers, bytes: Numbers, unknown_bytes: Numbers) -> Numbers:
         """Return the bits per byte."""
         return ratio(nll, math.log(2) * bytes) + ratio(UNKNOWN_BITS * unknown_bytes, bytes)
 
@@ -98,9 +118,13 @@ class TokenAccuracy(AdditiveMetric):
 
     def update(self, correct: Statistic, tokens: Statistic) -> None:
         """Add references."""
-        self.add(correct, tokens)
+        self.add(self.statistics_of(correct, tokens))
 
-    def value(self, correct: float, tokens: float) -> float:
+    def statistics_of(self, correct: Statistic, tokens: Statistic) -> Tensor:
+        """Return the statistics of each reference [N, size]."""
+        return self._columns(correct, tokens)
+
+    def value(self, correct: Numbers, tokens: Numbers) -> Numbers:
         """Return the accuracy."""
         return ratio(correct, tokens)
 
@@ -113,15 +137,17 @@ class UnknownRatio(AdditiveMetric):
 
     def update(self, unknown: Statistic, tokens: Statistic) -> None:
         """Add references."""
-        self.add(unknown, tokens)
+        self.add(self.statistics_of(unknown, tokens))
 
-    def value(self, unknown: float, tokens: float) -> float:
+    def statistics_of(self, unknown: Statistic, tokens: Statistic) -> Tensor:
+        """Return the statistics of each reference [N, size]."""
+        return self._columns(unknown, tokens)
+
+    def value(self, unknown: Numbers, tokens: Numbers) -> Numbers:
         """Return the share."""
         return ratio(unknown, tokens)
 
 
-def _exp(nats: float) -> float:
-    try:
-        return math.exp(nats)
-    except OverflowError:
-        return math.inf
+def _exp(nats: Numbers) -> Numbers:
+    with np.errstate(over="ignore"):
+        return np.exp(nats)

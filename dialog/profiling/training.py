@@ -13,6 +13,7 @@ from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from dialog.analysis.flops import training_flops
 from dialog.build import build_data, build_module, build_trainer, with_precision
 from dialog.config.schema import Recipe
 from dialog.data.store.store import Store
@@ -20,7 +21,6 @@ from dialog.errors import UserError
 from dialog.models.seq2seq import Seq2Seq, count_parameters
 from dialog.profiling import memory
 from dialog.profiling.bound import gemm_peak
-from dialog.profiling.flops import training_flops
 from dialog.runs.prepare import prepare_data
 from dialog.training import loggers, trainer
 from dialog.training.callbacks.stopwatch import Stopwatch, TimedStep

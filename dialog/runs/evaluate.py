@@ -6,14 +6,16 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dialog.analysis.measured import RESPONSES, STATISTICS, write_statistics
 from dialog.atomic import beside, rename, sync, write_json
 from dialog.build import build_corpus, build_rules
 from dialog.config.schema import Recipe, to_dict
 from dialog.data.corpora import Corpus
+from dialog.data.reading.files import sha256
 from dialog.errors import UserError, section
 from dialog.json_files import read_json
 from dialog.ranks import rank, world_size
-from dialog.runs.folder import ENVIRONMENT, hash_of, read_recipe, read_summary
+from dialog.runs.folder import ENVIRONMENT, WEIGHTS, hash_of, read_recipe, read_summary
 from dialog.runs.run import Run
 from dialog.training.checkpoints.manifest import check_intact
 
@@ -21,6 +23,8 @@ USED = ("model", "data", "generation", "metrics")
 """Sections of a recipe on which an evaluation depends."""
 UNUSED = ("path", "batch_tokens")
 """Keys of the section ``data`` that change no result."""
+KEPT = ("generation", "data")
+"""Sections that metrics.json records."""
 METRICS = "metrics.json"
 COST = "cost.json"
 """Measured times, which differ from run to run; metrics.json depends on weights, data and settings only."""
@@ -34,7 +38,7 @@ class Evaluated(NamedTuple):
 
 
 def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = False) -> Evaluated:
-    """Score and answer a split of the run's corpus; write metrics.json, responses.jsonl and cost.json.
+    """Score and answer a split of the run's corpus; write its metrics, responses, their statistics, and the cost.
 
     ``evaluation/<split>/`` is for the settings and the data of the run's own recipe. With others, and with a name, the
     folder is ``evaluation/<split>-<hash or name>/``. Distributed ranks share the examples; only rank 0 writes and
@@ -52,6 +56,7 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
     from dialog.analysis.alignment import AlignmentAccuracy
     from dialog.data.examples import examples
     from dialog.metrics import build_metrics, detect_language
+    from dialog.metrics.family import components_of
     from dialog.runs.evaluator import BLOCK, Evaluation, Evaluator
     from dialog.training.distributed.collectives import gather_to_first
 
@@ -68,12 +73,13 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
     first = list(islice(stream, BLOCK))
     with section("metrics"):
         language = detect_language(example.response.text for example in first)
+        components = components_of(run.recipe.metrics)
         evaluation = Evaluation(build_metrics(run.recipe.metrics, language=language))
     aligned = AlignmentAccuracy()
     evaluations = run.folder / "evaluation"
     evaluations.mkdir(exist_ok=True)
     bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet or rank() else None, leave=False)
-    with bar, beside(evaluations / "responses.jsonl") as partial:
+    with bar, beside(evaluations / RESPONSES) as partial:
         answers = evaluator.answers(chain(first, stream), aligned, bar.update)
         if rank():
             for _ in answers:  # yields nothing on these ranks, but must run: every block is gathered
@@ -84,14 +90,16 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
         metrics = evaluation.metrics(split)
         alignments, seconds = zip(*gather_to_first((aligned, evaluator.decoding.total)), strict=True)
         metrics |= AlignmentAccuracy.total(alignments).metrics()
-        metrics |= {key: settings[key] for key in ("generation", "data")}
+        metrics |= {key: settings[key] for key in KEPT} | {"weights": sha256(run.folder / WEIGHTS)}
         suffix = name or suffix_of(run.folder, settings, metrics["fingerprint"])
         folder = evaluations / (f"{split}-{suffix}" if suffix else split)
         folder.mkdir(exist_ok=True)
         sync(partial)
-        rename(partial, folder / "responses.jsonl")
-        write_json(folder / METRICS, metrics)
+        (folder / METRICS).unlink(missing_ok=True)
+        rename(partial, folder / RESPONSES)
+        write_statistics(folder / STATISTICS, evaluation.measurement, components, language)
         write_json(folder / COST, {"responses": metrics["examples"], "decoding_seconds": sum(seconds)})
+        write_json(folder / METRICS, metrics)  # last: with it the evaluation is complete
     if run.recipe.logger.get("name") != "none":
         from dialog.training.loggers.evaluation import log_evaluation
 
@@ -99,6 +107,23 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
         logged = {key: value for key, value in metrics.items() if key not in settings}
         log_evaluation(run.recipe.logger, run.folder, folder, logged, step=summary.steps if summary is not None else 0)
     return Evaluated(folder, metrics)
+
+
+def current_evaluation(folder: Path, recipe: Recipe, split: str, corpus: str | None) -> Evaluated | None:
+    """Return a complete evaluation of a run's present weights, with a recipe's settings and data, or None.
+
+    ``corpus`` is the hash of the corpus; None if its files are missing, and any is then accepted.
+    """
+    for metrics_file in sorted((folder / "evaluation").glob(f"{split}*/{METRICS}")):
+        try:
+            metrics = read_json(metrics_file, *KEPT, "weights")
+        except UserError:  # damaged, or of an older version
+            continue
+        settings = settings_of(recipe, metrics["data"].get("fingerprint") if corpus is None else corpus)
+        same = all(metrics[key] == settings[key] for key in KEPT)
+        if same and metrics["weights"] == sha256(folder / WEIGHTS) and (metrics_file.parent / RESPONSES).is_file():
+            return Evaluated(metrics_file.parent, metrics)
+    return None
 
 
 def settings_of(recipe: Recipe, corpus: str | None) -> dict[str, Any]:
@@ -136,5 +161,5 @@ def check_name(name: str, folder: Path, settings: dict[str, Any]) -> None:
         raise UserError(f"--name {name!r}: use letters, digits, '.', '_' and '-' only")
     if (folder / METRICS).is_file():
         before = read_json(folder / METRICS)
-        if any(before.get(key) != settings[key] for key in ("generation", "data")):
+        if any(before.get(key) != settings[key] for key in KEPT):
             raise UserError(f"--name {name}: {folder} has an evaluation with other settings or data; use another name")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torchmetrics import MetricCollection
+from torchmetrics import Metric
 
 from dialog.analysis.alignment import AlignmentAccuracy
 from dialog.analysis.calibration import SIZE, bin_sums, calibration
+from dialog.analysis.measured import example_bytes
 from dialog.config.components import Component
 from dialog.data.batching import Batch, collate
 from dialog.data.dialogue import Example
@@ -35,25 +36,9 @@ from dialog.escaping import to_json
 from dialog.generation.responder import Candidate, Responder
 from dialog.metrics import words
 from dialog.metrics.family import results
+from dialog.metrics.measurement import Measurement
 
 UNITS = ("tokens", "words", "bytes")
-NUMBERS = {
-    "nll": "nll",
-    "tokens": "reference_tokens",
-    "correct": "reference_correct",
-    "words": "reference_words",
-    "bytes": "reference_bytes",
-    "unknown": "reference_unknown",
-    "unknown_bytes": "reference_unknown_bytes",
-}
-TEXTS = {
-    "responses": "response",
-    "references": "reference",
-    "contexts": "context",
-    "preds": "response",
-    "target": "reference",
-}
-"""Inputs of the metrics (see `dialog.metrics.family.INPUTS`), by the field of responses.jsonl that they are."""
 BLOCK = 4096
 """Number of examples that are sorted by length together; bounds the memory, whatever the size of the split."""
 
@@ -114,8 +99,8 @@ class Answered(NamedTuple):
 class Evaluation:
     """Metrics of a split, and what else metrics.json states of it."""
 
-    def __init__(self, metrics: MetricCollection) -> None:
-        self.measures = metrics
+    def __init__(self, metrics: Mapping[str, Metric]) -> None:
+        self.measurement = Measurement(metrics)
         self.counts: Counter[str] = Counter()
         self.dialogues: set[str] = set()
         self.lossless = True
@@ -132,9 +117,7 @@ class Evaluation:
         self.dialogues.add(example.dialogue_id)
         if example.response.copies:
             self.counts.update(questions=1, answered=answered.exact)
-        for text in (*row["context"], row["reference"]):
-            self.fingerprint.update(text.encode() + b"\0")
-        self.fingerprint.update(b"\1")
+        self.fingerprint.update(example_bytes(row))
         self._rows.append(row)
         if len(self._rows) >= BLOCK:
             self._update()
@@ -142,14 +125,8 @@ class Evaluation:
 
     def _update(self) -> None:
         """Pass the collected rows to the metrics."""
-        if self._rows:
-            texts = {name: [row[field] for row in self._rows] for name, field in TEXTS.items()}
-            numbers = {
-                name: torch.tensor([row[field] for row in self._rows], dtype=torch.float64)
-                for name, field in NUMBERS.items()
-            }
-            self.measures.update(**texts, **numbers)
-            self._rows = []
+        self.measurement.add(self._rows)
+        self._rows = []
 
     def write(self, answers: Iterable[Answered], path: Path) -> None:
         """Add all answers and write them as JSON lines."""
@@ -177,7 +154,7 @@ class Evaluation:
             "fingerprint": self.fingerprint.hexdigest(),
             **{unit: self.counts[unit] for unit in UNITS},
             "lossless": self.lossless,
-            **results(self.measures),
+            **results(self.measurement),
         }
         reliability = calibration(self.confidences.tolist())
         metrics |= {"calibration_error": reliability["error"], "calibration": {"bins": reliability["bins"]}}

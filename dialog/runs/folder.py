@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -30,8 +29,8 @@ from typing import TYPE_CHECKING
 from dialog.atomic import run_lock, write_json
 from dialog.config.compose import compose
 from dialog.config.schema import Recipe, to_yaml
-from dialog.errors import UserError, disk_error
-from dialog.json_files import read_json
+from dialog.errors import DivergedError, UserError, disk_error
+from dialog.json_files import read_json, read_json_lines
 from dialog.paths import make_folder
 from dialog.training.checkpoints.manifest import (
     check_intact,
@@ -142,14 +141,14 @@ def finish(folder: Path, lightning: Trainer, *, seconds: float, target_tokens: i
     """Write the summary; the best weights are already written.
 
     Raises:
-        UserError: no validation was run, or none had a finite value.
+        UserError: no validation was run.
+        DivergedError: no validation had a finite value.
     """
-    from dialog.training import trainer
-
     if not (folder / WEIGHTS).is_file():
+        record = folder / METRICS
+        if record.is_file() and any("validation/loss" in line for line in read_json_lines(record)):
+            raise DivergedError(f"{folder}: training diverged, no validation loss is finite; lower optimizer.lr")
         raise UserError(f"{folder}: no validation was run, so there are no best weights; train longer")
-    if not math.isfinite(trainer.best_value(lightning)):
-        raise UserError(f"{folder}: training diverged, no validation loss is finite; lower optimizer.lr")
     trained = Trained(folder, seconds, lightning.global_step, target_tokens)
     summary = {key: value for key, value in asdict(trained).items() if key != "folder"}
     write_json(folder / SUMMARY, summary)

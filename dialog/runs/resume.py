@@ -19,11 +19,13 @@ from dialog.runs.weights import complete_finished
 log = logging.getLogger("dialog")
 
 
-def resume(folder: Path, overrides: Sequence[str] = (), *, trust: bool = False, quiet: bool = False) -> Trained:
+def resume(
+    folder: Path, overrides: Sequence[str] = (), *, trust: bool = False, quiet: bool = False, advice: str | None = None
+) -> Trained:
     """Resume a run at its newest complete checkpoint, or from the beginning if it has none.
 
     Only `CHANGEABLE` keys may be overridden. Prepared data that are missing are prepared again; missing or damaged
-    weights are rebuilt from best.ckpt.
+    weights are rebuilt from best.ckpt. `advice` tells what to do after a signal, by default how to resume.
 
     Raises:
         UserError: not a run folder, locked by another process, or its corpus has changed.
@@ -43,7 +45,7 @@ def resume(folder: Path, overrides: Sequence[str] = (), *, trust: bool = False, 
         return trained
     check_recipe(recipe)
     data = prepare_data(recipe, quiet=quiet)
-    return run_training(recipe, data, folder, resumed=True)
+    return run_training(recipe, data, folder, resumed=True, advice=advice)
 
 
 def resumed_recipe(folder: Path, overrides: Sequence[str]) -> tuple[Recipe, bool]:

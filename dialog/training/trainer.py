@@ -109,11 +109,6 @@ def build_trainer(
     return trainer
 
 
-def best_value(trainer: Trainer) -> float:
-    """Return the best value of the monitored metric; infinite if none was finite."""
-    return _checkpoints(trainer).best
-
-
 def _checkpoints(trainer: Trainer) -> BestAndLast:
     callback = trainer.checkpoint_callback
     assert isinstance(callback, BestAndLast)

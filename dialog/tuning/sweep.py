@@ -19,7 +19,7 @@ from dialog.atomic import write_json, write_text
 from dialog.config.components import lookup
 from dialog.config.compose import Composed, compose
 from dialog.config.schema import to_dict
-from dialog.errors import UserError
+from dialog.errors import DivergedError, UserError
 from dialog.runs.check import check_recipe
 from dialog.runs.train import PartOf
 from dialog.runs.train import train as train_run
@@ -143,7 +143,7 @@ def train(trial: optuna.Trial, composed: Composed, folder: Path, name: str) -> t
         train_run(composed, run, quiet=True, callbacks=[watch], part_of=part_of)
     except PrunedError:
         return watch, TrialState.PRUNED, ""
-    except UserError as error:
+    except (UserError, DivergedError) as error:
         return watch, TrialState.FAIL, str(error)
     return watch, TrialState.COMPLETE, ""
 

@@ -36,8 +36,8 @@ LIGHT_ERRORS = [
     (["prepare", TRANSFORMER, "--shard", "0/2", "--workers", "2"], "--shard and --merge run in one process"),
     (["evaluate", "folder"], "folder is not a run folder: it has no recipe.yaml"),
     (["respond", "nowhere"], "nowhere is not a run folder: it has no recipe.yaml"),
-    (["compare", TRANSFORMER], "compare needs at least two recipes or run folders"),
-    (["compare", TRANSFORMER, TRANSFORMER], f"{TRANSFORMER}: listed twice; list each recipe once"),
+    (["compare", TRANSFORMER], "compare needs at least two contenders: recipes, run folders"),
+    (["compare", TRANSFORMER, TRANSFORMER], f"{TRANSFORMER}: listed twice; list each contender once"),
 ]
 
 
@@ -58,7 +58,7 @@ ERRORS = [
     (["respond", "folder", "--output", "bad.yaml"], "bad.yaml exists; choose another --output"),
     (
         ["compare", TRANSFORMER, "quickstart/lstm_bahdanau", "--output", "folder"],
-        "folder exists; choose another --output",
+        "folder exists and is not a comparison folder (no grid.json); choose another --output",
     ),
     (["compare", TRANSFORMER, "quickstart/lstm_bahdanau", "seeds"], "unknown recipe 'seeds'"),
     (["compare", TRANSFORMER, "folder"], "folder is not a run folder"),

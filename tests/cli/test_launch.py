@@ -85,7 +85,7 @@ def test_two_processes_evaluate_as_one(trained: Callable[[str], Path], tmp_path:
     run = shutil.copytree(trained("lstm"), tmp_path / "run")
     (run / "evaluation" / "test" / "cost.json").unlink()  # times differ
     expected = {path.name: path.read_bytes() for path in (run / "evaluation" / "test").iterdir()}
-    assert set(expected) == {"metrics.json", "responses.jsonl"}
+    assert set(expected) == {"metrics.json", "responses.jsonl", "statistics.safetensors"}
     shutil.rmtree(run / "evaluation")
     variables = {
         "SLURM_JOB_ID": "1",

@@ -18,8 +18,7 @@ import pytest
 
 import dialog
 from dialog.cli import main
-from dialog.comparison.compare import System, use_distinct_names
-from dialog.config.compose import compose
+from dialog.comparison.grid.contenders import run_names
 
 QUICK = [
     "trainer.max_steps=8",
@@ -86,7 +85,9 @@ def test_results(comparison: Comparison) -> None:
 
 def test_each_run(comparison: Comparison) -> None:
     for _, run in runs(comparison):
-        assert run.keys() == {"seed", "folder", "evaluation", "seconds", "steps", "target_tokens", "metrics", "curve"}
+        assert run.keys() == {
+            "seed", "folder", "evaluation", "seconds", "steps", "target_tokens", "diverged", "metrics", "curve",
+        }  # fmt: skip
         assert run["steps"] == 8
         folder = comparison.folder / run["folder"]
         assert run["metrics"] == json.loads((folder / "evaluation/test/metrics.json").read_text(encoding="utf-8"))
@@ -152,14 +153,11 @@ def test_samples(comparison: Comparison) -> None:
         assert all(rows[sample["id"]]["reference"] == sample["reference"] for rows in answers)
 
 
-def test_runs_of_the_same_name_are_named_by_path() -> None:
-    composed = compose("quickstart/transformer")
-    systems = [
-        System("b", composed, Path("one/runs/b")),
-        System("b", composed, Path("two/runs/b")),
-        System("c", composed),
-    ]
-    assert [system.name for system in use_distinct_names(systems)] == ["one/runs/b", "two/runs/b", "c"]
+def test_names_of_run_folders() -> None:
+    """Runs of one recipe have the name of the folder that holds them all; runs that share a name, their paths."""
+    one, two, other = Path("one/runs/b"), Path("two/runs/b"), Path("c/runs/d")
+    assert run_names([[one], [two], [other]]) == ["one/runs/b", "two/runs/b", "d"]
+    assert run_names([[Path("x/runs/lstm/seed-1"), Path("x/runs/lstm/seed-2")], [other]]) == ["lstm", "d"]
 
 
 def test_attention(comparison: Comparison) -> None:
@@ -177,7 +175,8 @@ def test_attention(comparison: Comparison) -> None:
 
 
 def test_reports_are_self_contained(comparison: Comparison) -> None:
-    assert {path.name for path in comparison.folder.iterdir()} == {"report.html", "report.md", "results.json", "runs"}
+    files = {path.name for path in comparison.folder.iterdir() if not path.name.startswith(".")}
+    assert files == {"grid.json", "report.html", "report.md", "results.json", "runs"}
     page = (comparison.folder / "report.html").read_text(encoding="utf-8")
     assert page.count("<svg") >= 4  # two curves, a map a model
     assert not re.search(r"<(script|link|iframe|img|base)\b|(?:src|href)\s*=\s*[\"']?(?!#)|url\(|@import", page, re.I)
@@ -238,7 +237,7 @@ def test_runs_instead_of_recipes(
         assert (tmp_path / "out" / run["folder"]).resolve().is_relative_to(tmp_path / "mine")
         assert all(entry["std"] is None and entry["n"] == 1 for entry in model["summary"].values())
     assert {path: path.read_bytes() for path in (tmp_path / "mine").rglob("*.safetensors")} == before
-    assert not (tmp_path / "out" / "runs").exists()
+    assert not [path.name for path in (tmp_path / "out" / "runs").rglob("*") if not path.name.startswith(".")]
 
 
 def test_recipes_with_different_data_are_rejected(
@@ -263,9 +262,13 @@ def test_recipes_with_different_data_are_rejected(
         (["lstm.yaml"], "two"),
         (["lstm.yaml", "lstm.yaml"], "twice"),
         (["lstm.yaml", "missing.yaml"], "missing.yaml"),
-        (["lstm.yaml", "transformer.yaml", "--output", "out"], "out exists"),
+        (["lstm.yaml", "transformer.yaml", "--output", "out/runs"], "out/runs exists and is not a comparison"),
+        (
+            ["lstm.yaml", "transformer.yaml", "trainer.max_steps=9", "--output", "out"],
+            "out: has another lstm (trainer.max_steps is 8 there and 9 here)",
+        ),
         (["lstm.yaml", "transformer.yaml", "model.embeding_size=3"], "embeding_size"),
-        (["lstm.yaml", "out"], "out is not a run"),
+        (["lstm.yaml", "out/runs"], "out/runs is not a run"),
     ],
 )
 def test_invalid_arguments_print_one_line(

@@ -13,20 +13,19 @@ from torchmetrics import Metric
 
 import dialog
 from dialog.errors import UserError
-from dialog.metrics import build_metrics
-from dialog.metrics.family import results
+from dialog.metrics import Measurement, build_metrics, family
+from dialog.metrics.family import key, results
 from dialog.runs.evaluate import evaluate
 
 TEXTS = ["how are you ?", "fine , thank you .", ""]
-INPUTS: dict[str, Any] = {
-    **{"responses": TEXTS, "references": TEXTS[::-1], "preds": TEXTS, "target": TEXTS[::-1], "contexts": [["a"]] * 3},
-    **{name: torch.tensor([3.0, 4.0, 1.0]) for name in ("nll", "tokens", "correct", "words", "bytes")},
-    **{name: torch.zeros(3) for name in ("unknown", "unknown_bytes")},
-}
-STANDARD = {
-    *("bits_per_byte", "perplexity_token", "perplexity_word", "nll_nats", "token_accuracy", "unknown_ratio"),
-    *("f1", "sacrebleu", "distinct_1", "distinct_2", "length_mean", "unique_ratio"),
-}
+ROWS = [
+    {"id": str(place), "response": response, "reference": reference, "context": ["a"], "nll": 3.0}
+    | {f"reference_{name}": 4 - place for name in ("tokens", "correct", "words", "bytes")}
+    | {f"reference_{name}": 0 for name in ("unknown", "unknown_bytes")}
+    for place, (response, reference) in enumerate(zip(TEXTS, TEXTS[::-1], strict=True))
+]
+STANDARD = {key(component) for component in family.STANDARD}
+EXTRA = {"signatures", "left_out"}
 
 
 class Questions(Metric):
@@ -53,9 +52,10 @@ class NoMetric:
 
 
 def measure(*components: dict[str, Any], **options: str) -> dict[str, Any]:
-    metrics = build_metrics(components, **options)
-    metrics.update(**INPUTS)
-    return results(metrics)
+    measurement = Measurement(build_metrics(components, **options))
+    measurement.add(ROWS[:2])
+    measurement.add(ROWS[2:])
+    return results(measurement)
 
 
 def own(kind: type, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - of any part
@@ -70,14 +70,16 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_standard_metrics_are_json_numbers() -> None:
     values = measure()
-    assert values.keys() == STANDARD
+    assert values.keys() == STANDARD | EXTRA
     assert json.loads(json.dumps(values, allow_nan=False)) == values
-    assert all(isinstance(value["score"] if name == "sacrebleu" else value, float) for name, value in values.items())
+    assert all(isinstance(values[name]["score"] if name == "sacrebleu" else values[name], float) for name in STANDARD)
+    assert values["sacrebleu"]["signature"] == values["signatures"]["sacrebleu"]
+    assert not values["left_out"]
 
 
 def test_a_recipe_adds_metrics() -> None:
     values = measure({"name": "distinct", "n": 3}, own(Questions))
-    assert values.keys() - STANDARD == {"distinct_3", "Questions"}
+    assert values.keys() - STANDARD - EXTRA == {"distinct_3", "Questions"}
     assert values["Questions"] == pytest.approx(1 / 3)
 
 
@@ -88,7 +90,7 @@ def test_a_metric_of_torchmetrics_is_passed_the_texts(monkeypatch: pytest.Monkey
 
 def test_a_recipe_replaces_a_standard_metric() -> None:
     values = measure({"name": "sacrebleu", "tokenize": "char"}, language="zh")
-    assert values.keys() == STANDARD
+    assert values.keys() == STANDARD | EXTRA
     assert "tok:char" in values["sacrebleu"]["signature"]
     assert "tok:zh" in measure(language="zh")["sacrebleu"]["signature"]
 
@@ -112,8 +114,24 @@ def test_invalid_metrics_are_user_errors(components: list[dict[str, Any]], messa
 def test_an_evaluation_measures_the_metrics_of_the_recipe(trained: Callable[[str], Path]) -> None:
     metrics = [{"name": "distinct", "n": 3}, own(Questions)]
     run = dialog.load(trained("lstm"), overrides=[f"metrics={json.dumps(metrics)}"], trust=True)
-    values = evaluate(run, "validation", quiet=True).metrics
-    rows = (run.folder / "evaluation" / "validation" / "responses.jsonl").read_text(encoding="utf-8").splitlines()
+    folder, values = evaluate(run, "validation", quiet=True)
+    rows = (folder / "responses.jsonl").read_text(encoding="utf-8").splitlines()
     responses = [json.loads(row)["response"] for row in rows]
     assert values["Questions"] == pytest.approx(sum("?" in text for text in responses) / len(responses))
     assert values["distinct_3"] >= values["distinct_2"]
+
+
+class Fragile(Questions):
+    def update(self, responses: Sequence[str]) -> None:
+        if "" in responses:
+            raise ZeroDivisionError("no\nwords")
+        super().update(responses)
+
+
+def test_a_metric_that_fails_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """One line names metric and response; the others are measured."""
+    values = measure(own(Fragile))
+    assert caplog.messages == ["Fragile: failed on response 2 (ZeroDivisionError: no words); it is left out"]
+    assert values["Fragile"] is None
+    assert values["left_out"] == {"Fragile": "failed on response 2 (ZeroDivisionError: no words)"}
+    assert {name: values[name] for name in STANDARD} == {name: measure()[name] for name in STANDARD}

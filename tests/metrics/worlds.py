@@ -15,7 +15,9 @@ import torch
 import torch.distributed as dist
 from torchmetrics import MetricCollection
 
-from dialog.metrics import F1, BitsPerByte, DistinctN, LengthMean, PerplexityWord, SacreBLEU, TokenAccuracy, UniqueRatio
+from dialog.config.components import build
+from dialog.metrics.family import METRICS, STANDARD, key
+from dialog.metrics.measurement import NUMBERS, inputs_of
 
 RESPONSES = 200
 
@@ -29,16 +31,16 @@ def measure(rank: int, world: int, folder: Path) -> None:
     rows = []
     for _ in range(RESPONSES):
         texts = [" ".join(draw.choices("abcdefgh", k=draw.randint(0, 12))) for _ in range(2)]
-        numbers = {"nll": draw.expovariate(0.01), "correct": draw.randint(0, 9), "tokens": 9, "words": 5, "bytes": 7}
-        rows.append((*texts, numbers))
+        numbers = {field: draw.randint(1, 9) for field in NUMBERS.values()} | {"nll": draw.expovariate(0.01)}
+        rows.append({"response": texts[0], "reference": texts[1], "context": [], **numbers})
+    components = {key(component): component for component in STANDARD}
     metrics = MetricCollection(
-        [F1(), SacreBLEU(), LengthMean(), UniqueRatio(), BitsPerByte(), PerplexityWord(), TokenAccuracy()],
-        DistinctN(2),
+        {name: build(METRICS, component, language="und") for name, component in components.items()},
         compute_groups=False,
     )
     own = [row for number, row in enumerate(rows) if world == 1 or (rank < world - 1 and number % (world - 1) == rank)]
-    for response, reference, numbers in own:
-        metrics.update(responses=[response], references=[reference], **numbers)
+    for row in own:
+        metrics.update(**inputs_of([row]))
     values = {name: value.item() for name, value in metrics.compute().items()}
     torch.save(values, folder / f"{world}-{rank}.pt")
 

@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from dialog.analysis.flops import FUSED, forward_flops, training_flops
 from dialog.build import build_data, build_model, build_module, build_trainer
 from dialog.config.compose import Composed
 from dialog.data.store.store import Store
 from dialog.profiling import bound, memory
-from dialog.profiling.flops import FUSED, forward_flops, training_flops
 from dialog.profiling.training import rates, shortened
 from dialog.training import trainer
 from dialog.training.callbacks import stopwatch

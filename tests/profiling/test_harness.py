@@ -92,8 +92,8 @@ def test_flops_of_peers_agree_with_counted_flops(table: ModuleType) -> None:
     """The same sizes: what differs is the layer before the vocabulary, where ours is narrower."""
     import torch
 
+    from dialog.analysis.flops import training_flops
     from dialog.models.seq2seq import Seq2Seq
-    from dialog.profiling.flops import training_flops
 
     attention = {"name": "additive", "size": 512}
     lstm = Seq2Seq(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -12,8 +13,11 @@ from dialog.cli import program
 from dialog.config.compose import compose, shipped_recipes
 
 CORPORA = Path(__file__).parents[1] / "data" / "corpora" / "samples"
-DAILYDIALOG = [name for name in shipped_recipes() if name.startswith("dailydialog/")]
-BUILTIN = [name for name in shipped_recipes() if compose(name).recipe.data.corpus["name"] in ("builtin", "synthetic")]
+CORPUS_OF = {name: compose(name).recipe.data.corpus["name"] for name in shipped_recipes()}
+DAILYDIALOG = [name for name, corpus in CORPUS_OF.items() if corpus == "dailydialog"]
+BUILTIN = [name for name, corpus in CORPUS_OF.items() if corpus in ("builtin", "synthetic")]
+FROM_FILES = [name for name in CORPUS_OF if name not in BUILTIN]
+DIALOGUES = [[f"Hello {n} , a tea ?", "Yes , please !", f"Here you are , number {n} .", "Thanks ."] for n in range(60)]
 
 
 def test_there_are_recipes_that_need_no_download() -> None:
@@ -45,14 +49,61 @@ def test_smoke(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert (evaluation / "responses.jsonl").is_file()
 
 
-@pytest.mark.parametrize("name", DAILYDIALOG)
-def test_smoke_on_dailydialog_samples(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def crosswoz(folder: Path) -> None:
+    dialogues = {
+        str(n): {"messages": [{"role": ("usr", "sys")[turn % 2], "content": text} for turn, text in enumerate(texts)]}
+        for n, texts in enumerate([f"你好,第{n}家?", "好的。", f"谢谢{n}!"] for n in range(60))
+    }
+    for part in ("val", "test"):
+        (folder / f"{part}.json").write_text(json.dumps(dialogues, ensure_ascii=False), encoding="utf-8")
+
+
+def multi30k(folder: Path) -> None:
+    for part in ("train", "val", "test_2016_flickr"):
+        (folder / f"{part}.de").write_text("Ein Hund läuft .\nZwei Männer lachen .\n", encoding="utf-8")
+        (folder / f"{part}.en").write_text("A dog runs .\nTwo men laugh .\n", encoding="utf-8")
+
+
+def selfdialogue(folder: Path) -> None:
+    columns = [f"Answer.sentence{turn}" for turn in range(1, 5)]
+    with (folder / "tea.csv").open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, quoting=csv.QUOTE_ALL)
+        table.writerow(["AssignmentId", "worker", *columns])
+        table.writerows([f"a{n}", f"w{n}", *texts] for n, texts in enumerate(DIALOGUES))
+
+
+def taskmaster(folder: Path) -> None:
+    speakers = ("USER", "ASSISTANT")
+    dialogues = [
+        {
+            "conversation_id": f"dlg-{n}",
+            "utterances": [{"speaker": speakers[turn % 2], "text": text} for turn, text in enumerate(texts)],
+        }
+        for n, texts in enumerate(DIALOGUES)
+    ]
+    (folder / "self-dialogs.json").write_text(json.dumps(dialogues), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of tiny corpora in their published formats."""
+    root = tmp_path_factory.mktemp("corpora")
+    (root / "dailydialog").symlink_to(CORPORA / "dailydialog")
+    for write in (crosswoz, multi30k, selfdialogue, taskmaster):
+        (root / write.__name__).mkdir()
+        write(root / write.__name__)
+    return root
+
+
+@pytest.mark.parametrize("name", FROM_FILES)
+def test_smoke_on_files(
+    name: str, corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The shipped network for one step, on dialogues in the format of the official archive."""
-    monkeypatch.setenv("DIALOG_DATA", str(CORPORA))
+    """The shipped network for one step, on dialogues in the format of its corpus."""
+    monkeypatch.setenv("DIALOG_DATA", str(corpora))
     monkeypatch.setenv("WANDB_MODE", "offline")
     composed = compose(name)
+    assert composed.recipe.smoke, f"{name} has no smoke overrides"
     small = [*composed.recipe.smoke, "data.tokenizer.vocabulary=400", "data.batch_tokens=256"]
     small += ["trainer.max_steps=1", "trainer.log_every_n_steps=1", "preflight=false"]
     program.main(["train", name, *small, "--output", str(tmp_path / "run")], standalone_mode=False)

@@ -67,12 +67,7 @@ class Server:
         self.folder = folder
         self.count = 0
         self.process = subprocess.Popen(
-            [sys.executable, __file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            env={name: value for name, value in os.environ.items() if name != "WANDB_SERVICE"},
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
         )
 
     def ask(self, question: Mapping[str, Any]) -> int:

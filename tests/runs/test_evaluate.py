@@ -199,7 +199,8 @@ FIELDS = [
 @pytest.mark.parametrize("family", ["lstm", "transformer"])
 def test_files_of_a_split(trained: Callable[[str], Path], family: str) -> None:
     folder = trained(family) / "evaluation" / "test"
-    assert {path.name for path in folder.iterdir()} == {"metrics.json", "responses.jsonl", "cost.json"}
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"metrics.json", "responses.jsonl", "statistics.safetensors", "cost.json"}
     cost = json.loads((folder / "cost.json").read_text(encoding="utf-8"))
     rows = [json.loads(line) for line in (folder / "responses.jsonl").read_text(encoding="utf-8").splitlines()]
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))

@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 
 import dialog
 from dialog.cli.verify import verify as verb
-from dialog.comparison.compare import load_system
+from dialog.comparison.grid.contenders import read_contenders
 from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import UserError
 from dialog.runs.folder import LISTED, read_recipe
@@ -223,4 +223,4 @@ def test_stopped_run_has_the_best_weights(tiny: Callable[..., Any], tmp_path: Pa
     assert damaged(stop.folder) == {}
     assert dialog.load(stop.folder).respond(CONTEXT).text
     with pytest.raises(UserError, match="training has not finished; resume it"):
-        load_system(str(stop.folder), [], trust=False)
+        read_contenders([str(stop.folder)], [])

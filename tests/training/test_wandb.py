@@ -235,8 +235,6 @@ def test_environment_names_neither_user_nor_host(offline_run: tuple[Path, Offlin
     assert not any(socket.gethostname() == value or "/" in str(value) for value in environment.values())
 
 
-# After other tests of wandb in one process, the run sometimes has no .wandb file; alone it has.
-@pytest.mark.xfail(strict=False, reason="depends on the services that earlier tests have started")
 def test_two_ranks_write_one_offline_run(server: Server, tiny: Callable[..., Any], tmp_path: Path) -> None:
     """Although a key is set, as WANDB_MODE is offline."""
     overrides = ["trainer.max_steps=4", "trainer.val_check_interval=4", "trainer.log_every_n_steps=1"]

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from dialog.data.batching import Batch
 from dialog.data.preparation.example_ids import Names
-from dialog.errors import RunError
+from dialog.errors import DivergedError
 from dialog.training.distributed.fsdp import is_sharded
 
 SKIPS = 30
@@ -24,7 +24,7 @@ SHOWN = 8
 """Examples named in a message."""
 
 
-class NotFiniteError(RunError):
+class NotFiniteError(DivergedError):
     """Loss or gradient of a step is not finite; ``rows`` of the training split were in it."""
 
     def __init__(self, figures: str, rank: str, rows: Sequence[int]) -> None:
@@ -46,7 +46,7 @@ def with_example_ids(names: Names) -> Iterator[None]:
     """Name the examples of a `NotFiniteError` by their ids, if they can be looked up.
 
     Raises:
-        RunError: in place of a `NotFiniteError`.
+        DivergedError: in place of a `NotFiniteError`.
     """
     try:
         yield
@@ -57,7 +57,7 @@ def with_example_ids(names: Names) -> Iterator[None]:
             ids = names("train", shown)
         if not ids:
             raise
-        raise RunError(error.describe([ids.get(row, f"row {row}") for row in shown], "dialogue#turn")) from error
+        raise DivergedError(error.describe([ids.get(row, f"row {row}") for row in shown], "dialogue#turn")) from error
 
 
 class PendingStep(NamedTuple):

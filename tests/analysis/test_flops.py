@@ -2,8 +2,8 @@
 
 import pytest
 
+from dialog.analysis.flops import forward_flops
 from dialog.models.seq2seq import Seq2Seq
-from dialog.profiling.flops import forward_flops
 
 V, E, S, T = 50, 16, 7, 5
 

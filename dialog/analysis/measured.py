@@ -1,0 +1,163 @@
+"""Responses of one system with the statistics of each: those of an evaluation, or of any responses.jsonl.
+
+`statistics.safetensors` has one float64 array [N, size] per additive metric, in the order of responses.jsonl, and
+`leaked` (uint8 [N]) if the training split is known. Its metadata has the components of the metrics as JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dialog.atomic import replacing
+from dialog.config.components import Component
+from dialog.errors import UserError
+from dialog.escaping import to_json
+from dialog.json_files import read_json_lines
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dialog.metrics import Measurement
+
+RESPONSES, STATISTICS = "responses.jsonl", "statistics.safetensors"
+LEAKED, METADATA = "leaked", "metrics"
+FIELDS = {"id": str, "context": list, "reference": str, "response": str}
+"""Fields that every line of a responses.jsonl needs, and their types."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The responses of one system to N examples, and what each contributes to the metrics.
+
+    Args:
+        rows: Lines of responses.jsonl.
+        measurement: Additive metrics with the statistics of each response, and metrics of item counts with its items.
+        leaked: Mask [N] of the examples whose dialogue also occurs in the training split; None if that is unknown.
+    """
+
+    rows: Sequence[Mapping[str, Any]]
+    measurement: Measurement
+    leaked: NDArray[np.bool_] | None = None
+
+    @cached_property
+    def dialogues(self) -> NDArray[np.int64]:
+        """Index of the dialogue of each example, in order of appearance [N]; its own without `dialogue_id`."""
+        import numpy as np
+
+        numbers: dict[str, int] = {}
+        names = (str(row.get("dialogue_id", row["id"])) for row in self.rows)
+        return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of contexts and references, as in metrics.json."""
+        digest = hashlib.sha256()
+        for row in self.rows:
+            digest.update(example_bytes(row))
+        return digest.hexdigest()
+
+
+def example_bytes(row: Mapping[str, Any]) -> bytes:
+    """Return context and reference of an example, as hashed by the fingerprint of a test set."""
+    return b"".join(text.encode() + b"\0" for text in (*row["context"], row["reference"])) + b"\1"
+
+
+def read_measured(path: Path, *, trust: bool = False) -> Measured:
+    """Read an evaluation folder, or a responses.jsonl of any system.
+
+    What statistics.safetensors lacks is computed, for the metrics that the fields of responses.jsonl allow; the
+    measurement has the reasons for the others in `left_out`.
+
+    Args:
+        path: Folder of an evaluation, or file.
+        trust: Whether metrics of other packages are imported.
+
+    Raises:
+        UserError: a file is missing, damaged or invalid, with the line.
+    """
+    import numpy as np
+
+    from dialog.metrics import AdditiveMetric, CountMetric, Measurement, build_metrics, detect_language
+
+    rows = read_responses(path / RESPONSES if path.is_dir() else path)
+    arrays, components, language = read_statistics(path / STATISTICS, len(rows)) if path.is_dir() else ({}, [], "")
+    added = [component for component in components if trust or "." not in component["name"]]
+    metrics = build_metrics(added, language=language or detect_language(row["reference"] for row in rows[:4096]))
+    of_responses = {key: metric for key, metric in metrics.items() if isinstance(metric, AdditiveMetric | CountMetric)}
+    measurement = Measurement(of_responses, statistics=arrays)
+    measurement.add(rows)
+    return Measured(rows, measurement, arrays[LEAKED].astype(np.bool_) if LEAKED in arrays else None)
+
+
+def read_responses(path: Path) -> list[dict[str, Any]]:
+    """Read a responses.jsonl with the fields `FIELDS`, each id once.
+
+    Raises:
+        UserError: the file is missing, damaged or empty, or a line is invalid.
+    """
+    rows: list[dict[str, Any]] = []
+    lines: dict[str, int] = {}
+    for number, row in enumerate(read_json_lines(path, *FIELDS), start=1):
+        where = f"{path}:{number}"
+        for field, kind in FIELDS.items():
+            value = row[field]
+            if not isinstance(value, kind) or (kind is list and not all(isinstance(text, str) for text in value)):
+                expected = "a list of strings" if kind is list else "a string"
+                raise UserError(f"{where}: {field} is {to_json(value)[:60]}; give {expected}")
+        first = lines.setdefault(row["id"], number)
+        if first != number:
+            raise UserError(f"{where}: id {row['id']!r} is also in line {first}; give each example a different id")
+        if rows and row.keys() != rows[0].keys():
+            field = min(row.keys() ^ rows[0].keys())
+            raise UserError(f"{where}: {field!r} is missing here or in line 1; give all lines the same fields")
+        rows.append(row)
+    if not rows:
+        raise UserError(f"{path}: no responses")
+    return rows
+
+
+def write_statistics(
+    path: Path,
+    measurement: Measurement,
+    components: Mapping[str, Component],
+    language: str,
+    leaked: NDArray[np.bool_] | None = None,
+) -> None:
+    """Write the statistics of each response, the components of their metrics, and the mask of leaked examples [N]."""
+    import numpy as np
+    from safetensors.numpy import save
+
+    arrays = dict(measurement.statistics())
+    metadata = {"language": language, "metrics": {key: components[key] for key in arrays}}
+    masks = {} if leaked is None else {LEAKED: leaked.astype(np.uint8)}
+    with replacing(path) as new:
+        new.write_bytes(save({**arrays, **masks}, {METADATA: to_json(metadata)}))
+
+
+def read_statistics(path: Path, responses: int) -> tuple[dict[str, Any], list[Component], str]:
+    """Read the arrays by name, the components of the metrics and the language; all empty if the file is missing.
+
+    Raises:
+        UserError: the file is damaged, or of another number of responses.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        return {}, [], ""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+            metadata = json.loads((file.metadata() or {})[METADATA])
+        components, language = list(metadata["metrics"].values()), metadata["language"]
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
+        raise UserError(f"{path}: damaged ({error}); evaluate the run again") from error
+    if any(len(array) != responses for array in arrays.values()):
+        raise UserError(f"{path}: not of the {responses} responses in {RESPONSES}; evaluate the run again")
+    return arrays, components, language

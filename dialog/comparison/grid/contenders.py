@@ -1,0 +1,220 @@
+"""Read contenders from a command line: recipes, varied recipes, run folders, files of responses."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+from dialog.comparison.grid.folder import GRID, Contender, contender_hash, flat, is_comparison
+from dialog.config.compose import Composed, compose
+from dialog.config.schema import to_dict
+from dialog.data.reading.files import sha256
+from dialog.errors import UserError
+from dialog.paths import name_of
+from dialog.runs.folder import RECIPE, read_summary
+from dialog.runs.load import check_files, check_no_imports
+
+UNSAFE = re.compile(r"[^\w.,=+\[\] -]+")
+"""Characters of a value that do not belong in the name of a folder."""
+
+
+def split_folder(names: Sequence[str]) -> tuple[Path | None, list[str]]:
+    """Split the arguments into the comparison folder, if one is among them, and the contenders.
+
+    Raises:
+        UserError: two comparison folders.
+    """
+    folders = [name for name in names if is_comparison(Path(name)) or Path(name).name == GRID]
+    if len(folders) > 1:
+        raise UserError(f"{folders[1]}: a second comparison folder; give one, and contenders to add")
+    others = [name for name in names if name not in folders]
+    if not folders:
+        return None, others
+    path = Path(folders[0])
+    return (path.parent if path.name == GRID else path), others
+
+
+def read_contenders(
+    names: Sequence[str], overrides: Sequence[str], variations: Sequence[str] = (), *, trust: bool = False
+) -> list[Contender]:
+    """Return the contenders that a command line names; run folders of one recipe are one contender.
+
+    Raises:
+        UserError: an invalid recipe, run folder or variation, a name listed twice, or overrides without a recipe.
+    """
+    paths = [Path(name) for name in names]
+    recipes = [name for name, path in zip(names, paths, strict=True) if not path.is_dir() and path.suffix != ".jsonl"]
+    if not recipes and names and (settings := [*overrides, *variations]):
+        raise UserError(f"{settings[0]}: overrides apply to recipes, not to trained runs; remove it")
+    varied = {name: vary(compose(name, overrides), name, overrides, variations) for name in recipes}
+    groups = group_runs([path for path in paths if path.is_dir()], trust=trust)
+    contenders: list[Contender] = []
+    for name, path in zip(names, paths, strict=True):
+        if path.is_dir():
+            contenders += [group for group in groups if next(iter(group.folders.values())) == absolute(path)]
+        elif path.suffix == ".jsonl":
+            contenders.append(responses_contender(path))
+        else:
+            contenders += [of_recipe(composed) for composed in varied[name]]
+    for name, count in Counter(contender.name for contender in contenders).items():
+        if count > 1:
+            raise UserError(f"{name}: listed twice; list each contender once, and rename files of the same name")
+    return contenders
+
+
+# ------------------------------------------------------------------ recipes
+
+
+def of_recipe(composed: Composed) -> Contender:
+    """Return the contender of a recipe to train."""
+    return Contender(composed.name, "recipe", contender_hash(composed.recipe), to_dict(composed.recipe))
+
+
+def vary(composed: Composed, name: str, overrides: Sequence[str], variations: Sequence[str]) -> list[Composed]:
+    """Compose a recipe with each combination of the values of ``--vary KEY=A,B``.
+
+    A contender is named by its values: ``lstm[attention=dot]``. A plain value of a component is the name of a part.
+
+    Raises:
+        UserError: no key or value, a value listed twice, or an override that does not fit.
+    """
+    if not variations:
+        return [composed]
+    parsed = [parse_variation(text) for text in variations]
+    short = short_names([key for key, _ in parsed])
+    leaves = flat(to_dict(composed.recipe))
+    recipes = []
+    for values in product(*(values for _, values in parsed)):
+        settings = [
+            f"{key}.name={value}" if f"{key}.name" in leaves and "{" not in value else f"{key}={value}"
+            for (key, _), value in zip(parsed, values, strict=True)
+        ]
+        label = ", ".join(
+            f"{short[key]}={UNSAFE.sub('_', value)}" for (key, _), value in zip(parsed, values, strict=True)
+        )
+        recipes.append(replace(compose(name, [*overrides, *settings]), name=f"{composed.name}[{label}]"))
+    return recipes
+
+
+def parse_variation(text: str) -> tuple[str, list[str]]:
+    """Split ``KEY=A,B`` at the commas outside of brackets.
+
+    Raises:
+        UserError: no key, fewer than one value, or a value listed twice.
+    """
+    key, _, listed = text.partition("=")
+    values, depth = [""], 0
+    for character in listed:
+        depth += (character in "{[(") - (character in "}])")
+        if character == "," and not depth:
+            values.append("")
+        else:
+            values[-1] += character
+    values = [value.strip() for value in values]
+    if not key or not all(values):
+        raise UserError(f"--vary {text!r}: give KEY=A,B, such as model.decoder.attention=additive,dot")
+    if len(set(values)) < len(values):
+        raise UserError(f"--vary {text!r}: a value is listed twice")
+    return key, values
+
+
+def short_names(keys: Sequence[str]) -> dict[str, str]:
+    """Return the last parts of dotted keys, as many as tell them apart.
+
+    Raises:
+        UserError: a key listed twice.
+    """
+    if len(set(keys)) < len(keys):
+        raise UserError(f"--vary {max(keys, key=list(keys).count)}: listed twice; give its values in one list")
+    parts = {key: key.removesuffix(".name").split(".") for key in keys}
+    length = 1
+    while len({".".join(part[-length:]) for part in parts.values()}) < len(keys):
+        length += 1
+    return {key: ".".join(part[-length:]) for key, part in parts.items()}
+
+
+# ------------------------------------------------------------------ trained runs
+
+
+def group_runs(folders: Sequence[Path], *, trust: bool) -> list[Contender]:
+    """Return trained runs, those of one recipe as one contender with several seeds.
+
+    Raises:
+        UserError: no run folder, an unfinished training, a recipe that imports code, or two runs of the same seed.
+    """
+    groups: dict[str, dict[int, Path]] = {}
+    recipes: dict[str, Composed] = {}
+    for folder in folders:
+        composed = trained_recipe(folder, trust=trust)
+        key, seed = contender_hash(composed.recipe), composed.recipe.seed
+        recipes.setdefault(key, composed)
+        before = groups.setdefault(key, {}).setdefault(seed, folder)
+        if before is not folder:
+            raise UserError(f"{before} and {folder}: runs of one recipe with the same seed; give one of them")
+    names = run_names([list(group.values()) for group in groups.values()])
+    return [
+        Contender(
+            name, "runs", key, to_dict(recipes[key].recipe), {seed: absolute(path) for seed, path in group.items()}
+        )
+        for name, (key, group) in zip(names, groups.items(), strict=True)
+    ]
+
+
+def trained_recipe(folder: Path, *, trust: bool) -> Composed:
+    """Read the recipe of a finished run."""
+    if not (folder / RECIPE).is_file():
+        raise UserError(f"{folder} is not a run folder or a comparison folder: it has no {RECIPE} or {GRID}")
+    composed = compose(str(folder / RECIPE))
+    if not trust:
+        check_no_imports(composed.recipe, folder)
+    check_files(folder)
+    if read_summary(folder) is None:
+        raise UserError(f"{folder}: training has not finished; resume it with dialog-seq2seq train --resume {folder}")
+    return composed
+
+
+def run_names(groups: Sequence[Sequence[Path]]) -> list[str]:
+    """Return a name for each group of run folders: a folder's own, or that of the folder which has them all."""
+    commons = [group[0] if len(group) == 1 else Path(os.path.commonpath(group)) for group in groups]
+    names = [name_of(common) for common in commons]
+    counts = Counter(names)
+    return [
+        name.strip("/") if counts[name] == 1 and name.strip("/.") else group[0].as_posix().strip("/")
+        for name, group in zip(names, groups, strict=True)
+    ]
+
+
+def absolute(path: Path) -> str:
+    """Return the path of a run for grid.json."""
+    return str(path.resolve())
+
+
+# ------------------------------------------------------------------ other systems
+
+
+def responses_contender(path: Path) -> Contender:
+    """Return the contender of a file of responses, named by the file, or by its folder if that is ``responses``.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    if not path.is_file():
+        raise UserError(f"{path} does not exist; give a recipe, a run folder, or a file of responses (.jsonl)")
+    name = path.stem if path.stem != "responses" else path.resolve().parent.name
+    return Contender(UNSAFE.sub("_", name), "responses", sha256(path), file=str(path.resolve()))
+
+
+def check_trusted(contenders: Iterable[Contender], listed: Sequence[str]) -> None:
+    """Check that recipes import no code if they are in grid.json only, not on the command line.
+
+    Raises:
+        UserError: a recipe that imports code.
+    """
+    for contender in contenders:
+        if contender.kind == "recipe" and contender.name not in listed:
+            check_no_imports(contender.composed.recipe, Path(contender.name))

@@ -1,0 +1,122 @@
+"""Share the runs of a comparison between processes on this machine, and stop all of them on a signal."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from dialog.training.distributed.signals import STOP_SIGNALS, Stopped
+
+log = logging.getLogger("dialog")
+
+
+def run_jobs(folder: Path, jobs: int, options: Sequence[str] = ()) -> None:
+    """Run ``compare FOLDER --job`` in several processes; wait until all have ended, or stop them on a signal.
+
+    Their locks divide the runs, so a process that is killed leaves its run to the others. Messages go to
+    ``jobs/<n>.log``.
+    """
+    logs = folder / "jobs"
+    logs.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "dialog", "compare", str(folder), "--job", *options]
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for number in range(1, jobs + 1):
+            with (logs / f"{number}.log").open("wb") as output:
+                started.append(
+                    subprocess.Popen(
+                        command,
+                        stdin=subprocess.PIPE,  # closed when this process ends, however it ends
+                        stdout=subprocess.DEVNULL,
+                        stderr=output,
+                        env=environment_of(number - 1, jobs, visible_devices()),
+                        start_new_session=True,  # a signal of the terminal reaches them through this process, once
+                    )
+                )
+        for job in started:
+            job.wait()
+    finally:
+        stop(started)
+    for number, job in enumerate(started, start=1):
+        if job.returncode < 0:
+            name = signal.Signals(-job.returncode).name
+            log.warning("job %d was ended by %s; its run continues here (%s)", number, name, logs / f"{number}.log")
+
+
+def stop(jobs: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Let processes save and end; a second signal kills them."""
+    running = [job for job in jobs if job.poll() is None]
+    try:
+        for job in running:
+            with suppress(ProcessLookupError):
+                job.terminate()
+        for job in running:
+            job.wait()
+    except BaseException:
+        for job in running:
+            job.kill()
+        raise
+
+
+def environment_of(number: int, jobs: int, devices: Sequence[str]) -> Mapping[str, str]:
+    """Return the environment of one of several processes: its share of the cores, and one GPU if there are any."""
+    cores = int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
+    variables = {**os.environ, "OMP_NUM_THREADS": str(max(1, cores // jobs))}
+    return {**variables, "CUDA_VISIBLE_DEVICES": devices[number % len(devices)]} if devices else variables
+
+
+def visible_devices() -> list[str]:
+    """Return the numbers of the GPUs that this process may use."""
+    import torch
+
+    if listed := os.environ.get("CUDA_VISIBLE_DEVICES"):
+        return listed.split(",")
+    return [str(index) for index in range(torch.cuda.device_count())]
+
+
+def end_with_parent() -> None:
+    """Stop this process when the process that started it ends: its standard input is then closed."""
+
+    def watch() -> None:
+        while os.read(0, 1):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()
+
+
+@contextmanager
+def stopping(advice: str) -> Iterator[None]:
+    """Turn signals outside of a training into an exit with advice, as `trainer.fit` does within.
+
+    Raises:
+        KeyboardInterrupt: after SIGINT, with the advice.
+        SystemExit: after SIGTERM and SIGUSR1 with 143, after SIGHUP with 129.
+    """
+
+    def raise_stopped(number: int, frame: FrameType | None) -> NoReturn:
+        raise Stopped(number)
+
+    numbers = [number for number in STOP_SIGNALS if number != signal.SIGINT]
+    in_main = threading.current_thread() is threading.main_thread()
+    kept = [number for number in numbers if in_main and signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, raise_stopped) for number in kept}
+    try:
+        yield
+    except Stopped as stopped:
+        log.info("stopped by %s; %s", stopped, advice)
+        raise SystemExit(stopped.code) from None
+    except KeyboardInterrupt as error:  # has a message if it came from a training
+        raise KeyboardInterrupt(str(error) or f"interrupted; {advice}") from error
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

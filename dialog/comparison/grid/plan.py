@@ -1,0 +1,126 @@
+"""Check a command line of ``compare`` before anything is written, and open its comparison folder."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dialog.comparison.grid.contenders import check_trusted, read_contenders, split_folder
+from dialog.comparison.grid.folder import Contender, Grid, check_output, is_comparison, merged, open_grid, read_grid
+from dialog.comparison.grid.work import is_trained
+from dialog.errors import UserError
+from dialog.paths import fresh_folder
+from dialog.runs.check import check_recipe
+from dialog.runs.prepare import prepare_data
+
+log = logging.getLogger("dialog")
+
+
+@dataclass(frozen=True)
+class Request:
+    """The command line of ``compare``.
+
+    Attributes:
+        names: Recipes, run folders, files of responses, and at most one comparison folder.
+        overrides: ``key=value`` for the recipes.
+        variations: ``KEY=A,B`` for the recipes.
+        seeds: Number of seeds; None keeps those of the folder, or is 1.
+        output: Folder of the comparison; None for a new one.
+        jobs: Number of processes.
+        trust: Allow recipes of folders to import code.
+        job: One of the processes of a comparison: it trains and evaluates only.
+    """
+
+    names: Sequence[str]
+    overrides: Sequence[str] = ()
+    variations: Sequence[str] = ()
+    seeds: int | None = None
+    output: Path | None = None
+    jobs: int = 1
+    trust: bool = False
+    job: bool = False
+
+    @property
+    def command(self) -> str:
+        """The command that repeats the comparison."""
+        settings = [part for variation in self.variations for part in ("--vary", variation)]
+        count = [] if self.seeds is None else ["--seeds", str(self.seeds)]
+        return shlex.join(["python", "-m", "dialog", "compare", *self.names, *self.overrides, *settings, *count])
+
+
+def prepare_grid(request: Request) -> Grid:
+    """Check the contenders and open the comparison folder.
+
+    Raises:
+        UserError: contenders that cannot be compared, before anything is written.
+    """
+    folder, names = split_folder(request.names)
+    if folder is not None and request.output not in (None, folder):
+        raise UserError(f"{folder} is a comparison folder already; remove --output {request.output}")
+    folder = folder or request.output
+    if folder is not None:
+        check_output(folder)
+    current = read_grid(folder) if folder is not None and is_comparison(folder) else Grid(folder or Path(), (), ())
+    if current.contenders and not names and (request.overrides or request.variations):
+        settings = [*request.overrides, *request.variations]
+        raise UserError(f"{settings[0]}: applies to new recipes only; name one, or start another comparison")
+    overrides = [*(text for text in current.overrides if text not in request.overrides), *request.overrides]
+    new = read_contenders(names, overrides, request.variations, trust=request.trust)
+    if not request.trust:
+        check_trusted(current.contenders, [contender.name for contender in new])
+    planned = merged(current, new, seeds_of(current, new, request.seeds), overrides)
+    if len(planned.contenders) < 2:
+        raise UserError(
+            "compare needs at least two contenders: recipes, run folders of different recipes, or files of responses"
+        )
+    missing = any(cell.contender.kind == "recipe" and not is_trained(cell.folder) for cell in planned.cells())
+    if missing or planned != current:
+        check_single_process(planned.contenders)
+        check_same_data(planned.contenders, quiet=request.job)
+    folder = folder or fresh_folder("comparisons")
+    return open_grid(folder, new, planned.seeds, overrides, request.command)
+
+
+def seeds_of(current: Grid, new: Sequence[Contender], number: int | None) -> list[int]:
+    """Return the seeds: as many as requested, from the first seed of the folder or of the first recipe on."""
+    if current.seeds and number is None:
+        return list(current.seeds)
+    recipes = [contender.composed.recipe for contender in new if contender.kind != "responses"]
+    first = current.seeds[0] if current.seeds else recipes[0].seed if recipes else 1
+    seeds = list(range(first, first + (number or 1)))
+    if extra := [seed for seed in current.seeds if seed not in seeds]:
+        log.info("%s: has seeds %s as well; seeds are only added", current.folder, ", ".join(map(str, extra)))
+    return seeds
+
+
+def check_single_process(contenders: Sequence[Contender]) -> None:
+    """Raise UserError if a launcher started several processes, or if a recipe trains in several."""
+    from dialog.training.distributed.cluster import external_launcher
+
+    launched = external_launcher()
+    if launched is not None and launched[1] > 1:
+        launcher, processes = launched
+        raise UserError(
+            f"compare runs in one process, but {launcher} started {processes}; "
+            f"train with {launcher}, then compare the run folders in one process"
+        )
+    for contender in contenders:
+        if contender.kind == "recipe" and (processes := check_recipe(contender.composed.recipe)) > 1:
+            raise UserError(
+                f"{contender.name}: compare trains in one process, but this recipe uses {processes}; "
+                "train it first, then compare the run folders"
+            )
+
+
+def check_same_data(contenders: Sequence[Contender], *, quiet: bool) -> None:
+    """Raise UserError unless all contenders read the same prepared data."""
+    recipes = {contender.name: contender.composed.recipe for contender in contenders if contender.kind != "responses"}
+    prepared = {name: prepare_data(recipe, quiet=quiet) for name, recipe in recipes.items()}
+    if len(set(prepared.values())) > 1:
+        folders = "; ".join(f"{name}: {path.name}" for name, path in prepared.items())
+        raise UserError(
+            f"the contenders do not share data and tokenizer ({folders}); give them the same `data` section"
+        )

@@ -1,0 +1,139 @@
+"""Progress of a comparison on standard error: finished runs, and the remaining time of all runs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tqdm import tqdm
+from tqdm.contrib.logging import logging_redirect_tqdm
+
+from dialog.comparison.grid.folder import Cell
+from dialog.comparison.grid.work import SPLIT, Work, is_trained
+from dialog.runs.folder import METRICS, WEIGHTS, read_summary
+
+ACTIVE = 60.0
+"""Seconds after its last logged step during which a run counts as being trained."""
+TAIL = 4096
+"""Bytes of metrics.jsonl that hold its last line."""
+
+
+class RunState(NamedTuple):
+    """Progress of one run."""
+
+    contender: str
+    fraction: float  # of its training, 1 when it has ended
+    seconds: float | None  # of training so far
+    active: bool
+    text: str = ""
+
+
+class Display:
+    """A bar in a terminal; elsewhere a line when a run ends, and every ``every_seconds``."""
+
+    def __init__(self, work: Work, *, jobs: int = 1, every_seconds: float = 60.0) -> None:
+        self.work = work
+        self.jobs = jobs
+        self.every = every_seconds
+        self.plain = not sys.stderr.isatty()
+        self.shown: tuple[int, float] = (-1, 0.0)
+        self.stop = threading.Event()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Show the progress while the body runs."""
+        form = "{desc} |{bar}| {postfix}"
+        self.bar: tqdm[Any] = tqdm(total=len(self.work.cells), bar_format=form, disable=self.plain, dynamic_ncols=True)
+        thread = threading.Thread(target=self._repeat, name="progress", daemon=True)
+        thread.start()
+        try:
+            with logging_redirect_tqdm(loggers=[logging.getLogger()]):
+                yield
+        finally:
+            self.stop.set()
+            thread.join()
+            self.bar.close()
+
+    def _repeat(self) -> None:
+        while True:
+            self.show()
+            if self.stop.wait(1.0):
+                self.show()
+                return
+
+    def show(self) -> None:
+        """Update the bar, or print a line."""
+        states = [state_of(cell) for cell in self.work.cells]
+        done = sum(state.fraction >= 1 for state in states)
+        seconds = remaining_seconds(states, jobs=self.jobs)
+        left = f"about {tqdm.format_interval(seconds)} left" if seconds else ""
+        texts = [state.text for state in states if state.active and state.text]
+        head = f"{done} of {len(states)} runs"
+        if not self.plain:
+            self.bar.n = min(sum(state.fraction for state in states), len(states))
+            self.bar.set_description_str(head, refresh=False)
+            self.bar.set_postfix_str(", ".join(filter(None, [left, *texts])), refresh=True)
+        elif done != self.shown[0] or time.monotonic() - self.shown[1] > self.every:
+            self.shown = (done, time.monotonic())
+            sys.stderr.write(", ".join(filter(None, [head, left, *texts])) + "\n")
+
+
+def state_of(cell: Cell) -> RunState:
+    """Read the progress of a run from its folder."""
+    name = cell.contender.name
+    evaluated = any((cell.folder / "evaluation").glob(f"{SPLIT}*/metrics.json"))
+    if cell.contender.kind != "recipe":
+        return RunState(name, float(evaluated), None, False)
+    if is_trained(cell.folder):
+        summary = read_summary(cell.folder)
+        ended = evaluated or not (cell.folder / WEIGHTS).is_file()
+        text = "" if ended else f"{cell.name}: evaluating"
+        return RunState(name, 1.0 if ended else 0.99, summary.seconds if summary else None, not ended, text)
+    line = last_line(cell.folder / METRICS)
+    if line is None:
+        return RunState(name, 0.0, None, cell.folder.is_dir(), f"{cell.name} starts" if cell.folder.is_dir() else "")
+    trainer = cell.contender.composed.recipe.trainer
+    steps, epochs = trainer.max_steps, trainer.max_epochs
+    ends = [line["step"] / steps if steps > 0 else 0.0, line["epoch"] / epochs if epochs else 0.0]
+    of = f" of {steps:,}" if steps > 0 else ""
+    active = time.time() - (cell.folder / METRICS).stat().st_mtime < ACTIVE
+    return RunState(name, min(max(ends), 0.999), line["time"], active, f"{cell.name}: step {line['step']:,}{of}")
+
+
+def last_line(path: Path) -> dict[str, Any] | None:
+    """Return the last complete line of metrics.jsonl, or None."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+            lines = file.read().split(b"\n")[:-1]
+        line = json.loads(lines[-1]) if lines else None
+    except (OSError, ValueError):
+        return None
+    return line if isinstance(line, dict) and {"step", "epoch", "time"} <= line.keys() else None
+
+
+def remaining_seconds(states: Sequence[RunState], *, jobs: int = 1) -> float | None:
+    """Return the remaining time of all runs, or None if no run has been trained long enough to tell.
+
+    A run takes as long as the mean of its contender's runs, each extrapolated by its fraction; of a contender without
+    runs, as the mean of the others. The work is divided by the number of runs that are trained at a time.
+    """
+    measured: dict[str, list[float]] = {}
+    for state in states:
+        if state.seconds and state.fraction > 0:
+            measured.setdefault(state.contender, []).append(state.seconds / state.fraction)
+    means = {contender: statistics.fmean(values) for contender, values in measured.items()}
+    if not means:
+        return None
+    typical = statistics.fmean(means.values())
+    work = sum((1 - state.fraction) * means.get(state.contender, typical) for state in states)
+    return work / max(jobs, sum(state.active for state in states), 1)

@@ -1,0 +1,180 @@
+"""Train and evaluate the runs that a comparison lacks; several processes may share the work, with one lock per run."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from dialog.atomic import write_json
+from dialog.build import build_corpus
+from dialog.comparison.grid.folder import Cell, Contender, Grid
+from dialog.config.compose import Composed, with_seed
+from dialog.errors import DivergedError, RunError, UserError
+from dialog.json_files import read_json
+from dialog.runs.evaluate import Evaluated, corpus_hash, current_evaluation, evaluate
+from dialog.runs.folder import RECIPE, WEIGHTS, read_recipe, read_summary
+from dialog.runs.load import load
+from dialog.runs.resume import resume
+from dialog.runs.train import PartOf, train
+
+SPLIT = "test"
+DIVERGED = "diverged.json"
+"""File of a run folder whose training diverged: the message."""
+WAIT = 0.5
+"""Seconds between two looks at runs that other processes work on."""
+
+log = logging.getLogger("dialog")
+
+
+@dataclass
+class Work:
+    """The runs of a comparison as this process sees them.
+
+    A failed run does not stop the others. It is tried again by the next command, and by processes that had started
+    before it failed, not by this one.
+
+    Args:
+        grid: The comparison.
+        advice: What to do after a signal.
+    """
+
+    grid: Grid
+    advice: str
+    evaluations: dict[str, Evaluated] = field(default_factory=dict)
+    """Finished evaluations by the name of their cell."""
+
+    def __post_init__(self) -> None:
+        self.cells = self.grid.cells()
+        self.earlier = {cell.name: identity(cell.error_file) for cell in self.cells}
+        self.hashes: dict[str, str | None] = {}
+
+    def run(self) -> None:
+        """Finish all runs but those that fail; wait for those that other processes work on."""
+        waiting = False
+        while open_cells := [cell for cell in self.cells if not self.is_finished(cell) and self.error(cell) is None]:
+            worked = [cell for cell in open_cells if self.attempt(cell)]
+            if not worked:
+                if not waiting:
+                    log.info("waiting for %s, on which other processes work", listed(open_cells))
+                waiting = True
+                time.sleep(WAIT)
+
+    def attempt(self, cell: Cell) -> bool:
+        """Work on a run if no other process does; return whether it was free."""
+        with cell.locked() as held:
+            if held and not self.is_finished(cell) and self.error(cell) is None:
+                cell.error_file.unlink(missing_ok=True)
+                try:
+                    self.finish(cell)
+                except Exception as error:  # the others continue; interruptions are no Exception
+                    log.error("%s failed: %s", cell.name, reason(error))
+                    write_json(cell.error_file, {"message": reason(error), "code": exit_code(error)})
+            return held
+
+    def finish(self, cell: Cell) -> None:
+        """Train and evaluate a run as far as that is not done."""
+        if cell.contender.kind == "recipe":
+            train_cell(cell, group=self.grid.folder.resolve().name, advice=self.advice)
+        if (cell.folder / WEIGHTS).is_file() and self.evaluation(cell) is None:
+            self.evaluations[cell.name] = evaluate(load(cell.folder, trust=True), SPLIT, quiet=True)
+
+    # -------------------------------------------------------------- states
+
+    def is_finished(self, cell: Cell) -> bool:
+        """Return whether a run is trained and evaluated, or has diverged before its first validation."""
+        if cell.contender.kind == "recipe" and not is_trained(cell.folder):
+            return False
+        if is_diverged(cell.folder) and not (cell.folder / WEIGHTS).is_file():
+            return True
+        return self.evaluation(cell) is not None
+
+    def evaluation(self, cell: Cell) -> Evaluated | None:
+        """Return the evaluation of a run if its weights, settings and data are the present ones."""
+        if cell.name not in self.evaluations and (cell.folder / RECIPE).is_file():
+            recipe = read_recipe(cell.folder)
+            corpus = self.corpus_hash(cell.contender)
+            if evaluated := current_evaluation(cell.folder, recipe, SPLIT, corpus):
+                self.evaluations[cell.name] = evaluated
+        return self.evaluations.get(cell.name)
+
+    def corpus_hash(self, contender: Contender) -> str | None:
+        """Return the hash of a contender's corpus; None if its files are missing."""
+        if contender.name not in self.hashes:
+            self.hashes[contender.name] = corpus_hash(build_corpus(contender.composed.recipe, read=False))
+        return self.hashes[contender.name]
+
+    def error(self, cell: Cell) -> dict[str, Any] | None:
+        """Return the error of a run that has failed since this process started."""
+        if identity(cell.error_file) in (None, self.earlier[cell.name]):
+            return None
+        try:
+            return read_json(cell.error_file, "message", "code")
+        except UserError:  # removed meanwhile: another process tries again
+            return None
+
+    def errors(self) -> dict[str, dict[str, Any]]:
+        """Return the errors of all failed runs by name."""
+        errors = {cell.name: self.error(cell) for cell in self.cells if not self.is_finished(cell)}
+        return {name: error for name, error in errors.items() if error is not None}
+
+
+def train_cell(cell: Cell, *, group: str, advice: str) -> None:
+    """Train a run, or resume it at its last checkpoint; a divergence is recorded in `DIVERGED`."""
+    if is_trained(cell.folder):
+        return
+    try:
+        if (cell.folder / RECIPE).is_file():
+            resume(cell.folder, trust=True, quiet=True, advice=advice)
+        else:  # killed before the recipe was written
+            shutil.rmtree(cell.folder, ignore_errors=True)
+            train(recipe_of(cell), cell.folder, quiet=True, part_of=PartOf(cell.name, group, advice))
+    except DivergedError as error:
+        log.warning("%s diverged: %s", cell.name, error)
+        write_json(cell.folder / DIVERGED, {"message": str(error)})
+
+
+def recipe_of(cell: Cell) -> Composed:
+    """Return the recipe of a run, without a progress bar of its own."""
+    composed = cell.contender.composed
+    trainer = replace(composed.recipe.trainer, enable_progress_bar=False)
+    return with_seed(replace(composed, recipe=replace(composed.recipe, trainer=trainer)), int(cell.seed or 0))
+
+
+def is_trained(folder: Path) -> bool:
+    """Return whether the training of a run has ended."""
+    return read_summary(folder) is not None or is_diverged(folder)
+
+
+def is_diverged(folder: Path) -> bool:
+    """Return whether the training of a run has diverged."""
+    return (folder / DIVERGED).is_file()
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Return inode and time of a file, which change when it is replaced; None if it is missing."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def reason(error: Exception) -> str:
+    """Return the message of an error; for an unexpected one also its type."""
+    return str(error) if isinstance(error, UserError | RunError) else f"{type(error).__name__}: {error}"
+
+
+def exit_code(error: Exception) -> int:
+    """Return the exit code of an error: 2 if the user can fix it."""
+    return 2 if isinstance(error, UserError) else 1
+
+
+def listed(cells: Sequence[Cell], most: int = 4) -> str:
+    """Return the names of the first cells, and the number of the others."""
+    more = f" and {len(cells) - most} more" if len(cells) > most else ""
+    return ", ".join(cell.name for cell in cells[:most]) + more

@@ -1,0 +1,126 @@
+"""Use of the history by the runs of a comparison."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from dialog.analysis.history.effects import DISTANCES, Likelihood, history_effects
+from dialog.analysis.history.perturbations import DROPPED, LEAST_TURNS, PERTURBATIONS
+from dialog.analysis.history.sample import draw_dialogues
+from dialog.atomic import write_json
+from dialog.build import build_corpus, build_rules
+from dialog.config.schema import to_dict
+from dialog.data.dialogue import Example
+from dialog.data.examples import examples
+from dialog.data.reading.files import sha256
+from dialog.errors import UserError
+from dialog.json_files import read_json
+from dialog.runs.evaluator import Evaluator
+from dialog.runs.folder import WEIGHTS, hash_of
+from dialog.runs.run import Run
+from dialog.training.checkpoints.manifest import read_manifest
+
+FILE = "history.json"
+MOST_EXAMPLES = 1000
+SETTINGS = {
+    "format": 1,
+    "perturbations": [*PERTURBATIONS],
+    "distances": DISTANCES,
+    "least_turns": LEAST_TURNS,
+    "word_drop": DROPPED,
+}
+
+
+def sample_of(run: Run, split: str) -> list[Example]:
+    """Draw the sample of a run's split on which the use of the history is measured; equal for equal test sets."""
+    stream = examples(build_corpus(run.recipe).dialogues(split), build_rules(run.recipe), Counter())
+    return draw_dialogues(stream, MOST_EXAMPLES)
+
+
+def measure_history(run: Run, evaluation: Path, sample: Sequence[Example]) -> dict[str, Any]:
+    """Score a sample under every change of its contexts; write and return history.json of an evaluation folder.
+
+    It has the `history_effects` of the run, the sizes of the sample, and a fingerprint of sample, settings and weights;
+    a file with the same fingerprint is returned as it is.
+    """
+    path, fingerprint = evaluation / FILE, _fingerprint(run, sample)
+    previous = _read(path)
+    if previous is not None and previous.get("fingerprint") == fingerprint:
+        return previous
+    began = time.monotonic()
+    evaluator = Evaluator(run.responder, run.recipe.generation.search, run.recipe.data.batch_tokens)
+
+    def score(variants: Sequence[Example]) -> list[Likelihood]:
+        return [Likelihood(scored.nll, scored.tokens) for scored in evaluator.scores(variants)]
+
+    measured = {
+        "fingerprint": fingerprint,
+        "sample": "whole dialogues in the order of the SHA-256 of their ids",
+        "examples": len(sample),
+        "dialogues": len({example.dialogue_id for example in sample}),
+        **history_effects(sample, score),
+    }
+    measured["seconds"] = time.monotonic() - began
+    write_json(path, measured)
+    return measured
+
+
+def history_results(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """Return "history" of results.json from the history.json of all runs, by model.
+
+    `rows` and `distance` have the change in bits per byte as mean and sample standard deviation (None for one run) over
+    the seeds of each model, without values that are not finite. A perturbation that changed no context of the sample is
+    left out.
+    """
+    first = next((runs[0] for runs in histories.values() if runs), None)
+    if first is None:
+        return {"examples": 0, "rows": [], "distance": []}
+    rows = [
+        {
+            "perturbation": row["perturbation"],
+            "changed": row["changed"],
+            "values": _over_seeds(histories, "perturbations", place),
+        }
+        for place, row in enumerate(first["perturbations"])
+    ]
+    distance = [
+        {"distance": row["distance"], "examples": row["examples"], "values": _over_seeds(histories, "distance", place)}
+        for place, row in enumerate(first["distance"])
+    ]
+    return {"examples": first["examples"], "rows": rows, "distance": distance}
+
+
+def _over_seeds(histories: Mapping[str, Sequence[Mapping[str, Any]]], part: str, place: int) -> dict[str, Any]:
+    """Return mean, deviation and number of the change in bits per byte, and the mean change in perplexity, by model."""
+    values = {}
+    for model, runs in histories.items():
+        changes = [run[part][place] for run in runs]
+        bits = [change["bits_per_byte"] for change in changes if change["bits_per_byte"] is not None]
+        perplexity = [change["perplexity_token"] for change in changes if change["perplexity_token"] is not None]
+        if bits:
+            std = stdev(bits) if len(bits) > 1 else None
+            mean = fmean(perplexity) if perplexity else None
+            values[model] = {"mean": fmean(bits), "std": std, "n": len(bits), "perplexity_token": mean}
+    return values
+
+
+def _fingerprint(run: Run, sample: Sequence[Example]) -> str:
+    texts = [
+        [example.id, *((turn.speaker, turn.text) for turn in (*example.facts, *example.context, example.response))]
+        for example in sample
+    ]
+    weights = (read_manifest(run.folder) or {}).get(WEIGHTS) or sha256(run.folder / WEIGHTS)
+    return hash_of([SETTINGS, texts, weights, to_dict(run.recipe)["model"], run.recipe.data.max_source])
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """Return the content of a history.json; None if it is missing or damaged, since it is then measured again."""
+    try:
+        return read_json(path, "fingerprint", "perturbations", "distance")
+    except UserError:
+        return None

@@ -1,0 +1,111 @@
+"""BLEU of a corpus with the sacrebleu library's tokenization, in [0, 100]."""
+
+from __future__ import annotations
+
+from collections import Counter
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from dialog.metrics.additive import Numbers, ResponseMetric
+from dialog.metrics.words import SCRIPTS, UNDETERMINED
+
+ORDER = 4
+"""Longest n-gram that is counted."""
+
+
+class SacreBLEU(ResponseMetric):
+    """Corpus BLEU-4 = 100 * BP * (p_1 p_2 p_3 p_4)^(1/4) against one reference per response.
+
+    BP is the brevity penalty, p_n the clipped n-gram precision of the corpus (Papineni et al. 2002, ACL), with the
+    sacrebleu library's tokenization and exponential smoothing (Post 2018, WMT); 0 without responses.
+
+    Args:
+        tokenize: A tokenization of sacrebleu; None chooses it by the language.
+        lowercase: Whether to ignore case.
+        language: ISO 639-1 code: zh uses "zh", ja "ja-mecab" if mecab-python3 and ipadic are installed, a language
+            without spaces otherwise "char", all others "13a".
+    """
+
+    higher_is_better = True
+    size = 2 + 2 * ORDER
+    order = ORDER
+
+    def __init__(
+        self,
+        tokenize: str | None = None,
+        lowercase: bool = False,
+        language: str = UNDETERMINED,
+        **options: Any,  # noqa: ANN401 - of torchmetrics.Metric
+    ) -> None:
+        from sacrebleu.metrics.bleu import BLEU as LIBRARY  # the import takes 0.2 s
+
+        super().__init__(**options)
+        tokenize = tokenize or tokenization(language)
+        if tokenize not in LIBRARY.TOKENIZERS:
+            raise ValueError(f"tokenize is {tokenize!r}; choose from {', '.join(sorted(LIBRARY.TOKENIZERS))}")
+        # force: dialogue corpora are tokenized, which the library would warn about at every call
+        self.bleu = LIBRARY(tokenize=tokenize, lowercase=lowercase, max_ngram_order=self.order, force=True)
+
+    def statistics(self, response: str, reference: str) -> list[int]:
+        """Return the lengths of response and reference, 4 counts of matching n-grams, and 4 of all n-grams."""
+        own, gold = self._tokens(response), self._tokens(reference)
+        matches = [(ngrams(own, n) & ngrams(gold, n)).total() for n in range(1, ORDER + 1)]
+        return [len(own), len(gold), *matches, *(max(0, len(own) - n) for n in range(ORDER))]
+
+    def value(self, *sums: Numbers) -> Numbers:
+        """Return BLEU: an order without a match has the precision 1 / (2^k * n-grams), k such orders up to it."""
+        response_length, reference_length, *counts = np.broadcast_arrays(*map(np.asarray, sums))
+        matches, totals = np.stack(counts[: self.order]), np.stack(counts[ORDER : ORDER + self.order])
+        zero = matches == 0
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            precisions = 100.0 * np.where(zero, 0.5 ** zero.cumsum(0), matches) / totals
+            penalty = np.exp(np.minimum(0, 1 - reference_length / response_length))
+            score = penalty * np.exp(np.log(precisions).sum(0) / self.order)
+        return np.where((totals > 0).all(0) & ~zero.all(0), score, 0.0)[()]
+
+    @property
+    def signature(self) -> str:
+        """The settings, as sacrebleu prints them; the tokenization is `tok`."""
+        self.bleu.corpus_score([""], [[""]])  # sets the number of references
+        return str(self.bleu.get_signature())
+
+    def _tokens(self, text: str) -> list[str]:
+        return str(self.bleu.tokenizer((text.lower() if self.bleu.lowercase else text).rstrip())).split()
+
+
+class BLEU(SacreBLEU):
+    """Corpus BLEU-n: as `sacrebleu`, with n-grams of at most n words.
+
+    Args:
+        n: Words of the longest n-gram, 1 to 4.
+        tokenize: A tokenization of sacrebleu; None chooses it by the language.
+        lowercase: Whether to ignore case.
+        language: ISO 639-1 code, as for `sacrebleu`.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        tokenize: str | None = None,
+        lowercase: bool = False,
+        language: str = UNDETERMINED,
+        **options: Any,  # noqa: ANN401 - of torchmetrics.Metric
+    ) -> None:
+        if not 1 <= n <= ORDER:
+            raise ValueError(f"n is {n}; give 1 to {ORDER}")
+        self.order = n
+        super().__init__(tokenize, lowercase, language, **options)
+
+
+def tokenization(language: str) -> str:
+    """Return sacrebleu's tokenization for a language."""
+    if language == "ja" and find_spec("MeCab") and find_spec("ipadic"):
+        return "ja-mecab"
+    return "zh" if language == "zh" else "char" if language in SCRIPTS else "13a"
+
+
+def ngrams(tokens: list[str], n: int) -> Counter[tuple[str, ...]]:
+    """Count the n-grams of a response."""
+    return Counter(zip(*(tokens[start:] for start in range(n)), strict=False))

@@ -1,0 +1,73 @@
+"""Use of the history of trained runs: history.json and "history" of results.json."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import dialog
+from dialog.comparison.history import history_results, measure_history, sample_of
+
+
+@pytest.fixture
+def run(trained: Callable[[str], Path], tmp_path: Path) -> dialog.Run:
+    return dialog.load(shutil.copytree(trained("lstm"), tmp_path / "run"))
+
+
+def test_history_of_a_run(run: dialog.Run) -> None:
+    evaluation = run.folder / "evaluation" / "test"
+    sample = sample_of(run, "test")
+    measured = measure_history(run, evaluation, sample)
+    assert json.loads((evaluation / "history.json").read_text(encoding="utf-8")) == measured
+    plain = json.loads((evaluation / "metrics.json").read_text(encoding="utf-8"))
+    assert measured["examples"] == plain["examples"]  # a small split is the sample
+    assert measured["plain"]["bits_per_byte"] == pytest.approx(plain["bits_per_byte"], rel=1e-5)
+    rows = {row["perturbation"]: row for row in measured["perturbations"]}
+    assert len(rows) == 9
+    assert 0 < rows["drop last"]["changed"] < measured["examples"]
+    assert rows["random context"]["bits_per_byte"] > 0
+    first = measured["distance"][0]
+    assert first["bits_per_byte"] * first["examples"] != 0
+
+
+def test_history_is_measured_once(run: dialog.Run) -> None:
+    """Until the sample or the weights change, or the file is damaged."""
+    folder = run.folder / "evaluation" / "test"
+    sample = sample_of(run, "test")
+    measured = measure_history(run, folder, sample)
+    (folder / "history.json").write_text(json.dumps({**measured, "seconds": -1.0}), encoding="utf-8")
+    assert measure_history(run, folder, sample)["seconds"] == -1.0
+    shorter = measure_history(run, folder, sample[:20])
+    assert shorter["examples"] == 20
+    (folder / "history.json").write_text("{", encoding="utf-8")
+    assert measure_history(run, folder, sample[:20])["plain"] == shorter["plain"]
+    manifest = run.folder / "manifest.json"
+    hashes = json.loads(manifest.read_text(encoding="utf-8"))
+    manifest.write_text(json.dumps({**hashes, "model.safetensors": "other"}), encoding="utf-8")
+    assert measure_history(run, folder, sample[:20])["fingerprint"] != shorter["fingerprint"]
+
+
+def test_results_are_means_over_seeds() -> None:
+    def history(bits: float | None, perplexity: float | None) -> dict[str, object]:
+        change = {"bits_per_byte": bits, "perplexity_token": perplexity}
+        return {
+            "examples": 50,
+            "perturbations": [{"perturbation": "shuffle", "changed": 40, **change}],
+            "distance": [{"distance": 1, "examples": 30, **change}],
+        }
+
+    results = history_results({"a": [history(0.25, 2.0), history(0.75, 4.0)], "b": [history(0.5, None)], "c": []})
+    values = {
+        "a": {"mean": 0.5, "std": pytest.approx(0.5**0.5 / 2), "n": 2, "perplexity_token": 3.0},
+        "b": {"mean": 0.5, "std": None, "n": 1, "perplexity_token": None},
+    }
+    assert results == {
+        "examples": 50,
+        "rows": [{"perturbation": "shuffle", "changed": 40, "values": values}],
+        "distance": [{"distance": 1, "examples": 30, "values": values}],
+    }
+    assert history_results({}) == {"examples": 0, "rows": [], "distance": []}
