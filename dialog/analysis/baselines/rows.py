@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from dialog.analysis.baselines.nearest import NearestText
 from dialog.analysis.baselines.training_sample import SEED, TrainingPair, survey_training
-from dialog.analysis.baselines.witten_bell import WittenBell
+from dialog.analysis.baselines.witten_bell import ORDER, WittenBell
 from dialog.data.dialogue import Dialogue
 from dialog.data.examples import ExampleRules, example_windows
 from dialog.data.preparation.filtering import UsableDialogues
@@ -27,7 +28,10 @@ MAX_RESPONSES = 500_000
 """Training responses that are sampled from a larger corpus; the n-gram models take 1.6 KB of memory for each."""
 MAX_CONTEXTS = 200_000
 """Training contexts among which the nearest one is searched, sampled from those responses."""
+ROWS = 6 + ORDER
+"""Number of rows."""
 BLOCK = 4096
+ALL = "all"
 
 Row = dict[str, Any]
 """An evaluated example as in responses.jsonl, without the response of a model."""
@@ -41,8 +45,34 @@ class Baselines(NamedTuple):
     leaked: list[str]
     subsets: dict[str, Rows]  # "all", "clean", "leaked"; a subset without examples has no rows
 
+    def is_leaked(self, dialogue_ids: Sequence[str]) -> NDArray[np.bool_]:
+        """Return whether the dialogue of each example is leaked [N]."""
+        return np.isin(dialogue_ids, self.leaked)
 
-def compute_baselines(job: Job, split: str, build: Callable[[], Measurement]) -> Baselines:
+    def metrics(self, measurement: Measurement, dialogue_ids: Sequence[str]) -> dict[str, Any]:
+        """Return "subsets" and "baselines" of metrics.json.
+
+        Args:
+            measurement: Metrics of a system's N responses.
+            dialogue_ids: The dialogue of each of the N examples.
+        """
+        masks = _masks(self.is_leaked(dialogue_ids))
+        subsets = {
+            subset: {
+                "examples": int(mask.sum()),
+                "dialogues": len(set(compress(dialogue_ids, mask))),
+                **(measurement.values_of(mask) if mask.any() else {}),
+                "baselines": self.subsets[subset],
+            }
+            for subset, mask in masks.items()
+            if subset != ALL
+        }
+        return {"subsets": subsets, "baselines": self.subsets[ALL]}
+
+
+def compute_baselines(
+    job: Job, split: str, build: Callable[[], Measurement], progress: Callable[[], object] = lambda: None
+) -> Baselines:
     """Read a split and the training split; return the leaks and the reference rows.
 
     Memory grows with the evaluated split, and with the training split up to `MAX_RESPONSES`.
@@ -51,6 +81,7 @@ def compute_baselines(job: Job, split: str, build: Callable[[], Measurement]) ->
         job: Corpus, rules and filters; the rows depend on these and on the split only.
         split: The evaluated split.
         build: Returns metrics without responses.
+        progress: Called after each row.
 
     Raises:
         UserError: a split is missing or cannot be read.
@@ -58,21 +89,22 @@ def compute_baselines(job: Job, split: str, build: Callable[[], Measurement]) ->
     dialogues = [dialogue for _, dialogue in UsableDialogues(job.corpus.dialogues, job.rules, split)]
     survey = survey_training(job, dialogues, MAX_RESPONSES)
     examples = list(_examples(dialogues, job.rules))
-    leaked = np.isin([row["dialogue_id"] for row in examples], survey.report.leaked)
-    masks = {"all": np.ones(len(leaked), dtype=bool), "clean": ~leaked, "leaked": leaked}
-    subsets: dict[str, Rows] = {subset: {} for subset in masks}
+    baselines = Baselines(survey.report.leaked, {ALL: {}, "clean": {}, "leaked": {}})
+    masks = _masks(baselines.is_leaked([row["dialogue_id"] for row in examples]))
     for name, rows in _rows(survey.sample, examples):
         measurement = build()
         for start in range(0, len(rows), BLOCK):
             measurement.add(rows[start : start + BLOCK])
-        for subset, values in values_of_masks(measurement, masks).items():
-            subsets[subset][name] = values
-    return Baselines(survey.report.leaked, subsets)
+        for subset, mask in masks.items():
+            if mask.any():
+                baselines.subsets[subset][name] = measurement.values_of(mask)
+        progress()
+    return baselines
 
 
-def values_of_masks(measurement: Measurement, masks: Mapping[str, NDArray[np.bool_]]) -> dict[str, dict[str, float]]:
-    """Return the metrics of each subset of responses, given by a mask [N], that has responses."""
-    return {subset: measurement.values_of(mask) for subset, mask in masks.items() if mask.any()}
+def _masks(leaked: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
+    """Return the examples of each subset as masks [N]."""
+    return {ALL: np.ones(len(leaked), dtype=bool), "clean": ~leaked, "leaked": leaked}
 
 
 def _examples(dialogues: Iterable[Dialogue], rules: ExampleRules) -> Iterator[Row]:

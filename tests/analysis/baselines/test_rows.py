@@ -69,7 +69,9 @@ def test_responses_by_hand() -> None:
     assert leaked["nearest"]["f1"] == 100
     assert leaked["nearest_clean"]["f1"] == 0  # "in the town", after "where is the park ?"
     assert clean["nearest"]["f1"] == clean["nearest_clean"]["f1"] == 50
-    assert clean["nearest"]["length_mean"] == 3  # "in the town" twice: "in the town" and "where is the park ?" share "the"
+    assert (
+        clean["nearest"]["length_mean"] == 3
+    )  # "in the town" twice: "in the town" and "where is the park ?" share "the"
 
 
 def test_random_responses_are_training_responses() -> None:
