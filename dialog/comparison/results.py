@@ -9,8 +9,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dialog.json_files import read_json_lines
 from dialog.report.measures import metric_value
+from dialog.runs.folder import read_summary
 from dialog.runs.run import Run
 
 COUNTS = {
@@ -32,16 +35,22 @@ SHARED = ("id", "context", "reference")
 def learning_curve(folder: Path) -> list[dict[str, Any]]:
     """Read the learning curve of a run from its metrics.jsonl.
 
+    Target tokens at a step without a log of them are interpolated between steps.
+
     Raises:
         UserError: the file is missing or damaged.
     """
-    points, tokens = [], 0
-    for values in read_json_lines(folder / "metrics.jsonl", "step", "epoch", "time"):
-        tokens = int(values.get("train/tokens", tokens))
-        losses = {key: values.get(key) for key in ("train/loss", "validation/bits_per_byte")}
-        if losses.keys() & values.keys():
-            cost = {"target_tokens": tokens, "seconds": values["time"]}
-            points.append({"step": values["step"], "epoch": values["epoch"], **cost, **losses})
+    lines = list(read_json_lines(folder / "metrics.jsonl", "step", "epoch", "time"))
+    counts = {0: 0.0} | {line["step"]: line["train/tokens"] for line in lines if "train/tokens" in line}
+    if (summary := read_summary(folder)) is not None:
+        counts[summary.steps] = summary.target_tokens
+    points = []
+    for line in lines:
+        losses = {key: line.get(key) for key in ("train/loss", "validation/bits_per_byte")}
+        if losses.keys() & line.keys():
+            tokens = round(float(np.interp(line["step"], list(counts), list(counts.values()))))
+            cost = {"target_tokens": tokens, "seconds": line["time"]}
+            points.append({"step": line["step"], "epoch": line["epoch"], **cost, **losses})
     return points
 
 

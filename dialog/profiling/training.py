@@ -19,10 +19,10 @@ from dialog.config.schema import Recipe
 from dialog.data.store.store import Store
 from dialog.errors import UserError
 from dialog.models.seq2seq import Seq2Seq, count_parameters
-from dialog.profiling import memory
 from dialog.profiling.bound import gemm_peak
 from dialog.runs.prepare import prepare_data
 from dialog.training import loggers, trainer
+from dialog.training.callbacks import peak_memory
 from dialog.training.callbacks.stopwatch import Stopwatch, TimedStep
 from dialog.training.module import DialogModule
 from dialog.training.optimization.precision import device_of
@@ -53,7 +53,7 @@ def measure_training(recipe: Recipe, *, steps: int, warm_up: int, imported: floa
     prepared = time.perf_counter()
     folder = prepare_data(recipe, quiet=False)
     preparing = time.perf_counter() - prepared
-    memory.reset_peak()
+    peak_memory.reset_peak()
     recipe = shortened(recipe, warm_up + steps)
     device = device_of(recipe.trainer.accelerator)
     store = Store(folder, "train")
@@ -70,7 +70,10 @@ def measure_training(recipe: Recipe, *, steps: int, warm_up: int, imported: floa
             trainer.fit(
                 lightning, module, build_data(recipe, folder, store.tokenizer), advice="nothing is kept, run it again"
             )
-    peaks = {"memory_bytes": memory.peak(), "cuda_memory_bytes": memory.cuda_peak() if device == "cuda" else None}
+    peaks = {
+        "memory_bytes": peak_memory.process_peak(),
+        "cuda_memory_bytes": peak_memory.cuda_peak() if device == "cuda" else None,
+    }
     taken = watch.steps()
     if len(taken) <= warm_up:
         raise UserError(f"training ended after {len(taken)} steps, within the warm-up; give a smaller --warm-up")

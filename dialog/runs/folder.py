@@ -8,7 +8,7 @@
     checkpoints/         best.ckpt, last.ckpt, previous.ckpt, and a manifest.json of their own
     model.safetensors    the weights of the best validation so far, written with best.ckpt
     metrics.jsonl        one line per logged step
-    summary.json         steps, target tokens, seconds; written when training ends
+    summary.json         steps, target tokens, seconds, peak memory; written when training ends
     attention/           maps of a few validation examples
     evaluation/<split>/  metrics.json, responses.jsonl, cost.json; with other settings or data
                          evaluation/<split>-<hash or name>/
@@ -138,12 +138,14 @@ def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: 
 
 
 def finish(folder: Path, lightning: Trainer, *, seconds: float, target_tokens: int) -> Trained:
-    """Write the summary; the best weights are already written.
+    """Write the summary, with the peak of memory since training or its last resume; best weights are already written.
 
     Raises:
         UserError: no validation was run.
         DivergedError: no validation had a finite value.
     """
+    from dialog.training.callbacks.peak_memory import peak_memory
+
     if not (folder / WEIGHTS).is_file():
         record = folder / METRICS
         if record.is_file() and any("validation/loss" in line for line in read_json_lines(record)):
@@ -151,7 +153,7 @@ def finish(folder: Path, lightning: Trainer, *, seconds: float, target_tokens: i
         raise UserError(f"{folder}: no validation was run, so there are no best weights; train longer")
     trained = Trained(folder, seconds, lightning.global_step, target_tokens)
     summary = {key: value for key, value in asdict(trained).items() if key != "folder"}
-    write_json(folder / SUMMARY, summary)
+    write_json(folder / SUMMARY, {**summary, "peak_memory_bytes": peak_memory(lightning.strategy.root_device)})
     return trained
 
 

@@ -85,9 +85,11 @@ def run_training(
     from dialog.training.callbacks.attention import AttentionRecorder
     from dialog.training.callbacks.guard import with_example_ids
     from dialog.training.callbacks.memory import Memory
+    from dialog.training.callbacks.peak_memory import reset_peak
     from dialog.training.checkpoints.checkpoint_io import newest
     from dialog.training.checkpoints.initial_weights import load_initial_weights
 
+    reset_peak()
     store = Store(data, "validation")
     module = build_module(recipe, len(store.tokenizer), store.tokenizer)
     checkpoint = newest(folder / CHECKPOINTS) if resumed else None

@@ -16,10 +16,10 @@ from dialog.analysis.flops import FUSED, forward_flops, training_flops
 from dialog.build import build_data, build_model, build_module, build_trainer
 from dialog.config.compose import Composed
 from dialog.data.store.store import Store
-from dialog.profiling import bound, memory
+from dialog.profiling import bound
 from dialog.profiling.training import rates, shortened
 from dialog.training import trainer
-from dialog.training.callbacks import stopwatch
+from dialog.training.callbacks import peak_memory, stopwatch
 from dialog.training.callbacks.stopwatch import BatchShape, Loading, Stopwatch, TimedStep
 
 Tiny = Callable[..., Composed]
@@ -145,17 +145,17 @@ def test_the_bound_is_of_the_precision(precision: str, dtype: torch.dtype, monke
 
 FORGOTTEN = """
 import torch
-from dialog.profiling import memory
-memory.reset_peak()
-before = memory.peak()
+from dialog.training.callbacks import peak_memory
+peak_memory.reset_peak()
+before = peak_memory.process_peak()
 torch.ones(64 * 2**20, dtype=torch.uint8).sum()
-after = memory.peak()
-memory.reset_peak()
-print(after - before, after - memory.peak())
+after = peak_memory.process_peak()
+peak_memory.reset_peak()
+print(after - before, after - peak_memory.process_peak())
 """
 
 
-@pytest.mark.skipif(not (memory.PROCESS / "clear_refs").exists(), reason="needs Linux")
+@pytest.mark.skipif(not (peak_memory.PROCESS / "clear_refs").exists(), reason="needs Linux")
 def test_the_peak_is_of_what_came_after_it_was_forgotten() -> None:
     """In a process of its own: one that has trained keeps what it has freed."""
     done = subprocess.run([sys.executable, "-c", FORGOTTEN], capture_output=True, text=True, check=True)

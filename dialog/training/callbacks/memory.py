@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import time
 import traceback
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ from dialog.data.datamodule import BatchLoader
 from dialog.data.preparation.example_ids import Names
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.errors import UserError
+from dialog.training.callbacks.peak_memory import peak_memory
 from dialog.training.module import DialogModule
 from dialog.training.sums import StepSums
 
@@ -154,17 +154,6 @@ def untouched(module: DialogModule) -> Iterator[None]:
 def out_of_memory(error: RuntimeError) -> bool:
     """Return whether an error is out-of-memory: on a GPU, in torch's CPU allocator, or in the system's."""
     return isinstance(error, torch.OutOfMemoryError) or is_oom_error(error) or "not enough memory" in str(error)
-
-
-def peak_memory(device: torch.device) -> int:
-    """Return bytes: of all tensors on a GPU, else of the whole process; 0 on Windows, which has no such figure."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    if sys.platform == "win32":
-        return 0
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def duration(seconds: float) -> str:

@@ -17,7 +17,8 @@ from lightning.pytorch.tuner.tuning import Tuner
 from dialog.data.batching import Batch
 from dialog.data.datamodule import BatchLoader, DialogDataModule
 from dialog.data.store.store import Store
-from dialog.training.callbacks.memory import out_of_memory, peak_memory
+from dialog.training.callbacks.memory import out_of_memory
+from dialog.training.callbacks.peak_memory import peak_memory
 from dialog.training.module import DialogModule
 
 BETA = 0.98

@@ -1,9 +1,8 @@
-"""Peak memory of this process."""
+"""Peak memory of this process, and of its tensors on a GPU."""
 
 from __future__ import annotations
 
 import re
-import resource
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -21,12 +20,21 @@ def reset_peak() -> None:
         torch.cuda.reset_peak_memory_stats()
 
 
-def peak() -> int:
-    """Return the peak of resident memory in bytes."""
+def peak_memory(device: torch.device) -> int:
+    """Return bytes since `reset_peak`: of all tensors on a GPU, else of the whole process."""
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else process_peak()
+
+
+def process_peak() -> int:
+    """Return the peak of resident memory in bytes; 0 on Windows, which has no such figure."""
     with suppress(OSError):
         match = re.search(r"^VmHWM:\s+(\d+) kB", (PROCESS / "status").read_text(), re.MULTILINE)
         if match:
             return int(match[1]) * 1024
+    if sys.platform == "win32":
+        return 0
+    import resource
+
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

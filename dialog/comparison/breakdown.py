@@ -1,0 +1,123 @@
+"""Breakdown of the quality of all models by properties of the examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dialog.analysis.buckets import CONTEXT_TURNS, RAREST_WORD, RESPONSE_WORDS, Edges, label_of, rarest_word_count
+from dialog.json_files import read_json_lines
+from dialog.metrics.likelihood import BitsPerByte
+from dialog.metrics.overlap import F1
+from dialog.metrics.words import words
+
+Floats = NDArray[np.float64]
+LIKELIHOOD = ("nll", "reference_bytes", "reference_unknown_bytes")
+
+
+class Qualities(NamedTuple):
+    """Statistics of the responses of a run: of the metrics `BitsPerByte` [N, 3] and `F1` [N, 2]."""
+
+    likelihood: Floats | None  # None for responses of systems without likelihood
+    f1: Floats
+
+
+class Grouping(NamedTuple):
+    """A property of the examples: the label of each, None where it is unknown, and the order of the labels."""
+
+    by: str
+    labels: list[str | None]
+    order: list[str]
+
+
+def breakdown(
+    evaluations: Mapping[str, Sequence[Path]],
+    train_counts: Mapping[str, int] | None = None,
+    acts: Mapping[str, str] | None = None,
+) -> list[dict[str, Any]]:
+    """Return "breakdown" of results.json from the responses.jsonl of all runs, which have the same examples in order.
+
+    Each bucket has the number of its examples, and by model the bits per byte ("values", None without likelihood) and
+    the F1 of its examples ("f1"), as means over runs. Empty buckets are left out.
+
+    Args:
+        evaluations: Folders of the evaluations, or files of responses, by model.
+        train_counts: Number of each word in train, from `count_words`; None if train is unknown.
+        acts: Dialogue act of each example by its id, from `response_acts`.
+    """
+    files = {model: [_file(path) for path in paths] for model, paths in evaluations.items()}
+    first = next((paths[0] for paths in files.values() if paths), None)
+    if first is None:
+        return []
+    qualities = {model: [_read(path) for path in paths] for model, paths in files.items()}
+    return [
+        {"by": grouping.by, "buckets": buckets}
+        for grouping in groupings(first, train_counts, acts or {})
+        if (buckets := [_bucket(label, grouping, qualities) for label in grouping.order if label in grouping.labels])
+    ]
+
+
+def groupings(file: Path, train_counts: Mapping[str, int] | None, acts: Mapping[str, str]) -> list[Grouping]:
+    """Label the examples of a responses.jsonl by each property that is known."""
+    turns: list[str | None] = []
+    sizes: list[str | None] = []
+    rarest: list[str | None] = []
+    act_labels: list[str | None] = []
+    for row in read_json_lines(file, "id", "context", "reference"):
+        turns.append(label_of(len(row["context"]), CONTEXT_TURNS))
+        sizes.append(label_of(len(words(row["reference"])), RESPONSE_WORDS))
+        count = None if train_counts is None else rarest_word_count(row["reference"], train_counts)
+        rarest.append(None if count is None else label_of(count, RAREST_WORD))
+        act_labels.append(acts.get(row["id"]))
+    distinct_acts = sorted({label for label in act_labels if label is not None})
+    return [
+        Grouping("context turns", turns, _labels(CONTEXT_TURNS)),
+        Grouping("response words", sizes, _labels(RESPONSE_WORDS)),
+        Grouping("rarest word", rarest, _labels(RAREST_WORD)),
+        Grouping("act", act_labels, distinct_acts),
+    ]
+
+
+def _labels(edges: Edges) -> list[str]:
+    return [label for _, label in edges]
+
+
+def _bucket(label: str, grouping: Grouping, qualities: Mapping[str, Sequence[Qualities]]) -> dict[str, Any]:
+    chosen = np.array([other == label for other in grouping.labels])
+    return {
+        "label": label,
+        "examples": int(chosen.sum()),
+        "values": {model: _bits_per_byte(runs, chosen) for model, runs in qualities.items()},
+        "f1": {model: _f1(runs, chosen) for model, runs in qualities.items()},
+    }
+
+
+def _bits_per_byte(runs: Sequence[Qualities], chosen: NDArray[np.bool_]) -> float | None:
+    metric = BitsPerByte()
+    sums = [run.likelihood[chosen].sum(0).tolist() for run in runs if run.likelihood is not None]
+    values = [float(metric.value(*row)) for row in sums if row[1]]
+    return float(np.mean(values)) if values else None
+
+
+def _f1(runs: Sequence[Qualities], chosen: NDArray[np.bool_]) -> float | None:
+    metric = F1()
+    values = [float(metric.value(*run.f1[chosen].sum(0).tolist())) for run in runs]
+    return float(np.mean(values)) if values else None
+
+
+def _file(path: Path) -> Path:
+    return path / "responses.jsonl" if path.is_dir() else path
+
+
+def _read(file: Path) -> Qualities:
+    metric, likelihood, f1 = F1(), [], []
+    for row in read_json_lines(file, "reference", "response"):
+        f1.append(metric.statistics(row["response"], row["reference"]))
+        if all(row.get(key) is not None for key in LIKELIHOOD):
+            likelihood.append([float(row[key]) for key in LIKELIHOOD])
+    complete = len(likelihood) == len(f1)
+    return Qualities(np.array(likelihood).reshape(-1, 3) if complete else None, np.array(f1).reshape(-1, 2))

@@ -1,0 +1,94 @@
+"""Crossing learning curves: sentences about which model is ahead, per target token, per second and per FLOP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations, groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dialog.comparison.curves import AXES, LearningCurve, common_support, seed_range, validation_curves
+from dialog.report.measures import count, duration
+
+PER = {"target_tokens": "Per target token", "seconds": "Per second", "flops": "Per FLOP"}
+RESOLUTION = 1000
+"""Number of evenly spaced costs at which two models are compared, in addition to the validations."""
+MOST_STRETCHES = 4
+"""More changes of the lead than this are counted, not listed."""
+UNDECIDED = "undecided"
+
+
+class Stretch(NamedTuple):
+    """A range of costs up to `end` in which one model is ahead, or neither (`UNDECIDED`)."""
+
+    ahead: str
+    end: float
+
+
+def crossings(models: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return "crossings" of results.json: for each pair of models and each axis a sentence.
+
+    A model is ahead where all of its validation curves, one per seed and linear between validations, are below all
+    curves of the other; where the ranges of the seeds overlap, the models are not distinguishable. Costs that some run
+    did not reach are left out, and so are runs that diverged. A pair without curves on an axis has no entry.
+
+    Args:
+        models: "models" of results.json: name, runs with their curves, and FLOPs per target token.
+    """
+    return [
+        {"a": a["name"], "b": b["name"], "axis": axis, "text": text}
+        for a, b in combinations(models, 2)
+        for axis in AXES
+        if (text := crossing_text(a, b, axis))
+    ]
+
+
+def crossing_text(a: Mapping[str, Any], b: Mapping[str, Any], axis: str) -> str:
+    """Return a sentence such as "Per second, B is ahead until 18 s, then A is ahead."; empty without curves."""
+    first, second = validation_curves(a, axis), validation_curves(b, axis)
+    if not first or not second:
+        return ""
+    names = f"{a['name']} and {b['name']}"
+    support = common_support([*first, *second])
+    if support is None:
+        return f"{PER[axis]}, the learning curves of {names} have no common range."
+    sentence = f"{PER[axis]}, {_described(stretches(a['name'], first, b['name'], second, support), names, axis)}"
+    if min(len(first), len(second)) == 1:
+        sentence += f" (number of runs: {len(first)} and {len(second)})"
+    return f"{sentence}."
+
+
+def stretches(
+    a: str, first: Sequence[LearningCurve], b: str, second: Sequence[LearningCurve], support: tuple[float, float]
+) -> list[Stretch]:
+    """Divide the common range of costs by the model that is ahead."""
+    costs = np.concatenate([np.linspace(*support, RESOLUTION), *(curve.costs for curve in (*first, *second))])
+    costs = np.unique(costs[(costs >= support[0]) & (costs <= support[1])])  # sorted
+    (low_a, high_a), (low_b, high_b) = seed_range(first, costs), seed_range(second, costs)
+    ahead = np.where(high_a < low_b, a, np.where(high_b < low_a, b, UNDECIDED)).tolist()
+    groups = [
+        (name, [place for place, _ in group]) for name, group in groupby(enumerate(ahead), key=lambda pair: pair[1])
+    ]
+    ends = [(costs[places[-1]] + costs[min(places[-1] + 1, len(costs) - 1)]) / 2 for _, places in groups]
+    return [Stretch(name, float(end)) for (name, _), end in zip(groups, ends, strict=True)]
+
+
+def _described(parts: Sequence[Stretch], names: str, axis: str) -> str:
+    if len(parts) > MOST_STRETCHES:
+        return f"the lead between {names} changes {len(parts) - 1} times or is not distinguishable"
+    clauses = [f"{part.ahead} is ahead" if part.ahead != UNDECIDED else "not distinguishable" for part in parts]
+    if parts[0].ahead == UNDECIDED:
+        clauses[0] = f"{names} are not distinguishable"
+    if len(parts) == 1:
+        return clauses[0] + (" throughout" if parts[0].ahead != UNDECIDED else "")
+    limits = [f"{clause} until {_amount(part.end, axis)}" for clause, part in zip(clauses, parts[:-1], strict=False)]
+    return ", then ".join([*limits, clauses[-1]])
+
+
+def _amount(cost: float, axis: str) -> str:
+    if axis == "seconds":
+        return duration(cost)
+    if axis == "flops":
+        return f"{cost:.1e} FLOPs"
+    return f"{count(float(f'{cost:.3g}'))} tokens"

@@ -1,0 +1,98 @@
+"""Kill a comparison at random moments, continue it, and compare its results with those of an uninterrupted one.
+
+    python tests/comparison/grid/killed.py FOLDER [--kills 10] [--seeds 3]
+
+Exits with 1 if results.json differs in anything but times. The module is also used by tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from processes import Processes, Server, has_ended, serving
+
+from dialog.comparison.times import without_times
+
+RECIPES = ["quickstart/lstm_bahdanau", "quickstart/transformer"]
+SETTINGS = [
+    "data.corpus.size=60", "data.tokenizer.vocabulary=400", "data.batch_tokens=700", "model.embedding_size=24",
+    "model.dropout=0.3", "trainer.max_steps=12", "trainer.val_check_interval=8", "trainer.accumulate_grad_batches=2",
+    "trainer.check_val_every_n_epoch=null", "trainer.log_every_n_steps=1", "trainer.accelerator=cpu",
+    "checkpoint.every_n_steps=5", "checkpoint.patience=null", "generation.max_length=6", "preflight=false",
+]  # fmt: skip
+"""Small trainings with dropout and accumulation, and with checkpoints between which the kills fall."""
+
+
+def command(folder: Path, seeds: int = 2, *options: str) -> list[str]:
+    """Return the arguments of a comparison of two tiny models."""
+    return ["compare", *RECIPES, *SETTINGS, "--seeds", str(seeds), "--output", str(folder), *options]
+
+
+def results(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    return content
+
+
+def progress(folder: Path) -> int:
+    """Return the number of logged lines of all runs, and ten for each file of an evaluation."""
+    lines = sum(path.read_bytes().count(b"\n") for path in folder.glob("runs/**/metrics.jsonl"))
+    return lines + 10 * len([*folder.glob("runs/**/evaluation/*/*")])
+
+
+def compare(server: Server, folder: Path, seeds: int, *options: str) -> int:
+    """Compare without interruption; return the progress at the end."""
+    complete(server.start(*command(folder, seeds, *options)))
+    return progress(folder)
+
+
+def compare_with_kills(server: Server, folder: Path, seeds: int, *, kills: int, whole: int, seed: int) -> int:
+    """Compare, killed and continued at random moments; return the number of kills that hit.
+
+    A kill comes after a random part of what is left of the progress of the `whole` comparison.
+    """
+    chance = random.Random(seed)
+    hits = 0
+    for left in range(kills, 0, -1):
+        aim = progress(folder) + chance.uniform(0, 1.5) * (whole - progress(folder)) / (left + 1)
+        process = server.start(*command(folder, seeds))
+        while progress(folder) < aim and not has_ended(process.pids[0]):
+            time.sleep(0.005)
+        time.sleep(chance.uniform(0, 0.2))
+        process.send(signal.SIGKILL)
+        hits += process.wait() == [-signal.SIGKILL]
+    complete(server.start(*command(folder, seeds)))
+    return hits
+
+
+def complete(process: Processes) -> None:
+    assert process.wait() == [0], process.output
+
+
+def main() -> int:
+    """Print what was done; return 1 if the results differ."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    root = options.folder.resolve()
+    root.mkdir(parents=True, exist_ok=True)
+    with serving(root) as server:
+        whole = compare(server, root / "whole", options.seeds)
+        plan = {"kills": options.kills, "whole": whole, "seed": options.seed}
+        hits = compare_with_kills(server, root / "killed", options.seeds, **plan)
+    same = without_times(results(root / "killed")) == without_times(results(root / "whole"))
+    print(f"2 x {options.seeds} runs; killed {hits} times; {'same' if same else 'OTHER'}")
+    return 0 if same else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
