@@ -22,6 +22,7 @@ from dialog.escaping import to_json
 )
 @click.option("--vary", multiple=True, metavar="KEY=A,B", help="A contender for each value; may be repeated.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Number of runs at a time.")
+@click.option("--strict", is_flag=True, help="Reject contenders that differ in what a fair comparison keeps equal.")
 @click.option("--trust", is_flag=True, help="Allow recipes of folders to import code.")
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the table.")
 @click.option("--job", is_flag=True, hidden=True, help="Train and evaluate only, as one process of --jobs.")
@@ -31,6 +32,7 @@ def compare(
     output: Path | None,
     vary: tuple[str, ...],
     jobs: int,
+    strict: bool,
     trust: bool,
     as_json: bool,
     job: bool,
@@ -57,7 +59,7 @@ def compare(
     names, overrides = split_overrides(contenders)
     from dialog.comparison.grid.plan import Request, prepare_grid
 
-    request = Request(names, overrides, vary, seeds, output, jobs, trust, job)
+    request = Request(names, overrides, vary, seeds, output, jobs, trust, strict, job)
     grid = prepare_grid(request)
     from dialog.comparison.compare import compare as run
     from dialog.report.verdict import terminal_table

@@ -8,14 +8,12 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dialog.analysis.measured import Measured
 from dialog.comparison.breakdown import breakdown
 from dialog.comparison.cost import cost, seconds_to_common_value
 from dialog.comparison.crossings import crossings
-from dialog.comparison.grid.folder import Grid
-from dialog.comparison.grid.work import SPLIT
+from dialog.comparison.grid.folder import SPLIT, Grid
 from dialog.comparison.history import history_results, measure_history, sample_of
 from dialog.comparison.parity import parity
 from dialog.comparison.references import ngram_warnings, references_of
@@ -46,7 +44,8 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
     models = models_of(systems)
     first = [system.measured_runs[0] for system in systems]
     rows = [run.measured.rows for run in first if run.measured is not None]
-    metrics = next((run.entry["metrics"] for run in first if "baselines" in run.entry["metrics"]), first[0].entry["metrics"])
+    evaluated = [run.entry["metrics"] for run in first]
+    metrics = next((values for values in evaluated if "baselines" in values), evaluated[0])
     references = references_of(metrics)
     samples = draw_samples(rows)
     tested = test_differences(systems)
@@ -75,7 +74,7 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
         },
         "crossings": crossings(models),
         "history": history(systems),
-        "breakdown": breakdown({system.name: [run.evaluation for run in system.measured_runs] for system in systems}),
+        "breakdown": breakdown({system.name: system.evaluations for system in systems}),
         "calibration": calibrations(systems),
         "samples": samples,
         "disagreements": disagreements(rows),
@@ -90,8 +89,7 @@ def models_of(systems: Sequence[System]) -> list[dict[str, Any]]:
     times = seconds_to_common_value(models)
     for system, model, seconds in zip(systems, models, times, strict=True):
         folders = [run.folder for run in system.runs if (run.folder / "metrics.jsonl").is_file()]
-        evaluations = [run.evaluation for run in system.measured_runs if run.evaluation is not None]
-        model["cost"] = cost(folders, evaluations, seconds)
+        model["cost"] = cost(folders, system.evaluations, seconds)
     return models
 
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from dialog.analysis.measured import Measured, read_measured
 from dialog.comparison.flops import flops_per_target_token
-from dialog.comparison.grid.folder import Cell, Contender
-from dialog.comparison.grid.work import SPLIT, Work, is_diverged
+from dialog.comparison.grid.folder import SPLIT, Cell, Contender, is_diverged
+from dialog.comparison.grid.work import Work
 from dialog.comparison.history import sample_of
 from dialog.comparison.parity import EvaluatedSystem
 from dialog.comparison.results import learning_curve, summarize
@@ -46,6 +46,11 @@ class System(NamedTuple):
     def measured_runs(self) -> list[FinishedRun]:
         """Runs with an evaluation."""
         return [run for run in self.runs if run.measured is not None]
+
+    @property
+    def evaluations(self) -> list[Path]:
+        """Folders of the evaluations."""
+        return [run.evaluation for run in self.runs if run.evaluation is not None]
 
     def load_first(self) -> Run | None:
         """Load the first evaluated run; None for a file of responses."""

@@ -6,11 +6,11 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dialog.analysis.measured import RESPONSES, STATISTICS, example_bytes, write_statistics
+from dialog.analysis.measured import RESPONSES, STATISTICS, example_bytes, read_responses, write_statistics
 from dialog.atomic import write_json, write_text
-from dialog.build import build_corpus, build_rules
+from dialog.build import build_corpus, build_job, build_rules
 from dialog.comparison.grid.folder import Contender
 from dialog.config.schema import Recipe
 from dialog.data.examples import examples
@@ -18,6 +18,9 @@ from dialog.errors import UserError
 from dialog.escaping import to_json
 from dialog.json_files import read_json, read_json_lines
 from dialog.runs.evaluate import METRICS, Evaluated
+
+if TYPE_CHECKING:
+    from dialog.analysis.baselines.rows import Baselines
 
 Row = Mapping[str, Any]
 Key = tuple[str, ...]
@@ -51,7 +54,7 @@ def examples_of_recipe(recipe: Recipe, split: str) -> list[Row]:
 
 def examples_of_file(path: Path) -> list[Row]:
     """Return the examples of a file whose lines have id, context and reference; the id before # names the dialogue."""
-    rows = list(read_json_lines(path, "id", "context", "reference", "response"))
+    rows = read_responses(path)
     return [
         {
             "id": row["id"],
@@ -89,9 +92,10 @@ def match_responses(path: Path, expected: Sequence[Row]) -> list[Row]:
         candidates = places.get(key := key_of(line, by_id=by_id))
         if candidates is None:
             raise UserError(f"{where}: {described(key, by_id=by_id)} is not in the test set of the other contenders")
-        place = next((place for place in candidates if place not in matched), None)
-        if place is None:
-            raise UserError(f"{where}: {described(key, by_id=by_id)} is listed twice; give one response to each example")
+        free = [place for place in candidates if place not in matched]
+        if not free:
+            raise UserError(f"{where}: {described(key, by_id=by_id)} is listed twice; give each example one response")
+        place = free[0]
         reference = expected[place]["reference"]
         if line.get("reference", reference) != reference:
             raise UserError(
@@ -149,13 +153,21 @@ def measured_responses(contender: Contender, folder: Path, split: str) -> Evalua
     return Evaluated(evaluation, metrics) if metrics["responses"] == contender.hash else None
 
 
+def reference_rows(contenders: Sequence[Contender], split: str, language: str) -> Baselines | None:
+    """Return leaks and reference rows of the test set; None without a recipe, which names the training split."""
+    from dialog.analysis.baselines.kept import find_baselines
+
+    recipe = next((contender.composed.recipe for contender in contenders if contender.kind != "responses"), None)
+    return None if recipe is None else find_baselines(build_job(recipe), split, (), language=language, quiet=True)
+
+
 def measure_responses(contender: Contender, contenders: Sequence[Contender], folder: Path, split: str) -> Evaluated:
     """Write responses.jsonl, statistics and metrics.json of a file of responses, in the order of the test set."""
     from dialog.metrics import Measurement, build_metrics, detect_language
     from dialog.metrics.family import components_of, results
     from dialog.metrics.words import words
 
-    rows = match_responses(Path(contender.file), read_test_set(contenders, split))
+    rows: list[Row] = match_responses(Path(contender.file), read_test_set(contenders, split))
     language = detect_language(row["reference"] for row in rows[:4096])
     measurement = Measurement(build_metrics((), language=language))
     measurement.add(rows)
@@ -170,10 +182,15 @@ def measure_responses(contender: Contender, contenders: Sequence[Contender], fol
         **results(measurement),
         "responses": contender.hash,
     }
+    leaked = None
+    if (baselines := reference_rows(contenders, split, language)) is not None:
+        dialogues = [row["dialogue_id"] for row in rows]
+        metrics |= baselines.metrics(measurement, dialogues)
+        leaked = baselines.is_leaked(dialogues)
     evaluation = folder / "evaluation" / split
     evaluation.mkdir(parents=True, exist_ok=True)
     (evaluation / METRICS).unlink(missing_ok=True)
     write_text(evaluation / RESPONSES, "".join(to_json(row) + "\n" for row in rows))
-    write_statistics(evaluation / STATISTICS, measurement, components_of(()), language)
+    write_statistics(evaluation / STATISTICS, measurement, components_of(()), language, leaked)
     write_json(evaluation / METRICS, metrics)
     return Evaluated(evaluation, metrics)

@@ -31,8 +31,8 @@ def names_of(grid: Grid) -> list[str]:
 
 def planned_system(contender: Contender, seeds: Sequence[int | None], data: Path | None) -> EvaluatedSystem:
     """Return a contender as it will be: recipe, seeds and number of parameters."""
-    costs = dict.fromkeys(("steps", "seconds", "target_tokens"), 0)
-    runs = [{"seed": seed, "metrics": {}, "curve": [], "diverged": False, **costs} for seed in seeds]
+    nothing = {"metrics": {}, "curve": [], "diverged": False, "steps": 0, "seconds": 0, "target_tokens": 0}
+    runs: list[dict[str, Any]] = [{"seed": seed, **nothing} for seed in seeds]
     recipe = contender.composed.recipe
     parameters = {} if data is None else planned_parameters(contender, data)
     return EvaluatedSystem(recipe, {}, {"name": contender.name, "parameters": parameters, "runs": runs})

@@ -92,7 +92,7 @@ def seeds(trained: Callable[[str], Path], tmp_path: Path) -> Callable[[str, int]
     return copy
 
 
-def test_runs_of_one_recipe_are_one_contender(seeds: Callable[[str, int], Path], trained: Callable[[str], Path]) -> None:
+def test_runs_of_one_recipe_are_one_contender(seeds: Callable[..., Path], trained: Callable[[str], Path]) -> None:
     one, two = seeds("lstm/a", 1), seeds("lstm/b", 2)
     first, second = read_contenders([str(one), str(trained("transformer")), str(two)], [])
     assert (first.name, first.folders) == ("lstm", {1: str(one), 2: str(two)})
