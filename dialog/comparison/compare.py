@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from dialog.atomic import lock, write_json, write_text
-from dialog.comparison.analysis import results_of
 from dialog.comparison.grid.folder import Grid
 from dialog.comparison.grid.jobs import end_with_parent, run_jobs
 from dialog.comparison.grid.plan import Request
 from dialog.comparison.grid.progress import Display
 from dialog.comparison.grid.strict import raise_broken
 from dialog.comparison.grid.work import Work, identity
-from dialog.comparison.systems import System, finished_systems
-from dialog.comparison.tracking import log_comparison
+from dialog.comparison.results.content import results_of
+from dialog.comparison.results.systems import System, finished_systems
+from dialog.comparison.results.tracking import log_comparison
 from dialog.config.components import imported_names
 from dialog.errors import RunError, UserError
 from dialog.json_files import read_json

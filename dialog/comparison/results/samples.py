@@ -50,8 +50,8 @@ def disagreements(contenders: Sequence[Rows], *, count: int = 12) -> list[dict[s
         if len(row["reference"].split()) >= SHORTEST:
             values = [rows[place]["nll"] / len(row["reference"].encode()) for rows in contenders]
             differing[values.index(min(values))].append((max(values) - min(values), place))
-    each = -(-count // len(contenders))
-    best = [place for places in differing.values() for _, place in sorted(places, reverse=True)[:each]]
+    share = -(-count // len(contenders))
+    best = [place for places in differing.values() for _, place in sorted(places, reverse=True)[:share]]
     return [sample_at(place, contenders) for place in best[:count]]
 
 

@@ -11,7 +11,7 @@ from dialog.comparison.grid.folder import SPLIT, Cell, Contender, is_diverged
 from dialog.comparison.grid.work import Work
 from dialog.comparison.history import sample_of
 from dialog.comparison.parity import EvaluatedSystem
-from dialog.comparison.results import learning_curve, summarize
+from dialog.comparison.results.summary import learning_curve, summarize
 from dialog.config.compose import compose
 from dialog.json_files import read_json
 from dialog.runs.folder import ENVIRONMENT, METRICS, RECIPE, WEIGHTS, read_summary

@@ -17,11 +17,11 @@ from dialog.comparison.grid.folder import SPLIT, Grid
 from dialog.comparison.history import history_results, measure_history, sample_of
 from dialog.comparison.parity import parity
 from dialog.comparison.references import ngram_warnings, references_of
-from dialog.comparison.samples import attention_map, disagreements, draw_samples, rating_pairs, select_sample
+from dialog.comparison.results.samples import attention_map, disagreements, draw_samples, rating_pairs, select_sample
+from dialog.comparison.results.systems import System
 from dialog.comparison.statistics.differences import Better, differences
 from dialog.comparison.statistics.measured import Counts, RunMetric, Sums
 from dialog.comparison.statistics.subset import SystemRuns
-from dialog.comparison.systems import System
 from dialog.report.measures import metric_display
 from dialog.runs.load import load
 
@@ -120,8 +120,8 @@ def test_differences(systems: Sequence[System]) -> list[dict[str, Any]]:
     names = {key for contender in contenders for run in contender.runs for key in run}
     better: dict[str, Better] = {key: metric_display(key).better for key in sorted(names)}
     tested = {key: direction for key, direction in better.items() if direction and key not in REDUNDANT}
-    found = differences(contenders, tested, subsets, level=LEVEL, resamples=RESAMPLES)
-    return [{**asdict(difference), "interval": list(difference.interval)} for difference in found]
+    records = differences(contenders, tested, subsets, level=LEVEL, resamples=RESAMPLES)
+    return [{**asdict(record), "interval": list(record.interval)} for record in records]
 
 
 def run_metrics(measured: Measured) -> dict[str, RunMetric]:
