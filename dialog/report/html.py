@@ -52,7 +52,7 @@ def template_values(results: Results, rating: str) -> dict[str, Any]:
             ("Random responses", [_short(sample) for sample in results["samples"]]),
         ],
         "maps": _maps(results),
-        "rating": [_short(pair) for pair in results["rating"]],
+        "rating": [_short(pair) | {"id": pair["id"]} for pair in results["rating"]],
         "rating_fingerprint": rating,
         "metrics": [METRIC_DISPLAYS[name] for name in metric_names(results) if name in METRIC_DISPLAYS],
         "provenance": lambda table: provenance(results, table.metrics),
