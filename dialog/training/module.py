@@ -19,7 +19,7 @@ from dialog.config.components import Component, build, plain
 from dialog.config.schema import GenerationConfig
 from dialog.data.batching import Batch, check_batch
 from dialog.data.tokenizers.tokenizer import Tokenizer
-from dialog.errors import RunError, UserError
+from dialog.errors import DivergedError, UserError
 from dialog.generation.responder import Responder
 from dialog.metrics import BitsPerByte, NegativeLogLikelihood, PerplexityToken, TokenAccuracy
 from dialog.models.seq2seq import Seq2Seq
@@ -185,7 +185,7 @@ class DialogModule(LightningModule):
         """Log the split's loss, perplexity, bits per byte and token accuracy.
 
         Raises:
-            RunError: in training, the loss is not finite; it must not be compared with the best.
+            DivergedError: in training, the loss is not finite; it must not be compared with the best.
         """
         self._step_plateau(self._log_split("validation"))
 
@@ -282,7 +282,7 @@ class DialogModule(LightningModule):
         values = {name: float(value) for name, value in self.split_metrics.compute().items()}
         loss = values["loss"]
         if self.trainer.state.fn == "fit" and not math.isfinite(loss):
-            raise RunError(f"step {self.global_step}: the validation loss is {loss}; lower optimizer.lr")
+            raise DivergedError(f"step {self.global_step}: the validation loss is {loss}; lower optimizer.lr")
         for name, value in values.items():
             self.log(f"{split}/{name}", value, prog_bar=name == "loss")
         self.split_metrics.reset()
