@@ -94,10 +94,10 @@ def read_ratings(file: Path, results: Mapping[str, Any]) -> Rater:
         raise UserError(
             f"{file}: rates another comparison or an earlier version of it; rate with its present report.html"
         )
-    known = {printable(pair["id"]) for pair in results["rating"]}  # as the page shows them
+    pairs = {printable(pair["id"]) for pair in results["rating"]}  # as the page shows them
     choices: dict[str, str] = {}
     for number, (pair, choice) in enumerate(_entries(file, content["ratings"]), start=1):
-        if not isinstance(pair, str) or pair not in known:
+        if not isinstance(pair, str) or pair not in pairs:
             raise UserError(f"{file}: rating {number}: unknown pair {pair!r}; remove this rating")
         if not isinstance(choice, str) or choice not in CHOICES:
             raise UserError(f"{file}: rating {number}: choice {choice!r} is not one of {', '.join(CHOICES)}")

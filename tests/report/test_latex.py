@@ -21,7 +21,7 @@ def tables(text: str) -> list[str]:
     return re.findall(r"\\begin\{table\}.*?\\end\{table\}", text, re.DOTALL)
 
 
-def test_every_table_has_a_caption_with_seeds_test_set_and_method(results: dict[str, Any]) -> None:
+def test_captions_have_seeds_test_set_and_method(results: dict[str, Any]) -> None:
     found = tables(to_latex(results))
     assert len(found) > 5
     for table in found:
