@@ -64,7 +64,7 @@ def compare(
     if ratings:
         if len(contenders) > 1 or vary or seeds or output:
             raise UserError("--ratings: needs a finished comparison folder and no other contender or option")
-        from dialog.comparison.ratings import add_ratings
+        from dialog.comparison.statistics.ratings import add_ratings
         from dialog.report.verdict import ratings_table
 
         rated = add_ratings(Path(contenders[0]), ratings)

@@ -13,7 +13,7 @@ from dialog.comparison.grid.jobs import end_with_parent, run_jobs
 from dialog.comparison.grid.plan import Request
 from dialog.comparison.grid.progress import Display
 from dialog.comparison.grid.work import Work, identity
-from dialog.comparison.ratings import kept_ratings
+from dialog.comparison.statistics.ratings import kept_ratings
 from dialog.comparison.systems import compared_systems, results_of
 from dialog.config.components import imported_names
 from dialog.errors import RunError, UserError

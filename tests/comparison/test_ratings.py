@@ -10,9 +10,17 @@ import pytest
 from scipy import stats
 
 from dialog.cli import main
-from dialog.comparison.ratings import Rater, agreement, kept_ratings, majority, rate, sign_test, wilson_interval
+from dialog.comparison.statistics.ratings import (
+    Rater,
+    agreement,
+    kept_ratings,
+    majority,
+    rate,
+    sign_test,
+    wilson_interval,
+)
 from dialog.errors import UserError
-from dialog.report.rating import rating_fingerprint
+from dialog.report.sections.ratings import rating_fingerprint
 
 NAMES = ("lstm", "transformer")
 Write = Callable[..., Path]

@@ -16,7 +16,7 @@ from dialog.atomic import lock, write_json
 from dialog.errors import UserError
 from dialog.json_files import read_json
 from dialog.report.files import write_reports
-from dialog.report.rating import CHOICES, rating_fingerprint
+from dialog.report.sections.ratings import CHOICES, rating_fingerprint
 from dialog.report.tables import model_names
 from dialog.report.terminal import printable
 
