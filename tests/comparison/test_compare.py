@@ -70,7 +70,7 @@ def test_results(comparison: Comparison) -> None:
     assert results.keys() == {
         "format", "command", "environment", "split", "fingerprint", "dialogues", "examples", "seconds",
         "verdict", "verdicts", "warnings", "models", "references", "parity", "differences", "statistics", "crossings",
-        "history", "breakdown", "calibration", "samples", "disagreements", "attention", "rating",
+        "history", "breakdown", "calibration", "samples", "disagreements", "attention", "rating", "ratings",
     }  # fmt: skip
     assert (results["format"], results["split"]) == (2, "test")
     assert results["statistics"]["seeds"] == {"lstm": 2, "transformer": 2}
@@ -200,7 +200,7 @@ def test_attention(comparison: Comparison) -> None:
 
 def test_reports_are_self_contained(comparison: Comparison) -> None:
     files = {path.name for path in comparison.folder.iterdir() if not path.name.startswith(".")}
-    assert files == {"grid.json", "report.html", "report.md", "results.json", "runs"}
+    assert files == {"grid.json", "report.html", "report.md", "report.tex", "results.json", "runs"}
     page = (comparison.folder / "report.html").read_text(encoding="utf-8")
     assert page.count("<svg") >= 4  # two curves, a map a model
     page = re.sub(r"(<script>).*?(</script>)", "", page, flags=re.DOTALL)

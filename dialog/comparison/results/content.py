@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from dialog.analysis.calibration import pooled
 from dialog.analysis.measured import Measured
-from dialog.comparison.breakdown import breakdown
+from dialog.comparison.breakdown import breakdown, example_properties
 from dialog.comparison.cost import cost, seconds_to_common_value
 from dialog.comparison.crossings import crossings
 from dialog.comparison.grid.folder import SPLIT, Grid
@@ -74,7 +75,7 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
         },
         "crossings": crossings(models),
         "history": history(systems),
-        "breakdown": breakdown({system.name: system.evaluations for system in systems}),
+        "breakdown": breakdown({system.name: system.evaluations for system in systems}, *properties(systems)),
         "calibration": calibrations(systems),
         "samples": samples,
         "disagreements": disagreements(rows),
@@ -156,14 +157,21 @@ def history(systems: Sequence[System]) -> dict[str, Any]:
     return history_results(histories)
 
 
+def properties(systems: Sequence[System]) -> tuple[Mapping[str, int] | None, Mapping[str, str]]:
+    """Return what the breakdown needs besides responses: word counts of train, and dialogue acts; from any recipe."""
+    recipe = next((system.evaluated.recipe for system in systems if system.evaluated.recipe is not None), None)
+    return (None, {}) if recipe is None else example_properties(recipe, SPLIT)
+
+
 def calibrations(systems: Sequence[System]) -> dict[str, Any]:
-    """Return "calibration": error and reliability diagram of the first evaluated run of each contender."""
-    metrics = {system.name: system.measured_runs[0].entry["metrics"] for system in systems}
-    return {
-        name: {"error": values["calibration_error"], "bins": values["calibration"]["bins"]}
-        for name, values in metrics.items()
-        if "calibration" in values
-    }
+    """Return "calibration": error and reliability diagram over all evaluated runs of each contender."""
+    pools: dict[str, Any] = {}
+    for system in systems:
+        metrics = [run.entry["metrics"] for run in system.runs if "calibration" in run.entry["metrics"]]
+        if metrics:
+            bins = [{"error": values["calibration_error"], **values["calibration"]} for values in metrics]
+            pools[system.name] = pooled(bins)
+    return pools
 
 
 def attention(systems: Sequence[System], sample: Mapping[str, Any]) -> list[dict[str, Any]]:
