@@ -11,16 +11,6 @@ import pytest
 from dialog.config.compose import asset_folders, compose, group_files, shipped_recipes
 from dialog.config.schema import SECTIONS, TrainerConfig
 
-BASE = "defaults: {data: builtin, model: tiny, optimizer: adamw_plateau}\n"
-TINY = """embedding_size: 8
-encoder: {name: lstm, size: 8, layers: 2}
-decoder:
-  name: lstm
-  size: 8
-  attention: {name: additive, size: 4}
-dropout: 0.5
-"""
-QUICK = compose("quickstart/transformer").recipe
 RECIPES = sorted(path for root in asset_folders("recipes") for path in root.rglob("*.yaml"))
 
 
