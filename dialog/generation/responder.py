@@ -12,7 +12,7 @@ from torch import Tensor
 from dialog.config.components import Component, build
 from dialog.data.batching import collate
 from dialog.data.dialogue import Example, Turn
-from dialog.data.store.layout import encode_example
+from dialog.data.store.layout import ROLES, encode_example
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF, UNK, Tokenizer
 from dialog.generation.contract import Search
 from dialog.generation.greedy import SEARCHES
@@ -40,6 +40,8 @@ class Responder:
     max_length: int
     context_turns: int | None = None
     normalise: bool = True
+    layout: str = ROLES
+    silence: str | None = None
 
     def respond(self, contexts: Sequence[Sequence[str]], search: Component) -> list[Candidate]:
         """Generate one response to each context, a list of turns of two alternating speakers.
@@ -48,28 +50,30 @@ class Responder:
         """
         if not contexts:
             return []
-        examples = [self.example(context) for context in contexts]
-        pairs = [
-            encode_example(self.tokenizer, example, max_source=self.max_source, max_target=None) for example in examples
-        ]
+        pairs = [self.encode(self.example(context)) for context in contexts]
         return self.generate(collate(pairs, range(len(pairs))).source, search)
 
     def example(self, context: Sequence[str], response: str = "") -> Example:
         """Build an example as in training, from the turns of two alternating speakers and the next speaker's response.
 
-        The response is not changed.
+        The response is not changed. With `silence`, the first turn is taken for the first of the dialogue.
 
         Raises:
             TypeError: the context is a string.
         """
         if isinstance(context, str):
             raise TypeError("context: expected a list of turns, not a string; pass [text]")
+        facts = (Turn("self", self.silence),) if self.silence is not None and len(context) % 2 == 0 else ()
         if self.context_turns is not None:
             context = context[max(0, len(context) - self.context_turns) :]
         texts = [text.strip() if self.normalise else text for text in context]
         speakers = ("self" if place % 2 == 0 else "other" for place in range(len(texts), 0, -1))
         history = tuple(map(Turn, speakers, texts))
-        return Example("", "", history, Turn("self", response), 0)
+        return Example("", "", history, Turn("self", response), 0, facts)
+
+    def encode(self, example: Example) -> tuple[list[int], list[int]]:
+        """Return source and target ids, laid out as in training; the target is not truncated."""
+        return encode_example(self.tokenizer, example, max_source=self.max_source, max_target=None, layout=self.layout)
 
     @torch.inference_mode()
     def generate(self, source: Tensor, search: Component) -> list[Candidate]:

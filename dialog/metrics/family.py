@@ -29,6 +29,7 @@ from dialog.metrics.likelihood import (
 )
 from dialog.metrics.measurement import INPUTS, Measurement, arguments_of
 from dialog.metrics.overlap import F1
+from dialog.metrics.parlai_sets import ParlaiSets
 from dialog.metrics.words import UNDETERMINED
 
 METRICS: Family[Metric] = Family(
@@ -49,6 +50,7 @@ METRICS: Family[Metric] = Family(
         "unique_ratio": UniqueRatio,
         "dullness": Dullness,
         "length_mean": LengthMean,
+        "parlai_sets": ParlaiSets,
     },
     runtime=("language",),
 )
@@ -58,6 +60,7 @@ ORDERS = {"bleu": (1, 2, 3, 4), "distinct": (1, 2), "ead": (1, 2), "entropy": (1
 STANDARD: tuple[Component, ...] = tuple(
     {"name": name, **arguments}
     for name in METRICS
+    if name != "parlai_sets"
     for arguments in ([{"n": n} for n in ORDERS[name]] if name in ORDERS else [{}])
 )
 """The metrics of every evaluation."""

@@ -46,7 +46,16 @@ class Run:
 
         data, limits = self.recipe.data, self.recipe.generation
         lengths = limits.min_length, limits.max_length
-        return Responder(self.model, self.tokenizer, data.max_source, *lengths, data.context_turns, data.normalise)
+        return Responder(
+            self.model,
+            self.tokenizer,
+            data.max_source,
+            *lengths,
+            context_turns=data.context_turns,
+            normalise=data.normalise,
+            layout=data.layout,
+            silence=data.silence,
+        )
 
     def respond(self, context: Sequence[str], search: Mapping[str, Any] | None = None) -> Reply:
         """Answer the last turn of a context in which two speakers alternate."""
@@ -65,11 +74,9 @@ class Run:
         import torch
 
         from dialog.analysis.maps import attention_maps, maps_to_json, turn_indices
-        from dialog.data.store.layout import encode_example
         from dialog.data.tokenizers.tokenizer import PAD
 
-        example = self.responder.example(context, response)
-        pair = encode_example(self.tokenizer, example, max_source=self.recipe.data.max_source, max_target=None)
+        pair = self.responder.encode(self.responder.example(context, response))
         device = next(self.model.parameters()).device
         source, target = (torch.tensor([ids], device=device) for ids in pair)
         maps = attention_maps(self.model, source, source != PAD, target[:, :-1])
@@ -79,10 +86,8 @@ class Run:
     def score(self, context: Sequence[str], response: str) -> float:
         """Return log p(response | context) in nats, end token included."""
         from dialog.data.batching import collate
-        from dialog.data.store.layout import encode_example
         from dialog.runs.evaluator import Evaluator
 
-        example = self.responder.example(context, response)
-        pair = encode_example(self.tokenizer, example, max_source=self.recipe.data.max_source, max_target=None)
+        pair = self.responder.encode(self.responder.example(context, response))
         evaluator = Evaluator(self.responder, self.recipe.generation.search, 1)
         return -evaluator.score(collate([pair], [0]))[0].nll
