@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,17 +12,18 @@ import pytest
 
 from dialog.analysis.measured import read_measured
 from dialog.comparison.statistics.evaluated import run_metrics
+from dialog.comparison.statistics.section import statistics_section
 
 
-def write_responses(path: Path) -> Path:
-    draw = random.Random(0)
+def write_responses(path: Path, seed: int = 0) -> Path:
+    draw = random.Random(seed)
     words = ["yes", "no", "fine", ",", "thanks", "you", "and", "?", "."]
     rows = [
         {
             "id": str(number),
             "dialogue_id": f"dialogue {number // 4}",
             "context": ["how are you ?"],
-            "reference": " ".join(draw.choices(words, k=6)),
+            "reference": "fine , thanks",
             "response": " ".join(draw.choices(words, k=draw.randint(1, 8))),
             "nll": draw.uniform(5, 20),
             "reference_tokens": 7,
@@ -51,3 +53,20 @@ def test_all_metrics_can_be_resampled(tmp_path: Path) -> None:
         assert metric.resample(once) == pytest.approx([metric.value()] * 3, nan_ok=True)
         assert metric.swap(metric, once) == pytest.approx([0.0] * 3, nan_ok=True)
         assert len(metric.leave_one_out()) == 15
+
+
+def test_the_section_of_results_json(tmp_path: Path) -> None:
+    leaked = np.arange(60) >= 40
+    runs = [
+        replace(read_measured(write_responses(tmp_path / f"{seed}.jsonl", seed)), leaked=leaked) for seed in range(3)
+    ]
+    section = statistics_section({"a": runs[:2], "b": runs[2:]}, diverged={"a": (1, 3)}, resamples=500)
+    assert section["statistics"] == {"level": 0.95, "resamples": 500, "seeds": {"a": 2, "b": 1}}
+    assert [verdict["subset"] for verdict in section["verdicts"]] == ["all", "clean", "leaked"]
+    assert section["verdict"].startswith("b has one run, so this is about that run and the architecture a.")
+    assert "1 of 3 runs of a diverged." in section["verdict"]
+    metrics = [record["metric"] for record in section["differences"] if record["subset"] == "clean"]
+    assert metrics[0] == "bits_per_byte"
+    assert {"f1", "distinct_2", "length_mean"} <= {*metrics}
+    assert "nll_nats" not in metrics
+    assert json.loads(json.dumps(section))["differences"][0].keys() == section["differences"][0].keys()
