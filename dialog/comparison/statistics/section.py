@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LEVEL, RESAMPLES = 0.95, 10_000
 NOT_COMPARED = {"nll_nats", "unknown_ratio"}
-"""Metrics that say nothing beyond others, or describe the test set."""
+"""Metrics that repeat another one, or describe the test set."""
 
 
 def statistics_section(
