@@ -129,8 +129,8 @@ def build_module(recipe: Recipe, vocabulary: int, tokenizer: Tokenizer | None = 
     model = build_model(recipe.model, vocabulary)
     freeze(model, recipe.model.frozen)
     objective = {key: getattr(recipe.model, key) for key in ("loss", "teacher_forcing", "objectives")}
-    limits = {"min_length": recipe.generation.min_length, "max_length": recipe.generation.max_length}
-    search = {**limits, **recipe.generation.search}
+    constraints = {name: value for name, value in asdict(recipe.generation).items() if name != "search"}
+    search = {**constraints, **recipe.generation.search}
     return DialogModule(model, padding=PAD, optimizer=recipe.optimizer, search=search, tokenizer=tokenizer, **objective)
 
 

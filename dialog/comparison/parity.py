@@ -26,6 +26,7 @@ class EvaluatedSystem(NamedTuple):
 Setting = Callable[[Recipe], Any]
 
 MUST: dict[str, Setting] = {
+    "tuning trials": lambda recipe: recipe.about.trials,
     "lengths": lambda recipe: lengths(recipe),
     "training budget": lambda recipe: training_budget(recipe),
     "validation interval": lambda recipe: validation_interval(recipe),
@@ -36,7 +37,7 @@ MUST: dict[str, Setting] = {
     "search": lambda recipe: component_text(recipe.generation.search),
     "response length": lambda recipe: response_length(recipe),
 }
-"""Settings of a recipe that must be equal: the data that a model sees, how long it is trained, how it is selected."""
+"""Settings of a recipe that must be equal: tuning, the data that a model sees, its budget, and how it is selected."""
 
 REPORTED: dict[str, Setting] = {
     "batch tokens": lambda recipe: recipe.data.batch_tokens,
@@ -74,7 +75,6 @@ def parity(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
         row("test set", [shortened(values.get("fingerprint")) for values in metrics], must=True),
         row("test examples", [values.get("examples") for values in metrics], must=True),
         number_of_seeds(runs),
-        row("tuning trials", [model.get("trials") for model in models], must=True),
         *(row(what, settings(recipes, setting), must=True) for what, setting in MUST.items()),
         parameters_row("parameters without embeddings", [values.get("rest") for values in counts], must=True),
         parameters_row("parameters", [values.get("total") for values in counts]),
@@ -192,8 +192,8 @@ def validations(runs: Sequence[dict[str, Any]]) -> int | None:
 
 def rounded_mean(runs: Sequence[dict[str, Any]], key: str) -> int | None:
     """Return the mean of a cost over seeds; None if no run has one."""
-    mean = round(sum(int(run[key]) for run in runs) / len(runs))
-    return mean or None
+    costs = [run[key] for run in runs if run[key]]
+    return round(sum(costs) / len(costs)) if costs else None
 
 
 def software(environment: dict[str, Any]) -> str:

@@ -194,14 +194,28 @@ class GenerationConfig:
     """Decoding of responses.
 
     Attributes:
-        search: Component of the family ``searches``.
+        search: Component of the family ``searches``. The other keys are constraints that every search accepts.
         min_length: Smallest length of a response in tokens, without the end token.
         max_length: Largest length of a response in tokens, without the end token.
+        no_repeat_ngram: Number of tokens of which no sequence occurs twice in a response; 0 for no limit.
+        block_context_ngram: Number of tokens of which no sequence of the source occurs in a response; 0 for no limit.
+        banned: Words that no response contains, in any case and however they are split into tokens.
+        required: Words that every response contains.
+        prefix: Text that every response begins with.
+        repetition_penalty: Divides positive logits of tokens that have occurred, multiplies negative ones; 1 for none.
+        frequency_penalty: Subtracted from a token's logit for each time it has occurred; 0 for none.
     """
 
     search: Component = field(default_factory=lambda: {"name": "greedy"})
     min_length: int = 1
     max_length: int = 60
+    no_repeat_ngram: int = 0
+    block_context_ngram: int = 0
+    banned: list[str] = field(default_factory=list)
+    required: list[str] = field(default_factory=list)
+    prefix: str = ""
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
 
 
 @dataclass

@@ -176,6 +176,17 @@ class Seconds:
         self.total += time.perf_counter() - began
 
 
+def best(example: Example, candidates: Sequence[Candidate]) -> Candidate:
+    """Return the first candidate.
+
+    Raises:
+        UserError: there is none.
+    """
+    if not candidates:
+        raise UserError(f"{example.id}: the scores of the model are not numbers; train with a smaller optimizer.lr")
+    return candidates[0]
+
+
 @dataclass(frozen=True)
 class Evaluator:
     """Scores references and generates responses, in batches of similar length under a budget of tokens.
@@ -221,7 +232,9 @@ class Evaluator:
                 for row, result in zip(rows, self.score(batch, aligned, gold), strict=True)
             ]
             with self.decoding.measured():
-                replies = self.responder.generate(batch.source, self.search)
+                replies = [
+                    best(*pair) for pair in zip(chosen, self.responder.generate(batch.source, self.search), strict=True)
+                ]
             own |= dict(zip(rows.tolist(), zip(scored, replies, strict=True), strict=True))
             if progress is not None:
                 progress(len(rows))

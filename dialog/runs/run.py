@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialog.config.schema import Recipe
+from dialog.errors import UserError
 
 if TYPE_CHECKING:
     from dialog.data.tokenizers.tokenizer import Tokenizer
@@ -39,18 +41,17 @@ class Run:
     model: Seq2Seq
     tokenizer: Tokenizer
 
-    @property
+    @cached_property
     def responder(self) -> Responder:
-        """The model with its tokenizer and length limits."""
+        """The model with its tokenizer and the recipe's constraints on responses."""
         from dialog.generation.responder import Responder
 
-        data, limits = self.recipe.data, self.recipe.generation
-        lengths = limits.min_length, limits.max_length
+        data = self.recipe.data
         return Responder(
             self.model,
             self.tokenizer,
             data.max_source,
-            *lengths,
+            self.recipe.generation,
             context_turns=data.context_turns,
             normalise=data.normalise,
             layout=data.layout,
@@ -63,10 +64,12 @@ class Run:
 
     def respond_batch(self, contexts: Sequence[Sequence[str]], search: Mapping[str, Any] | None = None) -> list[Reply]:
         """Answer several contexts in one batch."""
-        responses = self.responder.respond(contexts, dict(search or self.recipe.generation.search))
+        responses = self.responder.respond(contexts, None if search is None else dict(search))
+        if not all(responses):
+            raise UserError(f"{self.folder}: the scores of the model are not numbers")
         return [
-            Reply(response.text, [response], context, self)
-            for response, context in zip(responses, contexts, strict=True)
+            Reply(candidates[0].text, candidates, context, self)
+            for candidates, context in zip(responses, contexts, strict=True)
         ]
 
     def attention(self, context: Sequence[str], response: str) -> dict[str, Any]:

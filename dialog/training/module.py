@@ -210,11 +210,12 @@ class DialogModule(LightningModule):
         check_batch(batch, self.padding, first=batch_index == 0)
         if self.tokenizer is None:
             raise UserError("predict: the module has no tokenizer; pass DialogModule(..., tokenizer=...)")
-        limits = GenerationConfig()
-        lengths = limits.min_length, limits.max_length
-        responder = Responder(self.model, self.tokenizer, batch.source.shape[1], *lengths)
+        responder = Responder(self.model, self.tokenizer, batch.source.shape[1], GenerationConfig())
         responses = responder.generate(batch.source, self.search)
-        return [Prediction(row, *response) for row, response in zip(batch.rows.tolist(), responses, strict=True)]
+        return [
+            Prediction(row, best.text, best.score, best.tokens)
+            for row, (best, *_) in zip(batch.rows.tolist(), responses, strict=True)
+        ]
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save the target tokens of all ranks, the tokenizer and the names of frozen parameters."""

@@ -33,7 +33,7 @@ def system(
         for seed in seeds
     ]
     sizes = {"total": rest + 500, "embeddings": 500, "rest": rest}
-    entry = {"runs": runs, "parameters": sizes, "trials": None, "flops_per_target_token": 4.5e6, **model}
+    entry = {"runs": runs, "parameters": sizes, "flops_per_target_token": 4.5e6, **model}
     return EvaluatedSystem(compose(recipe, overrides).recipe, ENVIRONMENT, entry)
 
 
@@ -90,7 +90,7 @@ def test_numbers_that_must_be_equal() -> None:
         "parameters without embeddings (within 10 %)": True,
         "parameters (within 10 %)": False,
     }
-    assert differing(system(LSTM, trials=4), system(LSTM)) == {"tuning trials": True}
+    assert differing(system(LSTM, "about.trials=4"), system(LSTM)) == {"tuning trials": True}
     assert differing(system(LSTM), system(LSTM, seeds=(1, 2, 3))) == {"seeds": True}
     assert differing(system(LSTM), system(LSTM, seeds=(3, 4))) == {}
 
@@ -104,9 +104,9 @@ def test_differences_come_first() -> None:
 
 def test_responses_of_other_systems() -> None:
     """Only the test set is known."""
-    runs = [{"seed": 0, "steps": 0, "seconds": 0.0, "target_tokens": 0, "curve": []}]
     metrics = {"fingerprint": "f" * 64, "examples": 9}
-    other = EvaluatedSystem(None, {}, {"runs": [{**runs[0], "metrics": metrics}], "parameters": None})
+    run = {"seed": None, "steps": None, "seconds": None, "target_tokens": None, "curve": [], "metrics": metrics}
+    other = EvaluatedSystem(None, {}, {"runs": [run], "parameters": {}})
     rows = parity([system(LSTM, seeds=(1,)), other])
     assert "precision: 32-true / unknown" in broken(rows)
     assert {row["what"] for row in rows if row["must"] and row["equal"]} == {

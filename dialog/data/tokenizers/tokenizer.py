@@ -145,6 +145,16 @@ class Tokenizer:
         """Return the text of token ids without special tokens (`UNK` included); invalid UTF-8 becomes U+FFFD."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
 
+    def pieces(self) -> list[bytes]:
+        """Return the UTF-8 bytes that each token adds to a text; none for special tokens."""
+        names = [self._tokenizer.id_to_token(token) or "" for token in range(len(self))]
+        if self._bytes:
+            text = [bytes(BYTES[char] for char in piece if char in BYTES) for piece in names]
+        else:  # a token may add a space to the one before, so each follows another one
+            before = len(self.decode([len(self) - 1]))
+            text = [self.decode([len(self) - 1, token])[before:].encode() for token in range(len(self))]
+        return [b""] * len(SPECIAL_TOKENS) + text[len(SPECIAL_TOKENS) :]
+
     def label(self, token: int) -> str:
         r"""Return a printable form of a token: "▁" for a space, `\n` and `\xe6` for unprintable content.
 
