@@ -13,8 +13,7 @@ from torch import Tensor
 
 from dialog.data.dialogue import Example
 from dialog.data.store.layout import encode_example, target_ids
-from dialog.data.tokenizers.tokenizer import PAD
-from dialog.generation.responder import Responder
+from dialog.data.tokenizers.tokenizer import PAD, Tokenizer
 from dialog.models.seq2seq import Seq2Seq
 
 CANDIDATES = 20
@@ -28,7 +27,13 @@ TOKENS = 2048
 
 
 def candidate_ranks(
-    responder: Responder, examples: Callable[[], Iterator[Example]], *, rank: int = 0, world: int = 1
+    model: Seq2Seq,
+    tokenizer: Tokenizer,
+    examples: Callable[[], Iterator[Example]],
+    *,
+    max_source: int,
+    rank: int = 0,
+    world: int = 1,
 ) -> dict[int, int] | None:
     """Return the rank from 1 of the reference among 20 candidates, by the index of the example in its split.
 
@@ -43,9 +48,8 @@ def candidate_ranks(
     drawn = draw_candidates([example.response.text for example in examples()])
     if drawn is None:
         return None
-    tokenizer = responder.tokenizer
     sources = {
-        index: encode_example(tokenizer, example, max_source=responder.max_source, max_target=None)[0]
+        index: encode_example(tokenizer, example, max_source=max_source, max_target=None)[0]
         for index, example in enumerate(examples())
         if index in drawn
     }
@@ -54,7 +58,7 @@ def candidate_ranks(
     for start in range(rank * CONTEXTS, len(order), world * CONTEXTS):
         group = order[start : start + CONTEXTS]
         targets = [[target_ids(tokenizer.encode(text), max_target=None) for text in drawn[index]] for index in group]
-        scores = candidate_scores(responder.model, [sources[index] for index in group], targets)
+        scores = candidate_scores(model, [sources[index] for index in group], targets)
         better = (scores[:, 1:] >= scores[:, :1]).sum(1).tolist()
         ranks |= {index: 1 + count for index, count in zip(group, better, strict=True)}
     return ranks

@@ -54,6 +54,7 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
     from tqdm import tqdm
 
     from dialog.analysis.alignment import AlignmentAccuracy
+    from dialog.analysis.baselines.kept import find_baselines
     from dialog.analysis.candidates import candidate_ranks, joined
     from dialog.analysis.training_responses import read_training_responses
     from dialog.data.examples import examples
@@ -77,9 +78,13 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
         language = detect_language(example.response.text for example in first)
         components = components_of(run.recipe.metrics)
         built = build_metrics(run.recipe.metrics, language=language)
+    # before decoding, so that nothing is lost if it fails; one rank computes, the others wait
+    baselines = find_baselines(job, split, run.recipe.metrics, language=language, quiet=quiet)
     ranks = candidate_ranks(
-        run.responder,
+        run.model,
+        run.tokenizer,
         lambda: examples(job.corpus.dialogues(split), job.rules, Counter()),
+        max_source=run.responder.max_source,
         rank=rank(),
         world=world_size(),
     )
@@ -101,13 +106,16 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
         alignments, seconds = zip(*gather_to_first((aligned, evaluator.decoding.total)), strict=True)
         metrics |= AlignmentAccuracy.total(alignments).metrics()
         metrics |= {key: settings[key] for key in KEPT} | {"weights": sha256(run.folder / WEIGHTS)}
+        if baselines is not None:
+            metrics |= baselines.metrics(evaluation.measurement, evaluation.dialogue_ids)
+        leaked = None if baselines is None else baselines.is_leaked(evaluation.dialogue_ids)
         suffix = name or suffix_of(run.folder, settings, metrics["fingerprint"])
         folder = evaluations / (f"{split}-{suffix}" if suffix else split)
         folder.mkdir(exist_ok=True)
         sync(partial)
         (folder / METRICS).unlink(missing_ok=True)
         rename(partial, folder / RESPONSES)
-        write_statistics(folder / STATISTICS, evaluation.measurement, components, language)
+        write_statistics(folder / STATISTICS, evaluation.measurement, components, language, leaked)
         write_json(folder / COST, {"responses": metrics["examples"], "decoding_seconds": sum(seconds)})
         write_json(folder / METRICS, metrics)  # last: with it the evaluation is complete
     if run.recipe.logger.get("name") != "none":
@@ -131,7 +139,8 @@ def current_evaluation(folder: Path, recipe: Recipe, split: str, corpus: str | N
             continue
         settings = settings_of(recipe, metrics["data"].get("fingerprint") if corpus is None else corpus)
         same = all(metrics[key] == settings[key] for key in KEPT)
-        if same and metrics["weights"] == sha256(folder / WEIGHTS) and (metrics_file.parent / RESPONSES).is_file():
+        complete = all((metrics_file.parent / name).is_file() for name in (RESPONSES, STATISTICS))
+        if same and complete and metrics["weights"] == sha256(folder / WEIGHTS):
             return Evaluated(metrics_file.parent, metrics)
     return None
 

@@ -119,7 +119,7 @@ class Evaluation:
         if ranks is None:
             self.measurement.left_out["hits_1_of_20"] = "the references are not ranked; it takes 20 different ones"
         self.counts: Counter[str] = Counter()
-        self.dialogues: set[str] = set()
+        self.dialogue_ids: list[str] = []
         self.lossless = True
         self.confidences = np.zeros(SIZE)
         self.fingerprint = hashlib.sha256()
@@ -135,7 +135,7 @@ class Evaluation:
         self.counts.update(examples=1, **{unit: row[f"reference_{unit}"] for unit in UNITS})
         self.lossless = self.lossless and answered.scored.lossless
         self.confidences += answered.scored.confidences
-        self.dialogues.add(example.dialogue_id)
+        self.dialogue_ids.append(example.dialogue_id)
         if example.response.copies:
             self.counts.update(questions=1, answered=answered.exact)
         self.fingerprint.update(example_bytes(row))
@@ -171,7 +171,7 @@ class Evaluation:
         metrics: dict[str, Any] = {
             "split": split,
             "examples": self.counts["examples"],
-            "dialogues": len(self.dialogues),
+            "dialogues": len(set(self.dialogue_ids)),
             "fingerprint": self.fingerprint.hexdigest(),
             **{unit: self.counts[unit] for unit in UNITS},
             "lossless": self.lossless,

@@ -32,12 +32,18 @@ def split() -> list[Example]:
     return list(examples(BuiltinDialogues(size=60).dialogues("validation"), rules, Counter()))
 
 
+def measured_ranks(responder: Responder, split: list[Example], **processes: int) -> dict[int, int] | None:
+    return candidate_ranks(
+        responder.model, responder.tokenizer, lambda: iter(split), max_source=responder.max_source, **processes
+    )
+
+
 def test_ranks_agree_with_scores_of_whole_examples(
     responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(candidates, "EXAMPLES", 7)
     drawn = draw_candidates([example.response.text for example in split])
-    ranks = candidate_ranks(responder, lambda: iter(split))
+    ranks = measured_ranks(responder, split)
     assert ranks.keys() == drawn.keys()
     assert len(drawn) == 7
     evaluator = Evaluator(responder, {"name": "greedy"}, 1000)
@@ -55,9 +61,9 @@ def test_processes_rank_different_examples(
     monkeypatch.setattr(candidates, "EXAMPLES", 20)
     monkeypatch.setattr(candidates, "CONTEXTS", 3)
     monkeypatch.setattr(candidates, "TOKENS", 150)
-    shards = [candidate_ranks(responder, lambda: iter(split), rank=rank, world=world) for rank in range(world)]
+    shards = [measured_ranks(responder, split, rank=rank, world=world) for rank in range(world)]
     assert sum(map(len, shards)) == 20
-    assert joined(shards) == candidate_ranks(responder, lambda: iter(split))
+    assert joined(shards) == measured_ranks(responder, split)
 
 
 def test_candidates_are_different_and_the_same_for_every_model() -> None:
