@@ -28,8 +28,8 @@ Difference = Mapping[str, Any]
 """Entry of "differences" in results.json."""
 
 DECIDED_NOTE = (
-    "Bold: decided (significant after Holm's correction, and the interval excludes 0), and nothing else. –: not measured "
-    "or not tested."
+    "Bold: decided (significant after Holm's correction, and the interval excludes 0), and nothing else. –: not "
+    "measured or not tested."
 )
 
 
