@@ -16,8 +16,8 @@ from dialog.report.drawing.scale import highest_weight
 from dialog.report.drawing.svg import heatmap_svg
 from dialog.report.measures import METRIC_DISPLAYS, duration, hardware
 from dialog.report.page import printable_json, render_page
-from dialog.report.rating import rating_fingerprint
 from dialog.report.sections.order import appendix, main_sections
+from dialog.report.sections.ratings import rating_fingerprint
 from dialog.report.sections.scores import metric_names
 from dialog.report.tables import Figure, Results, model_names, provenance
 from dialog.report.terminal import truncate
@@ -52,7 +52,7 @@ def template_values(results: Results, rating: str) -> dict[str, Any]:
             ("Random responses", [_short(sample) for sample in results["samples"]]),
         ],
         "maps": _maps(results),
-        "rating": [_short(pair) for pair in results["rating"]],
+        "rating": [_short(pair) | {"id": pair["id"]} for pair in results["rating"]],
         "rating_fingerprint": rating,
         "metrics": [METRIC_DISPLAYS[name] for name in metric_names(results) if name in METRIC_DISPLAYS],
         "provenance": lambda table: provenance(results, table.metrics),

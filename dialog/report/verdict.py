@@ -45,6 +45,11 @@ def terminal_table(results: Results) -> str:
     return "\n".join(lines) + "\n"
 
 
+def ratings_table(results: Results) -> str:
+    """Return wins, ties and agreement of blind ratings in aligned columns."""
+    return "\n\n".join(f"{aligned(table)}\n{table.caption}" for table in ratings(complete(results)).tables) + "\n"
+
+
 def aligned(table: ReportTable) -> str:
     """Return a table in aligned columns, with `*` after decided cells and a rule above each group."""
     head = [one_line(name) for name in table.head]

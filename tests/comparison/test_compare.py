@@ -176,7 +176,7 @@ def test_attention(comparison: Comparison) -> None:
 
 def test_reports_are_self_contained(comparison: Comparison) -> None:
     files = {path.name for path in comparison.folder.iterdir() if not path.name.startswith(".")}
-    assert files == {"grid.json", "report.html", "report.md", "results.json", "runs"}
+    assert files == {"grid.json", "report.html", "report.md", "report.tex", "results.json", "runs"}
     page = (comparison.folder / "report.html").read_text(encoding="utf-8")
     assert page.count("<svg") >= 4  # two curves, a map a model
     assert not re.search(r"<(link|iframe|img|base)\b|(?:src|href)\s*=\s*[\"']?(?!#)|url\(|@import", page, re.I)

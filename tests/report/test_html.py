@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dialog.report.html import write_html
-from dialog.report.rating import rating_fingerprint
+from dialog.report.sections.ratings import rating_fingerprint
 
 VOID = {"meta", "link", "img", "br", "input", "wbr"}
 

@@ -1,7 +1,9 @@
-"""Results of blind rating: wins and ties per pair of contenders, and agreement between raters."""
+"""Blind rating: the fingerprint of the pairs, and the results: wins, ties and agreement between raters."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,11 +15,26 @@ from dialog.report.tables import (
     Results,
     Row,
     RowGroup,
+    model_names,
     optional,
     p_text,
     table_of_groups,
     text_row,
 )
+
+CHOICES = ("left", "right", "tie", "skip")
+"""Choices of a rater for a pair."""
+
+
+def rating_fingerprint(results: Results) -> str:
+    """Return a hash of the evaluation, the pairs, their order and the contenders; empty without pairs.
+
+    The page shows it although raters must not know the contenders: it cannot be inverted.
+    """
+    if not results["rating"]:
+        return ""
+    content = json.dumps([results["fingerprint"], model_names(results), results["rating"]], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
 def ratings(results: Results) -> ReportSection:
