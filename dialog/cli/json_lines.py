@@ -92,7 +92,7 @@ def read_line(content: bytes, number: int, where: str, texts: Sequence[str]) -> 
         return Line(unnamed, f"{where}: not JSON ({error}); write one object per line")
     row = {**unnamed, **row} if isinstance(row, dict) else unnamed
     context, others = row.get("context"), [row.get(name) for name in texts]
-    turns = [*context, *others] if isinstance(context, list) else [None]
+    turns: list[Any] = [*context, *others] if isinstance(context, list) else [None]
     if not all(isinstance(text, str) for text in turns):
         fields = "".join(f', "{name}": TEXT' for name in texts)
         return Line(row, f'{where}: needs {{"context": [TEXT, ...]{fields}}}')
