@@ -24,7 +24,7 @@ Answer = Callable[[Sequence[Mapping[str, Any]]], Sequence[dict[str, Any]]]
 """From input lines, each with its ``id``, to output lines; one with an ``error`` counts as failed."""
 
 
-class Line(NamedTuple):
+class InputLine(NamedTuple):
     """Input line with its id, or what is wrong with it."""
 
     row: dict[str, Any]
@@ -74,29 +74,29 @@ def new_file(target: str) -> Iterator[IO[str]]:
         yield file
 
 
-def read_lines(lines: IO[bytes], file: str, texts: Sequence[str]) -> Iterator[Line]:
+def read_lines(lines: IO[bytes], file: str, texts: Sequence[str]) -> Iterator[InputLine]:
     """Yield each line that is not blank; the default id is the number of the line, counted from 1."""
     for number, content in enumerate(lines, start=1):
         if content.strip():
             yield read_line(content, number, f"{'standard input' if file == '-' else file}:{number}", texts)
 
 
-def read_line(content: bytes, number: int, where: str, texts: Sequence[str]) -> Line:
+def read_line(content: bytes, number: int, where: str, texts: Sequence[str]) -> InputLine:
     """Parse a line; what is wrong with it is prefixed with file:line."""
     unnamed = {"id": str(number)}
     try:
         row = json.loads(content.decode("utf-8-sig" if number == 1 else "utf-8"))
     except UnicodeDecodeError as error:
-        return Line(unnamed, f"{where}: not UTF-8 at byte {error.start + 1}")
+        return InputLine(unnamed, f"{where}: not UTF-8 at byte {error.start + 1}")
     except (ValueError, RecursionError) as error:
-        return Line(unnamed, f"{where}: not JSON ({error}); write one object per line")
+        return InputLine(unnamed, f"{where}: not JSON ({error}); write one object per line")
     row = {**unnamed, **row} if isinstance(row, dict) else unnamed
     context, others = row.get("context"), [row.get(name) for name in texts]
     turns: list[Any] = [*context, *others] if isinstance(context, list) else [None]
     if not all(isinstance(text, str) for text in turns):
         fields = "".join(f', "{name}": TEXT' for name in texts)
-        return Line(row, f'{where}: needs {{"context": [TEXT, ...]{fields}}}')
+        return InputLine(row, f'{where}: needs {{"context": [TEXT, ...]{fields}}}')
     if any("\ud800" <= char <= "\udfff" for text in turns for char in text):
         fields = " or ".join(["the context", *texts])
-        return Line(row, f"{where}: lone surrogate (half a character) in {fields}; write both halves")
-    return Line(row)
+        return InputLine(row, f"{where}: lone surrogate (half a character) in {fields}; write both halves")
+    return InputLine(row)
