@@ -71,7 +71,7 @@ def build_job(recipe: Recipe) -> Job:
     data = recipe.data
     limits = Limits(data.max_source, data.max_target)
     rules, corpus = build_rules(recipe), build_corpus(recipe)
-    return Job(corpus, data.corpus, data.tokenizer, rules, limits, data.max_dropped, tuple(data.filters))
+    return Job(corpus, data.corpus, data.tokenizer, rules, limits, data.max_dropped, tuple(data.filters), data.layout)
 
 
 def build_data(recipe: Recipe, data: Path, tokenizer: Tokenizer) -> DialogDataModule:
@@ -81,7 +81,15 @@ def build_data(recipe: Recipe, data: Path, tokenizer: Tokenizer) -> DialogDataMo
 
     with section("data.bpe_dropout"):
         retokenise = BpeDropout(tokenizer, recipe.data.bpe_dropout) if recipe.data.bpe_dropout else None
-    return DialogDataModule(data, batch_tokens=recipe.data.batch_tokens, seed=recipe.seed, retokenise=retokenise)
+    with section("data.grouping"):
+        return DialogDataModule(
+            data,
+            batch_tokens=recipe.data.batch_tokens,
+            batch_examples=recipe.data.batch_examples,
+            grouping=recipe.data.grouping,
+            seed=recipe.seed,
+            retokenise=retokenise,
+        )
 
 
 # ------------------------------------------------------------------ model
@@ -101,6 +109,7 @@ def build_model(model: ModelConfig, vocabulary: int) -> Seq2Seq:
         head=model.head,
         turn_tokens=(OTHER, SELF),
         tie_embeddings=model.tie_embeddings,
+        scale_embeddings=model.scale_embeddings,
         dropout=model.dropout,
         activation_checkpointing=model.activation_checkpointing,
     )
@@ -120,8 +129,8 @@ def build_module(recipe: Recipe, vocabulary: int, tokenizer: Tokenizer | None = 
     model = build_model(recipe.model, vocabulary)
     freeze(model, recipe.model.frozen)
     objective = {key: getattr(recipe.model, key) for key in ("loss", "teacher_forcing", "objectives")}
-    limits = {"min_length": recipe.generation.min_length, "max_length": recipe.generation.max_length}
-    search = {**limits, **recipe.generation.search}
+    constraints = {name: value for name, value in asdict(recipe.generation).items() if name != "search"}
+    search = {**constraints, **recipe.generation.search}
     return DialogModule(model, padding=PAD, optimizer=recipe.optimizer, search=search, tokenizer=tokenizer, **objective)
 
 

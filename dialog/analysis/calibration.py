@@ -5,7 +5,9 @@ Shapes: B rows, T target tokens, M bins.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -45,3 +47,14 @@ def calibration(sums: Sequence[float]) -> dict[str, Any]:
     total = sum(row["tokens"] for row in bins)
     gaps = (row["tokens"] * abs(row["accuracy"] - row["confidence"]) for row in bins)
     return {"error": sum(gaps) / total if total else float("nan"), "bins": bins}
+
+
+def pooled(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Combine the results of `calibration` of several runs: mean error, and bins over the tokens of all runs."""
+    sums = [[0.0] * BINS for _ in range(3)]
+    for row in (row for run in runs for row in run["bins"]):
+        place = min(max(math.ceil(row["confidence"] * BINS), 1), BINS) - 1
+        for total, share in zip(sums, (1, row["accuracy"], row["confidence"]), strict=True):
+            total[place] += share * row["tokens"]
+    bins = calibration([value for total in sums for value in total])["bins"]
+    return {"error": fmean(run["error"] for run in runs), "bins": bins}

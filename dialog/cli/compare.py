@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dialog.config.compose import split_overrides
+from dialog.errors import UserError
 from dialog.escaping import to_json
 
 
@@ -23,6 +24,9 @@ from dialog.escaping import to_json
 @click.option("--vary", multiple=True, metavar="KEY=A,B", help="A contender for each value; may be repeated.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Number of runs at a time.")
 @click.option("--trust", is_flag=True, help="Allow recipes of folders to import code.")
+@click.option(
+    "--ratings", multiple=True, type=click.Path(path_type=Path), metavar="FILE", help="Add ratings made in report.html."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the table.")
 @click.option("--job", is_flag=True, hidden=True, help="Train and evaluate only, as one process of --jobs.")
 def compare(
@@ -32,6 +36,7 @@ def compare(
     vary: tuple[str, ...],
     jobs: int,
     trust: bool,
+    ratings: tuple[Path, ...],
     as_json: bool,
     job: bool,
 ) -> None:
@@ -50,17 +55,27 @@ def compare(
     Variants:          dialog-seq2seq compare quickstart/lstm_bahdanau
                          --vary model.decoder.attention=additive,dot,none
     Other systems:     dialog-seq2seq compare runs/mine/20260101-120000-abcd other/responses.jsonl
+    Blind ratings:     dialog-seq2seq compare DIR --ratings ratings-ann.json --ratings ratings-bob.json
 
     Exit codes: 0 for a complete comparison, 2 for errors that you can fix, 1 if a run failed, 130 and 143 after
     SIGINT and SIGTERM.
     """
     names, overrides = split_overrides(contenders)
+    if ratings:
+        if len(contenders) > 1 or vary or seeds or output:
+            raise UserError("--ratings: needs a finished comparison folder and no other contender or option")
+        from dialog.comparison.statistics.ratings import add_ratings
+        from dialog.report.verdict import ratings_table
+
+        rated = add_ratings(Path(contenders[0]), ratings)
+        click.echo(to_json(rated["ratings"]) if as_json else ratings_table(rated))
+        return
     from dialog.comparison.grid.plan import Request, prepare_grid
 
     request = Request(names, overrides, vary, seeds, output, jobs, trust, job)
     grid = prepare_grid(request)
     from dialog.comparison.compare import compare as run
-    from dialog.report.markdown import terminal_table
+    from dialog.report.verdict import terminal_table
 
     results = run(grid, request)
     if job:

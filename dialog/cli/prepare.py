@@ -6,12 +6,15 @@ import json
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dialog.config.compose import compose
 from dialog.errors import UserError
+
+if TYPE_CHECKING:
+    from dialog.config.schema import DataConfig
 
 
 class ShardNumber(click.ParamType[tuple[int, int]]):
@@ -66,7 +69,7 @@ def prepare(
         return
     folder = prepare_data(composed, quiet=False, engine=engine, workers=workers, merges=merges)
     manifest = read_manifest(folder)
-    batches = plan_batches(folder, manifest["splits"], composed.data.batch_tokens)
+    batches = plan_batches(folder, manifest["splits"], composed.data)
     if as_json:
         click.echo(json.dumps({"folder": str(folder), "batches": batches, **manifest}, indent=1))
         return
@@ -94,14 +97,17 @@ def table(splits: dict[str, dict[str, int]], batches: dict[str, dict[str, Any]])
         yield f"{key:<{width}}" + "".join(f"  {cell:>12}" for cell in cells)
 
 
-def plan_batches(folder: Path, splits: dict[str, dict[str, int]], batch_tokens: int) -> dict[str, dict[str, Any]]:
+def plan_batches(folder: Path, splits: dict[str, dict[str, int]], data: DataConfig) -> dict[str, dict[str, Any]]:
     """Return for each split the number of batches and an upper bound of their fraction of padding."""
-    from dialog.data.store.length_classes import read_classes
+    from dialog.data.store.length_classes import grouped, read_classes
     from dialog.data.store.plan import Plan
 
     batches = {}
     for split, counts in splits.items():
-        plan = Plan(read_classes(folder, split), budget=batch_tokens)
+        examples = data.batch_examples if split == "train" else None
+        classes = read_classes(folder, split)
+        classes = classes if examples is None else grouped(classes, data.grouping)
+        plan = Plan(classes, budget=data.batch_tokens, examples=examples)
         real = counts["source tokens"] + counts["target tokens"]
         batches[split] = {"number": len(plan), "padding": 1 - real / plan.padded}
     return batches

@@ -51,20 +51,20 @@ def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, tru
     loaded = load(run, overrides=overrides, trust=trust)
     from dialog.generation.responder import response_row
 
-    search = loaded.recipe.generation.search
     errors: list[str] = []
     with open_input(source) as file, new_file(target) as out:
         size = BATCH if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else 1
         lines = read_lines(file, source)
         while block := list(islice(lines, size)):
             contexts = [line.context for line in block if line.error is None]
-            candidates = iter(loaded.responder.respond(contexts, search))
+            candidates = iter(loaded.responder.respond(contexts))
             for line in block:
                 if line.error is None:
                     row = response_row(line.id, line.context, next(candidates))
                 else:
                     row = {"id": line.id, "error": line.error}
-                    errors.append(line.error)
+                if "error" in row:
+                    errors.append(f"{row['id']}: {row['error']}" if line.error is None else line.error)
                 out.write(to_json(row) + "\n")
             out.flush()
     if errors:

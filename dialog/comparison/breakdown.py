@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +10,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dialog.analysis.buckets import CONTEXT_TURNS, RAREST_WORD, RESPONSE_WORDS, Edges, label_of, rarest_word_count
+from dialog.analysis.buckets import (
+    CONTEXT_TURNS,
+    RAREST_WORD,
+    RESPONSE_WORDS,
+    Edges,
+    count_words,
+    label_of,
+    rarest_word_count,
+    response_acts,
+)
+from dialog.build import build_corpus, build_rules
+from dialog.config.schema import Recipe
+from dialog.errors import UserError
 from dialog.json_files import read_json_lines
 from dialog.metrics.likelihood import BitsPerByte
 from dialog.metrics.overlap import F1
@@ -59,6 +72,19 @@ def breakdown(
         for grouping in groupings(first, train_counts, acts or {})
         if (buckets := [_bucket(label, grouping, qualities) for label in grouping.order if label in grouping.labels])
     ]
+
+
+def example_properties(recipe: Recipe, split: str) -> tuple[Counter[str] | None, dict[str, str]]:
+    """Return the last two arguments of `breakdown`: counts of the words of train, and the acts of a split's responses.
+
+    The counts are None if the corpus has no training split.
+    """
+    corpus, rules = build_corpus(recipe), build_rules(recipe)
+    acts = response_acts(corpus.dialogues(split), rules)
+    try:
+        return count_words(corpus.dialogues("train"), rules), acts
+    except UserError:
+        return None, acts
 
 
 def groupings(file: Path, train_counts: Mapping[str, int] | None, acts: Mapping[str, str]) -> list[Grouping]:

@@ -7,18 +7,19 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from dialog.atomic import lock, write_json, write_text
+from dialog.atomic import lock, write_json
 from dialog.comparison.grid.folder import Grid
-from dialog.comparison.grid.jobs import end_with_parent, run_jobs, stopping
+from dialog.comparison.grid.jobs import end_with_parent, run_jobs
 from dialog.comparison.grid.plan import Request
 from dialog.comparison.grid.progress import Display
 from dialog.comparison.grid.work import Work, identity
+from dialog.comparison.statistics.ratings import kept_ratings
 from dialog.comparison.systems import compared_systems, results_of
 from dialog.config.components import imported_names
 from dialog.errors import RunError, UserError
 from dialog.json_files import read_json
-from dialog.report.html import write_html
-from dialog.report.markdown import to_markdown
+from dialog.report.files import write_reports
+from dialog.training.distributed.signals import stopping
 
 RESULTS = "results.json"
 
@@ -79,8 +80,8 @@ def write_report(work: Work, before: tuple[int, int] | None) -> dict[str, Any]:
             raise_failures(work)
         results = results_of(work.grid, systems)
         results["seconds"] += time.monotonic() - began
-        write_text(folder / "report.md", to_markdown(results))
-        write_html(results, folder / "report.html")
+        results["ratings"] = kept_ratings(folder / RESULTS, results)
+        write_reports(results, folder)
         write_json(folder / RESULTS, results)
     return results
 

@@ -2,62 +2,179 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from dialog.config.components import name_and_arguments
 from dialog.config.schema import Recipe
 from dialog.report.measures import hardware
 
+TOLERANCE = 0.1
+"""Largest relative difference of two numbers of parameters that count as equal."""
+FINGERPRINT = 12
+"""Number of characters of a hash that are shown."""
+
 
 class EvaluatedSystem(NamedTuple):
-    """A recipe and the results of its runs."""
+    """A contender and the results of its runs."""
 
-    recipe: Recipe
-    environment: dict[str, Any]  # of the first run
+    recipe: Recipe | None  # None for a file of responses
+    environment: dict[str, Any]  # of the first run; empty for a file of responses
     model: dict[str, Any]  # its entry under "models" in results.json
 
 
+Setting = Callable[[Recipe], Any]
+
+MUST: dict[str, Setting] = {
+    "tuning trials": lambda recipe: recipe.about.trials,
+    "lengths": lambda recipe: lengths(recipe),
+    "training budget": lambda recipe: training_budget(recipe),
+    "validation interval": lambda recipe: validation_interval(recipe),
+    "early stopping": lambda recipe: early_stopping(recipe),
+    "selection": lambda recipe: selection(recipe),
+    "initial weights": lambda recipe: recipe.model.init_from or recipe.model.vectors or "random",
+    "precision": lambda recipe: recipe.trainer.precision,
+    "search": lambda recipe: component_text(recipe.generation.search),
+    "response length": lambda recipe: response_length(recipe),
+}
+"""Settings of a recipe that must be equal: tuning, the data that a model sees, its budget, and how it is selected."""
+
+REPORTED: dict[str, Setting] = {
+    "batch tokens": lambda recipe: recipe.data.batch_tokens,
+    "accumulated batches": lambda recipe: recipe.trainer.accumulate_grad_batches,
+    "optimizer": lambda recipe: component_text(recipe.optimizer),
+    "gradient clipping": lambda recipe: str(recipe.trainer.gradient_clip_val),
+    "dropout": lambda recipe: recipe.model.dropout,
+    "loss": lambda recipe: component_text(recipe.model.loss),
+    "teacher forcing": lambda recipe: component_text(recipe.model.teacher_forcing),
+    "auxiliary objectives": lambda recipe: ", ".join(map(component_text, recipe.model.objectives)) or "none",
+    "head": lambda recipe: component_text(recipe.model.head),
+    "tied embeddings": lambda recipe: recipe.model.tie_embeddings,
+}
+"""Settings that may be tuned for each model, with the same number of trials."""
+
+
 def parity(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
-    """Return the rows of "parity" in results.json."""
+    """Return the rows of "parity" in results.json: differing settings first, those that must be equal before others.
+
+    A value that is unknown for one system only, such as the tokenizer of a file of responses, is not equal. Numbers of
+    parameters may differ by `TOLERANCE`, and lists of seeds by everything but their length.
+    """
     recipes = [system.recipe for system in systems]
-    models = [recipe.model for recipe in recipes]
     environments = [system.environment for system in systems]
-    parameters = [system.model["parameters"] for system in systems]
-    runs = [system.model["runs"] for system in systems]
-    metrics = [model_runs[0]["metrics"] for model_runs in runs]
-    return [
-        row("data fingerprint", [environment["data"][:12] for environment in environments], must=True),
-        row("tokenizer", [environment["tokenizer"][:12] for environment in environments], must=True),
-        row("test set", [values["fingerprint"][:12] for values in metrics], must=True),
-        row("test examples", [values["examples"] for values in metrics], must=True),
-        row("seeds", [", ".join(str(run["seed"]) for run in model_runs) for model_runs in runs], must=True),
-        row("search", [component_text(recipe.generation.search) for recipe in recipes], must=True),
-        row("response length", [response_length(recipe) for recipe in recipes], must=True),
-        row("batch tokens", [recipe.data.batch_tokens for recipe in recipes]),
-        row("loss", [component_text(model.loss) for model in models]),
-        row("teacher forcing", [component_text(model.teacher_forcing) for model in models]),
-        row("auxiliary objectives", [", ".join(map(component_text, model.objectives)) or "none" for model in models]),
-        row("dropout", [model.dropout for model in models]),
-        row("head", [component_text(model.head) for model in models]),
-        row("tied embeddings", [model.tie_embeddings for model in models]),
-        row("optimizer", [component_text(recipe.optimizer) for recipe in recipes]),
-        row("gradient clipping", [str(recipe.trainer.gradient_clip_val) for recipe in recipes]),
-        row("accumulated batches", [recipe.trainer.accumulate_grad_batches for recipe in recipes]),
-        row("precision", [recipe.trainer.precision for recipe in recipes]),
-        row("early stopping patience", [str(recipe.checkpoint.patience) for recipe in recipes]),
-        row("parameters", [counts["total"] for counts in parameters]),
-        row("parameters without embeddings", [counts["rest"] for counts in parameters]),
+    models = [system.model for system in systems]
+    runs = [model["runs"] for model in models]
+    metrics: list[dict[str, Any]] = [
+        next((run["metrics"] for run in model_runs if run["metrics"]), {}) for model_runs in runs
+    ]
+    counts = [model.get("parameters") or {} for model in models]
+    flops = [model.get("flops_per_target_token") for model in models]
+    rows = [
+        row("data fingerprint", [shortened(environment.get("data")) for environment in environments], must=True),
+        row("tokenizer", [shortened(environment.get("tokenizer")) for environment in environments], must=True),
+        row("test set", [shortened(values.get("fingerprint")) for values in metrics], must=True),
+        row("test examples", [values.get("examples") for values in metrics], must=True),
+        number_of_seeds(runs),
+        *(row(what, settings(recipes, setting), must=True) for what, setting in MUST.items()),
+        parameters_row("parameters without embeddings", [values.get("rest") for values in counts], must=True),
+        parameters_row("parameters", [values.get("total") for values in counts]),
+        row("FLOPs per target token", flops),
         row("target tokens seen", [rounded_mean(model_runs, "target_tokens") for model_runs in runs]),
         row("optimizer steps", [rounded_mean(model_runs, "steps") for model_runs in runs]),
+        row("validations", [validations(model_runs) for model_runs in runs]),
         row("training seconds", [rounded_mean(model_runs, "seconds") for model_runs in runs]),
-        row("hardware", [hardware(environment) for environment in environments]),
+        row("hardware", [hardware(environment) if environment else None for environment in environments]),
+        row("software", [software(environment) if environment else None for environment in environments]),
+        *(row(what, settings(recipes, setting)) for what, setting in REPORTED.items()),
+    ]
+    return sorted(rows, key=lambda entry: (entry["equal"], not entry["must"]))
+
+
+def broken(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return, for each setting that must be equal and is not, a line with its values: the errors of ``--strict``."""
+    return [
+        f"{entry['what']}: {' / '.join(map(str, entry['values']))}"
+        for entry in rows
+        if entry["must"] and not entry["equal"]
     ]
 
 
-def row(setting: str, values: list[Any], *, must: bool = False) -> dict[str, Any]:
-    """Compare one setting, a value per system; `must`: a fair comparison needs equal values."""
-    return {"what": setting, "equal": all(value == values[0] for value in values), "must": must, "values": values}
+# ------------------------------------------------------------------ rows
+
+
+def row(what: str, values: list[Any], *, must: bool = False) -> dict[str, Any]:
+    """Compare one setting, a value per system (None: unknown); `must`: a fair comparison needs equal values."""
+    equal = all(value == values[0] for value in values)
+    shown = ["unknown" if value is None else value for value in values]
+    return {"what": what, "equal": equal, "must": must, "values": shown}
+
+
+def parameters_row(what: str, values: list[int | None], *, must: bool = False) -> dict[str, Any]:
+    """Compare numbers of parameters; they are equal if the largest exceeds the smallest by at most `TOLERANCE`."""
+    counts = [value for value in values if value is not None]
+    equal = len(counts) == len(values) and max(counts) <= (1 + TOLERANCE) * min(counts)
+    return {**row(f"{what} (within {100 * TOLERANCE:.0f} %)", values, must=must), "equal": equal or not counts}
+
+
+def number_of_seeds(runs: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
+    """Compare numbers of seeds; which seeds they are makes no difference."""
+    values = [", ".join(str(run["seed"]) for run in model_runs) for model_runs in runs]
+    equal = len({len(model_runs) for model_runs in runs}) == 1
+    return {**row("seeds", values, must=True), "equal": equal}
+
+
+def settings(recipes: Sequence[Recipe | None], setting: Setting) -> list[Any]:
+    """Return a setting of each recipe; None for a file of responses."""
+    return [None if recipe is None else setting(recipe) for recipe in recipes]
+
+
+# ------------------------------------------------------------------ values
+
+
+def lengths(recipe: Recipe) -> str:
+    """Return the limits of context and response in training."""
+    turns = "all" if recipe.data.context_turns is None else recipe.data.context_turns
+    return f"{turns} turns, {recipe.data.max_source} + {recipe.data.max_target} tokens"
+
+
+def training_budget(recipe: Recipe) -> str:
+    """Return the limits of training; steps count with the tokens of their batches, epochs without."""
+    trainer, limits = recipe.trainer, []
+    if trainer.max_epochs is not None and trainer.max_epochs > 0:
+        limits.append(f"{trainer.max_epochs} epochs")
+    if trainer.max_steps > 0:
+        limits.append(
+            f"{trainer.max_steps} steps of {recipe.data.batch_tokens * trainer.accumulate_grad_batches} tokens"
+        )
+    if trainer.max_time is not None:
+        limits.append(str(trainer.max_time))
+    return ", ".join(limits) or "unlimited"
+
+
+def validation_interval(recipe: Recipe) -> str:
+    """Return how often a run is validated: more validations are more chances of a good one."""
+    interval, epochs = recipe.trainer.val_check_interval, recipe.trainer.check_val_every_n_epoch
+    if isinstance(interval, int):
+        return f"every {interval} batches"
+    return f"every {epochs if interval is None else interval} epochs"
+
+
+def early_stopping(recipe: Recipe) -> str:
+    """Return the rule that ends training before its budget is spent."""
+    patience = recipe.checkpoint.patience
+    return "none" if patience is None else f"after {patience} validations without improvement"
+
+
+def selection(recipe: Recipe) -> str:
+    """Return the rule that selects the weights that are evaluated."""
+    averaging = recipe.checkpoint.averaging
+    averaged = f", averaged by {component_text(averaging)}" if averaging is not None else ""
+    return f"best {recipe.checkpoint.monitor}{averaged}"
+
+
+def response_length(recipe: Recipe) -> str:
+    """Return the limits of the length of a response."""
+    return f"{recipe.generation.min_length} to {recipe.generation.max_length} tokens"
 
 
 def component_text(component: dict[str, Any]) -> str:
@@ -67,11 +184,23 @@ def component_text(component: dict[str, Any]) -> str:
     return f"{name} ({', '.join(f'{key} {value}' for key, value in values.items())})" if values else name
 
 
-def response_length(recipe: Recipe) -> str:
-    """Return the limits of the length of a response."""
-    return f"{recipe.generation.min_length} to {recipe.generation.max_length} tokens"
+def validations(runs: Sequence[dict[str, Any]]) -> int | None:
+    """Return the mean number of validations over seeds."""
+    numbers = [sum(point["validation/bits_per_byte"] is not None for point in run["curve"]) for run in runs]
+    return round(sum(numbers) / len(numbers)) if any(numbers) else None
 
 
-def rounded_mean(runs: Sequence[dict[str, Any]], key: str) -> int:
-    """Return the mean of a cost over seeds."""
-    return round(sum(int(run[key]) for run in runs) / len(runs))
+def rounded_mean(runs: Sequence[dict[str, Any]], key: str) -> int | None:
+    """Return the mean of a cost over seeds; None if no run has one."""
+    costs = [run[key] for run in runs if run[key]]
+    return round(sum(costs) / len(costs)) if costs else None
+
+
+def software(environment: dict[str, Any]) -> str:
+    """Return the versions of this package and of torch."""
+    return f"dialog {environment.get('dialog', '?')}, torch {environment.get('torch', '?')}"
+
+
+def shortened(fingerprint: str | None) -> str | None:
+    """Return the beginning of a hash."""
+    return None if fingerprint is None else fingerprint[:FINGERPRINT]

@@ -19,12 +19,14 @@ class AboutConfig:
         cost: Time that the training takes, and on which hardware.
         parameters: Number of parameters of the model.
         measured: Measured result.
+        trials: Number of trials of the sweep that this recipe is the best of; a comparison checks that they are equal.
     """
 
     summary: str = ""
     cost: str = ""
     parameters: int | None = None
     measured: str = ""
+    trials: int | None = None
 
 
 @dataclass
@@ -38,6 +40,10 @@ class DataConfig:
         filters: Components of the family ``filters``; they drop dialogues from the training split only.
         context_turns: Number of turns before the response that the model reads; null reads all of them.
         first_turns: Whether the first turn of a dialogue is a response too, to an empty context.
+        silence: Text that the model reads before the context of every response of a dialogue's first speaker, such as
+            ParlAI's ``__SILENCE__``; null reads nothing.
+        layout: ``roles`` begins every turn of a context with the role of its speaker and ends the context with an end
+            token; ``separated`` only puts ``<unk>`` between turns, as ParlAI with a vocabulary without line feed.
         responder: The speaker whose turns are responses; null makes every turn a response.
         normalise: Whether white space at the edges of turns and facts is removed.
         merge_turns: Whether consecutive turns of one speaker are joined into one turn.
@@ -49,6 +55,10 @@ class DataConfig:
             loses its beginning is kept, at the cost of one more token of its text.
         max_target: Number of tokens to which a training response is truncated, from its end.
         batch_tokens: Limit of the padded tokens of a batch, source and target together.
+        batch_examples: Number of examples of a training batch, in place of ``batch_tokens``; validation and evaluation
+            keep ``batch_tokens``, which changes no result of theirs.
+        grouping: Examples of a training batch with ``batch_examples``: of similar source and target lengths (``both``),
+            of similar source lengths (``source``), or drawn from all (``none``).
         bpe_dropout: Probability of skipping a merge of byte_bpe in training (Provilkov et al. 2020); larger values
             give more tokens a batch.
     """
@@ -59,7 +69,9 @@ class DataConfig:
     filters: list[Component] = field(default_factory=list)
     context_turns: int | None = 3
     first_turns: bool = False
+    silence: str | None = None
     responder: str | None = None
+    layout: str = "roles"
     normalise: bool = True
     merge_turns: bool = False
     reverse: bool = False
@@ -69,6 +81,8 @@ class DataConfig:
     max_source: int = 128
     max_target: int = 64
     batch_tokens: int = 8192
+    batch_examples: int | None = None
+    grouping: str = "both"
     bpe_dropout: float = 0.0
 
 
@@ -83,6 +97,8 @@ class ModelConfig:
         head: Component of the family ``heads``: from decoder outputs to logits.
         tie_embeddings: Layers that share one table of embeddings: ``all`` (or true: source, target and output layer),
             ``output`` (target and output layer), ``source`` (source and target), ``none`` (or false).
+        scale_embeddings: Whether embeddings start as N(0, 1 / size) and are multiplied by sqrt(size) (Vaswani et al.
+            2017, 3.4); false starts them as N(0, 1) and uses them as they are.
         dropout: Dropout probability: in a Transformer, of the sums of embedding and position and of sublayer outputs
             (Vaswani et al. 2017, 5.4); in a recurrent network, of embeddings, between layers and before the output
             layer.
@@ -102,6 +118,7 @@ class ModelConfig:
     decoder: Component = MISSING
     head: Component = field(default_factory=lambda: {"name": "vocabulary"})
     tie_embeddings: bool | str = True
+    scale_embeddings: bool = True
     dropout: float = 0.1
     activation_checkpointing: bool = False
     loss: Component = field(default_factory=lambda: {"name": "cross_entropy"})
@@ -177,14 +194,28 @@ class GenerationConfig:
     """Decoding of responses.
 
     Attributes:
-        search: Component of the family ``searches``.
+        search: Component of the family ``searches``. The other keys are constraints that every search accepts.
         min_length: Smallest length of a response in tokens, without the end token.
         max_length: Largest length of a response in tokens, without the end token.
+        no_repeat_ngram: Number of tokens of which no sequence occurs twice in a response; 0 for no limit.
+        block_context_ngram: Number of tokens of which no sequence of the source occurs in a response; 0 for no limit.
+        banned: Words that no response contains, in any case and however they are split into tokens.
+        required: Words that every response contains.
+        prefix: Text that every response begins with.
+        repetition_penalty: Divides positive logits of tokens that have occurred, multiplies negative ones; 1 for none.
+        frequency_penalty: Subtracted from a token's logit for each time it has occurred; 0 for none.
     """
 
     search: Component = field(default_factory=lambda: {"name": "greedy"})
     min_length: int = 1
     max_length: int = 60
+    no_repeat_ngram: int = 0
+    block_context_ngram: int = 0
+    banned: list[str] = field(default_factory=list)
+    required: list[str] = field(default_factory=list)
+    prefix: str = ""
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
 
 
 @dataclass
@@ -229,6 +260,7 @@ SECTIONS = tuple(section.name for section in fields(Recipe))
 
 MINIMUM = {
     "data.batch_tokens": 1,
+    "data.batch_examples": 1,
     "data.bpe_dropout": 0,
     "trainer.log_every_n_steps": 1,
     "trainer.accumulate_grad_batches": 1,

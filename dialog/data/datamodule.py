@@ -9,7 +9,9 @@ import lightning
 import numpy as np
 from numpy.typing import NDArray
 
+from dialog.config.components import hint
 from dialog.data.batching import Batch
+from dialog.data.store.length_classes import GROUPINGS, grouped
 from dialog.data.store.plan import Plan
 from dialog.data.store.store import Retokenise, Store
 from dialog.errors import UserError
@@ -45,12 +47,16 @@ class BatchLoader:
         batch_tokens: int,
         seed: int,
         shuffle: bool,
+        batch_examples: int | None = None,
+        grouping: str = "both",
         repeat: bool = False,
         retokenise: Retokenise | None = None,
         accumulate: int = 1,
     ) -> None:
         self.store = store
         self.batch_tokens = batch_tokens
+        self.batch_examples = batch_examples
+        self.grouping = grouping if batch_examples is not None else "both"
         self.seed = seed
         self.shuffle = shuffle
         self.repeat = repeat
@@ -87,25 +93,30 @@ class BatchLoader:
             return self.store.batch(rows)
         return self.store.retokenised(rows, self.retokenise, seed=self.seed, epoch=self._epoch)
 
-    def state_dict(self) -> dict[str, int | str]:
+    def state_dict(self) -> dict[str, int | str | None]:
         """Return the epoch, the position and what identifies the plan, for checkpoints."""
         return {"epoch": self._epoch, "position": self._position, **self._identity()}
 
-    def load_state_dict(self, state: dict[str, int | str]) -> None:
+    def load_state_dict(self, state: dict[str, int | str | None]) -> None:
         """Continue at the position of a loader of the same plan.
 
         Raises:
             UserError: the state belongs to another plan, so its position does not apply.
         """
         for key, value in self._identity().items():
-            if state[key] != value:
-                raise UserError(f"the checkpoint's {key} is {state[key]}, here it is {value}; resume with {state[key]}")
-        self._start = int(state["epoch"]), int(state["position"])
+            if state.get(key) != value:
+                old = state.get(key)
+                raise UserError(f"the checkpoint's {key} is {old}, here it is {value}; resume with {old}")
+        epoch, position = state["epoch"], state["position"]
+        assert epoch is not None
+        assert position is not None
+        self._start = int(epoch), int(position)
 
-    def _identity(self) -> dict[str, int | str]:
+    def _identity(self) -> dict[str, int | str | None]:
         data = f"{self.store.manifest['fingerprint']}/{self.store.split}"
         plan = {
             "batch_tokens": self.batch_tokens,
+            "batch_examples": self.batch_examples and f"{self.batch_examples}, grouping {self.grouping}",
             "accumulate_grad_batches": self.accumulate,
             "processes": world_size(),
         }
@@ -113,8 +124,9 @@ class BatchLoader:
 
     def _plan(self) -> Plan:
         return Plan(
-            self.store.classes,
+            grouped(self.store.classes, self.grouping),
             budget=self.batch_tokens,
+            examples=self.batch_examples,
             seed=self.seed,
             epoch=0 if self.repeat else self.sampler.number,
             shuffle=self.shuffle,
@@ -133,14 +145,32 @@ class DialogDataModule(lightning.LightningDataModule):
     Args:
         folder: The prepared data.
         batch_tokens: Maximal tokens of a batch, source and target together, with padding.
+        batch_examples: Examples of a training batch, in place of `batch_tokens`.
+        grouping: With `batch_examples`, the lengths that examples of a batch share, one of `GROUPINGS`.
         seed: Seeds the order of the training examples, together with the epoch.
         retokenise: Draws other ids of the same text for training turns in each epoch; None keeps the ids.
+
+    Raises:
+        UserError: unknown grouping.
     """
 
-    def __init__(self, folder: Path, *, batch_tokens: int, seed: int = 0, retokenise: Retokenise | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        batch_tokens: int,
+        batch_examples: int | None = None,
+        grouping: str = "both",
+        seed: int = 0,
+        retokenise: Retokenise | None = None,
+    ) -> None:
         super().__init__()
+        if grouping not in GROUPINGS:
+            raise UserError(f"unknown grouping {grouping!r}{hint(grouping, GROUPINGS)}")
         self.folder = folder
         self.batch_tokens = batch_tokens
+        self.batch_examples = batch_examples
+        self.grouping = grouping
         self.seed = seed
         self.retokenise = retokenise
 
@@ -159,35 +189,29 @@ class DialogDataModule(lightning.LightningDataModule):
         """Return training batches, shuffled in each epoch; with `overfit_batches` every epoch is the same."""
         repeat = getattr(self.trainer, "overfit_batches", 0) > 0
         accumulate = getattr(self.trainer, "accumulate_grad_batches", 1)
-        return self._loader("train", shuffle=True, repeat=repeat, retokenise=self.retokenise, accumulate=accumulate)
+        return BatchLoader(
+            Store(self.folder, "train"),
+            batch_tokens=self.batch_tokens,
+            batch_examples=self.batch_examples,
+            grouping=self.grouping,
+            seed=self.seed,
+            shuffle=True,
+            repeat=repeat,
+            retokenise=self.retokenise,
+            accumulate=accumulate,
+        )
 
     def val_dataloader(self) -> BatchLoader:
         """Return validation batches, the same in every epoch."""
-        return self._loader("validation", shuffle=False)
+        return self._evaluated("validation")
 
     def test_dataloader(self) -> BatchLoader:
         """Return test batches, the same in every epoch."""
-        return self._loader("test", shuffle=False)
+        return self._evaluated("test")
 
     def predict_dataloader(self) -> BatchLoader:
         """Return the test batches, to be answered."""
         return self.test_dataloader()
 
-    def _loader(
-        self,
-        split: str,
-        *,
-        shuffle: bool,
-        repeat: bool = False,
-        retokenise: Retokenise | None = None,
-        accumulate: int = 1,
-    ) -> BatchLoader:
-        return BatchLoader(
-            Store(self.folder, split),
-            batch_tokens=self.batch_tokens,
-            seed=self.seed,
-            shuffle=shuffle,
-            repeat=repeat,
-            retokenise=retokenise,
-            accumulate=accumulate,
-        )
+    def _evaluated(self, split: str) -> BatchLoader:
+        return BatchLoader(Store(self.folder, split), batch_tokens=self.batch_tokens, seed=self.seed, shuffle=False)

@@ -31,6 +31,7 @@ class ExampleRules:
         normalise: Whether white space at the edges of turns and facts is removed.
         merge_turns: Whether consecutive turns of one speaker are joined by a space into one turn.
         reverse: Whether dialogues are reversed, to train a model that predicts the context from the response.
+        silence: Text that precedes the context of every response of the dialogue's first speaker; None for nothing.
         max_turn_characters: Most characters of a turn or a fact; longer ones are truncated.
         malformed: "refuse" stops at the first malformed record; "drop" counts and skips them.
     """
@@ -43,6 +44,7 @@ class ExampleRules:
     reverse: bool = False
     max_turn_characters: int = 10_000
     malformed: str = REFUSE
+    silence: str | None = None
 
     def __post_init__(self) -> None:
         if self.malformed not in (REFUSE, DROP):
@@ -112,6 +114,9 @@ def usable_dialogue(entry: Entry, rules: ExampleRules, counts: Counter[str]) -> 
     counts["replaced characters"] += sum("\ufffd" in turn.text for turn in dialogue.turns)
     if rules.reverse:
         dialogue = replace(dialogue, turns=tuple(Turn(turn.speaker, turn.text) for turn in dialogue.turns[::-1]))
+    if rules.silence is not None and dialogue.turns:
+        silence = Turn(dialogue.turns[0].speaker, rules.silence)
+        dialogue = replace(dialogue, facts=(*dialogue.facts, silence))
     reason = _unusable_reason(dialogue, rules)
     if reason:
         counts[f"dropped dialogues: {reason}"] += 1

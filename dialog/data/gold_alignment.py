@@ -5,12 +5,13 @@ from __future__ import annotations
 from itertools import accumulate
 
 from dialog.data.dialogue import Example
+from dialog.data.store.layout import ROLES
 from dialog.data.tokenizers.tokenizer import Tokenizer
 
 Span = tuple[int, int]
 
 
-def alignment(tokenizer: Tokenizer, example: Example, *, max_source: int) -> dict[int, int]:
+def alignment(tokenizer: Tokenizer, example: Example, *, max_source: int, layout: str = ROLES) -> dict[int, int]:
     """Map positions of response tokens (0 is the first after `<s>`) to the source positions that they copy.
 
     A token is aligned if its span starts inside a copy: to the source token that covers the corresponding character. If
@@ -18,6 +19,9 @@ def alignment(tokenizer: Tokenizer, example: Example, *, max_source: int) -> dic
     those of `source_ids`, truncated to `max_source`. Copies from turns outside the context or from truncated tokens are
     left out. The first of overlapping copies counts.
     """
+    if layout != ROLES:
+        with_roles = alignment(tokenizer, example, max_source=max_source + 2)
+        return {target: source - 1 for target, source in with_roles.items()}
     context = [tokenizer.offsets(turn.text) for turn in example.context]
     starts = list(accumulate((1 + len(spans) for spans in context), initial=0))  # of each turn's role token
     facts = min(sum(1 + len(tokenizer.offsets(fact.text)) for fact in example.facts), max_source // 2)

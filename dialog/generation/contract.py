@@ -1,10 +1,11 @@
 """Contract between a search and the model that it decodes.
 
-Shapes: N rows, V vocabulary.
+Shapes: N rows, T tokens, V vocabulary, D width of the decoder.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import NamedTuple, Protocol
 
@@ -17,20 +18,42 @@ class Step(Protocol):
     """Next-token scores: a network, an ensemble, or a row of a Markov matrix."""
 
     def __call__(self, tokens: Tensor, memory: Memory, state: State) -> tuple[Tensor, State]:
-        """Read tokens [N, 1]; return logits [N, 1, V] and the new state."""
+        """Read tokens [N, T]; return logits [N, T, V] and the new state."""
 
 
-class Replies(NamedTuple):
-    """Decoded responses, one per source."""
+class RepresentingStep(Step, Protocol):
+    """Step that also shows the vectors that its logits are made of, as contrastive search compares them."""
 
-    tokens: list[list[int]]  # without begin and end tokens
-    scores: list[float]  # log p(tokens, end token | source) in nats, normalised over the whole vocabulary
-    finished: list[bool]  # True if the end token was decoded within max_length
+    def represent(self, tokens: Tensor, memory: Memory, state: State) -> tuple[Tensor, Tensor, State]:
+        """Read tokens [N, T]; return logits [N, T, V], vectors [N, T, D] and the new state."""
+
+
+class Hypothesis(NamedTuple):
+    """Decoded response."""
+
+    tokens: list[int]  # without begin and end tokens
+    token_scores: list[
+        float
+    ]  # log p of each token in nats, over the whole vocabulary; of the end token too if finished
+    finished: bool  # True if the end token was decoded within max_length
+    rank: float  # what the search sorts by, higher is better
+
+    @property
+    def score(self) -> float:
+        """Log-probability of tokens and end token given the source, in nats."""
+        return math.fsum(self.token_scores)
+
+
+Replies = list[list[Hypothesis]]
+"""The hypotheses of each source, best first; none if the model's scores are not numbers."""
 
 
 class Search(ABC):
     """Decoding algorithm."""
 
     @abstractmethod
-    def __call__(self, step: Step, first: Tensor, memory: Memory, state: State) -> Replies:
-        """Decode one response for each row of `first` [N, 1], which holds the begin token."""
+    def __call__(self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor) -> Replies:
+        """Decode responses for each row of `first` [N, 1], which holds the begin token.
+
+        ``source`` [N, S] are the tokens that the response may be compared with, and that sampling is seeded with.
+        """

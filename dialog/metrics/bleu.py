@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -39,20 +41,21 @@ class SacreBLEU(ResponseMetric):
         language: str = UNDETERMINED,
         **options: Any,  # noqa: ANN401 - of torchmetrics.Metric
     ) -> None:
-        from sacrebleu.metrics.bleu import BLEU as LIBRARY  # the import takes 0.2 s
+        from sacrebleu.metrics.bleu import BLEU as LIBRARY
 
         super().__init__(**options)
         tokenize = tokenize or tokenization(language)
         if tokenize not in LIBRARY.TOKENIZERS:
             raise ValueError(f"tokenize is {tokenize!r}; choose from {', '.join(sorted(LIBRARY.TOKENIZERS))}")
         # force: dialogue corpora are tokenized, which the library would warn about at every call
+        self.tokenize = tokenize
         self.bleu = LIBRARY(tokenize=tokenize, lowercase=lowercase, max_ngram_order=self.order, force=True)
 
-    def statistics(self, response: str, reference: str) -> list[int]:
+    def statistics(self, response: str, reference: str) -> tuple[int, ...]:
         """Return the lengths of response and reference, 4 counts of matching n-grams, and 4 of all n-grams."""
-        own, gold = self._tokens(response), self._tokens(reference)
-        matches = [(ngrams(own, n) & ngrams(gold, n)).total() for n in range(1, ORDER + 1)]
-        return [len(own), len(gold), *matches, *(max(0, len(own) - n) for n in range(ORDER))]
+        if self.bleu.lowercase:
+            response, reference = response.lower(), reference.lower()
+        return matching_ngrams(self.tokenize, response, reference)
 
     def value(self, *sums: Numbers) -> Numbers:
         """Return BLEU: an order without a match has the precision 1 / (2^k * n-grams), k such orders up to it."""
@@ -70,9 +73,6 @@ class SacreBLEU(ResponseMetric):
         """The settings, as sacrebleu prints them; the tokenization is `tok`."""
         self.bleu.corpus_score([""], [[""]])  # sets the number of references
         return str(self.bleu.get_signature())
-
-    def _tokens(self, text: str) -> list[str]:
-        return str(self.bleu.tokenizer((text.lower() if self.bleu.lowercase else text).rstrip())).split()
 
 
 class BLEU(SacreBLEU):
@@ -106,6 +106,23 @@ def tokenization(language: str) -> str:
     return "zh" if language == "zh" else "char" if language in SCRIPTS else "13a"
 
 
-def ngrams(tokens: list[str], n: int) -> Counter[tuple[str, ...]]:
+@lru_cache(maxsize=8192)
+def matching_ngrams(tokenize: str, response: str, reference: str) -> tuple[int, ...]:
+    """Return the statistics of `SacreBLEU`; remembered, since the metrics of all orders need them."""
+    own, gold = (tokenizer(tokenize)(text.rstrip()).split() for text in (response, reference))
+    matches = ((ngrams(own, n) & ngrams(gold, n)).total() for n in range(1, ORDER + 1))
+    return len(own), len(gold), *matches, *(max(0, len(own) - n) for n in range(ORDER))
+
+
+@cache
+def tokenizer(name: str) -> Callable[[str], str]:
+    """Return a tokenizer of sacrebleu."""
+    from sacrebleu.metrics.bleu import BLEU as LIBRARY
+
+    function: Callable[[str], str] = LIBRARY(tokenize=name, force=True).tokenizer
+    return function
+
+
+def ngrams(tokens: Sequence[Any], n: int) -> Counter[tuple[Any, ...]]:
     """Count the n-grams of a response."""
     return Counter(zip(*(tokens[start:] for start in range(n)), strict=False))

@@ -62,7 +62,7 @@ class CountMetric(Metric):
 
     def items_of(self, responses: Sequence[str]) -> Items:
         """Return the hashes of the items of responses, raw text."""
-        hashes = [[_hash(item) for item in self.items(response)] for response in responses]
+        hashes = [[hash_item(item) for item in self.items(response)] for response in responses]
         sizes = np.array([len(row) for row in hashes], dtype=np.int64)
         return Items(np.array([item for row in hashes for item in row], dtype=np.int64), sizes)
 
@@ -110,7 +110,7 @@ class WholeResponseMetric(CountMetric):
 
 
 @lru_cache(maxsize=1 << 16)
-def _hash(item: Item) -> int:
+def hash_item(item: Item) -> int:
     """Return 64 bits; words contain no separator, since it is white space."""
     digest = blake2b("\x1f".join(item).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)

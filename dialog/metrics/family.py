@@ -11,6 +11,7 @@ from torchmetrics import Metric
 from dialog.config.components import Component, Family, build, name_and_arguments
 from dialog.errors import UserError
 from dialog.metrics.bleu import BLEU, SacreBLEU
+from dialog.metrics.chrf import ChrF
 from dialog.metrics.diversity import (
     DistinctN,
     Dullness,
@@ -28,7 +29,9 @@ from dialog.metrics.likelihood import (
     UnknownRatio,
 )
 from dialog.metrics.measurement import INPUTS, Measurement, arguments_of
-from dialog.metrics.overlap import F1
+from dialog.metrics.overlap import F1, PlatoBLEU, RougeL
+from dialog.metrics.parlai_sets import ParlaiSets
+from dialog.metrics.repetition import Repetition, SelfBLEU
 from dialog.metrics.words import UNDETERMINED
 
 METRICS: Family[Metric] = Family(
@@ -43,21 +46,31 @@ METRICS: Family[Metric] = Family(
         "f1": F1,
         "sacrebleu": SacreBLEU,
         "bleu": BLEU,
+        "bleu_plato": PlatoBLEU,
+        "chrf": ChrF,
+        "rouge_l": RougeL,
         "distinct": DistinctN,
         "ead": ExpectationAdjustedDistinct,
         "entropy": Entropy,
         "unique_ratio": UniqueRatio,
         "dullness": Dullness,
+        "self_bleu": SelfBLEU,
+        "repetition": Repetition,
         "length_mean": LengthMean,
+        "parlai_sets": ParlaiSets,
     },
     runtime=("language",),
 )
 
-ORDERS = {"bleu": (1, 2, 3, 4), "distinct": (1, 2), "ead": (1, 2), "entropy": (1, 2)}
+ORDERS = {
+    **{"bleu": (1, 2, 3, 4), "bleu_plato": (1, 2)},
+    **{"distinct": (1, 2), "ead": (1, 2), "entropy": (1, 2), "repetition": (3,)},
+}
 """The n of the standard metrics of n-grams."""
 STANDARD: tuple[Component, ...] = tuple(
     {"name": name, **arguments}
     for name in METRICS
+    if name != "parlai_sets"
     for arguments in ([{"n": n} for n in ORDERS[name]] if name in ORDERS else [{}])
 )
 """The metrics of every evaluation."""

@@ -26,6 +26,7 @@ TEXTS = {
     "contexts": "context",
     "preds": "response",
     "target": "reference",
+    "dialogues": "dialogue_id",
 }
 NUMBERS = {
     "nll": "nll",
@@ -41,7 +42,7 @@ INPUTS = tuple(FIELDS)
 """Names of the arguments that an evaluation passes to `update`; a metric receives those that it names.
 
 `responses`, `references`, and for the metrics of torchmetrics the same as `preds` and `target`: raw text; `contexts`:
-lists of turns. The others, one number per reference, are defined in `likelihood.py`.
+lists of turns; `dialogues`: ids. The others, one number per reference, are defined in `likelihood.py`.
 """
 
 log = logging.getLogger("dialog")

@@ -28,7 +28,7 @@ def words(text: str) -> list[str]:
 
     Text of other scripts is split as by `str.split`.
     """
-    return _LETTER.sub(r" \g<0> ", text).split()
+    return (text if text.isascii() else _LETTER.sub(r" \g<0> ", text)).split()
 
 
 def detect_language(texts: Iterable[str]) -> str:

@@ -66,6 +66,7 @@ class Encoded(Rows):
     states: Tensor  # [B, S, M], 0 at padding
     mask: Tensor  # [B, S], True = real
     summary: Tensor  # [B, M], the whole source in one vector
+    final: tuple[Tensor, ...] = ()  # last hidden [B, L, M] and cell state [B, L, C] of each layer, if `keeps_final`
 
 
 class Encoder(nn.Module, ABC):
@@ -81,6 +82,9 @@ class Encoder(nn.Module, ABC):
 
     own_dropout: bool = False
     """True if it applies dropout to its inputs itself; else the network drops the embeddings."""
+
+    keeps_final: bool = False
+    """True if it returns `Encoded.final`; the network sets it for a decoder with `needs_final`."""
 
     @abstractmethod
     def forward(self, inputs: Tensor, mask: Tensor, hook: AttentionHook | None = None) -> Encoded:
@@ -99,6 +103,9 @@ class Decoder(nn.Module, ABC):
     @abstractmethod
     def pointer(self) -> nn.Module | None:
         """The module whose weights [B, H, T, S] over the source a head may point with; None without attention."""
+
+    needs_final: bool = False
+    """True if it starts from `Encoded.final`, which a recurrent encoder with as many layers returns."""
 
     own_dropout: bool = False
     """True if it applies dropout to its inputs and outputs itself; else the network drops embeddings and outputs."""

@@ -52,15 +52,30 @@ class Head(nn.Module, ABC):
 
 
 class VocabularyHead(Head):
-    """W o; with tied embeddings W is their table (Press & Wolf 2017)."""
+    """W o, or W o + b with ``bias``; with tied embeddings W is their table (Press & Wolf 2017).
 
-    def __init__(self, vocabulary: int, size: int, *, tied: nn.Parameter | None = None) -> None:
+    An untied W starts as N(0, ``deviation``^2), by default 1 / sqrt(E); b as uniform in +-1 / sqrt(V).
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        size: int,
+        *,
+        tied: nn.Parameter | None = None,
+        bias: bool = False,
+        deviation: float | None = None,
+    ) -> None:
         super().__init__()
-        self.weight = output_weights(vocabulary, size) if tied is None else tied
+        if tied is not None and deviation is not None:
+            raise ValueError("deviation: W is the table of the embeddings; remove it, or set model.tie_embeddings=none")
+        self.weight = output_weights(vocabulary, size, deviation) if tied is None else tied
+        bound = vocabulary**-0.5
+        self.bias = nn.Parameter(torch.empty(vocabulary).uniform_(-bound, bound)) if bias else None
 
     def forward(self, decoded: Decoded) -> Tensor:
         """Scores [.., V]."""
-        return F.linear(decoded.outputs, self.weight)  # [.., V]
+        return F.linear(decoded.outputs, self.weight, self.bias)  # [.., V]
 
     def measures(self, decoded: Decoded) -> dict[str, Tensor]:
         """No values."""
@@ -134,9 +149,9 @@ HEADS: Family[Head] = Family(
 )
 
 
-def output_weights(vocabulary: int, size: int) -> nn.Parameter:
-    """Return an output layer [V, E] that maps vectors of unit variance to scores of unit variance."""
-    return nn.Parameter(nn.init.normal_(torch.empty(vocabulary, size), std=size**-0.5))
+def output_weights(vocabulary: int, size: int, deviation: float | None = None) -> nn.Parameter:
+    """Return an output layer [V, E]; by default it maps vectors of unit variance to scores of unit variance."""
+    return nn.Parameter(nn.init.normal_(torch.empty(vocabulary, size), std=deviation or size**-0.5))
 
 
 def non_negative(coverage: float) -> float:

@@ -19,7 +19,7 @@ from dialog.models.embedding import TokenEmbedding
 from dialog.models.encoders import SEQUENCE_ENCODERS
 from dialog.models.heads import HEADS, Decoded
 from dialog.models.hierarchical import HierarchicalEncoder, turn_numbers
-from dialog.models.recurrent import GRU, LSTM, BahdanauDecoder, LuongDecoder
+from dialog.models.recurrent import GRU, LSTM, BahdanauDecoder, LuongDecoder, PlainDecoder
 from dialog.models.state import Rows
 from dialog.models.transformer import TransformerDecoder
 
@@ -35,6 +35,8 @@ DECODERS: Family[Decoder] = Family(
         "gru": partial(BahdanauDecoder, GRU()),
         "lstm_luong": partial(LuongDecoder, LSTM()),
         "gru_luong": partial(LuongDecoder, GRU()),
+        "lstm_plain": partial(PlainDecoder, LSTM()),
+        "gru_plain": partial(PlainDecoder, GRU()),
         "transformer": TransformerDecoder,
     },
     runtime=("input_size", "memory_size", "dropout", "activation_checkpointing"),
@@ -59,7 +61,8 @@ class Seq2Seq(nn.Module):
     `arguments` are those of the constructor, in plain containers.
 
     ``tie_embeddings``: source, target and output layer share one table (``all`` or true), target and output layer do
-    (``output``), source and target do (``source``), or none do (``none`` or false); Press & Wolf 2017. Each turn of a
+    (``output``), source and target do (``source``), or none do (``none`` or false); Press & Wolf 2017.
+    ``scale_embeddings``: see `TokenEmbedding`. Each turn of a
     source begins with one of the ``turn_tokens``. ``activation_checkpointing`` trains Transformers in less memory, but
     slower.
     """
@@ -74,6 +77,7 @@ class Seq2Seq(nn.Module):
         decoder: Component,
         head: Component = VOCABULARY,
         tie_embeddings: bool | str = True,
+        scale_embeddings: bool = True,
         turn_tokens: Sequence[int] = (),
         dropout: float = 0.0,
         activation_checkpointing: bool = False,
@@ -86,12 +90,12 @@ class Seq2Seq(nn.Module):
             raise ValueError("activation_checkpointing: neither encoder nor decoder is a Transformer; remove it")
         shared = {"dropout": dropout, "activation_checkpointing": activation_checkpointing}
         one_table, tied = lookup(TIES, TIE_ALIASES.get(tie_embeddings, str(tie_embeddings)), "tie_embeddings")
-        self.source_embedding = TokenEmbedding(vocabulary, embedding_size, padding=padding)
-        self.target_embedding = (
-            self.source_embedding if one_table else TokenEmbedding(vocabulary, embedding_size, padding=padding)
-        )
+        table = partial(TokenEmbedding, vocabulary, embedding_size, padding=padding, scaled=scale_embeddings)
+        self.source_embedding = table()
+        self.target_embedding = self.source_embedding if one_table else table()
         self.encoder = build(ENCODERS, encoder, input_size=embedding_size, **shared)
         self.decoder = build(DECODERS, decoder, input_size=embedding_size, memory_size=self.encoder.size, **shared)
+        self.encoder.keeps_final = self.decoder.needs_final
         self.dropout = nn.Dropout(dropout)
         tied_to = self.target_embedding.table.weight if tied else None
         self.head = build(HEADS, head, vocabulary=vocabulary, size=embedding_size, tied=tied_to)
@@ -110,6 +114,7 @@ class Seq2Seq(nn.Module):
                 "decoder": decoder,
                 "head": head,
                 "tie_embeddings": tie_embeddings,
+                "scale_embeddings": scale_embeddings,
                 "turn_tokens": turn_tokens,
                 **shared,
             },

@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from dialog.config.components import Component
+from dialog.config.schema import GenerationConfig
 from dialog.data.store.store import Store
 from dialog.generation.responder import Responder
 from dialog.models.seq2seq import Seq2Seq
@@ -16,12 +17,13 @@ TOKENS = 32
 """Length of every response, minimum and maximum, so that untrained models can be compared."""
 BATCHES = {1: 5, 32: 3}
 """Repetitions by batch size."""
-SEARCHES: Sequence[Component] = ({"name": "greedy"},)
+SEARCHES: Sequence[Component] = ({"name": "greedy"}, {"name": "beam", "width": 5})
 
 
 def measure_generation(model: Seq2Seq, store: Store, device: str) -> list[dict[str, Any]]:
     """Measure generation for training contexts of similar length; medians over repetitions after one warm-up."""
-    responder = Responder(model.to(device).eval(), store.tokenizer, store.max_source, TOKENS, TOKENS)
+    limits = GenerationConfig(min_length=TOKENS, max_length=TOKENS)
+    responder = Responder(model.to(device).eval(), store.tokenizer, store.max_source, limits)
     return [
         _measured(responder, store, search, batch, times) for search in SEARCHES for batch, times in BATCHES.items()
     ]
@@ -37,7 +39,7 @@ def _measured(responder: Responder, store: Store, search: Component, batch: int,
         responses = responder.generate(source, search)
         seconds.append(time.perf_counter() - began)
     taken = median(seconds[1:])
-    tokens = sum(response.tokens for response in responses)
+    tokens = sum(best.tokens for best, *_ in responses)
     return {
         "search": search["name"],
         "batch": batch,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,90 +10,100 @@ import numpy as np
 from markupsafe import Markup
 
 from dialog.atomic import write_text
+from dialog.report.completion import complete
+from dialog.report.drawing.axes import SERIES
 from dialog.report.drawing.scale import highest_weight
-from dialog.report.drawing.svg import SERIES, Curve, curves_svg, heatmap_svg
+from dialog.report.drawing.svg import heatmap_svg
 from dialog.report.measures import METRIC_DISPLAYS, duration, hardware
 from dialog.report.page import printable_json, render_page
-from dialog.report.tables import Results, metric_names, parity, runs, summary
+from dialog.report.sections.order import appendix, main_sections
+from dialog.report.sections.ratings import rating_fingerprint
+from dialog.report.sections.scores import metric_names
+from dialog.report.tables import Figure, Results, model_names, provenance
+from dialog.report.terminal import truncate
+from dialog.report.verdict import other_verdicts, verdict_text
+
+MOST_CELLS = 4000
+"""Cells of all attention maps together, so that the page stays below 2 MB."""
+MOST_TURNS, TURN_COLUMNS, RESPONSE_COLUMNS = 10, 400, 1000
+"""Last turns of a context that are shown, and columns to which a turn and a response are truncated."""
 
 
 def write_html(results: Results, path: Path) -> None:
     """Write a report of results.json; its texts are escaped and cannot add elements or addresses."""
-    write_text(path, render_page("dialog.report", "report.html.j2", template_values(printable_json(results))))
+    results = complete(results)
+    values = template_values(printable_json(results), rating_fingerprint(results))
+    write_text(path, render_page("dialog.report", "report.html.j2", values, script="rating.js"))
 
 
-def template_values(results: Results) -> dict[str, Any]:
-    """Return the variables of the template."""
+def template_values(results: Results, rating: str) -> dict[str, Any]:
+    """Return the variables of the template; `rating` is the fingerprint of the pairs for rating."""
     return {
         "results": results,
-        "names": [model["name"] for model in results["models"]],
+        "names": model_names(results),
         "series": SERIES,
+        "verdict": verdict_text(results),
+        "other_verdicts": other_verdicts(results),
         "facts": _facts(results),
-        "summary": summary(results),
-        "parity": parity(results),
-        "runs": runs(results),
-        "charts": _charts(results),
+        "sections": main_sections(results),
+        "appendix": appendix(results),
+        "examples": [
+            ("Responses that differ most", [_short(sample) for sample in results["disagreements"]]),
+            ("Random responses", [_short(sample) for sample in results["samples"]]),
+        ],
         "maps": _maps(results),
+        "rating": [_short(pair) | {"id": pair["id"]} for pair in results["rating"]],
+        "rating_fingerprint": rating,
         "metrics": [METRIC_DISPLAYS[name] for name in metric_names(results) if name in METRIC_DISPLAYS],
-        "signature": _signature(results),
+        "provenance": lambda table: provenance(results, table.metrics),
+        "drawings": _drawings,
     }
 
 
 def _facts(results: Results) -> dict[str, str]:
-    models = results["models"]
-    seeds = sorted({run["seed"] for model in models for run in model["runs"]})
-    examples = {run["metrics"].get("examples") for model in models for run in model["runs"]} - {None}
-    scored = ", ".join(f"{number:,} examples" for number in sorted(examples))
-    return {
-        "Evaluated on": results["split"] + (f", {scored}" if scored else ""),
+    seeds = sorted({run["seed"] for model in results["models"] for run in model["runs"] if run["seed"] is not None})
+    size = f"{results['examples']:,} responses in {results['dialogues']:,} dialogues"
+    facts = {
+        "Evaluated on": f"{results['split']}, {size}",
+        "Evaluation": results["fingerprint"][:12],
         "Seeds": ", ".join(map(str, seeds)),
         "Hardware": hardware(results["environment"]),
         "Total time": duration(results["seconds"]),
     }
+    return {name: text for name, text in facts.items() if text}
 
 
-def _charts(results: Results) -> list[Markup]:
-    """Draw validation bits per byte against target tokens and against time; empty without validation."""
-    points = [
-        (model["name"], f"seed {run['seed']}", point)
-        for model in results["models"]
-        for run in model["runs"]
-        for point in run["curve"]
-        if point["validation/bits_per_byte"] is not None
-    ]
-    if not points:
-        return []
-    longest = max(point["seconds"] for *_, point in points)
-    scale, unit = (3600, "hours") if longest > 7200 else (60, "minutes") if longest > 120 else (1, "seconds")
-    return [
-        _chart(points, "target_tokens", 1, "target tokens"),
-        _chart(points, "seconds", scale, f"training time ({unit})"),
-    ]
+def _short(sample: Mapping[str, Any]) -> dict[str, Any]:
+    """Truncate the texts of an example; a page of the longest texts stays below 2 MB."""
+    omitted = len(sample["context"]) - MOST_TURNS
+    turns = [_truncate(turn, TURN_COLUMNS) for turn in sample["context"][-MOST_TURNS:]]
+    first = [f"… ({omitted} earlier turns)"] if omitted > 0 else []
+    texts = {key: _truncate(sample[key], RESPONSE_COLUMNS) for key in ("id", "reference") if key in sample}
+    responses = [_truncate(text, RESPONSE_COLUMNS) for text in sample["responses"]]
+    return {**texts, "context": first + turns, "responses": responses}
 
 
-def _chart(points: list[tuple[str, str, Any]], key: str, scale: float, label: str) -> Markup:
-    lines: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for model, run, point in points:
-        lines.setdefault((model, run), []).append((point[key] / scale, point["validation/bits_per_byte"]))
-    curves = [Curve(model, run, line) for (model, run), line in lines.items()]
-    return _trust_svg(curves_svg(curves, x=label, y="validation bits per byte"))
+def _truncate(text: str, limit: int) -> str:
+    """Truncate a text to columns; characters without width count as well, at a quarter of a column."""
+    return truncate(text[: 4 * limit], limit)
 
 
 def _maps(results: Results) -> list[dict[str, Any]]:
-    """Draw every attention map, all on one scale."""
-    attention = results.get("attention", ())
+    """Draw every attention map, all on one scale; of large maps the last columns and the first rows."""
+    attention = results["attention"]
     peak = highest_weight(*(np.asarray(entry["weights"], dtype=np.float64) for entry in attention))
     maps = []
     for entry in attention:
-        axes = {"rows": entry["response_tokens"], "columns": entry["context_tokens"]}
-        svg = _trust_svg(heatmap_svg(entry["weights"], **axes, title=entry["model"], peak=peak))
-        maps.append({"name": entry["name"], "head": entry["head"], "svg": svg})
+        rows = entry["response_tokens"][:32]
+        columns = entry["context_tokens"][-max(1, MOST_CELLS // (len(attention) * max(1, len(rows)))) :]
+        weights = np.asarray(entry["weights"], dtype=np.float64)[: len(rows), -len(columns) :]
+        svg = heatmap_svg(weights, rows=rows, columns=columns, title=entry["model"], peak=peak)
+        maps.append({"name": entry["name"], "head": entry["head"], "svg": _trust_svg(svg)})
     return maps
 
 
-def _signature(results: Results) -> str:
-    scores = (run["metrics"].get("sacrebleu") for model in results["models"] for run in model["runs"])
-    return next((str(score["signature"]) for score in scores if isinstance(score, dict)), "")
+def _drawings(figure: Figure) -> Sequence[Markup]:
+    return [_trust_svg(svg) for svg in figure.drawings]
 
 
 def _trust_svg(svg: str) -> Markup:

@@ -122,16 +122,94 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
         "sacreBLEU",
         "higher",
         decimals(2),
-        "Corpus BLEU-4 against one reference per response, in [0, 100]. Too noisy to rank small dialogue models.",
+        "Corpus BLEU-4 against one reference per response, in [0, 100] (Papineni et al. 2002; Post 2018). Too noisy to "
+        "rank small dialogue models.",
+    ),
+    **{
+        f"bleu_{n}": MetricDisplay(
+            f"BLEU-{n}",
+            "higher",
+            decimals(2),
+            f"As sacreBLEU, with n-grams of at most {n} word{'s' * (n > 1)}.",
+        )
+        for n in range(1, 5)
+    },
+    **{
+        f"bleu_plato_{n}": MetricDisplay(
+            f"BLEU-{n} (NLTK method7)",
+            "higher",
+            decimals(2),
+            f"Mean over responses of NLTK's sentence BLEU-{n} with smoothing method 7, times 100, as in PLATO (Bao et "
+            "al. 2020). Random responses of DailyDialog score 25 (BLEU-1) and 15 (BLEU-2); a copy of the reference "
+            "scores above 100.",
+        )
+        for n in range(1, 3)
+    },
+    "chrf": MetricDisplay(
+        "chrF",
+        "higher",
+        decimals(2),
+        "F2 of character n-grams of 1 to 6 characters of the corpus, in [0, 100] (Popovic 2015). Rewards length.",
+    ),
+    "rouge_l": MetricDisplay(
+        "ROUGE-L",
+        "higher",
+        decimals(2),
+        "F1 of the longest common subsequence of words (lower-cased letters and digits), in [0, 100]; mean over "
+        "responses (Lin 2004). A letter of a script without spaces is a word.",
     ),
     "distinct_1": MetricDisplay(
         "Distinct-1",
         None,
         decimals(4),
-        "Distinct words / words of all responses. Compare it with the value of the references.",
+        "Distinct words / words of all responses (Li et al. 2016). Compare it with the value of the references.",
     ),
     "distinct_2": MetricDisplay("Distinct-2", None, decimals(4), "Distinct bigrams / bigrams of all responses."),
+    "ead_1": MetricDisplay(
+        "EAD-1",
+        None,
+        decimals(4),
+        "Expectation-adjusted distinct-1: distinct words / expected number of distinct words among as many that are "
+        "drawn uniformly from a vocabulary of 30,522 (Liu et al. 2022). Corrects for the length of responses, not for "
+        "their number.",
+    ),
+    "ead_2": MetricDisplay(
+        "EAD-2", None, decimals(4), "As EAD-1, for bigrams, of which a vocabulary of 30,522 words has 30,522 squared."
+    ),
+    "entropy_1": MetricDisplay(
+        "Entropy-1", None, decimals(3), "Entropy of the words of all responses, in nats (Zhang et al. 2018)."
+    ),
+    "entropy_2": MetricDisplay("Entropy-2", None, decimals(3), "Entropy of the bigrams of all responses, in nats."),
     "unique_ratio": MetricDisplay("Unique responses", None, percent, "Distinct responses / responses."),
+    "dullness": MetricDisplay(
+        "20 most frequent",
+        None,
+        percent,
+        "Share of responses that equal one of the system's 20 most frequent responses.",
+    ),
+    "self_bleu": MetricDisplay(
+        "Self-BLEU",
+        None,
+        decimals(2),
+        "Mean sentence BLEU-4 of 500 responses, drawn with a fixed seed, with the other 499 as references, in [0, 100] "
+        "(Zhu et al. 2018). High if responses resemble each other.",
+    ),
+    "repetition_3": MetricDisplay(
+        "Repeated 3-gram", "lower", percent, "Share of responses in which three words in a row occur more than once."
+    ),
+    "train_copy_ratio": MetricDisplay(
+        "Copied from training",
+        None,
+        percent,
+        "Share of responses that are equal to a response of the training split, up to white space.",
+    ),
+    "hits_1_of_20": MetricDisplay(
+        "Hits@1 of 20",
+        "higher",
+        percent,
+        "Share of examples whose reference has a higher mean log-likelihood per token than 19 other references of the "
+        "split; on at most 500 examples drawn with a fixed seed. Chance is 5 %.",
+    ),
     "length_mean": MetricDisplay("Words per response", None, decimals(1), "Mean number of words per response."),
     "questions": MetricDisplay(
         "Questions", None, count, "Number of responses that answer a question on earlier turns."

@@ -1,171 +1,149 @@
-"""Tables of a comparison: results.json in, cells of text out, for HTML, Markdown and terminal."""
+"""Parts of a report: tables of text, figures and sections, for HTML, Markdown, LaTeX and the terminal."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from dialog.report.measures import (
-    MetricDisplay,
-    count,
-    duration,
-    general,
-    lossy_mark,
-    metric_display,
-    metric_value,
-    sort_metrics,
-)
-from dialog.report.terminal import truncate
+from dialog.report.measures import metric_display
 
 Results = Mapping[str, Any]
 """Content of results.json."""
 
 NONE = "–"
+SUBSETS = {
+    "all": "All dialogues",
+    "clean": "Clean: dialogues that do not occur in the training split",
+    "leaked": "Leaked: dialogues that share text with the training split",
+}
 
 
 class ReportCell(NamedTuple):
-    """Text and its mark: the best value of its row, or the verdict on a setting."""
+    """Text and its mark: a decided difference, or the state of a setting of the parity contract."""
 
     text: str
-    mark: Literal["", "best", "equal", "differs", "broken"] = ""
+    mark: Literal["", "decided", "equal", "differs", "broken"] = ""
+
+
+Row = tuple[ReportCell, ...]
+
+
+class RowGroup(NamedTuple):
+    """Rows with a common title, which may be empty."""
+
+    title: str
+    rows: tuple[Row, ...]
 
 
 class ReportTable(NamedTuple):
-    """Groups of rows; the first cell of a row is its heading."""
+    """Table whose first column has the headings of the rows.
+
+    Attributes:
+        contenders: number of columns after the first that belong to contenders.
+        references: number of columns at the end that belong to reference systems.
+        metrics: metrics of the table; their signatures are printed below it.
+        folded: label under which readers open the table; empty: it is always visible.
+    """
 
     head: tuple[str, ...]
-    groups: tuple[tuple[tuple[ReportCell, ...], ...], ...]
+    groups: tuple[RowGroup, ...]
+    caption: str = ""
+    contenders: int = 0
+    references: int = 0
+    metrics: tuple[str, ...] = ()
+    folded: str = ""
 
     @property
-    def rows(self) -> tuple[tuple[ReportCell, ...], ...]:
+    def rows(self) -> tuple[Row, ...]:
         """Rows of all groups."""
-        return tuple(row for group in self.groups for row in group)
+        return tuple(row for group in self.groups for row in group.rows)
 
 
-def summary(results: Results) -> ReportTable:
-    """Return quality and cost: one row per metric, one column per model (mean ± std over seeds) and baseline."""
-    models, baselines = results["models"], baselines_of(results)
-    quality = tuple(_metric_row(name, models, baselines) for name in metric_names(results))
-    padding = (ReportCell(""),) * len(baselines)
-    cost = tuple(
-        (ReportCell(label), *(ReportCell(text) for text in texts), *padding)
-        for label, texts in (
-            ("Parameters", [count(model["parameters"]["total"]) for model in models]),
-            ("… in embeddings", [count(model["parameters"]["embeddings"]) for model in models]),
-            ("… in other layers", [count(model["parameters"]["rest"]) for model in models]),
-            ("Training time", [_cost(model, "seconds", duration) for model in models]),
-            ("Target tokens seen", [_cost(model, "target_tokens", count) for model in models]),
-            ("Optimizer steps", [_cost(model, "steps", count) for model in models]),
-            ("Seeds", [str(len(model["runs"])) for model in models]),
-        )
-    )
-    return ReportTable(("", *(model["name"] for model in models), *baselines), (quality, cost))
+class Figure(NamedTuple):
+    """Drawings (SVG) with a common caption; `small`: several fit into one line."""
+
+    drawings: tuple[str, ...]
+    caption: str
+    small: bool = False
 
 
-def parity(results: Results) -> ReportTable:
-    """Return one row per setting: its value for each model, and whether it is equal, differs, or breaks parity."""
-    rows = tuple(
-        (*map(ReportCell, (str(row["what"]), *map(_setting_text, row["values"]))), _parity_verdict(row))
-        for row in results.get("parity", ())
-    )
-    return ReportTable(("", *(model["name"] for model in results["models"]), "parity"), (rows,))
+class ReportSection(NamedTuple):
+    """Part of a report; it is left out if it has neither tables nor figures."""
+
+    title: str
+    tables: tuple[ReportTable, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
-def runs(results: Results) -> ReportTable:
-    """Return one row per run: seed, cost, lowest validation bits per byte, and the first two metrics."""
-    names = metric_names(results)[:2]
-    head = ("Model", "Seed", "Time", "Steps", "Target tokens", "Best validation")
-    groups = tuple(tuple(_run_row(model, run, names) for run in model["runs"]) for model in results["models"])
-    return ReportTable((*head, *(metric_display(name).label for name in names), "Folder"), groups)
+def table_of_groups(head: Iterable[str], groups: Iterable[RowGroup], **options: Any) -> tuple[ReportTable, ...]:  # noqa: ANN401
+    """Return a table of the groups that have rows; nothing if none has."""
+    filled = tuple(group for group in groups if group.rows)
+    return (ReportTable(tuple(head), filled, **options),) if filled else ()
 
 
-def metric_names(results: Results) -> list[str]:
-    """Return the metrics of all models, in display order."""
-    return sort_metrics({name for model in results["models"] for name in model["summary"]})
+def text_row(*texts: str) -> Row:
+    """Return cells without marks."""
+    return tuple(ReportCell(text) for text in texts)
 
 
-def baselines_of(results: Results) -> Mapping[str, Mapping[str, Any]]:
-    """Return the baselines (human, random, ...) of the first run that has them; they depend on no model."""
-    runs_baselines = (run["metrics"].get("baselines") for model in results["models"] for run in model["runs"])
-    return next((baselines for baselines in runs_baselines if baselines), {})
+def model_names(results: Results) -> list[str]:
+    """Return the names of the contenders."""
+    return [str(model["name"]) for model in results["models"]]
 
 
-def _metric_row(name: str, models: Sequence[Any], baselines: Mapping[str, Mapping[str, Any]]) -> tuple[ReportCell, ...]:
-    metric = metric_display(name)
-    summaries = [model["summary"].get(name) for model in models]
-    texts = [NONE if entry is None else _mean_std(entry["mean"], entry["std"], metric.format) for entry in summaries]
-    marks = [max((lossy_mark(name, run["metrics"]) for run in model["runs"]), default="") for model in models]
-    best = _best_index(metric, [None if entry is None else entry["mean"] for entry in summaries])
-    cells = [
-        ReportCell(text + mark, "best" if index == best else "")
-        for index, (text, mark) in enumerate(zip(texts, marks, strict=True))
-    ]
-    values = [metric_value(baseline.get(name)) for baseline in baselines.values()]
-    arrow = {"lower": " ↓", "higher": " ↑", None: ""}[metric.better]
-    baseline_cells = (ReportCell(NONE if value is None else metric.format(value)) for value in values)
-    return ReportCell(metric.label + arrow), *cells, *baseline_cells
+def subsets_of(results: Results) -> list[str]:
+    """Return the subsets for which any contender has a summary, in the order of `SUBSETS`."""
+    return [subset for subset in SUBSETS if any(model["summary"].get(subset) for model in results["models"])]
 
 
-def _best_index(metric: MetricDisplay, means: Sequence[float | None]) -> int | None:
-    """Return the index of the best mean; None if no direction is better or two formatted means are equal."""
-    finite = [mean for mean in means if mean is not None and math.isfinite(mean)]
-    if metric.better is None or len(finite) < 2:
-        return None
-    best = min(finite) if metric.better == "lower" else max(finite)
-    ties = [mean for mean in finite if metric.format(mean) == metric.format(best)]
-    return means.index(best) if len(ties) == 1 else None
+def optional(value: float | None, to_text: Callable[[float], str]) -> str:
+    """Format a number, or return a dash."""
+    return NONE if value is None else to_text(value)
 
 
-def _mean_std(mean: float | None, std: float | None, to_text: Callable[[float], str]) -> str:
+def spread_text(mean: float | None, std: float | None, to_text: Callable[[float], str]) -> str:
+    """Return mean ± standard deviation over seeds, or the mean alone."""
     if mean is None:
         return NONE
     if std is None:
         return to_text(mean)
-    if to_text(mean).endswith(" %"):
-        return f"{to_text(mean).removesuffix(' %')} ± {to_text(std)}"
-    return f"{to_text(mean)} ± {to_text(std)}"
+    return f"{to_text(mean).removesuffix(' %')} ± {to_text(std)}"
 
 
-def _cost(model: Mapping[str, Any], key: str, to_text: Callable[[float], str]) -> str:
-    """Return mean ± std over runs, without a std that is invisible in this format."""
-    values = [run[key] for run in model["runs"]]
-    if not values:
+def signed(value: float, to_text: Callable[[float], str]) -> str:
+    """Format a difference with its sign: +0.021, −1.3 pp (percentage points)."""
+    sign = "−" if value < 0 else "+" if value > 0 else ""
+    return sign + to_text(abs(value)).replace(" %", " pp")
+
+
+def interval_text(interval: Sequence[float | None], to_text: Callable[[float], str]) -> str:
+    """Format an interval of differences: [−0.034, −0.021], [−1.2, +0.4] pp."""
+    low, high = interval or (None, None)
+    if low is None or high is None:
         return NONE
-    mean = math.fsum(values) / len(values)
-    std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / max(len(values) - 1, 1))
-    return to_text(mean) if to_text(mean + std) == to_text(mean) else f"{to_text(mean)} ± {to_text(std)}"
+    unit = " pp" if signed(high, to_text).endswith(" pp") else ""
+    return f"[{signed(low, to_text).removesuffix(' pp')}, {signed(high, to_text).removesuffix(' pp')}]{unit}"
 
 
-def _parity_verdict(row: Mapping[str, Any]) -> ReportCell:
-    if row["equal"]:
-        return ReportCell("✓ equal", "equal")
-    if row["must"]:
-        return ReportCell("✗ must be equal", "broken")
-    return ReportCell("differs" + _relative_difference(row["values"]), "differs")
+def p_text(value: float | None) -> str:
+    """Format a p value with two significant digits: < 0.001, 0.034."""
+    if value is None:
+        return NONE
+    return "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
 
 
-def _relative_difference(values: Sequence[object]) -> str:
-    """Return max / min - 1 in percent; empty unless all values are positive numbers."""
-    numbers = [value for value in values if isinstance(value, int | float) and value > 0]
-    return f" by {100 * (max(numbers) / min(numbers) - 1):.1f} %" if len(numbers) == len(values) else ""
-
-
-def _run_row(model: Mapping[str, Any], run: Mapping[str, Any], names: Sequence[str]) -> tuple[ReportCell, ...]:
-    curve = [
-        point["validation/bits_per_byte"] for point in run["curve"] if point["validation/bits_per_byte"] is not None
-    ]
-    scores = [(metric_display(name), metric_value(run["metrics"].get(name))) for name in names]
-    texts = (
-        *(model["name"], str(run["seed"]), duration(run["seconds"]), count(run["steps"]), count(run["target_tokens"])),
-        metric_display("bits_per_byte").format(min(curve)) if curve else NONE,
-        *(NONE if value is None else metric.format(value) for metric, value in scores),
-        run["folder"],
+def provenance(results: Results, metrics: Iterable[str]) -> str:
+    """Return the line below a table: fingerprint of the evaluation, size of the test set, signatures of the metrics."""
+    size = f"{results['split']} split, {results['examples']:,} responses in {results['dialogues']:,} dialogues"
+    values = (run["metrics"].get(name) for name in metrics for model in results["models"] for run in model["runs"])
+    signatures = dict.fromkeys(
+        value["signature"] for value in values if isinstance(value, dict) and "signature" in value
     )
-    return tuple(ReportCell(text) for text in texts)
+    return "; ".join((f"Evaluation {results['fingerprint'][:12] or 'without fingerprint'}, {size}", *signatures))
 
 
-def _setting_text(value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return truncate(str(value), 72)
-    return count(value) if isinstance(value, int) else general(value)
+def metric_label(name: str) -> str:
+    """Return the label of a metric, with an arrow in the direction that is better."""
+    metric = metric_display(name)
+    return metric.label + {"lower": " ↓", "higher": " ↑", None: ""}[metric.better]

@@ -60,9 +60,8 @@ def check_data(recipe: Recipe) -> None:
 
 
 def check_search(recipe: Recipe) -> None:
-    """Check that the recipe's search can be built with its length limits."""
+    """Check that the recipe's search can be built with its constraints."""
     from dialog.generation.responder import build_search
 
-    limits = recipe.generation
     with section("generation"):
-        build_search(limits.search, min_length=limits.min_length, max_length=limits.max_length)
+        build_search(recipe.generation.search, recipe.generation)

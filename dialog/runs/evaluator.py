@@ -27,7 +27,6 @@ from dialog.config.components import Component
 from dialog.data.batching import Batch, collate
 from dialog.data.dialogue import Example
 from dialog.data.gold_alignment import alignment
-from dialog.data.store.layout import encode_example
 from dialog.data.store.length_classes import by_length
 from dialog.data.store.plan import Plan
 from dialog.data.tokenizers.tokenizer import PAD, UNK
@@ -177,6 +176,17 @@ class Seconds:
         self.total += time.perf_counter() - began
 
 
+def best(example: Example, candidates: Sequence[Candidate]) -> Candidate:
+    """Return the first candidate.
+
+    Raises:
+        UserError: there is none.
+    """
+    if not candidates:
+        raise UserError(f"{example.id}: the scores of the model are not numbers; train with a smaller optimizer.lr")
+    return candidates[0]
+
+
 @dataclass(frozen=True)
 class Evaluator:
     """Scores references and generates responses, in batches of similar length under a budget of tokens.
@@ -211,19 +221,20 @@ class Evaluator:
     def _block(
         self, block: Sequence[Example], aligned: AlignmentAccuracy | None, progress: Callable[[int], object] | None
     ) -> Iterator[Answered]:
-        tokenizer, max_source = self.responder.tokenizer, self.responder.max_source
         pairs = self._pairs(block)
         own: dict[int, tuple[Scored, Candidate]] = {}
         for rows in islice(self._batches(pairs), self.rank, None, self.world):
             chosen = [block[row] for row in rows]
             batch = collate((pairs[row] for row in rows), rows.tolist())
-            gold = [alignment(tokenizer, example, max_source=max_source) for example in chosen] if aligned else None
+            gold = [self._alignment(example) for example in chosen] if aligned else None
             scored = [
                 self._with_unknown(result, block[row], pairs[row][1][1:-1])
                 for row, result in zip(rows, self.score(batch, aligned, gold), strict=True)
             ]
             with self.decoding.measured():
-                replies = self.responder.generate(batch.source, self.search)
+                replies = [
+                    best(*pair) for pair in zip(chosen, self.responder.generate(batch.source, self.search), strict=True)
+                ]
             own |= dict(zip(rows.tolist(), zip(scored, replies, strict=True), strict=True))
             if progress is not None:
                 progress(len(rows))
@@ -232,10 +243,14 @@ class Evaluator:
             progress(len(results) - len(own))
         yield from (Answered(block[row], *results[row]) for row in sorted(results))
 
+    def _alignment(self, example: Example) -> dict[int, int]:
+        """Return the gold alignment of an example."""
+        responder = self.responder
+        return alignment(responder.tokenizer, example, max_source=responder.max_source, layout=responder.layout)
+
     def _pairs(self, block: Sequence[Example]) -> list[tuple[list[int], list[int]]]:
         """Return source and target ids of each example."""
-        tokenizer, max_source = self.responder.tokenizer, self.responder.max_source
-        return [encode_example(tokenizer, example, max_source=max_source, max_target=None) for example in block]
+        return [self.responder.encode(example) for example in block]
 
     def _batches(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[NDArray[Any]]:
         """Yield the rows of each batch: of similar length, under the budget of tokens."""

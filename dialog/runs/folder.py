@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dialog.atomic import run_lock, write_json
 from dialog.config.compose import compose
@@ -110,7 +110,12 @@ def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: 
     if not first:
         yield
         return
-    fingerprints = {"data": store.manifest["fingerprint"], "tokenizer": store.tokenizer.fingerprint}
+    fingerprints = {
+        "data": store.manifest["fingerprint"],
+        "tokenizer": store.tokenizer.fingerprint,
+        "corpus": hash_of(store.manifest["settings"]["sources"]),
+        "data_format": store.manifest["format"],
+    }
     if resumed:
         check_same_data(folder, fingerprints)
     else:
@@ -119,8 +124,7 @@ def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: 
         remove_temporaries(folder, (*LISTED, SUMMARY))
         if not resumed:
             store.tokenizer.save(folder / TOKENIZER)
-            corpus = hash_of(store.manifest["settings"]["sources"])
-            write_json(folder / ENVIRONMENT, {**environment(), "seed": recipe.seed, **fingerprints, "corpus": corpus})
+            write_json(folder / ENVIRONMENT, {**environment(), "seed": recipe.seed, **fingerprints})
         if read_manifest(folder) is None:  # a new run, or one of a version without manifests
             list_files(folder, LISTED)
         (folder / SUMMARY).unlink(missing_ok=True)  # of a finished run whose training is extended
@@ -142,14 +146,17 @@ def finish(folder: Path, lightning: Trainer, *, seconds: float, target_tokens: i
 
     Raises:
         UserError: no validation was run.
-        DivergedError: no validation had a finite value.
+        DivergedError: the monitored metric was finite in no validation.
     """
     from dialog.training.callbacks.peak_memory import peak_memory
 
     if not (folder / WEIGHTS).is_file():
         record = folder / METRICS
         if record.is_file() and any("validation/loss" in line for line in read_json_lines(record)):
-            raise DivergedError(f"{folder}: training diverged, no validation loss is finite; lower optimizer.lr")
+            raise DivergedError(
+                f"{folder}: checkpoint.monitor was finite in no validation, so there are no best weights; lower "
+                "optimizer.lr, or monitor another metric"
+            )
         raise UserError(f"{folder}: no validation was run, so there are no best weights; train longer")
     trained = Trained(folder, seconds, lightning.global_step, target_tokens)
     summary = {key: value for key, value in asdict(trained).items() if key != "folder"}
@@ -166,13 +173,25 @@ def read_summary(folder: Path) -> Trained | None:
     return Trained(folder, summary["seconds"], summary["steps"], summary["target_tokens"])
 
 
-def check_same_data(folder: Path, fingerprints: Mapping[str, str]) -> None:
-    """Check that prepared data and tokenizer are those with which a run was started."""
+def check_same_data(folder: Path, now: Mapping[str, Any]) -> None:
+    """Check that prepared data and tokenizer are those with which a run was started.
+
+    Raises:
+        UserError: the corpus has changed, or this version of the package prepares it in another way.
+    """
     check_intact(folder / ENVIRONMENT)
-    started = read_json(folder / ENVIRONMENT, *fingerprints)
-    for name, fingerprint in fingerprints.items():
-        if started[name] != fingerprint:
-            raise UserError(
-                f"{folder}: was trained on other {name} ({started[name][:12]}, now {fingerprint[:12]}); "
-                "give data.path=DIR of the unchanged corpus"
-            )
+    started = read_json(folder / ENVIRONMENT, "data", "tokenizer")
+    changed = [name for name in ("data", "tokenizer") if started[name] != now[name]]
+    if not changed:
+        return
+    before, after = started.get("data_format", "not recorded"), now["data_format"]
+    if before != after or started.get("corpus") == now["corpus"]:
+        raise UserError(
+            f"{folder}: this version of dialog prepares the data in another way (format {after}) than the one that "
+            f"started the run (format {before}); resume with that version ({started.get('dialog', 'unknown')}, "
+            f"git {started.get('git', 'unknown')}), or train again"
+        )
+    raise UserError(
+        f"{folder}: was trained on other {changed[0]} ({started[changed[0]][:12]}, now {now[changed[0]][:12]}); "
+        "give data.path=DIR of the unchanged corpus"
+    )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialog.config.schema import Recipe
+from dialog.errors import UserError
 
 if TYPE_CHECKING:
     from dialog.data.tokenizers.tokenizer import Tokenizer
@@ -39,14 +41,22 @@ class Run:
     model: Seq2Seq
     tokenizer: Tokenizer
 
-    @property
+    @cached_property
     def responder(self) -> Responder:
-        """The model with its tokenizer and length limits."""
+        """The model with its tokenizer and the recipe's constraints on responses."""
         from dialog.generation.responder import Responder
 
-        data, limits = self.recipe.data, self.recipe.generation
-        lengths = limits.min_length, limits.max_length
-        return Responder(self.model, self.tokenizer, data.max_source, *lengths, data.context_turns, data.normalise)
+        data = self.recipe.data
+        return Responder(
+            self.model,
+            self.tokenizer,
+            data.max_source,
+            self.recipe.generation,
+            context_turns=data.context_turns,
+            normalise=data.normalise,
+            layout=data.layout,
+            silence=data.silence,
+        )
 
     def respond(self, context: Sequence[str], search: Mapping[str, Any] | None = None) -> Reply:
         """Answer the last turn of a context in which two speakers alternate."""
@@ -54,10 +64,12 @@ class Run:
 
     def respond_batch(self, contexts: Sequence[Sequence[str]], search: Mapping[str, Any] | None = None) -> list[Reply]:
         """Answer several contexts in one batch."""
-        responses = self.responder.respond(contexts, dict(search or self.recipe.generation.search))
+        responses = self.responder.respond(contexts, None if search is None else dict(search))
+        if not all(responses):
+            raise UserError(f"{self.folder}: the scores of the model are not numbers")
         return [
-            Reply(response.text, [response], context, self)
-            for response, context in zip(responses, contexts, strict=True)
+            Reply(candidates[0].text, candidates, context, self)
+            for candidates, context in zip(responses, contexts, strict=True)
         ]
 
     def attention(self, context: Sequence[str], response: str) -> dict[str, Any]:
@@ -65,11 +77,9 @@ class Run:
         import torch
 
         from dialog.analysis.maps import attention_maps, maps_to_json, turn_indices
-        from dialog.data.store.layout import encode_example
         from dialog.data.tokenizers.tokenizer import PAD
 
-        example = self.responder.example(context, response)
-        pair = encode_example(self.tokenizer, example, max_source=self.recipe.data.max_source, max_target=None)
+        pair = self.responder.encode(self.responder.example(context, response))
         device = next(self.model.parameters()).device
         source, target = (torch.tensor([ids], device=device) for ids in pair)
         maps = attention_maps(self.model, source, source != PAD, target[:, :-1])
@@ -79,10 +89,8 @@ class Run:
     def score(self, context: Sequence[str], response: str) -> float:
         """Return log p(response | context) in nats, end token included."""
         from dialog.data.batching import collate
-        from dialog.data.store.layout import encode_example
         from dialog.runs.evaluator import Evaluator
 
-        example = self.responder.example(context, response)
-        pair = encode_example(self.tokenizer, example, max_source=self.recipe.data.max_source, max_target=None)
+        pair = self.responder.encode(self.responder.example(context, response))
         evaluator = Evaluator(self.responder, self.recipe.generation.search, 1)
         return -evaluator.score(collate([pair], [0]))[0].nll

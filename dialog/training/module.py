@@ -19,7 +19,7 @@ from dialog.config.components import Component, build, plain
 from dialog.config.schema import GenerationConfig
 from dialog.data.batching import Batch, check_batch
 from dialog.data.tokenizers.tokenizer import Tokenizer
-from dialog.errors import RunError, UserError
+from dialog.errors import DivergedError, UserError
 from dialog.generation.responder import Responder
 from dialog.metrics import BitsPerByte, NegativeLogLikelihood, PerplexityToken, TokenAccuracy
 from dialog.models.seq2seq import Seq2Seq
@@ -185,7 +185,7 @@ class DialogModule(LightningModule):
         """Log the split's loss, perplexity, bits per byte and token accuracy.
 
         Raises:
-            RunError: in training, the loss is not finite; it must not be compared with the best.
+            DivergedError: in training, the loss is not finite; it must not be compared with the best.
         """
         self._step_plateau(self._log_split("validation"))
 
@@ -210,11 +210,12 @@ class DialogModule(LightningModule):
         check_batch(batch, self.padding, first=batch_index == 0)
         if self.tokenizer is None:
             raise UserError("predict: the module has no tokenizer; pass DialogModule(..., tokenizer=...)")
-        limits = GenerationConfig()
-        lengths = limits.min_length, limits.max_length
-        responder = Responder(self.model, self.tokenizer, batch.source.shape[1], *lengths)
+        responder = Responder(self.model, self.tokenizer, batch.source.shape[1], GenerationConfig())
         responses = responder.generate(batch.source, self.search)
-        return [Prediction(row, *response) for row, response in zip(batch.rows.tolist(), responses, strict=True)]
+        return [
+            Prediction(row, best.text, best.score, best.tokens)
+            for row, (best, *_) in zip(batch.rows.tolist(), responses, strict=True)
+        ]
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save the target tokens of all ranks, the tokenizer and the names of frozen parameters."""
@@ -282,7 +283,7 @@ class DialogModule(LightningModule):
         values = {name: float(value) for name, value in self.split_metrics.compute().items()}
         loss = values["loss"]
         if self.trainer.state.fn == "fit" and not math.isfinite(loss):
-            raise RunError(f"step {self.global_step}: the validation loss is {loss}; lower optimizer.lr")
+            raise DivergedError(f"step {self.global_step}: the validation loss is {loss}; lower optimizer.lr")
         for name, value in values.items():
             self.log(f"{split}/{name}", value, prog_bar=name == "loss")
         self.split_metrics.reset()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +37,15 @@ def workbench(recipe: Recipe, **changes: Any) -> Iterator[Workbench]:  # noqa: A
 
     Raises:
         UserError: the recipe cannot be trained, or not in one process.
+        KeyboardInterrupt, SystemExit: after a signal, see `stopping`.
     """
+    from dialog.training.distributed.signals import stopping
+
+    with stopping("tuning has no result, run it again"):
+        yield from _workbench(recipe, changes)
+
+
+def _workbench(recipe: Recipe, changes: Mapping[str, Any]) -> Iterator[Workbench]:
     quiet: dict[str, Any] = {"enable_progress_bar": False, "check_val_every_n_epoch": None, "val_check_interval": 10**9}
     settings = replace(recipe.trainer, max_epochs=-1, strategy="auto", **quiet, **changes)
     recipe = with_precision(replace(recipe, trainer=settings))
@@ -57,7 +65,7 @@ def workbench(recipe: Recipe, **changes: Any) -> Iterator[Workbench]:  # noqa: A
             yield Workbench(trainer, module, build_data(recipe, prepared, tokenizer))
         except SystemExit as error:
             if trainer.interrupted:  # SIGINT, on which Lightning's Tuner exits with 1
-                raise KeyboardInterrupt("tuning was interrupted; it has no result, run it again") from error
+                raise KeyboardInterrupt from error
             raise
 
 

@@ -18,12 +18,13 @@ from optuna.trial import TrialState
 from dialog.atomic import write_json, write_text
 from dialog.config.components import lookup
 from dialog.config.compose import Composed, compose
-from dialog.config.schema import to_dict
+from dialog.config.schema import to_dict, to_yaml
 from dialog.errors import DivergedError, UserError
 from dialog.runs.check import check_recipe
 from dialog.runs.train import PartOf
 from dialog.runs.train import train as train_run
 from dialog.training.callbacks.trial import PrunedError, TrialWatch
+from dialog.training.distributed.signals import stopping
 from dialog.tuning.results import best_file, best_of, results, spent, to_markdown
 from dialog.tuning.space import BUDGET, Choice, suggest
 
@@ -82,14 +83,12 @@ def sweep(folder: Path, settings: SweepSettings) -> dict[str, Any]:
     storage = JournalStorage(JournalFileBackend(str(folder / JOURNAL)))
     studies = {name: load_study(storage, name, settings) for name in settings.spaces}
     written = write_results(folder, settings, studies)
-    try:
+    with stopping(resume_advice(folder)):
         while min(len(spent(study)) for study in studies.values()) < settings.trials:
             for name, study in studies.items():
                 if len(spent(study)) < settings.trials:
                     run_trial(study, name, settings, folder)
                     written = write_results(folder, settings, studies)
-    except KeyboardInterrupt as error:  # has a message if it came from a training
-        raise KeyboardInterrupt(str(error) or f"interrupted; {resume_advice(folder)}") from error
     return written
 
 
@@ -126,7 +125,7 @@ def run_trial(study: optuna.Study, name: str, settings: SweepSettings, folder: P
     study.tell(trial, watch.lowest if state == TrialState.COMPLETE else None, state)
     outcome = f"{state.name.lower()}, {watch.lowest:.4f} bits per byte at best {reason}"
     log.info("%s, trial %d of %d: %s (%s)", name, number + 1, settings.trials, outcome.strip(), " ".join(overrides))
-    keep_best(study, trial, composed, folder)
+    keep_best(study, folder)
 
 
 def train(trial: optuna.Trial, composed: Composed, folder: Path, name: str) -> tuple[TrialWatch, TrialState, str]:
@@ -148,14 +147,19 @@ def train(trial: optuna.Trial, composed: Composed, folder: Path, name: str) -> t
     return watch, TrialState.COMPLETE, ""
 
 
-def keep_best(study: optuna.Study, trial: optuna.Trial, composed: Composed, folder: Path) -> None:
-    """Keep the recipe and the weights of the best trial; of the others keep only the records."""
+def keep_best(study: optuna.Study, folder: Path) -> None:
+    """Keep the recipe of the best trial, with the number of trials so far, and its weights; of the others the records.
+
+    A comparison reads the number from ``about.trials`` and checks that its models had equally many.
+    """
     best = best_of(study)
-    if best is not None and best.number == trial.number:
+    if best is not None:
+        recipe = compose(str(recipe_file(folder, study.study_name)), best.user_attrs["overrides"]).recipe
+        recipe.about.trials = len(spent(study))
         path = folder / best_file(study.study_name)
         path.parent.mkdir(parents=True, exist_ok=True)
         head = f"# Trial {best.number} of a sweep: {best.value:.4f} bits per byte (validation)\n"
-        write_text(path, head + composed.yaml())
+        write_text(path, head + to_yaml(recipe))
     for run in runs(folder, study.study_name).glob("*"):
         if best is None or run.name != f"{best.number:03}":
             shutil.rmtree(run / "checkpoints", ignore_errors=True)

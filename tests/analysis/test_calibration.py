@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from dialog.analysis.calibration import SIZE, bin_sums, calibration
+from dialog.analysis.calibration import SIZE, bin_sums, calibration, pooled
 
 
 def test_error_by_hand() -> None:
@@ -34,3 +34,12 @@ def test_no_tokens() -> None:
     result = calibration([0.0] * SIZE)
     assert math.isnan(result["error"])
     assert result["bins"] == []
+
+
+def test_pooled_runs() -> None:
+    """Bins (.2, .3] of 1 and 3 tokens are one; the error is the mean of .5 and .1."""
+    low, high = {"confidence": 0.25, "accuracy": 1.0, "tokens": 1}, {"confidence": 1.0, "accuracy": 0.5, "tokens": 2}
+    other = {"confidence": 0.29, "accuracy": 0.0, "tokens": 3}
+    result = pooled([{"error": 0.5, "bins": [low, high]}, {"error": 0.1, "bins": [other]}])
+    assert result["error"] == pytest.approx(0.3)
+    assert result["bins"] == [{"confidence": pytest.approx(0.28), "accuracy": pytest.approx(0.25), "tokens": 4}, high]

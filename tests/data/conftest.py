@@ -19,8 +19,9 @@ SETTINGS: dict[str, Any] = {
     "component": {"name": "toy"},
     "tokenizer": {"name": "byte_bpe", "vocabulary": 400},
     "max_dropped": 1.0,
+    "layout": "roles",
 }
-RULES: dict[str, Any] = {"context_turns": 2, "first_turns": False}
+RULES: dict[str, Any] = {"context_turns": 2, "first_turns": False, "silence": None}
 LIMITS = {"max_source": 24, "max_target": 9}
 
 

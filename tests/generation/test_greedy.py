@@ -11,8 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from dialog.config.schema import GenerationConfig
 from dialog.data.batching import collate
 from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
+from dialog.generation.constraints import Constraints
 from dialog.generation.contract import Replies
 from dialog.generation.greedy import Greedy
 from dialog.generation.responder import Responder
@@ -53,8 +55,15 @@ class Chain:
 
 
 def search(chain: dict[int, dict[int, float]], starts: list[int] | None = None, **limits: object) -> tuple:
-    greedy = Greedy(end=END, **{"min_length": 0, **limits})
-    return tuple(greedy(Chain(chain), torch.tensor([starts or [START]]).T, Nothing(), Nothing()))
+    greedy = Greedy(constraints=Constraints(end=END, **{"min_length": 0, **limits}))
+    first = torch.tensor([starts or [START]]).T
+    return columns(greedy(Chain(chain), first, Nothing(), Nothing(), first))
+
+
+def columns(replies: Replies) -> tuple[list[list[int]], list[float], list[bool]]:
+    """Return tokens, scores and whether it is finished, of the only reply to each source."""
+    best = [reply for (reply,) in replies]
+    return [reply.tokens for reply in best], [reply.score for reply in best], [reply.finished for reply in best]
 
 
 def test_the_most_probable_token_at_each_step() -> None:
@@ -106,8 +115,8 @@ def test_the_end_token_may_follow_max_length_tokens() -> None:
     assert score == pytest.approx(math.log(0.6 * 0.5), abs=1e-6)
 
 
-def test_banned_tokens_are_masked_without_renormalisation() -> None:
-    (tokens,), (score,), _ = search(LINE, banned=[A])
+def test_special_tokens_are_masked_without_renormalisation() -> None:
+    (tokens,), (score,), _ = search(LINE, special=[A])
     assert tokens == [B, C]
     assert score == pytest.approx(math.log(0.3 * 0.7 * 0.8), abs=1e-6)
 
@@ -118,7 +127,7 @@ def test_laws_of_any_chain(seed: int) -> None:
     table = torch.rand(5, 5, generator=generator).double().softmax(-1)
     chain = {row: dict(enumerate(table[row].tolist())) for row in range(5)}
     starts = [START, A, B, C] * 3
-    replies = search(chain, starts, banned=[START, C], min_length=2, max_length=6)
+    replies = search(chain, starts, special=[START, C], min_length=2, max_length=6)
     for start, tokens, score, finished in zip(starts, *replies, strict=True):
         assert 2 <= len(tokens) <= 6
         assert not {START, C, END} & set(tokens)
@@ -132,7 +141,7 @@ def test_laws_of_any_chain(seed: int) -> None:
 )
 def test_invalid_lengths_are_rejected(limits: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="min_length"):
-        Greedy(end=END, **limits)
+        Constraints(end=END, **limits)
 
 
 # ------------------------------------------------------------------ compaction
@@ -171,8 +180,9 @@ def decode_lengths(lengths: list[int]) -> tuple[list[list[int]], list[float], li
     step, target = Counting(), torch.tensor(lengths)
     first = torch.full((len(lengths),), START)
     state = Progress(target, torch.zeros_like(target), first)
-    replies = Greedy(end=END, min_length=0, max_length=100)(step, first.unsqueeze(1), Lengths(target), state)
-    return *replies, step.calls
+    greedy = Greedy(constraints=Constraints(end=END, min_length=0, max_length=100))
+    replies = greedy(step, first.unsqueeze(1), Lengths(target), state, first.unsqueeze(1))
+    return *columns(replies), step.calls
 
 
 def test_removing_finished_rows_changes_no_reply() -> None:
@@ -243,10 +253,11 @@ def sources() -> Tensor:
 BANNED = [PAD, BOS]
 
 
-def decode(model: Seq2Seq, source: Tensor) -> Replies:
+def decode(model: Seq2Seq, source: Tensor) -> tuple[list[list[int]], list[float], list[bool]]:
     memory, state = model.start(source, source != PAD)
     first = torch.full((len(source), 1), BOS)
-    return Greedy(end=EOS, banned=BANNED, min_length=1, max_length=15)(model.step, first, memory, state)
+    greedy = Greedy(constraints=Constraints(end=EOS, special=BANNED, min_length=1, max_length=15))
+    return columns(greedy(model.step, first, memory, state, source))
 
 
 @torch.no_grad()
@@ -274,7 +285,7 @@ def test_steps_agree_with_full_forward_passes(model: Seq2Seq) -> None:
 def test_score_equals_the_likelihood_of_the_evaluation(model: Seq2Seq) -> None:
     source = sources()
     tokens, scores, finished = decode(model, source)
-    responder = Responder(model, None, 99, 1, 15)  # needs no tokenizer
+    responder = Responder(model, None, 99, GenerationConfig(max_length=15))  # needs no tokenizer
     pairs = [(row[row != PAD].tolist(), [BOS, *reply, EOS]) for row, reply in zip(source, tokens, strict=True)]
     references = Evaluator(responder, {"name": "greedy"}, 1).score(collate(pairs, range(len(pairs))))
     rows = [row for row, ended in enumerate(finished) if ended]
@@ -286,9 +297,9 @@ def test_batched_equals_single(model: Seq2Seq) -> None:
     together = decode(model, source)
     for row, ids in enumerate(source):
         alone = decode(model, ids[ids != PAD].unsqueeze(0))
-        assert alone.tokens[0] == together.tokens[row]
-        assert alone.scores[0] == pytest.approx(together.scores[row], abs=1e-5)
-        assert alone.finished[0] == together.finished[row]
+        assert alone[0][0] == together[0][row]
+        assert alone[1][0] == pytest.approx(together[1][row], abs=1e-5)
+        assert alone[2][0] == together[2][row]
 
 
 def test_an_empty_batch_has_no_replies(model: Seq2Seq) -> None:

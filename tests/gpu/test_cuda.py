@@ -22,6 +22,7 @@ import dialog
 from dialog.build import build_module, build_trainer
 from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
 from dialog.errors import RunError
+from dialog.generation.constraints import Constraints
 from dialog.generation.greedy import Greedy
 from dialog.models.attention import MultiHeadAttention
 from dialog.models.attention.attention import ATTENTIONS, build_attention
@@ -298,7 +299,9 @@ def replies(model: Seq2Seq, source: Tensor) -> list[list[int]]:
     with torch.no_grad():
         memory, state = model.start(source, source != PAD)
         first = torch.full((len(source), 1), BOS, device=source.device)
-        return Greedy(end=EOS, banned=(PAD, BOS), max_length=12)(model.step, first, memory, state).tokens
+        constraints = Constraints(end=EOS, special=(PAD, BOS), max_length=12)
+        replies = Greedy(constraints=constraints)(model.step, first, memory, state, source)
+        return [reply.tokens for (reply,) in replies]
 
 
 @pytest.fixture

@@ -62,6 +62,16 @@ RECURRENT_CASES: list[Component] = [
     {"name": "lstm_luong", "size": SIZE, "input_feeding": False, "variational": True},
     {"name": "gru_luong", "size": SIZE, "layers": 2, "input_feeding": False},
 ]
+FINAL_CASES: list[tuple[Component, Component]] = [
+    (
+        {"name": "lstm", "size": SIZE, "layers": 2, "bidirectional": False},
+        {"name": "lstm_plain", "size": SIZE, "layers": 2},
+    ),
+    ({"name": "gru", "size": SIZE}, {"name": "gru_plain", "size": SIZE, "variational": True}),
+    (ENCODER_CASES[0], RECURRENT_CASES[4] | {"attention": ATTENTION_CASES[4], "bridge": {"name": "final"}}),
+    (PLAIN, {"name": "lstm_plain", "size": 5, "layers": 2, "bridge": {"name": "dense"}}),
+]
+"""Decoders without attention, and those that start from the encoder's final states, which fit some encoders only."""
 HEAD_CASES: list[Component] = [{"name": "vocabulary"}, {"name": "pointer"}, {"name": "pointer_generator"}]
 ADDITIVE = ATTENTION_CASES[1]
 HALF_CASES: list[tuple[Component, Component, Component]] = [
@@ -120,6 +130,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     cases += [*itertools.product(encoders[:1], [*two, *others], pointing)]
     if len(encoders) > 1 < len(decoders) and len(attentions) > 1:
         cases += [(each, each, plain) for each in TRANSFORMER_CASES[2:]]
+        cases += [(*each, {"name": "vocabulary", "bias": True}) for each in FINAL_CASES]
     metafunc.parametrize("model", cases, ids=["+".join(map(label, case)) for case in cases], indirect=True)
 
 
@@ -172,11 +183,12 @@ def mixed(logits: Tensor) -> Tensor:
 
 
 def test_cases_cover_the_tables() -> None:
+    own = [decoder for _, decoder in FINAL_CASES]
     assert {case["name"] for case in ENCODER_CASES} == set(ENCODERS)
-    assert {case["name"] for case in [*RECURRENT_CASES, *TRANSFORMER_CASES]} == set(DECODERS)
+    assert {case["name"] for case in [*RECURRENT_CASES, *TRANSFORMER_CASES, *own]} == set(DECODERS)
     assert {case["name"] for case in ATTENTION_CASES} == set(ATTENTIONS)
     assert {case["name"] for case in HEAD_CASES} == set(HEADS)
-    assert {case.get("bridge", {"name": "dense"})["name"] for case in RECURRENT_CASES} == set(BRIDGES)
+    assert {case.get("bridge", {"name": "dense"})["name"] for case in [*RECURRENT_CASES, *own]} == set(BRIDGES)
     assert {case.get("positions", {"name": "sinusoidal"})["name"] for case in TRANSFORMER_CASES} == set(POSITIONS)
 
 

@@ -1,111 +1,328 @@
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import pytest
 
 HOSTILE = "</script></title></svg><img src=//evil.example onerror=alert(1)> ' \" | `x` **b** \x1b[2J \u202e [a](http://e.example)"
+LANGUAGES = (
+    "你好,今天天气真好,我们一起去公园散步吧。" * 12,
+    "שלום, מה שלומך היום? " * 9,
+    "مرحبا، كيف حالك؟",
+    "Sure , I ' d love to . When do you want to meet ?",
+    "",
+    "<b>bold</b> & <script>alert(1)</script>",
+)
+LIKELIHOOD = {"bits_per_byte": 1.31, "perplexity_word": 46.1, "perplexity_token": 33.2, "token_accuracy": 0.352}
+GENERATION = {
+    "f1": 14.2, "sacrebleu": 1.05, "chrf": 11.9, "rouge_l": 13.3, "distinct_1": 0.021, "distinct_2": 0.11,
+    "unique_ratio": 0.41, "length_mean": 9.4, "repetition_3": 0.012, "my_lab.warmth": 12.3456789,
+}  # fmt: skip
+REFERENCES = ("human", "random", "most_frequent", "copy", "nearest", "nearest_clean")
 
 
-def _run(model: int, seed: int) -> dict[str, Any]:
-    bits = 1.5 + 0.1 * model + 0.01 * seed
-    curve = [
+def _curve(bits: float, speed: float) -> list[dict[str, Any]]:
+    return [
         {
             "step": 10 * step,
-            "epoch": 0,
-            "target_tokens": 1000 * step,
-            "seconds": 2.5 * step,
-            "train/loss": 4.0 / step,
-            "validation/bits_per_byte": None if step % 2 else bits + 1 / step,
+            "epoch": step // 8,
+            "target_tokens": 25_000 * step,
+            "seconds": speed * step,
+            "train/loss": 3 + 4.0 / step,
+            "validation/bits_per_byte": None if step % 2 else bits + 0.9 / step,
         }
-        for step in range(1, 9)
+        for step in range(1, 41)
     ]
-    metrics = {
-        "examples": 1234,
-        "bits_per_byte": bits,
-        "f1": 10.0,
-        "sacrebleu": {"score": 1.25, "signature": "nrefs:1|tok:13a"},
-        "baselines": {"human": {"distinct_1": 0.0695}},
+
+
+def _run(model: int, seed: int, shift: float, diverged: bool) -> dict[str, Any]:
+    rng = random.Random(1000 * model + seed)
+    worse = shift + rng.gauss(0, 0.004) + 5 * diverged
+    metrics = {name: value * (1 + worse) for name, value in (LIKELIHOOD | GENERATION).items()}
+    signatures = {
+        "sacrebleu": {"score": metrics.pop("sacrebleu"), "signature": "nrefs:1|case:lc|tok:13a|smooth:exp"},
+        "chrf": {"score": metrics.pop("chrf"), "signature": "nrefs:1|nc:6|nw:0"},
     }
     return {
         "seed": seed,
-        "folder": f"runs/{model}/{seed}",
-        "seconds": 100.0 + seed,
-        "steps": 80,
-        "target_tokens": 8000,
-        "metrics": metrics,
-        "curve": curve,
+        "folder": f"runs/{model}/seed-{seed}",
+        "evaluation": "evaluation/test",
+        "steps": 400,
+        "seconds": 1400.0 + 300 * model + 7 * seed,
+        "target_tokens": 1_000_000,
+        "diverged": diverged,
+        "metrics": {"examples": 7740, "dialogues": 1000, **metrics, **signatures},
+        "curve": _curve(1.31 * (1 + worse), 35.0 + 8 * model + rng.random()),
     }
 
 
-def _model(index: int, name: str, seeds: int) -> dict[str, Any]:
-    std = 0.01 if seeds > 1 else None
-    summary = {
-        "bits_per_byte": {"mean": 1.51 + 0.1 * index, "std": std, "n": seeds},
-        "token_accuracy": {"mean": 0.412, "std": std, "n": seeds},
-        "distinct_1": {"mean": 0.03 + 0.01 * index, "std": std, "n": seeds},
-        "my_lab.warmth": {"mean": 12.3456789, "std": std, "n": seeds},
-    }
+def _summary(runs: Sequence[dict[str, Any]], subset: float) -> dict[str, Any]:
+    entries = {}
+    for name in LIKELIHOOD | GENERATION:
+        values = [run["metrics"][name] for run in runs if not run["diverged"]]
+        numbers = [subset * (value["score"] if isinstance(value, dict) else value) for value in values]
+        mean = sum(numbers) / len(numbers)
+        squares = sum((number - mean) ** 2 for number in numbers)
+        std = (squares / (len(numbers) - 1)) ** 0.5 if len(numbers) > 1 else None
+        entries[name] = {"mean": mean, "std": std, "n": len(numbers)}
+    return entries
+
+
+def _model(index: int, name: str, seeds: int, subsets: dict[str, float], diverged: bool) -> dict[str, Any]:
+    runs = [_run(index, seed, 0.03 * index, diverged and seed == seeds - 1) for seed in range(seeds)]
     return {
         "name": name,
-        "parameters": {"total": 1_234_567, "embeddings": 234_567, "rest": 1_000_000},
-        "runs": [_run(index, seed) for seed in range(seeds)],
-        "summary": summary,
+        "kind": "recipe",
+        "parameters": {"total": 8_540_000 + 560_000 * index, "embeddings": 5_120_000, "rest": 3_420_000 + 9 * index},
+        "flops_per_target_token": 5.1e7 + 9e6 * index,
+        "trials": 1 if index else None,
+        "runs": runs,
+        "summary": {subset: _summary(runs, factor) for subset, factor in subsets.items()},
+        "cost": {
+            "tokens_per_second": 742.0 - 100 * index,
+            "seconds_to": {"bits_per_byte": 1.4, "seconds": 300.0 + 90 * index} if index < 2 else None,
+            "milliseconds_per_response": 11.3 + index,
+            "peak_memory_bytes": 1_730_000_000,
+        },
     }
 
 
-def fake(names: tuple[str, ...] = ("lstm", "transformer"), *, seeds: int = 3, text: str = "hello") -> dict[str, Any]:
-    """Return a results.json with `text` wherever text of users or models can occur."""
+def responses_model(name: str, subsets: dict[str, float]) -> dict[str, Any]:
+    """Return a contender that is a file of responses: no likelihood, no training."""
+    model = _model(1, name, 1, subsets, False)
+    (run,) = model["runs"]
+    run |= {"curve": [], "steps": 0, "seconds": 0.0, "target_tokens": 0}
+    for entries in (*model["summary"].values(), run["metrics"]):
+        for metric in LIKELIHOOD:
+            del entries[metric]
+    none = {"parameters": {"total": 0, "embeddings": 0, "rest": 0}, "flops_per_target_token": None, "trials": None}
+    cost = dict.fromkeys(("tokens_per_second", "seconds_to", "milliseconds_per_response", "peak_memory_bytes"))
+    return model | none | {"kind": "responses", "cost": cost}
+
+
+def _difference(a: dict[str, Any], b: dict[str, Any], subset: str, metric: str) -> dict[str, Any]:
+    means = [model["summary"][subset][metric]["mean"] for model in (a, b)]
+    one = len(a["runs"]) == 1
+    difference, error = means[0] - means[1], abs(means[0]) * 0.006
+    decided = metric in LIKELIHOOD
+    wide = 2 * error if decided else abs(difference) + error
     return {
-        "format": 1,
+        "metric": metric,
+        "a": a["name"],
+        "b": b["name"],
+        "difference": difference,
+        "interval": [difference - wide, difference + wide],
+        "p": 0.0004 if decided else 0.21,
+        "p_holm": 0.0008 if decided else 0.84,
+        "decided": decided,
+        "subset": subset,
+        "method": "paired bootstrap over dialogues" if one else "t with Satterthwaite degrees of freedom",
+        "standard_error": error,
+        "degrees_of_freedom": None if one else 6.2,
+        "improvement_probability": None if one else 0.92 if decided else 0.61,
+        "detectable_difference": 2.8 * error,
+        "seeds_needed": None if decided else 7,
+    }
+
+
+def _texts(index: int, text: str, names: Sequence[str]) -> dict[str, Any]:
+    rng = random.Random(index)
+    words = [text, *LANGUAGES]
+    return {
+        "id": f"d{index}#{text}",
+        "context": [rng.choice(words) for _ in range(index % 7)],
+        "reference": rng.choice(words),
+        "responses": [words[(index + shift) % len(words)] for shift, _ in enumerate(names)],
+    }
+
+
+def _by_model(models: Sequence[dict[str, Any]], value: float, std: float) -> dict[str, Any]:
+    return {
+        model["name"]: {"mean": value * (1 + index), "std": std if len(model["runs"]) > 1 else None, "n": 3}
+        for index, model in enumerate(models)
+        if model["kind"] != "responses"
+    }
+
+
+def _history(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    perturbations = ("only the last turn", "shuffle the turns", "reverse the turns", "drop the last turn", "word drop")
+    rows = [
+        {"perturbation": what, "values": _by_model(models, 0.02 * n - 0.01, 0.004)}
+        for n, what in enumerate(perturbations)
+    ]
+    distance = [{"distance": n, "values": _by_model(models, 0.08 / n**2, 0.003)} for n in range(1, 7)]
+    return {"examples": 2000, "rows": rows, "distance": distance}
+
+
+def _breakdown(models: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    labels = {
+        "context turns": ("1", "2", "3–4", "5+"),
+        "response words": ("1–3", "4–8", "9–16", "17+"),
+        "rarest word": ("top 100", "top 1,000", "rarer", "unseen"),
+        "act": ("inform", "question", "directive", "commissive"),
+    }
+    names = [model["name"] for model in models if model["kind"] != "responses"]
+    return [
+        {
+            "by": by,
+            "buckets": [
+                {
+                    "label": label,
+                    "examples": 900 * (n + 1),
+                    "values": {name: 1.2 + 0.07 * n + 0.04 * m for m, name in enumerate(names)},
+                }
+                for n, label in enumerate(buckets)
+            ],
+        }
+        for by, buckets in labels.items()
+    ]
+
+
+def _calibration(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        model["name"]: {
+            "error": 0.021 + 0.01 * index,
+            "bins": [
+                {"confidence": 0.05 + 0.1 * n, "accuracy": 0.05 + 0.1 * n - 0.03 * index, "tokens": 9000 // (n + 1)}
+                for n in range(10)
+            ],
+        }
+        for index, model in enumerate(models)
+        if model["kind"] != "responses"
+    }
+
+
+def _attention(names: Sequence[str], text: str) -> list[dict[str, Any]]:
+    tokens = {"context_tokens": [text, "b", "</s>"], "response_tokens": ["x", text]}
+    weights = [[0.2, 0.8, 0.0], [0.1, 0.3, 0.6]]
+    return [{"model": name, "name": "decoder.attention", "head": None, **tokens, "weights": weights} for name in names]
+
+
+def _parity(names: Sequence[str], text: str) -> list[dict[str, Any]]:
+    return [
+        {"what": "vocabulary", "equal": True, "must": True, "values": [8000] * len(names)},
+        {"what": "precision", "equal": True, "must": False, "values": ["32-true"] * len(names)},
+        {"what": "optimizer.lr", "equal": False, "must": False, "values": [0.001, 0.0005, 0.1][: len(names)]},
+        {"what": f"data {text}", "equal": False, "must": True, "values": [text] * len(names)},
+    ]
+
+
+def _verdicts(models: Sequence[dict[str, Any]], subsets: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        {
+            "a": a["name"],
+            "b": b["name"],
+            "subset": subset,
+            "text": f"{a['name']} is better than {b['name']} by 0.021 to 0.034 bits per byte (95 % interval) on the "
+            f"{subset} dialogues. F1: undecided; about 7 seeds would decide.",
+        }
+        for subset in subsets
+        for a, b in combinations(models, 2)
+    ]
+
+
+def _rating(names: Sequence[str], text: str) -> list[dict[str, Any]]:
+    pairs = list(combinations(range(len(names)), 2)) or [(0, 0)]
+    return [
+        {
+            "id": f"r{n}",
+            "context": [text, *LANGUAGES[: n % 5]],
+            "responses": [f"left {n} {text}", LANGUAGES[n % 6] or "right"],
+            "models": list(pairs[n % len(pairs)])[:: 1 if n % 3 else -1],
+        }
+        for n in range(50)
+    ]
+
+
+def example_results(
+    names: Sequence[str] = ("lstm", "transformer"),
+    *,
+    seeds: int = 3,
+    text: str = "hello",
+    subsets: bool = True,
+    responses: str = "",
+    diverged: bool = False,
+) -> dict[str, Any]:
+    """Return a results.json with `text` wherever text of users or models can occur.
+
+    `responses` names a further contender that is a file of responses; `diverged`: the last run of the first contender.
+    """
+    factors = {"all": 1.0, "clean": 1.06, "leaked": 0.8} if subsets else {"all": 1.0}
+    models = [_model(index, name, seeds, factors, diverged and not index) for index, name in enumerate(names)]
+    models += [responses_model(responses, factors)] if responses else []
+    names = [model["name"] for model in models]
+    verdicts = _verdicts(models, list(factors))
+    ngrams = {f"ngram_{order}": {"bits_per_byte": 2.4 - 0.2 * order} for order in range(1, 6)}
+    rows = {name: {metric: value * 0.8 for metric, value in GENERATION.items()} for name in REFERENCES}
+    return {
+        "format": 2,
         "command": f"dialog compare {text}",
         "environment": {"torch": "2.13.0", "cpu": text, text: 3},
         "split": "test",
+        "fingerprint": "0123456789abcdef" * 4,
+        "dialogues": 1000,
+        "examples": 7740,
         "seconds": 4000.0,
-        "models": [_model(index, name, seeds) for index, name in enumerate(names)],
-        "parity": [
-            {"what": "vocabulary", "equal": True, "must": True, "values": [8000] * len(names)},
-            {"what": "optimizer.lr", "equal": False, "must": False, "values": [0.001, 0.0005, 0.1][: len(names)]},
-            {"what": f"data {text}", "equal": False, "must": True, "values": [text] * len(names)},
+        "verdict": " ".join(verdict["text"] for verdict in verdicts),
+        "verdicts": verdicts,
+        "warnings": [f"{names[0]}: seed {seeds - 1} diverged {text}"] if diverged else [],
+        "models": models,
+        "references": dict.fromkeys(factors, rows | ngrams),
+        "parity": _parity(names, text),
+        "differences": [
+            _difference(a, b, subset, metric)
+            for subset in factors
+            for a, b in combinations(models, 2)
+            for metric in a["summary"]["all"]
+            if metric in b["summary"]["all"]
         ],
-        "samples": [
-            {"id": f"d{text}#1", "context": ["hi", text], "reference": text, "responses": [text] * len(names)},
-            {"id": "d2#0", "context": [], "reference": "hi", "responses": [""] * len(names)},
+        "statistics": {"level": 0.95, "resamples": 10000, "seeds": dict.fromkeys(names, seeds)},
+        "crossings": [
+            {"a": names[0], "b": names[-1], "axis": "seconds", "text": f"{names[0]} leads until 18 s {text}"}
         ],
-        "attention": [
-            {
-                "model": name,
-                "name": "decoder.attention",
-                "head": None,
-                "context_tokens": [text, "b", "</s>"],
-                "response_tokens": ["x", text],
-                "weights": [[0.2, 0.8, 0.0], [0.1, 0.3, 0.6]],
-            }
-            for name in names
-        ],
+        "history": _history(models),
+        "breakdown": _breakdown(models),
+        "calibration": _calibration(models),
+        "samples": [_texts(index, text, names) for index in range(4)],
+        "disagreements": [_texts(index, text, names) for index in range(4, 8)],
+        "attention": _attention(names, text),
+        "rating": _rating(names, text) if len(names) > 1 else [],
     }
 
 
 @pytest.fixture
 def results() -> dict[str, Any]:
-    return fake()
+    return example_results()
 
 
 @pytest.fixture
 def one_seed() -> dict[str, Any]:
-    return fake(seeds=1)
+    return example_results(seeds=1)
+
+
+@pytest.fixture
+def three() -> dict[str, Any]:
+    """Two recipes with three seeds, one of which diverged, and a file of responses."""
+    return example_results(responses="plato.jsonl", diverged=True)
 
 
 @pytest.fixture
 def hostile() -> dict[str, Any]:
-    return fake((HOSTILE, "b" + HOSTILE), text=HOSTILE)
+    return example_results((HOSTILE, "b" + HOSTILE), text=HOSTILE)
 
 
 @pytest.fixture
 def bare() -> dict[str, Any]:
-    """Smallest results: one seed, no validation, no samples, no maps."""
-    results = fake(seeds=1)
+    """Smallest results: one seed, every field that may be empty is empty."""
+    results = example_results(seeds=1, subsets=False)
     for model in results["models"]:
+        model |= {"flops_per_target_token": None, "trials": None, "cost": dict.fromkeys(model["cost"])}
         for run in model["runs"]:
             run["curve"], run["metrics"] = [], {}
-    return results | {"parity": [], "samples": [], "attention": [], "environment": {}}
+    empty = ("parity", "samples", "disagreements", "attention", "differences", "warnings", "verdicts", "rating")
+    results |= {"history": {"examples": 0, "rows": [], "distance": []}, "environment": {}, "verdict": ""}
+    results |= {"references": {}, "calibration": {}, "crossings": [], "breakdown": []}
+    return results | {name: [] for name in empty}

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -8,8 +11,9 @@ from typing import Any
 import pytest
 
 from dialog.report.html import write_html
+from dialog.report.sections.ratings import rating_fingerprint
 
-VOID = {"meta", "link", "img", "br", "input"}
+VOID = {"meta", "link", "img", "br", "input", "wbr"}
 
 
 class Page(HTMLParser):
@@ -51,9 +55,11 @@ def test_hostile_text_adds_no_element_and_no_attribute(
     results: dict[str, Any], hostile: dict[str, Any], tmp_path: Path
 ) -> None:
     harmless, evil = Page(written(results, tmp_path)), Page(written(hostile, tmp_path))
-    # a truncated label adds a <title> with its full text; nothing else may differ
-    assert [tag for tag in evil.tags if tag != "title"] == [tag for tag in harmless.tags if tag != "title"]
-    assert not {"script", "img", "link", "iframe", "object", "a"} & set(evil.tags)
+    # a truncated label adds a <title> with its full text, a slash in a name a <wbr>; nothing else may differ
+    extra = ("title", "wbr")
+    assert [tag for tag in evil.tags if tag not in extra] == [tag for tag in harmless.tags if tag not in extra]
+    assert not {"img", "link", "iframe", "object", "a"} & set(evil.tags)
+    assert evil.tags.count("script") == 1, "the script of the page itself"
     assert {(tag, name) for tag, name, _ in evil.attributes} == {(tag, name) for tag, name, _ in harmless.attributes}
 
 
@@ -74,40 +80,95 @@ def test_hostile_text_stays_readable(hostile: dict[str, Any], tmp_path: Path) ->
     assert not set(text) & set("\x1b\u202e\x00")
 
 
-def test_the_page_loads_nothing(results: dict[str, Any], tmp_path: Path) -> None:
+def test_the_page_loads_nothing_and_allows_one_script(results: dict[str, Any], tmp_path: Path) -> None:
     html = written(results, tmp_path)
-    assert "default-src 'none'; style-src 'unsafe-inline'" in html
+    (script,) = re.findall("<script>(.*?)</script>", html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'" in unescape(html)
     assert set(re.findall(r"https?://[^\"' ]+", html)) <= {"http://www.w3.org/2000/svg"}, "SVG namespace"
     assert "url(" not in html
     assert "@import" not in html
-    assert "<script" not in html
+    assert "innerHTML" not in script
 
 
-def test_the_page_shows_the_results(results: dict[str, Any], tmp_path: Path) -> None:
-    page = Page(written(results, tmp_path))
+def test_the_page_shows_the_results_in_order(three: dict[str, Any], tmp_path: Path) -> None:
+    page = Page(written(three, tmp_path))
     text = " ".join("".join(page.texts).split())
-    for shown in (
-        *("lstm and transformer", "dialog compare hello", "test, 1,234 examples", "0, 1, 2", "1 h 07 min"),
-        *("1.510 ± 0.010", "1,234,567", "✓ equal", "✗ must be equal", "differs", "decoder.attention", "(empty)"),
-        *("(first turn of its dialogue)", "2.13.0", "UTF-8 bytes"),
-    ):
-        assert shown in text, shown
-    assert page.tags.count("svg") == 4
+    places = [
+        text.index(shown)
+        for shown in (
+            *(
+                "lstm: seed 2 diverged",
+                "lstm is better than transformer by 0.021",
+                "Clean: dialogues that do not occur",
+            ),
+            *("test, 7,740 responses in 1,000 dialogues", "1 h 07 min", "dialog compare hello"),
+            *("Differences in the parity contract", "✗ must be equal", "2 equal settings", "Likelihood", "5-gram"),
+            *("Generated responses", "human", "Cost", "Learning curves", "Use of the history", "Breakdown"),
+            *("Calibration", "Responses that differ most", "Random responses", "decoder.attention", "Blind rating"),
+            *("Power and method of every test", "All runs", "UTF-8 bytes", "2.13.0"),
+        )
+    ]
+    assert places == sorted(places)
+    assert page.tags.count("svg") == 3 + 2 + 4 + 1 + 3
     assert "color-scheme" in text
-    assert [value for tag, name, value in page.attributes if (tag, name) == ("td", "class")].count("best") == 1
 
 
-def test_the_signature_of_sacrebleu(results: dict[str, Any], tmp_path: Path) -> None:
+def test_bold_cells_are_decided_and_nothing_else_is_bold(results: dict[str, Any], tmp_path: Path) -> None:
+    html = written(results, tmp_path)
+    page = Page(html)
+    marked = [value for tag, name, value in page.attributes if (tag, name) == ("td", "class") and "decided" in value]
+    assert len(marked) == 2 * 4 * 3, "winner and difference of four metrics on three subsets"
+    assert not {"b", "strong"} & set(page.tags)
+    style = html[html.index("<style>") : html.index("</style>")]
+    rules = re.findall(r"^(.*?) \{.*font-weight: (?:[6-9]00|bold)", style, re.MULTILINE)
+    assert rules == [".decided"]
+
+
+def test_every_table_has_its_source(three: dict[str, Any], tmp_path: Path) -> None:
+    page = Page(written(three, tmp_path))
+    tables = page.tags.count("table")
+    assert tables > 10
+    sources = [text for text in page.texts if text.startswith("Evaluation 0123456789ab")]
+    assert len(sources) == tables
+    assert sum("nrefs:1|case:lc" in text for text in sources) == 2, "values and pairs of generation metrics"
+
+
+def test_pairs_for_rating_do_not_show_the_contenders(results: dict[str, Any], tmp_path: Path) -> None:
+    html = written(results, tmp_path)
+    section = html[html.index('<section id="rating"') : html.index("</section>", html.index('<section id="rating"'))]
+    assert "lstm" not in section
+    assert "transformer" not in section
+    page = Page(section + "</section>")
+    assert page.tags.count("li") >= 50
+    assert [value for _, name, value in page.attributes if name == "data-id"] == [f"r{n}" for n in range(50)]
+    swapped = [pair | {"models": pair["models"][::-1]} for pair in results["rating"]]
+    other = rating_fingerprint(results | {"rating": swapped})
+    assert rating_fingerprint(results) in section
+    assert other != rating_fingerprint(results)
+
+
+def test_a_page_of_the_longest_texts_is_below_2_mb(results: dict[str, Any], tmp_path: Path) -> None:
+    long = "长" * 5_000
+    for key in ("samples", "disagreements", "rating"):
+        results[key] = [
+            {"id": f"{key}{n}", "context": [long] * 40, "reference": long, "responses": [long, long], "models": [0, 1]}
+            for n in range(50 if key == "rating" else 12)
+        ]
+    tokens = {"context_tokens": ["a"] * 500, "response_tokens": ["b"] * 60, "weights": [[0.1] * 500] * 60}
+    results["attention"] = [entry | tokens for entry in results["attention"]]
+    run = results["models"][0]["runs"][0]
+    run["curve"] = [run["curve"][1] | {"target_tokens": n, "seconds": n} for n in range(2000)]
     for model in results["models"]:
-        model["summary"]["sacrebleu"] = {"mean": 1.25, "std": None, "n": 1}
-    assert "nrefs:1|tok:13a" in written(results, tmp_path)
+        model["runs"] = [run] * 5
+    assert len(written(results, tmp_path).encode()) < 2_000_000
 
 
 def test_missing_parts_have_no_heading(bare: dict[str, Any], tmp_path: Path) -> None:
     page = Page(written(bare, tmp_path))
     text = "".join(page.texts)
     assert "svg" not in page.tags
-    for heading in ("Parity", "Learning curves", "Attention", "Responses"):
+    for heading in ("parity", "Learning curves", "Attention", "Responses", "Blind rating"):
         assert heading not in text
 
 
@@ -115,7 +176,7 @@ def test_missing_parts_have_no_heading(bare: dict[str, Any], tmp_path: Path) -> 
 def test_any_number_of_models(results: dict[str, Any], tmp_path: Path, count: int) -> None:
     first = results["models"][0]
     results["models"] = [first | {"name": f"model {index}"} for index in range(count)]
-    results |= {"parity": [], "samples": [], "attention": []}
+    results |= {"parity": [], "samples": [], "attention": [], "disagreements": [], "differences": []}
     text = "".join(Page(written(results, tmp_path)).texts)
     assert all(f"model {index}" in text for index in range(count))
 

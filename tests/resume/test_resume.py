@@ -208,6 +208,7 @@ def test_signal_saves_at_next_step_and_skips_validation(
     assert compare(folder, whole).same
 
 
+ZEROS = "0" * 64
 SHORT = [
     "trainer.max_steps=6",
     "trainer.accumulate_grad_batches=2",
@@ -295,15 +296,24 @@ def test_override_that_changes_the_run_is_rejected(whole: Path, override: str) -
         resume(whole, [override], quiet=True)
 
 
-def test_changed_corpus_is_rejected(whole: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"corpus": ZEROS}, r"was trained on other data \(000000000000, now "),
+        ({"data_format": 3}, r"prepares the data in another way \(format \d\) than .* \(format 3\); resume with that"),
+        ({}, "prepares the data in another way"),  # settings that this version has added
+    ],
+)
+def test_changed_data_are_rejected(whole: Path, tmp_path: Path, changes: dict[str, object], message: str) -> None:
     folder = Path(shutil.copytree(whole, tmp_path / "moved"))
     (folder / "summary.json").unlink()
     environment = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
-    (folder / "environment.json").write_text(json.dumps({**environment, "data": "0" * 64}), encoding="utf-8")
+    changed = {**environment, "data": ZEROS, **changes}
+    (folder / "environment.json").write_text(json.dumps(changed), encoding="utf-8")
     with pytest.raises(UserError, match=r"environment\.json: has changed"):
         resume(folder, quiet=True)
     list_files(folder, LISTED)
-    with pytest.raises(UserError, match=r"was trained on other data \(000000000000, now "):
+    with pytest.raises(UserError, match=message):
         resume(folder, quiet=True)
     assert not (folder / "summary.json").exists()
     assert (folder / "checkpoints" / "last.ckpt").exists()

@@ -16,6 +16,7 @@ import dialog
 from dialog.analysis.alignment import AlignmentAccuracy
 from dialog.analysis.maps import attention_maps
 from dialog.build import build_corpus
+from dialog.config.schema import GenerationConfig
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.dialogue import Copy, Example, Turn
 from dialog.data.examples import ExampleRules, examples
@@ -36,7 +37,7 @@ BUDGETS = [1, 150, 700, 10**6]
 @pytest.fixture(scope="module", params=["lstm", "transformer"])
 def responder(request: pytest.FixtureRequest, trained: Callable[[str], Path]) -> Responder:
     run = dialog.load(trained(request.param))
-    return Responder(run.model.double(), run.tokenizer, MAX_SOURCE, 1, 12)
+    return Responder(run.model.double(), run.tokenizer, MAX_SOURCE, GenerationConfig(max_length=12))
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +239,11 @@ def test_fingerprint_depends_on_the_text_only(split: list[Example], responder: R
 
 def answered(reference: str, response: str, *, copies: bool) -> Answered:
     turn = Turn("a", reference, (Copy(0, 1, 0, 0),) if copies else ())
-    return Answered(Example("d#1", "d", (Turn("b", "x"),), turn, 0), Scored(1.0, 2, 1), Candidate(response, -1.0, 3))
+    return Answered(
+        Example("d#1", "d", (Turn("b", "x"),), turn, 0),
+        Scored(1.0, 2, 1),
+        Candidate(response, -1.0, 3, [-0.5, -0.25, -0.25]),
+    )
 
 
 def test_answers_must_match_word_for_word() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import dialog
 from dialog.build import build_corpus
 from dialog.data.dialogue import Dialogue, Turn
 from dialog.data.tokenizers.tokenizer import SELF
-from dialog.errors import UserError
+from dialog.errors import DivergedError, UserError
 from dialog.runs.check import check_recipe
 from dialog.runs.evaluate import evaluate
+from dialog.runs.folder import finish
 from dialog.runs.prepare import prepare_data
 
 
@@ -87,3 +89,12 @@ def test_bpe_dropout_changes_training_and_needs_byte_bpe(tiny: Callable[..., Any
     with pytest.raises(UserError, match=r"^data\.bpe_dropout: "):
         dialog.train(words, tmp_path / "words", quiet=True)
     assert not (tmp_path / "words").exists()
+
+
+def test_finish_tells_divergence_from_too_few_steps(tmp_path: Path) -> None:
+    end = partial(finish, tmp_path, None, seconds=0.0, target_tokens=0)
+    with pytest.raises(UserError, match="no validation was run"):
+        end()
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "validation/loss": 1.5}\n', encoding="utf-8")
+    with pytest.raises(DivergedError, match=r"checkpoint\.monitor was finite in no validation"):
+        end()

@@ -13,6 +13,7 @@ import torch
 
 import dialog
 from dialog.build import build_corpus, build_model, build_rules
+from dialog.config.schema import GenerationConfig
 from dialog.data.examples import examples
 from dialog.data.store.store import Store
 from dialog.data.tokenizers.tokenizer import PAD
@@ -38,7 +39,7 @@ def test_unknown_text_costs_its_bytes(tiny: Callable[..., Any], tokenizer: str) 
 
     evaluation = Evaluation(build_metrics([]))
     stream = list(examples(build_corpus(recipe).dialogues("validation"), build_rules(recipe), Counter()))
-    responder = Responder(model.eval(), store.tokenizer, recipe.data.max_source, 1, 2)
+    responder = Responder(model.eval(), store.tokenizer, recipe.data.max_source, GenerationConfig(max_length=2))
     rows = [evaluation.add(answer) for answer in Evaluator(responder, {"name": "greedy"}, 1200).answers(stream)]
     metrics = evaluation.metrics("validation")
 

@@ -182,6 +182,7 @@ def test_sweep_of_both_families(
         assert each["spent"]["steps"] == 8
         best = compose(str(Path("s") / each["best"]["recipe"])).recipe
         assert f"optimizer.lr={best.optimizer['lr']}" in each["best"]["overrides"]
+        assert best.about.trials == each["spent"]["trials"] > 1
         assert (Path("s") / "runs" / each["name"] / f"{each['best']['trial']:03}" / "model.safetensors").is_file()
 
 

@@ -8,13 +8,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
-
-from dialog.training.distributed.signals import STOP_SIGNALS, Stopped
 
 log = logging.getLogger("dialog")
 
@@ -92,31 +88,3 @@ def end_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()
-
-
-@contextmanager
-def stopping(advice: str) -> Iterator[None]:
-    """Turn signals outside of a training into an exit with advice, as `trainer.fit` does within.
-
-    Raises:
-        KeyboardInterrupt: after SIGINT, with the advice.
-        SystemExit: after SIGTERM and SIGUSR1 with 143, after SIGHUP with 129.
-    """
-
-    def raise_stopped(number: int, frame: FrameType | None) -> NoReturn:
-        raise Stopped(number)
-
-    numbers = [number for number in STOP_SIGNALS if number != signal.SIGINT]
-    in_main = threading.current_thread() is threading.main_thread()
-    kept = [number for number in numbers if in_main and signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, raise_stopped) for number in kept}
-    try:
-        yield
-    except Stopped as stopped:
-        log.info("stopped by %s; %s", stopped, advice)
-        raise SystemExit(stopped.code) from None
-    except KeyboardInterrupt as error:  # has a message if it came from a training
-        raise KeyboardInterrupt(str(error) or f"interrupted; {advice}") from error
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

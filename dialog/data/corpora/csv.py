@@ -33,7 +33,8 @@ class Csv:
         delimiter: Separator of cells; null is a tab for `.tsv` files, else the first of comma, semicolon and tab with
             which the first row names the columns.
         quotes: Read quoted cells; false treats quotes as text.
-        encoding: Encoding of the files; `utf-8:replace` reads bytes that are not UTF-8 as U+FFFD.
+        encoding: Encoding of the files; `utf-8:replace` reads bytes that are not UTF-8 as U+FFFD. A file that starts
+            with the byte order mark of UTF-16, as Excel writes, is read as UTF-16.
     """
 
     def __init__(

@@ -16,6 +16,11 @@ from dialog.errors import UserError
 
 END = "__eou__"
 LABELS = {"acts": "act", "emotions": "emotion"}
+NAMES = {
+    "acts": dict(enumerate(("inform", "question", "directive", "commissive"), start=1)),
+    "emotions": dict(enumerate(("none", "anger", "disgust", "fear", "happiness", "sadness", "surprise"))),
+}
+"""Names of the numbers in the label files."""
 SPLIT_TURN = "train-7852"
 """In other copies its turns 4 and 5 are one turn with one label."""
 PUNCTUATION = str.maketrans(
@@ -28,9 +33,9 @@ class DailyDialog:
 
     `<split>/dialogues_<split>.txt` holds a dialogue a line, with ` __eou__` after every turn. Speakers "A" and "B"
     alternate. Ids are `<split>-<line number>`. The files of acts and emotions, if present, give `meta["acts"]` and
-    `meta["emotions"]`, one number a turn; a line whose numbers of labels and turns differ, such as one in the published
-    train, is read without labels and with a warning. A blank line is a dialogue without turns, and two marks in a row
-    enclose a turn without text, so that filters can count them.
+    `meta["emotions"]`, one name a turn (`NAMES`); a line whose numbers of labels and turns differ, such as one in the
+    published train, is read without labels and with a warning. A blank line is a dialogue without turns, and two marks
+    in a row enclose a turn without text, so that filters can count them.
 
     Args:
         path: The unpacked archive.
@@ -74,7 +79,10 @@ class DailyDialog:
             if (id, len(texts)) == (SPLIT_TURN, 12):
                 texts[4:6] = [f"{texts[4]} {texts[5]}"]
         turns = tuple(Turn("AB"[index % 2], text) for index, text in enumerate(texts))
-        meta = {key: [int(label) for label in (line or b"").split()] for key, line in labels.items()}
+        meta = {
+            key: [NAMES[key].get(number, str(number)) for number in map(int, (line or b"").split())]
+            for key, line in labels.items()
+        }
         differing = [f"{len(values)} {key}" for key, values in meta.items() if len(values) != len(turns)]
         warning = {WARNING: f"{place}: {len(turns)} turns but {', '.join(differing)}; read without them"}
         return Dialogue(id, turns, warning if differing else meta, place=place)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dialog.data.dialogue import Dialogue, Turn
 from dialog.data.examples import DialogueWindows, facts_known_to
 from dialog.data.preparation.job import Limits
-from dialog.data.store.layout import Spans, truncate
+from dialog.data.store.layout import ROLES, Spans, truncate
 from dialog.data.store.manifest import ARRAYS, array_file, ids_dtype
 from dialog.data.tokenizers.tokenizer import OTHER, Tokenizer
 
@@ -38,7 +38,7 @@ class DialogueLines(NamedTuple):
 
 
 def encode(
-    kept: Sequence[DialogueWindows], tokenizer: Tokenizer, limits: Limits, *, train: bool
+    kept: Sequence[DialogueWindows], tokenizer: Tokenizer, limits: Limits, *, train: bool, layout: str = ROLES
 ) -> tuple[Arrays, Counts]:
     """Return the flat arrays of a block, with offsets and lines counted from its start, and their counts."""
     dialogues = [dialogue_lines(dialogue) for dialogue in kept]
@@ -50,7 +50,7 @@ def encode(
     sizes = np.fromiter((len(text.encode()) for text in texts), np.int64, len(texts))
     unknown = (tokenizer.unknown_bytes(text, tokens) for text, tokens in zip(texts, ids, strict=True))
     max_target = limits.max_target if train else None
-    spans = truncate(offsets, examples, max_source=limits.max_source, max_target=max_target)
+    spans = truncate(offsets, examples, max_source=limits.max_source, max_target=max_target, layout=layout)
     is_turn = np.array([line >= d.facts for d in dialogues for line in range(len(d.lines))], dtype=bool)
     counts = Counter(
         {
@@ -59,7 +59,7 @@ def encode(
             "tokens": int((np.diff(offsets) - 1)[is_turn].sum()),
             "bytes": int(sizes[is_turn].sum()),
             "target bytes": int(sizes[examples[:, 3]].sum()),
-            **_length_counts(spans, truncate(offsets, examples, max_source=None, max_target=None)),
+            **_length_counts(spans, truncate(offsets, examples, max_source=None, max_target=None), layout),
         }
     )
     speakers = (speaker for dialogue in dialogues for speaker in _speakers(dialogue.lines))
@@ -70,7 +70,7 @@ def encode(
         "bytes": sizes,
         "unknown_bytes": np.fromiter(unknown, np.int64, len(texts)),
         "examples": examples.ravel(),
-        "lengths": np.column_stack([spans.source_lengths, spans.target_lengths]).ravel(),
+        "lengths": np.column_stack([spans.lengths_in(layout), spans.target_lengths]).ravel(),
         MARKS: np.array([_marks(dialogue) for dialogue, _ in kept], np.uint64).ravel(),
     }
     return arrays, counts
@@ -107,11 +107,11 @@ def _examples(dialogues: Sequence[DialogueLines]) -> Integers:
     return np.array(rows, dtype=np.int64).reshape(-1, 4)
 
 
-def _length_counts(spans: Spans, whole: Spans) -> dict[str, int]:
+def _length_counts(spans: Spans, whole: Spans, layout: str) -> dict[str, int]:
     return {
         "truncated: source": int((spans.source_lengths < whole.source_lengths).sum()),
         "truncated: target": int((spans.target_lengths < whole.target_lengths).sum()),
-        "source tokens": int(spans.source_lengths.sum()),
+        "source tokens": int(spans.lengths_in(layout).sum()),
         "target tokens": int(spans.target_lengths.sum()),
     }
 

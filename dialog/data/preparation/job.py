@@ -11,6 +11,7 @@ from dialog.config.components import build
 from dialog.data.corpora import Corpus
 from dialog.data.examples import ExampleRules
 from dialog.data.filters import FILTERS, Filter
+from dialog.data.store.layout import LAYOUTS, ROLES
 from dialog.data.store.manifest import fingerprint
 from dialog.data.tokenizers import tokenizer_identity
 from dialog.errors import UserError
@@ -45,6 +46,7 @@ class Job:
             from the right.
         max_dropped: The maximal fraction of records, and of turns, that may be dropped as malformed or empty.
         filters: Members of `FILTERS` with their arguments, for the training split.
+        layout: Member of `LAYOUTS`.
     """
 
     corpus: Corpus
@@ -54,6 +56,7 @@ class Job:
     limits: Limits
     max_dropped: float = 0.01
     filters: Sequence[Mapping[str, object]] = field(default_factory=tuple)
+    layout: str = ROLES
 
     def build_filters(self) -> list[Filter]:
         """Return the filters; they have not surveyed the corpus."""
@@ -64,6 +67,8 @@ class Job:
         for key, value in self.limits._asdict().items():
             if value < 1:
                 raise UserError(f"data.{key} is {value}; set it to at least 1")
+        if self.layout not in LAYOUTS:
+            raise UserError(f"data.layout is {self.layout!r}; give {' or '.join(LAYOUTS)}")
         if not 0 <= self.max_dropped <= 1:
             raise UserError(f"data.max_dropped is {self.max_dropped}; set it to a fraction from 0 to 1")
 
@@ -85,6 +90,7 @@ def target_of(job: Job, root: Path) -> Target:
         "filters": [dict(component) for component in job.filters],
         **asdict(job.rules),
         **job.limits._asdict(),
+        "layout": job.layout,
     }
     name = f"{job.component['name']}-{fingerprint(settings)[:12]}"
     return Target(settings, root / name, root / f".{name}.{SHARDS}")

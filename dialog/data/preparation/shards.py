@@ -62,7 +62,7 @@ def write_shard(job: Job, shards: Path, index: int, count: int, progress: Progre
                 for number, (start, entries) in enumerate(blocks(job.corpus.dialogues(split))):
                     if number % count == index:
                         block = filter_block(start, entries, job.rules, filters if train else ())
-                        arrays, counts = encode(block.dialogues, tokenizer, job.limits, train=train)
+                        arrays, counts = encode(block.dialogues, tokenizer, job.limits, train=train, layout=job.layout)
                         files.append(arrays)
                         sizes = {name: len(array) for name, array in arrays.items()}
                         log.write(json.dumps([sizes, block.counts + counts, block.remarks]) + "\n")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from io import BufferedReader
+from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -16,7 +17,8 @@ from dialog.data.reading.xz import XzReader
 from dialog.errors import UserError
 
 COMPRESSED = (".gz", ".xz", ".zst")
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = codecs.BOM_UTF8
+UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 LONGEST_LINE = 64 * 2**20
 BOMB_RATIO = 300
 BOMB_SIZE = 64 * 2**20
@@ -106,8 +108,10 @@ def stem(path: Path) -> str:
     return path.name.partition(".")[0]
 
 
-def raw_lines(path: Path) -> Iterator[bytes]:
+def raw_lines(path: Path, encoding: str | None = None) -> Iterator[bytes]:
     """Yield the lines of a file with their line ends, decompressed according to its suffix.
+
+    With `encoding`, lines are converted from it to UTF-8.
 
     Raises:
         UserError: with the path; the file is damaged or truncated, has a line of more than 64 MiB, or is a
@@ -116,12 +120,25 @@ def raw_lines(path: Path) -> Iterator[bytes]:
     total = 0
     with _opened(path) as file:
         size = path.stat().st_size
-        while line := file.readline(LONGEST_LINE + 1):
+        readline = _converting(file, encoding) if encoding else file.readline
+        while line := readline(LONGEST_LINE + 1):
             total += len(line)
             check_decompressed_size(path, total, size)
             if len(line) > LONGEST_LINE:
                 raise UserError(f"{path}: a line is longer than {LONGEST_LINE:,} bytes; is this a text of lines?")
             yield line
+
+
+def _converting(file: BinaryIO, encoding: str) -> Callable[[int], bytes]:
+    """Return a `readline` of text in another encoding, which returns UTF-8; only LF ends a line."""
+    text = TextIOWrapper(file, encoding, newline="\n")
+    return lambda limit: text.readline(limit).encode()
+
+
+def has_utf16_mark(path: Path) -> bool:
+    """Return whether a file starts with the byte order mark of UTF-16; errors as in `raw_lines`."""
+    with _opened(path) as file:
+        return file.read(2) in UTF16_MARKS
 
 
 def read_chunks(path: Path) -> Iterator[bytes]:

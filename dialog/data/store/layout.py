@@ -13,14 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialog.data.dialogue import Example
-from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF, Tokenizer
+from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF, UNK, Tokenizer
 
 Integers = NDArray[np.int64]
 RoleIds = Iterable[tuple[bool, Sequence[int]]]
 """For each line, whether it is the responder's, and its token ids."""
 
+ROLES, SEPARATED = "roles", "separated"
+LAYOUTS = (ROLES, SEPARATED)
+"""Layouts of a source: `<self> ids <other> ids </s>`, or `ids <unk> ids` without roles and end token.
 
-def source_ids(turns: RoleIds, *, max_source: int, facts: RoleIds = ()) -> list[int]:
+`separated` is ParlAI's history of lines joined by a line feed that the vocabulary lacks. A source without ids is
+`<unk>`. It is built as `roles` with two more ids, of which the first and the last are then removed.
+"""
+
+
+def source_ids(turns: RoleIds, *, max_source: int, facts: RoleIds = (), layout: str = ROLES) -> list[int]:
     """Return `<self> ids <other> ids ... </s>`: the facts, the turns of the context and the end token.
 
     Facts are truncated from the right to `max_source // 2` ids, turns from the left to the rest of `max_source`. If
@@ -30,12 +38,15 @@ def source_ids(turns: RoleIds, *, max_source: int, facts: RoleIds = ()) -> list[
         turns: The context; `<self>` precedes the responder's turns.
         max_source: Maximal number of ids, at least 1: the end token is always kept.
         facts: The facts that the responder knows; `<self>` precedes those of the responder alone.
+        layout: A member of `LAYOUTS`.
     """
+    max_source += _removed(layout)
     before, turns = facts_ids(facts, max_source=max_source), list(turns)
     context = _ids(turns)
     roles = [SELF if own else OTHER for own, ids in turns for _ in range(1 + len(ids))]
     start = max(0, len(context) - (max_source - len(before) - 1))
-    return [*before, *roles[start : start + 1], *context[start + 1 :], EOS]
+    ids = [*before, *roles[start : start + 1], *context[start + 1 :], EOS]
+    return ids if layout == ROLES else [UNK if token in (SELF, OTHER) else token for token in ids[1:-1]] or [UNK]
 
 
 def facts_ids(facts: RoleIds, *, max_source: int) -> list[int]:
@@ -50,19 +61,24 @@ def target_ids(response: Sequence[int], *, max_target: int | None) -> list[int]:
 
 
 def encode_example(
-    tokenizer: Tokenizer, example: Example, *, max_source: int, max_target: int | None
+    tokenizer: Tokenizer, example: Example, *, max_source: int, max_target: int | None, layout: str = ROLES
 ) -> tuple[list[int], list[int]]:
     """Return source and target ids; set `max_target` in training only, since truncated references score too well."""
     inputs = (*example.facts, *example.context)
     *encoded, response = tokenizer.encode_batch([turn.text for turn in (*inputs, example.response)])
     lines = [(turn.speaker == example.response.speaker, ids) for turn, ids in zip(inputs, encoded, strict=True)]
     facts = len(example.facts)
-    source = source_ids(lines[facts:], max_source=max_source, facts=lines[:facts])
+    source = source_ids(lines[facts:], max_source=max_source, facts=lines[:facts], layout=layout)
     return source, target_ids(response, max_target=max_target)
 
 
 def _ids(lines: RoleIds) -> list[int]:
     return [token for own, ids in lines for token in (SELF if own else OTHER, *ids)]
+
+
+def _removed(layout: str) -> int:
+    """Return the number of ids of the layout `roles` that this layout lacks: the first role and the end token."""
+    return 0 if layout == ROLES else 2
 
 
 # ------------------------------------------------------------------ batches
@@ -88,8 +104,13 @@ class Spans(NamedTuple):
 
     @property
     def source_lengths(self) -> Integers:
-        """Length of each source, with the end token [N]."""
+        """Length of each source in the layout `roles`, with the end token [N]."""
         return self.facts_length + self.context_length + 1
+
+    def lengths_in(self, layout: str) -> Integers:
+        """Return the length of each source [N]."""
+        lengths: Integers = np.maximum(self.source_lengths - _removed(layout), 1)
+        return lengths
 
     @property
     def target_lengths(self) -> Integers:
@@ -97,7 +118,9 @@ class Spans(NamedTuple):
         return self.response_length
 
 
-def truncate(offsets: Integers, examples: Integers, *, max_source: int | None, max_target: int | None) -> Spans:
+def truncate(
+    offsets: Integers, examples: Integers, *, max_source: int | None, max_target: int | None, layout: str = ROLES
+) -> Spans:
     """Return the spans of examples, truncated as in `source_ids` and `target_ids`; None truncates nothing.
 
     Args:
@@ -105,8 +128,9 @@ def truncate(offsets: Integers, examples: Integers, *, max_source: int | None, m
         examples: Line numbers [N, 4]: first fact, end of the facts, first turn of the context, response.
         max_source: Maximal source ids.
         max_target: Maximal target ids, without `<s>`.
+        layout: A member of `LAYOUTS`.
     """
-    limit = sys.maxsize if max_source is None else max_source
+    limit = sys.maxsize if max_source is None else max_source + _removed(layout)
     facts, facts_end, context, response = offsets[examples.T]
     end = offsets[examples[:, 3] + 1]
     facts_length = np.minimum(facts_end - facts, limit // 2)
@@ -116,10 +140,10 @@ def truncate(offsets: Integers, examples: Integers, *, max_source: int | None, m
 
 
 def padded_pairs(
-    lines: Lines, examples: Integers, *, max_source: int, max_target: int | None
+    lines: Lines, examples: Integers, *, max_source: int, max_target: int | None, layout: str = ROLES
 ) -> tuple[Integers, Integers, Integers]:
     """Return right-padded sources [B, S] and targets [B, T + 1], and lengths of the facts [B]; args as `truncate`."""
-    spans = truncate(lines.offsets, examples, max_source=max_source, max_target=max_target)
+    spans = truncate(lines.offsets, examples, max_source=max_source, max_target=max_target, layout=layout)
     source = _sources(lines, spans)
     speakers = lines.speakers[examples[:, 3]]
     shift = spans.facts_length - spans.context
@@ -130,7 +154,18 @@ def padded_pairs(
     target = _gather(lines.ids, spans.response[:, None], spans.response_length)
     target[:, 0] = BOS
     target[np.arange(len(target)), spans.target_lengths] = EOS
-    return source, target, spans.facts_length
+    if layout == ROLES:
+        return source, target, spans.facts_length
+    return _separated(source, spans.source_lengths), target, np.maximum(spans.facts_length - 1, 0)
+
+
+def _separated(source: Integers, lengths: Integers) -> Integers:
+    """Convert right-padded sources [B, S] of these lengths [B] from the layout `roles`."""
+    source = np.where((source == SELF) | (source == OTHER), UNK, source)
+    source[np.arange(len(source)), lengths - 1] = PAD
+    source = np.pad(source, ((0, 0), (0, 1)), constant_values=PAD)[:, 1 : max(2, int(lengths.max()) - 1)]
+    source[lengths <= _removed(SEPARATED), 0] = UNK
+    return source
 
 
 def _sources(lines: Lines, spans: Spans) -> Integers:

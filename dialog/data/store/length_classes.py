@@ -30,6 +30,20 @@ class LengthClasses(NamedTuple):
     order: NDArray[Any]  # [N], the rows
 
 
+GROUPINGS = ("both", "source", "none")
+"""Lengths that the examples of a batch share: source and target, the source's only, or none."""
+
+
+def grouped(classes: LengthClasses, grouping: str) -> LengthClasses:
+    """Merge the classes of equal source length, or all classes, into classes of their longest lengths."""
+    if grouping == "both":
+        return classes
+    borders = np.flatnonzero(np.diff(classes.sources)) + 1 if grouping == "source" else np.empty(0, dtype=np.int64)
+    starts = np.append(0, borders)
+    sources, targets = (np.maximum.reduceat(lengths, starts) for lengths in (classes.sources, classes.targets))
+    return LengthClasses(sources, targets, np.add.reduceat(classes.counts, starts), classes.order)
+
+
 class OnDisk:
     """An array in a file, mapped for each access only, so that no page stays in memory."""
 

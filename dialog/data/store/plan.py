@@ -1,6 +1,7 @@
 """The batch plan: the size, rows and order of the batches of an epoch.
 
-The number of rows of a batch is decided in `_divide`: as many as fit in the budget of tokens, `data.batch_tokens`.
+The number of rows of a batch is decided in `_divide`: as many as fit in the budget of tokens, `data.batch_tokens`; or
+in `_divide_evenly`, `data.batch_examples`.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ class Plan:
     """The rows of each batch of a rank in an epoch: a pure function of its arguments.
 
     Every row occurs once over all ranks. A batch of B rows has B (longest source + longest target) <= `budget`; a row
-    that exceeds the budget alone is a batch. All ranks have the same number of batches in every epoch, a multiple of
-    `accumulate`: the largest batches are split until the total is a multiple of `world` x `accumulate`. The batches of
-    a step depend on this product only: one rank that accumulates two batches reads what two ranks read.
+    that exceeds the budget alone is a batch. With `examples`, every batch but the last one has this number of rows. All
+    ranks have the same number of batches in every epoch, a multiple of `accumulate`: the largest batches are split
+    until the total is a multiple of `world` x `accumulate`. The batches of a step depend on this product only: one rank
+    that accumulates two batches reads what two ranks read.
 
     Length classes are ordered by source length into bands, and by target length within a band; the boundaries between
     batches follow from the classes alone. Epochs permute the rows within a class, and the steps. Permutations are
@@ -36,6 +38,7 @@ class Plan:
     Args:
         classes: The rows by length.
         budget: Maximal tokens of a batch, with padding.
+        examples: Rows of a batch, in place of the budget.
         seed: Seeds the order if `shuffle` is set, together with `epoch`.
         epoch: See `seed`.
         shuffle: Permute rows and steps.
@@ -52,6 +55,7 @@ class Plan:
         classes: LengthClasses,
         *,
         budget: int,
+        examples: int | None = None,
         seed: int = 0,
         epoch: int = 0,
         shuffle: bool = False,
@@ -65,13 +69,20 @@ class Plan:
             batches = f"{world} processes" if accumulate == 1 else f"{world} x {accumulate} batches per step"
             keys = "trainer.devices" if accumulate == 1 else "trainer.accumulate_grad_batches or trainer.devices"
             raise UserError(f"{rows} examples are too few for {batches}; lower {keys}")
+        if examples is not None:
+            tokens = int((classes.counts * (classes.sources + classes.targets)).sum())
+            budget = max(1, round(examples * tokens / rows))  # of a mean batch
         class_order = _bands(classes, budget=budget)
         self._order = classes.order
         self._counts = classes.counts[class_order]
         self._ends = np.cumsum(self._counts)
         self._places = (np.cumsum(classes.counts) - classes.counts)[class_order]  # of each class in `order`
         sources, targets = classes.sources[class_order], classes.targets[class_order]
-        sizes, widths = _divide(sources, targets, self._counts, budget=budget)
+        sizes, widths = (
+            _divide(sources, targets, self._counts, budget=budget)
+            if examples is None
+            else _divide_evenly(sources, targets, self._ends, examples)
+        )
         starts, sizes, widths = _split(sizes, widths, group=group).T
         if group > 1:  # half a batch may be narrower than the whole batch
             first, last = (np.searchsorted(self._ends, rows, side="right") for rows in (starts, starts + sizes - 1))
@@ -162,6 +173,14 @@ def _divide(sources: Integers, targets: Integers, counts: Integers, *, budget: i
     runs += [(rows, source + target, 1)] * (rows > 0)
     sizes, widths, batches = np.array(runs).T
     return np.repeat(sizes, batches), np.repeat(widths, batches)
+
+
+def _divide_evenly(sources: Integers, targets: Integers, ends: Integers, examples: int) -> tuple[Integers, Integers]:
+    """Divide classes with these ends into batches of `examples` rows; return the rows and width of each batch [M]."""
+    starts = np.arange(0, ends[-1], examples)
+    stops = np.minimum(starts + examples, ends[-1])
+    first, last = (np.searchsorted(ends, rows, side="right") for rows in (starts, stops - 1))
+    return stops - starts, _longest(sources, first, last) + _longest(targets, first, last)
 
 
 def _longest(lengths: Integers, first: Integers, last: Integers) -> Integers:

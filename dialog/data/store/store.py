@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialog.data.batching import Batch, collate, pack, with_turn_shape
-from dialog.data.store.layout import Lines, facts_ids, padded_pairs, source_ids, target_ids
+from dialog.data.store.layout import ROLES, Lines, facts_ids, padded_pairs, source_ids, target_ids
 from dialog.data.store.length_classes import LengthClasses, read_classes
 from dialog.data.store.manifest import ARRAYS, TOKENIZER, array_file, ids_dtype, read_manifest
 from dialog.data.tokenizers.tokenizer import Tokenizer
@@ -39,6 +39,7 @@ class Store:
         self.manifest = read_manifest(folder)
         settings = self.manifest["settings"]
         self.max_source: int = settings["max_source"]
+        self.layout: str = settings["layout"]
         self.max_target: int | None = settings["max_target"] if split == "train" else None
         arrays = {name: self._array(name, dtype) for name, dtype in ARRAYS.items()}
         ids = self._array("ids", ids_dtype(self.manifest["vocabulary"]))
@@ -110,8 +111,10 @@ class Store:
         facts = self._retokenise_lines(range(fact, facts_end), response, tokenise, random)
         turns = self._retokenise_lines(range(first, response), response, tokenise, random)
         ((_, reply),) = self._retokenise_lines(range(response, response + 1), response, tokenise, random)
-        source = source_ids(turns, max_source=self.max_source, facts=facts)
+        source = source_ids(turns, max_source=self.max_source, facts=facts, layout=self.layout)
         facts_length = len(facts_ids(facts, max_source=self.max_source))
+        if self.layout != ROLES:
+            facts_length = max(0, facts_length - 1)  # its first role is removed
         return (source, target_ids(reply, max_target=self.max_target)), facts_length
 
     def _retokenise_lines(
@@ -125,7 +128,9 @@ class Store:
 
     def _pairs(self, rows: Integers) -> tuple[Integers, Integers, Integers]:
         examples = self._examples[rows]
-        return padded_pairs(self._lines, examples, max_source=self.max_source, max_target=self.max_target)
+        return padded_pairs(
+            self._lines, examples, max_source=self.max_source, max_target=self.max_target, layout=self.layout
+        )
 
     def _array(self, name: str, dtype: str) -> NDArray[Any]:
         mapped = np.memmap(array_file(self.folder, self.split, name), dtype=dtype, mode="r")

@@ -145,6 +145,16 @@ class Tokenizer:
         """Return the text of token ids without special tokens (`UNK` included); invalid UTF-8 becomes U+FFFD."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
 
+    def pieces(self) -> list[bytes]:
+        """Return the UTF-8 bytes that each token adds to a text; none for special tokens."""
+        names = [self._tokenizer.id_to_token(token) or "" for token in range(len(self))]
+        if self._bytes:
+            text = [bytes(BYTES[char] for char in piece if char in BYTES) for piece in names]
+        else:  # a token may add a space to the one before, so each follows another one
+            before = len(self.decode([len(self) - 1]))
+            text = [self.decode([len(self) - 1, token])[before:].encode() for token in range(len(self))]
+        return [b""] * len(SPECIAL_TOKENS) + text[len(SPECIAL_TOKENS) :]
+
     def label(self, token: int) -> str:
         r"""Return a printable form of a token: "▁" for a space, `\n` and `\xe6` for unprintable content.
 
@@ -165,9 +175,11 @@ def library_errors_as_user_errors(hint: str) -> Iterator[None]:
     """Re-raise errors of `tokenizers` as a UserError of one line that ends with `hint`."""
     try:
         yield
-    except (UserError, KeyboardInterrupt, SystemExit):
+    except UserError:
         raise
     except BaseException as error:  # it raises plain Exception, and its panics are not even an Exception
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"the tokenizer cannot be read ({reason}); {hint}") from error
 

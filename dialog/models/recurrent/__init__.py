@@ -8,6 +8,16 @@ from dialog.models.recurrent.bridges import BRIDGES
 from dialog.models.recurrent.cells import GRU, LSTM
 from dialog.models.recurrent.encoder import RecurrentEncoder
 from dialog.models.recurrent.luong import LuongDecoder
+from dialog.models.recurrent.plain import PlainDecoder
 from dialog.models.recurrent.settings import RecurrentSettings
 
-__all__ = ["BRIDGES", "GRU", "LSTM", "BahdanauDecoder", "LuongDecoder", "RecurrentEncoder", "RecurrentSettings"]
+__all__ = [
+    "BRIDGES",
+    "GRU",
+    "LSTM",
+    "BahdanauDecoder",
+    "LuongDecoder",
+    "PlainDecoder",
+    "RecurrentEncoder",
+    "RecurrentSettings",
+]

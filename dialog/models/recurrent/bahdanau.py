@@ -14,7 +14,7 @@ from dialog.config.components import Component, build
 from dialog.models.attention import build_attention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, Memory, meant_for
 from dialog.models.kernels.additive_loop import additive_loop
-from dialog.models.recurrent.bridges import BRIDGES, DENSE
+from dialog.models.recurrent.bridges import BRIDGES, DENSE, FinalBridge, first_states
 from dialog.models.recurrent.cells import RecurrentCell
 from dialog.models.recurrent.settings import RecurrentSettings
 from dialog.models.recurrent.stack import Stack, StackLoop, StackState
@@ -56,6 +56,7 @@ class BahdanauDecoder(Decoder):
         self.attention = build_attention(attention, query_size=size, key_size=memory_size)
         self.stack = Stack(cell, settings, extra_size=memory_size)
         self.bridge = build(BRIDGES, bridge, memory_size=memory_size, size=size, layers=settings.layers)
+        self.needs_final = isinstance(self.bridge, FinalBridge)
         self.readout = nn.Linear(size + input_size + memory_size, 2 * input_size)
         self.dropout = nn.Dropout(settings.dropout)
 
@@ -67,7 +68,7 @@ class BahdanauDecoder(Decoder):
     def start(self, encoded: Encoded) -> tuple[Rows, BahdanauState]:
         """Return the attention's memory, and s_0 from the summary."""
         memory, read = self.attention.start(encoded)
-        return memory, BahdanauState(self.stack.start(self.bridge(encoded.summary)), read)
+        return memory, BahdanauState(self.stack.start(*first_states(self.bridge, encoded)), read)
 
     def forward(
         self, inputs: Tensor, memory: Memory, state: BahdanauState, hook: AttentionHook | None = None

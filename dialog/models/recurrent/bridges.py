@@ -1,4 +1,4 @@
-"""Bridges: the first hidden state of a recurrent decoder from the encoder's summary.
+"""Bridges: the first state of a recurrent decoder from the encoder's summary or its final states.
 
 Shapes: B rows, M memory size, L layers, D hidden size. The summary has the last states of both directions.
 """
@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from dialog.config.components import Component, Family
+from dialog.errors import UserError
+from dialog.models.contracts import Encoded
 
 
 class DenseBridge(nn.Module):
@@ -29,8 +31,7 @@ class CopyBridge(nn.Module):
 
     def __init__(self, memory_size: int, size: int, layers: int) -> None:
         super().__init__()
-        if memory_size != size:
-            raise ValueError(f"the encoder's summary has size {memory_size}, the decoder {size}; make them equal")
+        check_equal_sizes(memory_size, size)
         self.layers = layers
 
     def forward(self, summary: Tensor) -> Tensor:
@@ -50,8 +51,51 @@ class ZeroBridge(nn.Module):
         return summary.new_zeros(len(summary), self.layers, self.size)
 
 
+class FinalBridge(nn.Module):
+    """s_0 = the last hidden and cell state of the encoder's layer, of equal size; Sutskever et al. 2014."""
+
+    def __init__(self, memory_size: int, size: int, layers: int) -> None:
+        super().__init__()
+        check_equal_sizes(memory_size, size)
+        self.layers = layers
+
+    def forward(self, hidden: Tensor, cell_state: Tensor) -> tuple[Tensor, Tensor]:
+        """Return hidden [B, L, D] and cell states [B, L, C].
+
+        Raises:
+            UserError: the encoder has another number of layers.
+        """
+        if hidden.shape[1] != self.layers:
+            raise UserError(
+                f"bridge final: the encoder has {hidden.shape[1]} layers, the decoder {self.layers}; make them equal"
+            )
+        return hidden, cell_state
+
+
+def first_states(bridge: nn.Module, encoded: Encoded) -> tuple[Tensor, ...]:
+    """Return a decoder's first hidden states [B, L, D], and its cell states [B, L, C] if they are not zeros.
+
+    Raises:
+        UserError: the bridge needs final states, and the encoder is not recurrent.
+    """
+    if not isinstance(bridge, FinalBridge):
+        return (bridge(encoded.summary),)
+    if not encoded.final:
+        raise UserError("bridge final: the encoder has no final states; use a recurrent encoder, or another bridge")
+    first: tuple[Tensor, ...] = bridge(*encoded.final)
+    return first
+
+
+def check_equal_sizes(memory_size: int, size: int) -> None:
+    """Raise ValueError unless encoder and decoder have the same size."""
+    if memory_size != size:
+        raise ValueError(f"the encoder's summary has size {memory_size}, the decoder {size}; make them equal")
+
+
 BRIDGES: Family[nn.Module] = Family(
-    "bridge", {"dense": DenseBridge, "copy": CopyBridge, "zero": ZeroBridge}, runtime=("memory_size", "size", "layers")
+    "bridge",
+    {"dense": DenseBridge, "copy": CopyBridge, "final": FinalBridge, "zero": ZeroBridge},
+    runtime=("memory_size", "size", "layers"),
 )
 DENSE: Component = {"name": "dense"}
 """The default bridge."""

@@ -5,11 +5,14 @@ Shapes: B rows, S source tokens, E embedding size, M memory size, D width of a d
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
+from dialog.errors import UserError
 from dialog.models.contracts import AttentionHook, Encoded, Encoder
-from dialog.models.recurrent.cells import RecurrentCell, run_layer, shared_mask
+from dialog.models.recurrent.cells import RecurrentCell, run_layer, run_to_ends, shared_mask, take_steps
 from dialog.models.recurrent.settings import RecurrentSettings
 
 
@@ -19,6 +22,11 @@ class RecurrentEncoder(Encoder):
     The backward direction reads each row's real tokens in reverse, so it never sees padding and nothing is packed (on a
     CPU packing disables the fused kernel). The summary is the last state of both directions; Bahdanau et al. 2015, 3.2.
     ``variational`` dropout disables the fused kernel in training.
+
+    With ``keeps_final`` it also returns the last hidden and cell state of each layer, [forward; backward].
+
+    Raises:
+        ValueError: an odd size for two directions.
     """
 
     Settings = RecurrentSettings
@@ -33,28 +41,32 @@ class RecurrentEncoder(Encoder):
         self.dropout = nn.Dropout(settings.dropout)
         self.variational = settings.variational and settings.dropout > 0
         widths = [settings.input_size] + [settings.size] * (settings.layers - 1)
-        self.forward_layers = nn.ModuleList(cell.layer(width, self.width) for width in widths)
-        self.backward_layers = nn.ModuleList(cell.layer(width, self.width) for width in widths if bidirectional)
+        self.forward_layers = nn.ModuleList(cell.layer(width, self.width, settings.initialisation) for width in widths)
+        self.backward_layers = nn.ModuleList(
+            cell.layer(width, self.width, settings.initialisation) for width in widths if bidirectional
+        )
 
     def forward(self, inputs: Tensor, mask: Tensor, hook: AttentionHook | None = None) -> Encoded:
         """Encode inputs [B, S, E], mask [B, S] into states [B, S, M]."""
         lengths = mask.sum(1, keepdim=True)  # [B, 1]
         steps = torch.arange(mask.shape[1], device=mask.device)  # [S]
         mirror = torch.where(mask, lengths - 1 - steps, steps)  # [B, S], its own inverse
-        last = (lengths - 1).clamp(min=0).unsqueeze(-1)  # [B, 1, 1]
-        states, ends = inputs, []
+        last = (lengths - 1).clamp(min=0)  # [B, 1]
+        states, ends, final = inputs, [], []
         for depth, layer in enumerate(self.forward_layers):
             states = self._between(states) if depth else states
-            directions = [self._run(layer, states)]  # [B, S, D]
-            ends = [_gather(directions[0], last)]
+            runs = [self._run(layer, states, mask)]
+            directions = [runs[0][0]]  # [B, S, D]
             if self.backward_layers:
-                reverse = self._run(self.backward_layers[depth], _gather(states, mirror.unsqueeze(-1)))
-                directions.append(_gather(reverse, mirror.unsqueeze(-1)))  # [B, S, D]
-                ends.append(_gather(reverse, last))
+                runs.append(self._run(self.backward_layers[depth], take_steps(states, mirror), mask))
+                directions.append(take_steps(runs[1][0], mirror))
+            ends = [take_steps(outputs, last) for outputs, *_ in runs]
+            final.append([torch.cat(parts, -1) for parts in zip(*(state for _, *state in runs), strict=True)])
             states = torch.cat(directions, -1)  # [B, S, M]
         real = mask.unsqueeze(-1)
         summary = torch.cat(ends, -1).squeeze(1) * real.any(1)  # [B, M]
-        return Encoded(states.masked_fill(~real, 0.0), mask, summary)
+        kept = tuple(torch.stack(layers, 1) for layers in zip(*final, strict=True)) if self.keeps_final else ()
+        return Encoded(states.masked_fill(~real, 0.0), mask, summary, kept)
 
     def _between(self, states: Tensor) -> Tensor:
         """Dropout between layers."""
@@ -63,13 +75,12 @@ class RecurrentEncoder(Encoder):
         dropped: Tensor = self.dropout(states)
         return dropped
 
-    def _run(self, layer: nn.Module, states: Tensor) -> Tensor:
-        """Run one direction over a source, from a state of zeros."""
+    def _run(self, layer: Any, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # noqa: ANN401
+        """Run one direction over a source from zeros; the last states are those at real tokens with `keeps_final`."""
+        if self.keeps_final:
+            if self.variational:
+                raise UserError("variational: unsupported in an encoder whose final states the decoder starts from")
+            return run_to_ends(self.cell, layer, states, mask)
         hidden = states.new_zeros(len(states), self.width)
-        mask = shared_mask(hidden, self.dropout.p) if self.variational and self.training else None
-        return run_layer(self.cell, layer, states, hidden, self.cell.first_state(hidden), mask)[0]
-
-
-def _gather(states: Tensor, steps: Tensor) -> Tensor:
-    """Select states [B, S, D] at the steps [B, N, 1] -> [B, N, D]."""
-    return states.gather(1, steps.expand(-1, -1, states.shape[-1]))
+        dropout = shared_mask(hidden, self.dropout.p) if self.variational and self.training else None
+        return run_layer(self.cell, layer, states, hidden, self.cell.first_state(hidden), dropout)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from dialog.config.components import Component, build
 from dialog.models.attention import build_attention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, Memory, meant_for
-from dialog.models.recurrent.bridges import BRIDGES, DENSE
+from dialog.models.recurrent.bridges import BRIDGES, DENSE, FinalBridge, first_states
 from dialog.models.recurrent.cells import RecurrentCell
 from dialog.models.recurrent.settings import RecurrentSettings
 from dialog.models.recurrent.stack import Stack, StackLoop, StackState
@@ -35,6 +35,7 @@ class LuongDecoder(Decoder):
     For token y at step t: s_t = cell(s_{t-1}, [y; h_{t-1}]), c_t = attention(s_t, source), output h_t =
     tanh(W [c_t; s_t]), the attentional vector, here of the embedding's size. Without ``input_feeding`` s_t =
     cell(s_{t-1}, y): the whole target runs in one fused call per layer, and all its attention in one batch.
+    ``attentional_dropout``: whether dropout is applied to [c_t; s_t] too.
     """
 
     Settings = RecurrentSettings
@@ -49,16 +50,18 @@ class LuongDecoder(Decoder):
         attention: Component,
         bridge: Component = DENSE,
         input_feeding: bool = True,
+        attentional_dropout: bool = True,
     ) -> None:
         super().__init__()
         size, input_size = settings.size, settings.input_size
         self.attention = build_attention(attention, query_size=size, key_size=memory_size)
         self.stack = Stack(cell, settings, extra_size=input_size if input_feeding else 0)
         self.bridge = build(BRIDGES, bridge, memory_size=memory_size, size=size, layers=settings.layers)
+        self.needs_final = isinstance(self.bridge, FinalBridge)
         self.attentional = nn.Linear(memory_size + size, input_size, bias=False)
         self.input_feeding = input_feeding
         self.input_size = input_size
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = nn.Dropout(settings.dropout if attentional_dropout else 0.0)
 
     @property
     def pointer(self) -> nn.Module | None:
@@ -68,9 +71,9 @@ class LuongDecoder(Decoder):
     def start(self, encoded: Encoded) -> tuple[Rows, LuongState]:
         """Return the attention's memory, and s_0 from the summary with an attentional vector of zeros."""
         memory, read = self.attention.start(encoded)
-        hidden = self.bridge(encoded.summary)  # [B, L, D]
+        hidden, *cell_state = first_states(self.bridge, encoded)  # [B, L, D], [B, L, C]
         fed = hidden.new_zeros(len(hidden), self.input_size if self.input_feeding else 0)
-        return memory, LuongState(self.stack.start(hidden), read, fed)
+        return memory, LuongState(self.stack.start(hidden, *cell_state), read, fed)
 
     def forward(
         self, inputs: Tensor, memory: Memory, state: LuongState, hook: AttentionHook | None = None

@@ -35,17 +35,20 @@ class Stack(nn.Module):
         self.cell = cell
         self.split = [settings.input_size, extra_size]
         widths = [sum(self.split)] + [settings.size] * (settings.layers - 1)
-        self.layers = nn.ModuleList(cell.layer(width, settings.size) for width in widths)
+        self.layers = nn.ModuleList(cell.layer(width, settings.size, settings.initialisation) for width in widths)
         self.variational = settings.variational and settings.dropout > 0
         self.dropout = nn.Dropout(settings.dropout)
 
-    def start(self, hidden: Tensor) -> StackState:
+    def start(self, hidden: Tensor, cell_state: Tensor | None = None) -> StackState:
         """Return the state before the first token for hidden [B, L, D]; draws the masks of the whole target.
+
+        Cell states [B, L, C] are zeros if not given.
 
         It has the precision of the weights, even if autocast rounds the summary: states accumulate over all steps.
         """
         hidden = hidden.to(next(self.layers.parameters()).dtype)
-        cell_state = torch.stack([self.cell.first_state(layer) for layer in hidden.unbind(1)], 1)  # [B, L, C]
+        zeros = torch.stack([self.cell.first_state(layer) for layer in hidden.unbind(1)], 1)  # [B, L, C]
+        cell_state = zeros if cell_state is None else cell_state.to(hidden.dtype).expand_as(zeros)
         has_masks = self.variational and self.training
         masks = tuple(shared_mask(hidden, self.dropout.p) for _ in range(2)) if has_masks else ()
         return StackState(hidden, cell_state, masks)

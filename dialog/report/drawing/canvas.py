@@ -46,6 +46,18 @@ class Canvas:
         dashes = {"stroke-dasharray": "6 3"} if dashed else {}
         self._add("polyline", path | _stroke(colour, width) | {"opacity": f"{opacity:g}"} | dashes, tip)
 
+    def area(self, points: list[Point], colour: Colour, *, opacity: float) -> None:
+        """Fill the area inside a closed line through points."""
+        light, dark = colour
+        path = {"points": " ".join(f"{x:.1f},{y:.1f}" for x, y in points), "fill": light, "opacity": f"{opacity:g}"}
+        self._add("polygon", path | {"style": f"fill:light-dark({light},{dark})"}, "")
+
+    def dot(self, centre: Point, colour: Colour, *, tip: str = "") -> None:
+        """Draw a small disc."""
+        (x, y), (light, dark) = centre, colour
+        position = {"cx": f"{x:.1f}", "cy": f"{y:.1f}", "r": "3.6", "fill": light}
+        self._add("circle", position | {"style": f"fill:light-dark({light},{dark})"}, tip)
+
     def ring(self, centre: Point, colour: Colour, *, tip: str = "") -> None:
         """Draw a small circle."""
         x, y = centre

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from dialog.report.drawing.axes import Plot, draw_axes, model_colour, model_line, padded, tick_label
 from dialog.report.drawing.canvas import Canvas, Colour, Point
 from dialog.report.drawing.scale import ON_DARK, ON_LIGHT, highest_weight, to_colours, to_css, validate_weights
 from dialog.report.terminal import display_width, one_line
-
-SERIES: tuple[Colour, ...] = (
-    ("#0072b2", "#4aa8e0"),
-    ("#c24e00", "#f08a4b"),
-    ("#00795a", "#35c79a"),
-    ("#a8508a", "#e091c4"),
-    ("#8a6a00", "#e0b93a"),
-    ("#4b4f58", "#b4bac4"),
-)
-"""Colours of models (Okabe and Ito 2008, "Color Universal Design"); reused with dashed lines for further models."""
 
 CELL, LETTER, LABEL = 22, 6.6, 18  # pixels per cell, pixels per letter, columns of text per label
 
@@ -72,72 +63,27 @@ def curves_svg(curves: Sequence[Curve], *, x: str, y: str, title: str = "") -> s
     """
     curves = [curve._replace(points=[p for p in curve.points if all(map(math.isfinite, p))]) for curve in curves]
     models = {model: index for index, model in enumerate(dict.fromkeys(curve.model for curve in curves))}
-    plot = _Plot([point for curve in curves for point in curve.points], top=34 if title else 12)
+    points = [point for curve in curves for point in curve.points] or [(0.0, 0.0), (1.0, 1.0)]
+    across = min(0.0, *(x for x, _ in points)), max(x for x, _ in points)
+    plot = Plot(across, padded([y for _, y in points]), top=34 if title else 12)
     canvas = Canvas(plot.width, plot.bottom + 52 + 18 * len(models), label=title or f"{y} against {x}")
     canvas.text(title, (2, 14), bold=True)
-    _axes(canvas, plot, x, y)
+    draw_axes(canvas, plot, x, y)
     for curve in curves:
         if curve.points:
             _curve(canvas, plot, curve, models[curve.model])
     for model, index in models.items():
         height = plot.bottom + 56 + 18 * index
-        _model_line(canvas, [(plot.left, height), (plot.left + 22, height)], index)
+        model_line(canvas, [(plot.left, height), (plot.left + 22, height)], index)
         canvas.text(model, (plot.left + 30, height + 4), limit=60)
     return str(canvas)
 
 
-def ticks(low: float, high: float, *, count: int = 5) -> list[float]:
-    """Return about `count` round numbers in [low, high]; their step is 1, 2 or 5 times a power of ten."""
-    if not low < high:
-        return [low]
-    rough = (high - low) / count
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [float(f"{index * step:.12g}") for index in range(first, last + 1)]
-
-
-class _Plot:
-    """Map from data coordinates to pixels."""
-
-    def __init__(self, points: Sequence[Point], *, top: float) -> None:
-        xs, ys = [x for x, _ in points] or [0.0, 1.0], [y for _, y in points] or [0.0, 1.0]
-        self.low_x, self.high_x = min(0.0, *xs), max(xs)
-        margin = (max(ys) - min(ys)) * 0.06 or abs(max(ys)) * 0.1 or 1.0
-        self.low_y, self.high_y = min(ys) - margin, max(ys) + margin
-        self.width, self.left, self.right = 560.0, 62.0, 544.0
-        self.top, self.bottom = top, top + 266
-
-    def pixel(self, x: float, y: float) -> Point:
-        across = (x - self.low_x) / ((self.high_x - self.low_x) or 1.0)
-        up = (y - self.low_y) / (self.high_y - self.low_y)
-        return self.left + across * (self.right - self.left), self.bottom - up * (self.bottom - self.top)
-
-
-def _axes(canvas: Canvas, plot: _Plot, x: str, y: str) -> None:
-    for value in ticks(plot.low_y, plot.high_y):
-        _, height = plot.pixel(0, value)
-        canvas.line([(plot.left, height), (plot.right, height)], opacity=0.13)
-        canvas.text(_tick_label(value), (plot.left - 8, height + 4), anchor="end")
-    for value in ticks(plot.low_x, plot.high_x):
-        position, _ = plot.pixel(value, plot.low_y)
-        canvas.line([(position, plot.bottom), (position, plot.bottom + 4)], opacity=0.6)
-        canvas.text(_tick_label(value), (position, plot.bottom + 18), anchor="middle")
-    canvas.line([(plot.left, plot.bottom), (plot.right, plot.bottom)], opacity=0.6)
-    canvas.text(x, ((plot.left + plot.right) / 2, plot.bottom + 36), anchor="middle")
-    canvas.text(y, (13, (plot.top + plot.bottom) / 2), anchor="middle", angle=-90)
-
-
-def _curve(canvas: Canvas, plot: _Plot, curve: Curve, model: int) -> None:
+def _curve(canvas: Canvas, plot: Plot, curve: Curve, model: int) -> None:
     best = min(curve.points, key=lambda point: point[1])
-    tip = f"{curve.model}, {curve.run}: lowest {best[1]:.4g} at {_tick_label(best[0])}"
-    _model_line(canvas, [plot.pixel(*point) for point in curve.points], model, tip=tip)
-    canvas.ring(plot.pixel(*best), SERIES[model % len(SERIES)], tip=tip)
-
-
-def _model_line(canvas: Canvas, points: list[Point], model: int, *, tip: str = "") -> None:
-    colour, dashed = SERIES[model % len(SERIES)], model >= len(SERIES)
-    canvas.line(points, colour, width=1.8, opacity=0.9, dashed=dashed, tip=tip)
+    tip = f"{curve.model}, {curve.run}: lowest {best[1]:.4g} at {tick_label(best[0])}"
+    model_line(canvas, [plot.pixel(*point) for point in curve.points], model, tip=tip)
+    canvas.ring(plot.pixel(*best), model_colour(model), tip=tip)
 
 
 def _colour_bar(canvas: Canvas, corner: Point, height: float, peak: float) -> None:
@@ -164,10 +110,3 @@ def _mark_spaces(label: str) -> str:
 
 def _label_width(labels: Sequence[str]) -> float:
     return LETTER * max(min(display_width(one_line(label)), LABEL) for label in labels)
-
-
-def _tick_label(value: float) -> str:
-    """Format an axis tick: 0.5, 2000, 15k, 3M."""
-    units: Mapping[str, float] = {"G": 1e9, "M": 1e6, "k": 1e4}
-    unit = next((unit for unit, size in units.items() if abs(value) >= size), "")
-    return f"{value / {'G': 1e9, 'M': 1e6, 'k': 1e3, '': 1}[unit]:.4g}{unit}"

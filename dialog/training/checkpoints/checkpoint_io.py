@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 
-from dialog.errors import RunError, UserError
+from dialog.errors import UserError
 from dialog.training.checkpoints.manifest import MANIFEST, is_intact, list_files, remove_temporaries, replacing_listed
 from dialog.version import __version__
 
@@ -43,7 +43,7 @@ class SafeCheckpointIO(CheckpointIO):
         """Write a checkpoint of plain types and tensors.
 
         Raises:
-            RunError: the disk is full, read-only or broken; the old checkpoint is intact.
+            UserError: the disk is full, read-only or broken; the old checkpoint is intact.
         """
         target = Path(path)
         marked = {**checkpoint, "dialog": {"format": FORMAT, "version": __version__}}
@@ -106,12 +106,12 @@ class SafeCheckpointIO(CheckpointIO):
 
 @contextmanager
 def saving(path: Path, run: Path) -> Iterator[None]:
-    """Raise RunError for a disk that is full, read-only or broken, with the command that resumes the run."""
+    """Raise UserError for a disk that is full, read-only or broken, with the command that resumes the run."""
     try:
         yield
     except (OSError, RuntimeError) as error:  # torch raises RuntimeError for a full disk
         reason = " ".join(str(error).split())[:200]
-        raise RunError(
+        raise UserError(
             f"{path}: cannot be saved ({reason}); the previous one is intact; free or repair the disk and "
             f"continue with: dialog-seq2seq train --resume {run}"
         ) from error

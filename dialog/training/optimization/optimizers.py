@@ -54,9 +54,21 @@ def adam(
     betas: tuple[float, float] = (0.9, 0.98),
     eps: float = 1e-9,
     weight_decay: float = 0.0,
+    amsgrad: bool = False,
 ) -> Optimizer:
-    """Adam (Kingma & Ba 2015), with the betas of Vaswani et al. 2017, 5.3; weight decay is added to the gradient."""
-    return Adam(params, lr=lr, betas=_pair(betas), eps=eps, weight_decay=weight_decay, fused=fused(params))
+    """Adam (Kingma & Ba 2015), with the betas of Vaswani et al. 2017, 5.3; weight decay is added to the gradient.
+
+    ``amsgrad`` divides by the largest second moment so far (Reddi et al. 2018).
+    """
+    return Adam(
+        params,
+        lr=lr,
+        betas=_pair(betas),
+        eps=eps,
+        weight_decay=weight_decay,
+        amsgrad=amsgrad,
+        fused=fused(params),
+    )
 
 
 def sgd(

@@ -24,11 +24,23 @@ def constant(optimizer: Optimizer, *, warmup_steps: int = 0) -> LRScheduler:
     return LambdaLR(optimizer, lambda step: warm(step, warmup_steps))
 
 
-def inverse_sqrt(optimizer: Optimizer, *, warmup_steps: int = 1000) -> LRScheduler:
-    """Lr x min(n / warm-up, sqrt(warm-up / n)) at step n = i + 1; Vaswani et al. 2017, 5.3, with its peak at lr."""
+def inverse_sqrt(optimizer: Optimizer, *, warmup_steps: int = 1000, start: float | None = None) -> LRScheduler:
+    """Lr x min(n / warm-up, sqrt(warm-up / n)) at step n = i + 1; Vaswani et al. 2017, 5.3, with its peak at lr.
+
+    With ``start``, as in ParlAI: from lr x start at step i = 0 linearly to lr at i = warm-up, then lr x
+    sqrt(warm-up / i).
+    """
     if warmup_steps < 1:
         raise ValueError("warmup_steps must be at least 1")
-    return LambdaLR(optimizer, lambda step: min((step + 1) / warmup_steps, (warmup_steps / (step + 1)) ** 0.5))
+    if start is None:
+        return LambdaLR(optimizer, lambda step: min((step + 1) / warmup_steps, (warmup_steps / (step + 1)) ** 0.5))
+    _check_fraction("start", start)
+
+    def factor(step: int) -> float:
+        rising = start + (1 - start) * step / warmup_steps
+        return rising if step <= warmup_steps else (warmup_steps / step) ** 0.5
+
+    return LambdaLR(optimizer, factor)
 
 
 def linear(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import tracemalloc
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -224,20 +226,29 @@ def test_delimiters_and_the_case_of_columns_are_recognised(tmp_path: Path, head:
     assert dialogue.turns == (Turn("x", "one, two"),)
 
 
-@pytest.mark.parametrize(
-    ("encoding", "message"),
-    [
-        ("utf-16", r"train\.csv is UTF-16; convert it to UTF-8: iconv"),
-        ("cp1252", "set data.corpus.encoding, such as cp1252"),
-    ],
-)
-def test_other_encodings_name_the_remedy(tmp_path: Path, encoding: str, message: str) -> None:
-    (tmp_path / "train.csv").write_bytes(f"{HEAD}a,x,für\n".encode(encoding))
-    with pytest.raises(UserError, match=message):
-        list(Csv(tmp_path).dialogues("train"))
+def test_other_encoding_names_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_bytes(f"{HEAD}a,x,für\n".encode("cp1252"))
+    with pytest.raises(UserError, match=r"set data\.corpus\.encoding, such as cp1252"):
+        list(Csv(tmp_path).dialogues("train"))
     (dialogue,) = Csv(tmp_path, encoding="cp1252").dialogues("train")
     assert dialogue.turns[0].text == "für"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_utf16_of_excel_is_read(tmp_path: Path, encoding: str, pack: Callable[[bytes], bytes]) -> None:
+    """Lines end as Excel ends them; U+0A0D and U+2028 hold the bytes of line ends, or end lines elsewhere."""
+    suffix = ".gz" if pack is gzip.compress else ""
+    content = pack("Dialogue\tSpeaker\tText\r\na\tx\tfür \u0a0d\u2028 😀\r\na\ty\tja\r\n".encode("utf-16"))
+    (tmp_path / f"train.tsv{suffix}").write_bytes(content)
+    (dialogue,) = Csv(tmp_path, encoding=encoding).dialogues("train")
+    assert dialogue.turns == (Turn("x", "für \u0a0d\u2028 😀"), Turn("y", "ja"))
+
+
+def test_truncated_utf16_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_bytes(f"{HEAD}a,x,one\n".encode("utf-16")[:-1])
+    with pytest.raises(UserError, match=r"train\.csv cannot be read to its end \('utf-16-le' codec"):
+        list(Csv(tmp_path).dialogues("train"))
 
 
 def test_invalid_arguments_are_rejected(tmp_path: Path) -> None:

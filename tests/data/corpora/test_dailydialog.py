@@ -94,7 +94,7 @@ def test_labels_are_read_unless_their_number_differs(tmp_path: Path) -> None:
     for kind, labels in (("act", b"1 2 \n3 4 \n"), ("emotion", b"0 6 \n0 0 0 \n")):
         (tmp_path / "train" / f"dialogues_{kind}_train.txt").write_bytes(labels)
     whole, mismatched = corpus.dialogues("train")
-    assert whole == Dialogue("train-1", whole.turns, {"acts": [1, 2], "emotions": [0, 6]})
+    assert whole == Dialogue("train-1", whole.turns, {"acts": ["inform", "question"], "emotions": ["none", "surprise"]})
     assert len(mismatched.turns) == 3
     assert str(mismatched.meta[WARNING]).endswith("dialogues_train.txt:2: 3 turns but 2 acts; read without them")
     assert len(corpus.fingerprint()) == 5
@@ -104,7 +104,7 @@ def test_compressed_labels_are_read(tmp_path: Path) -> None:
     corpus = write(tmp_path, b"a __eou__ b __eou__\n")
     (tmp_path / "train" / "dialogues_act_train.txt.gz").write_bytes(gzip.compress(b"1 2 \n"))
     (dialogue,) = corpus.dialogues("train")
-    assert dialogue.meta == {"acts": [1, 2]}
+    assert dialogue.meta == {"acts": ["inform", "question"]}
     (tmp_path / "train" / "dialogues_act_train.txt").write_bytes(b"1 2 \n")
     with pytest.raises(UserError, match="are both there"):
         corpus.fingerprint()

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dialog.data.store.length_classes import LengthClasses, by_length
+from dialog.data.store.length_classes import GROUPINGS, LengthClasses, by_length, grouped
 from dialog.data.store.plan import Plan
 from dialog.errors import UserError
 
@@ -204,3 +204,28 @@ def test_memory_does_not_grow_with_the_rows() -> None:
     tracemalloc.stop()
     assert peak < rows / 100
     assert len(plan) * 2 * 2**22 > rows // 2 * (24 + 40)
+
+
+@given(cases, st.sampled_from(GROUPINGS), st.integers(1, 9))
+def test_batches_by_examples_have_equal_size(case: Case, grouping: str, examples: int) -> None:
+    classes = grouped(by_length(case.sources, case.targets), grouping)
+    plans = [
+        Plan(classes, budget=1, examples=examples, seed=case.seed, epoch=epoch, shuffle=True) for epoch in range(2)
+    ]
+    for plan in plans:
+        batches = list(plan.batches())
+        assert sorted(np.concatenate(batches).tolist()) == list(range(len(case.sources)))
+        assert sorted(map(len, batches), reverse=True)[: len(batches) - 1] == [examples] * (len(batches) - 1)
+        assert plan.padded >= sum(map(case.cost, batches))
+
+
+def test_grouping_decides_which_lengths_share_a_batch() -> None:
+    sources, targets = (column.ravel() for column in np.meshgrid(np.arange(1, 9), np.tile(np.arange(1, 9), 8)))
+    spreads = {}
+    for grouping in GROUPINGS:
+        plan = Plan(grouped(by_length(sources, targets), grouping), budget=1, examples=8, seed=1, shuffle=True)
+        batches = list(plan.batches())
+        spreads[grouping] = [np.mean([np.ptp(lengths[rows]) for rows in batches]) for lengths in (sources, targets)]
+    assert spreads["both"] == [0, 0]
+    assert spreads["source"][0] == 0
+    assert min(spreads["source"][1], *spreads["none"]) > 4

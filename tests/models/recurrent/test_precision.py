@@ -60,7 +60,8 @@ def test_accumulated_states_stay_float32(
     changes = {"bridge": {"name": bridge}, "size": MEMORY, "dropout": 0.1, "variational": variational}
     decoder = stir(decoder_of(kind, cell, 2, **changes)).float().train()
     dtype = torch.bfloat16 if half else torch.float32
-    source = Encoded(source.states.to(dtype), source.mask, source.summary.to(dtype))
+    final = draw(3, 2, MEMORY).to(dtype), draw(3, 2, MEMORY if cell.name == "lstm" else 0).to(dtype)
+    source = Encoded(source.states.to(dtype), source.mask, source.summary.to(dtype), final)
     inputs = draw(3, 8, EMBEDDING).float()
     with torch.autocast("cpu", torch.bfloat16):
         memory, state = decoder.start(source)

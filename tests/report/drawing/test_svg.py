@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dialog.report.drawing.axes import SERIES, ticks
 from dialog.report.drawing.scale import ON_LIGHT, to_colours, to_css
-from dialog.report.drawing.svg import SERIES, Curve, curves_svg, heatmap_svg, ticks
+from dialog.report.drawing.svg import Curve, curves_svg, heatmap_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 ALLOWED = {f"{SVG}{tag}" for tag in ("svg", "rect", "text", "title", "polyline", "circle")}

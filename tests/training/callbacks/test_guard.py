@@ -15,7 +15,7 @@ from torch import Tensor
 import dialog
 from dialog.build import build_module, build_trainer
 from dialog.data.batching import Batch
-from dialog.errors import RunError
+from dialog.errors import DivergedError, RunError
 from dialog.training.callbacks import guard
 from dialog.training.callbacks.guard import Guard
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
@@ -164,7 +164,7 @@ def test_infinite_validation_is_never_the_best(
         module.split_metrics.update(nll=wrong, correct=0, tokens=1, bytes=1)
 
     module.validation_step = step
-    with pytest.raises(RunError, match=r"^step 3: the validation loss is inf"):
+    with pytest.raises(DivergedError, match=r"^step 3: the validation loss is inf"):
         trainer.fit(module, data)
     for name in ("best", "last"):
         assert SafeCheckpointIO().load_checkpoint(tmp_path / "checkpoints" / f"{name}.ckpt")["global_step"] < 3

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import torch
 
-from dialog.errors import RunError, UserError
+from dialog.errors import UserError
 from dialog.training.checkpoints import checkpoint_io
 from dialog.training.checkpoints.checkpoint_io import BEST, FORMAT, LAST, MANIFEST, PREVIOUS, SafeCheckpointIO, clean_up
 from dialog.version import __version__
@@ -155,7 +155,7 @@ def throw(error: Exception) -> None:
 def test_error_at_any_call_leaves_the_old_or_the_new(two: Path, at_call: Callable[..., None], number: int) -> None:
     for call in range(1, 12):
         at_call(call, lambda: throw(OSError(number, os.strerror(number))))
-        with pytest.raises(RunError, match=rf"^{two}/{LAST}: cannot be saved \(.*{os.strerror(number)}") as raised:
+        with pytest.raises(UserError, match=rf"^{two}/{LAST}: cannot be saved \(.*{os.strerror(number)}") as raised:
             save(two, 3)
         assert "\n" not in str(raised.value)
         assert temporaries(two) == []
@@ -171,7 +171,7 @@ def test_interrupted_write_leaves_the_old(two: Path, monkeypatch: pytest.MonkeyP
         raise error
 
     monkeypatch.setattr(torch, "save", half)
-    with pytest.raises(RunError, match="cannot be saved"):
+    with pytest.raises(UserError, match="cannot be saved"):
         save(two, 3)
     assert {path.name for path in two.iterdir()} == {LAST, PREVIOUS, MANIFEST}
     assert (load(two), load(two, PREVIOUS)) == (2, 1)

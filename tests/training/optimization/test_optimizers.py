@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 import dialog
 from dialog.build import build_model
+from dialog.config.components import build
 from dialog.config.compose import compose, group_files, shipped_recipes
 from dialog.data.batching import Batch
 from dialog.data.tokenizers.tokenizer import PAD
@@ -196,3 +197,19 @@ def test_a_fully_frozen_network_is_an_error(network: Network) -> None:
 def test_invalid_arguments_are_errors(network: Network, component: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         dialog.DialogModule(network(), padding=PAD, optimizer=component).configure_optimizers()
+
+
+def test_amsgrad_divides_by_the_largest_second_moment() -> None:
+    """After one large gradient, AMSGrad keeps its divisor while Adam forgets it (beta 2 = 0.5)."""
+    moved = {}
+    for amsgrad in (False, True):
+        weight = nn.Parameter(torch.zeros(1, 1))
+        optimizer = build(
+            OPTIMIZERS, {"name": "adam", "betas": [0.0, 0.5], "amsgrad": amsgrad}, params=[{"params": [weight]}]
+        )
+        for gradient in (100.0, *[1.0] * 20):
+            before = weight.item()
+            weight.grad = torch.full((1, 1), gradient)
+            optimizer.step()
+        moved[amsgrad] = before - weight.item()
+    assert moved[False] > 50 * moved[True] > 0

@@ -139,3 +139,10 @@ def test_an_unknown_number_of_steps_is_an_error(fit: Callable[..., list[float]])
     with pytest.raises(UserError, match=r"^cosine: the number of training steps is unknown; set steps, or trainer"):
         fit("cosine", max_epochs=-1, max_time="00:00:00:01")
     assert math.isclose(fit("cosine", max_epochs=-1, max_steps=2)[1], 0.5)
+
+
+def test_inverse_square_root_from_a_start_by_hand() -> None:
+    expected = [0.1, 0.1 + 0.9 / 4, 0.1 + 0.9 / 2, 0.1 + 0.9 * 3 / 4, 1.0, (4 / 5) ** 0.5, (4 / 6) ** 0.5]
+    assert schedule("inverse_sqrt", 7, warmup_steps=4, start=0.1) == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(UserError, match="start is a fraction"):
+        schedule("inverse_sqrt", 1, start=2.0)

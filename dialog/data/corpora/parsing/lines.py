@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 from dialog.data.corpora.parsing.records import records
 from dialog.data.dialogue import Malformed
-from dialog.data.reading.files import BYTE_ORDER_MARK, raw_lines
+from dialog.data.reading.files import BYTE_ORDER_MARK, UTF16_MARKS, has_utf16_mark, raw_lines
 from dialog.errors import UserError
 
 R = TypeVar("R")
 
 
-def byte_lines(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield (file:line, line with its end), without a byte order mark.
+def byte_lines(path: Path, encoding: str | None = None) -> Iterator[tuple[str, bytes]]:
+    """Yield (file:line, line with its end), without a byte order mark; with `encoding`, converted from it to UTF-8.
 
     Raises:
-        UserError: the file is empty or UTF-16.
+        UserError: the file is empty, or UTF-16 without that `encoding`.
     """
     number = 0
-    for number, raw in enumerate(raw_lines(path), start=1):
-        if number == 1 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    for number, raw in enumerate(raw_lines(path, encoding), start=1):
+        if number == 1 and raw.startswith(UTF16_MARKS):
             raise UserError(f"{path} is UTF-16; convert it to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW")
         yield f"{path}:{number}", raw.removeprefix(BYTE_ORDER_MARK) if number == 1 else raw
     if number == 0:
@@ -31,8 +30,14 @@ def byte_lines(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def text_lines(path: Path, encoding: str | None = None) -> Iterator[tuple[str, str]]:
-    """Yield (file:line, line without its end); errors as `byte_lines` and `decode_line`."""
-    return ((place, decode_line(raw, place, encoding)) for place, raw in byte_lines(path))
+    """Yield (file:line, line without its end); errors as `byte_lines` and `decode_line`.
+
+    A UTF-16 file with a byte order mark, as Excel writes, is read as UTF-16 whatever `encoding` is.
+    """
+    if has_utf16_mark(path):
+        yield from ((place, decode_line(raw, place)) for place, raw in byte_lines(path, "utf-16"))
+    else:
+        yield from ((place, decode_line(raw, place, encoding)) for place, raw in byte_lines(path))
 
 
 def line_records(

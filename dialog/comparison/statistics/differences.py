@@ -1,0 +1,148 @@
+"""Differences between contenders: one record for each pair, metric and subset, as in results.json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dialog.comparison.statistics.measured import Floats
+from dialog.comparison.statistics.multiple import holm, holm_levels
+from dialog.comparison.statistics.power import detectable_difference, seeds_needed
+from dialog.comparison.statistics.subset import Subset, SystemRuns, Tested, UntestableError
+
+Better = Literal["lower", "higher"] | None
+"""Better direction of a metric; None if neither is better."""
+ARCHITECTURES = "t over seeds and dialogues"
+ONE_RUN_OF_A = "t over the seeds of b and dialogues; one run of a"
+ONE_RUN_OF_B = "t over the seeds of a and dialogues; one run of b"
+TWO_RUNS = "paired bootstrap and randomization over dialogues; one run each"
+NOT_TESTED = "not tested: "
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Entry of "differences" in results.json; `difference` is a's mean over runs minus b's.
+
+    `method` is one of the constants above, or `NOT_TESTED` and a reason; then only the difference may have a value.
+    `decided` means: p after Holm is at most 1 - level, and the interval excludes 0.
+    """
+
+    metric: str
+    a: str
+    b: str
+    subset: str
+    method: str
+    difference: float | None = None
+    interval: tuple[float, ...] = ()
+    p: float | None = None
+    p_holm: float | None = None
+    decided: bool = False
+    standard_error: float | None = None
+    degrees_of_freedom: float | None = None
+    improvement_probability: float | None = None
+    detectable_difference: float | None = None
+    seeds_needed: int | None = None
+
+
+def differences(
+    contenders: Sequence[SystemRuns],
+    better: Mapping[str, Better],
+    subsets: Mapping[str, NDArray[np.bool_]],
+    *,
+    level: float = 0.95,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> list[Difference]:
+    """Test all pairs of contenders in all metrics on all subsets.
+
+    Holm's correction is over the metrics of one pair on one subset; neither pairs nor subsets are corrected for.
+
+    Args:
+        contenders: Systems and their measured runs.
+        better: Metrics and their better direction.
+        subsets: Masks of the examples [N]; one without examples is left out.
+        level: Level of the intervals; 1 - level is the level of the tests.
+        resamples: Number of bootstrap resamples and of random swaps for pairs of single runs.
+        seed: Seed of both.
+    """
+    return [
+        difference
+        for name, examples in subsets.items()
+        if examples.any()
+        for subset in [Subset(contenders, examples, level=level, resamples=resamples, seed=seed)]
+        for a, b in combinations(subset.runs, 2)
+        for difference in _pair(subset, name, a, b, better)
+    ]
+
+
+def method(runs: tuple[int, int]) -> str:
+    """Return the method of a pair with this number of runs."""
+    if runs == (1, 1):
+        return TWO_RUNS
+    return ONE_RUN_OF_A if runs[0] == 1 else ONE_RUN_OF_B if runs[1] == 1 else ARCHITECTURES
+
+
+def improvement_probability(a: Floats, b: Floats, better: Better) -> float | None:
+    """Return the share of pairs of runs in which a is better than b, ties count half; None without a better direction.
+
+    Agarwal et al. (2021), NeurIPS. Also None for two single runs.
+    """
+    if better is None or len(a) == len(b) == 1:
+        return None
+    ahead = np.sign(a[:, None] - b) * (1 if better == "higher" else -1)
+    return float((ahead + 1).mean() / 2)
+
+
+def _pair(subset: Subset, name: str, a: str, b: str, better: Mapping[str, Better]) -> Iterator[Difference]:
+    present = [metric for metric in better if any(metric in run for run in (*subset.runs[a], *subset.runs[b]))]
+    results = subset.test(a, b, present)
+    tested = {metric: result for metric, result in results.items() if isinstance(result, Tested)}
+    p_values = [result.estimate.p for result in tested.values()]
+    corrected = zip(holm(p_values), holm_levels(p_values, 1 - subset.level), strict=True)
+    by_metric = dict(zip(tested, corrected, strict=True))
+    for metric, result in results.items():
+        if isinstance(result, UntestableError):
+            yield Difference(metric, a, b, name, f"{NOT_TESTED}{result}", _difference(subset, a, b, metric))
+        else:
+            yield _record(subset, Difference(metric, a, b, name, ""), result, better[metric], *by_metric[metric])
+
+
+def _record(
+    subset: Subset, record: Difference, tested: Tested, better: Better, p_holm: float, alpha: float
+) -> Difference:
+    runs = (len(subset.runs[record.a]), len(subset.runs[record.b]))
+    estimate, parts = tested
+    excluded = not estimate.low <= 0 <= estimate.high
+    decided = p_holm <= 1 - subset.level and excluded
+    seeds = None
+    if parts is not None and min(runs) > 1 and not decided:
+        seeds = seeds_needed(parts, estimate.difference, runs, alpha)
+    return replace(
+        record,
+        method=method(runs),
+        difference=estimate.difference,
+        interval=(estimate.low, estimate.high),
+        p=estimate.p,
+        p_holm=p_holm,
+        decided=decided,
+        standard_error=estimate.standard_error,
+        degrees_of_freedom=estimate.degrees_of_freedom if parts is not None else None,
+        improvement_probability=improvement_probability(
+            subset.values(record.a, record.metric), subset.values(record.b, record.metric), better
+        ),
+        detectable_difference=detectable_difference(estimate.standard_error, estimate.degrees_of_freedom, alpha),
+        seeds_needed=seeds,
+    )
+
+
+def _difference(subset: Subset, a: str, b: str, metric: str) -> float | None:
+    """Return the difference of means without a test; None if a run has no value."""
+    try:
+        return float(subset.values(a, metric).mean() - subset.values(b, metric).mean())
+    except UntestableError:
+        return None

@@ -1,0 +1,110 @@
+"""Interval and p-value for the difference between two architectures, from seeds and dialogues."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import t
+
+from dialog.comparison.statistics.measured import Floats
+
+EXACT = 1e-12
+"""Differences and standard errors below this share of the values are rounding errors."""
+
+
+class Runs(NamedTuple):
+    """One metric of the runs of a contender: values [n], and values without dialogue d [n, D]."""
+
+    values: Floats
+    left_out: Floats
+
+
+class Interval(NamedTuple):
+    """Estimated difference with its interval and two-sided p-value."""
+
+    difference: float
+    low: float
+    high: float
+    p: float
+    standard_error: float
+    degrees_of_freedom: float
+
+
+@dataclass(frozen=True)
+class Variances:
+    """Components of the variance of a difference between two contenders a and b.
+
+    Args:
+        seeds: Variance between the runs of a, and of b; 0 for a single run.
+        noise: Part of the variance of a run's value that is interaction of run and dialogue, of a and of b.
+        dialogues: Variance of the difference over dialogues, for averages over infinitely many runs.
+        number: Number of dialogues D.
+    """
+
+    seeds: tuple[float, float]
+    noise: tuple[float, float]
+    dialogues: float
+    number: int
+
+    def standard_error(self, runs: tuple[int, int]) -> float:
+        """Return the standard error of a difference between means over this number of runs."""
+        return math.sqrt(self.dialogues + sum(seeds / n for seeds, n in zip(self.seeds, runs, strict=True)))
+
+    def degrees_of_freedom(self, runs: tuple[int, int]) -> float:
+        """Return Satterthwaite's degrees of freedom: V^2 / sum of V_i^2 / f_i."""
+        jackknife = self.dialogues + sum(noise / n for noise, n in zip(self.noise, runs, strict=True))
+        squares = jackknife**2 / (self.number - 1)
+        squares += sum((seeds / n) ** 2 / (n - 1) for seeds, n in zip(self.seeds, runs, strict=True) if n > 1)
+        return self.standard_error(runs) ** 4 / squares if squares > 0 else self.number - 1.0
+
+
+def variances(a: Runs, b: Runs) -> Variances:
+    """Return the variance components of mean(a) - mean(b).
+
+    The jackknife variance over dialogues of the seed-averaged difference contains the interaction of run and dialogue,
+    and so does the variance between runs. It is estimated by the residuals of the leave-one-out values after run and
+    dialogue means, and taken out of the former: both would count it twice, as variances clustered two ways would
+    (Cameron, Gelbach and Miller 2011).
+    """
+    jackknife = jackknife_variance(a.left_out.mean(0) - b.left_out.mean(0))
+    noise = (run_noise(a.left_out), run_noise(b.left_out))
+    shared = jackknife - noise[0] / len(a.values) - noise[1] / len(b.values)
+    seeds = (seed_variance(a.values), seed_variance(b.values))
+    return Variances(seeds, noise, max(0.0, shared), a.left_out.shape[1])
+
+
+def jackknife_variance(left_out: Floats) -> float:
+    """Return (D - 1) / D * sum of squared deviations of the leave-one-out values [D]. Efron and Stein (1981)."""
+    return float((len(left_out) - 1) * left_out.var())
+
+
+def seed_variance(values: Floats) -> float:
+    """Return the variance between runs, with n - 1; 0 for a single run."""
+    return float(values.var(ddof=1)) if len(values) > 1 else 0.0
+
+
+def run_noise(left_out: Floats) -> float:
+    """Return the variance that the interaction of run and dialogue gives the value of one run; 0 for a single run."""
+    runs, dialogues = left_out.shape
+    if runs < 2:
+        return 0.0
+    residuals = left_out - left_out.mean(0) - left_out.mean(1, keepdims=True) + left_out.mean()
+    return float((dialogues - 1) / dialogues * np.square(residuals).sum() / (runs - 1))
+
+
+def interval(a: Runs, b: Runs, parts: Variances, level: float) -> Interval:
+    """Return the t interval of mean(a) - mean(b), and the p-value of the same t."""
+    runs = (len(a.values), len(b.values))
+    difference = float(a.values.mean() - b.values.mean())
+    error, freedom = parts.standard_error(runs), parts.degrees_of_freedom(runs)
+    rounding = EXACT * max(abs(float(a.values.mean())), abs(float(b.values.mean())))
+    if abs(difference) <= rounding:
+        difference = 0.0
+    if error <= rounding:
+        return Interval(difference, difference, difference, float(difference == 0), 0.0, freedom)
+    half = float(t.ppf((1 + level) / 2, freedom)) * error
+    p = 2 * float(t.sf(abs(difference) / error, freedom))
+    return Interval(difference, difference - half, difference + half, p, error, freedom)

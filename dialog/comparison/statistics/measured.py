@@ -1,0 +1,161 @@
+"""A metric of one run, kept per dialogue so that dialogues can be left out, resampled and swapped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+Floats = NDArray[np.float64]
+CELLS = 2**21
+"""Numbers of a dense block of counts: 16 MiB."""
+
+
+class RunMetric(Protocol):
+    """A metric of one run, as a function of weighted dialogues; D is the number of dialogues."""
+
+    cost: ClassVar[int]
+    """Resamples are fewer by this factor."""
+    dialogues: int
+
+    def value(self) -> float:
+        """Return the metric over all dialogues."""
+        ...
+
+    def leave_one_out(self) -> Floats:
+        """Return the metric without dialogue d, for every d [D]."""
+        ...
+
+    def resample(self, weights: Floats) -> Floats:
+        """Return the metric in which dialogue d counts `weights[r, d]` times [R]."""
+        ...
+
+    def swap(self, other: Self, swapped: Floats) -> Floats:
+        """Return the differences from another run after the runs swap the dialogues d with `swapped[r, d] = 1` [R]."""
+        ...
+
+    def restrict(self, examples: NDArray[np.bool_]) -> Self:
+        """Return the metric over some examples [N]; dialogues without one no longer count."""
+        ...
+
+
+class Sums:
+    """Metric that is a function of sums of statistics over responses, such as a mean, bits per byte or BLEU.
+
+    Args:
+        statistics: Statistics of each response [N, S].
+        dialogues: Number of the dialogue of each response [N].
+        value: Return the metric for S sums, numbers or arrays [...]; NaN where it is undefined.
+    """
+
+    cost = 1
+
+    def __init__(self, statistics: Floats, dialogues: NDArray[np.int64], value: Callable[..., Any]) -> None:
+        self.statistics = np.asarray(statistics, dtype=np.float64).reshape(len(dialogues), -1)
+        self.labels = np.asarray(dialogues)
+        self.metric = value
+        self.totals = np.asarray(_members(self.labels) @ self.statistics)  # [D, S]
+        self.sums = self.totals.sum(0)
+        self.dialogues = len(self.totals)
+
+    def value(self) -> float:
+        """Return the metric over all dialogues."""
+        return float(self.metric(*self.sums))
+
+    def leave_one_out(self) -> Floats:
+        """Return the metric without dialogue d, for every d [D]."""
+        return self._values(self.sums - self.totals)
+
+    def resample(self, weights: Floats) -> Floats:
+        """Return the metric in which dialogue d counts `weights[r, d]` times [R]."""
+        return self._values(weights @ self.totals)
+
+    def swap(self, other: Self, swapped: Floats) -> Floats:
+        """Return the differences from another run after swapping dialogues [R]."""
+        change = swapped @ (other.totals - self.totals)
+        return self._values(self.sums + change) - other._values(other.sums - change)
+
+    def restrict(self, examples: NDArray[np.bool_]) -> Self:
+        """Return the metric over some examples [N]."""
+        return type(self)(self.statistics[examples], self.labels[examples], self.metric)
+
+    def _values(self, sums: Floats) -> Floats:
+        return np.asarray(self.metric(*sums.T), dtype=np.float64)
+
+
+class Counts:
+    """Metric that is a function of item counts over all responses, such as distinct-n or entropy.
+
+    Args:
+        items: Items of all responses as numbers, one response after the other [M]; alike in all runs.
+        sizes: Number of items of each response [N].
+        dialogues: Number of the dialogue of each response [N].
+        value: Return the metrics [...] for counts [..., T]; items of count 0 change nothing.
+    """
+
+    cost = 5
+
+    def __init__(
+        self,
+        items: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        dialogues: NDArray[np.int64],
+        value: Callable[[Floats], Any],
+    ) -> None:
+        self.items, self.sizes, self.labels, self.metric = items, sizes, np.asarray(dialogues), value
+        self.types, columns = np.unique(items, return_inverse=True)
+        ends = np.concatenate([[0], np.cumsum(sizes)])
+        counts = csr_array((np.ones(len(items)), columns, ends), shape=(len(sizes), len(self.types)))
+        self.totals = csr_array(_members(self.labels) @ counts)  # [D, T]
+        self.sums = np.asarray(self.totals.sum(0), dtype=np.float64)
+        self.dialogues = self.totals.shape[0]
+
+    def value(self) -> float:
+        """Return the metric over all dialogues."""
+        return float(self.metric(self.sums))
+
+    def leave_one_out(self) -> Floats:
+        """Return the metric without dialogue d, for every d [D]."""
+        blocks = _blocks(self.dialogues, len(self.types))
+        return np.concatenate([self.metric(self.sums - self.totals[rows].toarray()) for rows in blocks])
+
+    def resample(self, weights: Floats) -> Floats:
+        """Return the metric in which dialogue d counts `weights[r, d]` times [R]."""
+        blocks = _blocks(len(weights), len(self.types))
+        return np.concatenate([self.metric(weights[rows] @ self.totals) for rows in blocks])
+
+    def swap(self, other: Self, swapped: Floats) -> Floats:
+        """Return the differences from another run after swapping dialogues [R]."""
+        types = np.union1d(self.types, other.types)
+        mine, others = self._columns(types), other._columns(types)
+        change, sums, other_sums = csr_array(others - mine), mine.sum(0), others.sum(0)
+        differences = []
+        for rows in _blocks(len(swapped), len(types)):
+            moved = swapped[rows] @ change
+            differences.append(self.metric(sums + moved) - self.metric(other_sums - moved))
+        return np.concatenate(differences)
+
+    def restrict(self, examples: NDArray[np.bool_]) -> Self:
+        """Return the metric over some examples [N]."""
+        items = self.items[np.repeat(examples, self.sizes)]
+        return type(self)(items, self.sizes[examples], self.labels[examples], self.metric)
+
+    def _columns(self, types: NDArray[np.int64]) -> csr_array:
+        """Return the counts with a column for each of these types, which include all own."""
+        columns = np.searchsorted(types, self.types)[self.totals.indices]
+        return csr_array((self.totals.data, columns, self.totals.indptr), shape=(self.dialogues, len(types)))
+
+
+def _members(labels: NDArray[np.int64]) -> csr_array:
+    """Return the responses of each dialogue [D, N] as 0 and 1."""
+    names, rows = np.unique(labels, return_inverse=True)
+    return csr_array((np.ones(len(labels)), (rows, np.arange(len(labels)))), shape=(len(names), len(labels)))
+
+
+def _blocks(rows: int, types: int) -> Iterator[slice]:
+    """Yield slices of rows whose dense counts have at most `CELLS` numbers."""
+    step = max(1, CELLS // max(1, types))
+    return (slice(start, start + step) for start in range(0, rows, step))

@@ -1,0 +1,57 @@
+"""Difference that a comparison can detect, and number of seeds that would decide."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtr
+from scipy.stats import chi2, t
+
+from dialog.comparison.statistics.interval import Variances
+
+POWER = 0.8
+MOST_SEEDS = 2**20
+QUANTILES = (np.arange(1000) + 0.5) / 1000
+"""Probabilities at which a chi-square distribution is evaluated to integrate over it."""
+
+
+def detectable_difference(standard_error: float, degrees_of_freedom: float, alpha: float) -> float:
+    """Return the true difference that a two-sided t test at level alpha finds with probability `POWER`.
+
+    The standard error times the noncentrality with P(|T| > c) = `POWER`, where T is noncentral t with these degrees of
+    freedom and c the critical value. P is integrated here: scipy's noncentral t returns NaN for large c.
+    """
+    return _noncentrality(degrees_of_freedom, alpha) * standard_error
+
+
+def seeds_needed(parts: Variances, difference: float, runs: tuple[int, int], alpha: float) -> int | None:
+    """Return the number of seeds of each contender with which the observed difference would be detected.
+
+    It is the smallest number n so that `detectable_difference` of max(n, present runs) is at most the difference,
+    for the measured variances; None if the variance over dialogues is too large for any number.
+    """
+
+    def decides(seeds: int) -> bool:
+        future = (max(seeds, runs[0]), max(seeds, runs[1]))
+        error, freedom = parts.standard_error(future), parts.degrees_of_freedom(future)
+        return detectable_difference(error, freedom, alpha) <= abs(difference)
+
+    low, high = 1, 2
+    while not decides(high):
+        low, high = high, 2 * high
+        if high > MOST_SEEDS:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if decides(middle) else (middle, high)
+    return high
+
+
+def _noncentrality(freedom: float, alpha: float) -> float:
+    critical = float(t.ppf(1 - alpha / 2, freedom))
+    limits = critical * np.sqrt(chi2.ppf(QUANTILES, freedom) / freedom)  # of a normal, for each estimate of its error
+
+    def missing_power(noncentrality: float) -> float:
+        return float(np.mean(ndtr(noncentrality - limits) + ndtr(-noncentrality - limits))) - POWER
+
+    return float(brentq(missing_power, 0.0, float(limits.max()) + 10, xtol=1e-9))

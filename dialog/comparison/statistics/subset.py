@@ -1,0 +1,141 @@
+"""Metrics of all contenders on a subset of the examples, and the test of one pair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dialog.comparison.statistics.interval import Interval, Runs, Variances, interval, variances
+from dialog.comparison.statistics.measured import Floats, RunMetric
+from dialog.comparison.statistics.resampling import bootstrap, bootstrap_interval, randomization
+
+
+@dataclass(frozen=True)
+class SystemRuns:
+    """A system and the metrics of its runs, one mapping for each seed; all runs have the same examples."""
+
+    name: str
+    runs: Sequence[Mapping[str, RunMetric]]
+
+
+class UntestableError(Exception):
+    """A difference that cannot be tested, and why."""
+
+
+class Tested(NamedTuple):
+    """Result of a test; without variance components if both contenders have a single run."""
+
+    estimate: Interval
+    parts: Variances | None
+
+
+class Subset:
+    """Metrics of contenders on some examples, and the values that several pairs need.
+
+    Args:
+        contenders: Systems and their runs.
+        examples: Mask of the examples [N].
+        level: Level of the intervals, such as 0.95.
+        resamples: Number of bootstrap resamples and of random swaps.
+        seed: Seed of both.
+    """
+
+    def __init__(
+        self,
+        contenders: Sequence[SystemRuns],
+        examples: NDArray[np.bool_],
+        *,
+        level: float = 0.95,
+        resamples: int = 10_000,
+        seed: int = 0,
+    ) -> None:
+        self.runs = {
+            contender.name: [{key: run[key].restrict(examples) for key in run} for run in contender.runs]
+            for contender in contenders
+        }
+        self.level, self.resamples, self.seed = level, resamples, seed
+        self._runs: dict[tuple[str, str], Runs] = {}
+        self._resampled = self._resample_single_runs()
+
+    def values(self, name: str, metric: str) -> Floats:
+        """Return the metric of each run of a contender [n].
+
+        Raises:
+            UntestableError: a run has no finite value.
+        """
+        runs = self.runs[name]
+        values = np.array([run[metric].value() if metric in run else np.nan for run in runs])
+        undefined = np.flatnonzero(~np.isfinite(values)) + 1
+        if len(undefined):
+            raise UntestableError(f"undefined for {name}, run {', '.join(map(str, undefined))} of {len(runs)}")
+        return values
+
+    def test(self, a: str, b: str, metrics: Sequence[str]) -> dict[str, Tested | UntestableError]:
+        """Test the difference between two contenders in each metric."""
+        single = len(self.runs[a]) == len(self.runs[b]) == 1
+        results: dict[str, Tested | UntestableError] = {}
+        for metric in metrics:
+            try:
+                results[metric] = self._two_runs(a, b, metric) if single else self._architectures(a, b, metric)
+            except UntestableError as reason:
+                results[metric] = reason
+        return self._randomize(a, b, results) if single else results
+
+    def _architectures(self, a: str, b: str, metric: str) -> Tested:
+        runs = self._left_out(a, metric), self._left_out(b, metric)
+        parts = variances(*runs)
+        return Tested(interval(*runs, parts, self.level), parts)
+
+    def _two_runs(self, a: str, b: str, metric: str) -> Tested:
+        difference = float(self.values(a, metric)[0] - self.values(b, metric)[0])
+        dialogues = self._dialogues(a, metric)
+        resampled = self._resampled[a, metric] - self._resampled[b, metric]
+        if not np.isfinite(resampled).all():
+            raise UntestableError(f"undefined for some resamples of the {dialogues} dialogues")
+        return Tested(bootstrap_interval(difference, resampled, dialogues, self.level), None)
+
+    def _randomize(
+        self, a: str, b: str, results: dict[str, Tested | UntestableError]
+    ) -> dict[str, Tested | UntestableError]:
+        """Fill in the p-values of two single runs."""
+        tested = {metric: result for metric, result in results.items() if isinstance(result, Tested)}
+        if not tested:
+            return results
+        (run_a,), (run_b,) = self.runs[a], self.runs[b]
+        p_values = randomization([(run_a[key], run_b[key]) for key in tested], self.resamples, self.seed)
+        filled = {
+            metric: Tested(result.estimate._replace(p=float(p)), None)
+            for (metric, result), p in zip(tested.items(), p_values, strict=True)
+        }
+        return {**results, **filled}
+
+    def _left_out(self, name: str, metric: str) -> Runs:
+        """Return values and leave-one-out values of the runs of a contender; computed once."""
+        if (name, metric) not in self._runs:
+            values = self.values(name, metric)
+            self._dialogues(name, metric)
+            left_out = np.array([run[metric].leave_one_out() for run in self.runs[name]])
+            if not np.isfinite(left_out).all():
+                raise UntestableError(f"undefined for {name} without one of the dialogues")
+            self._runs[name, metric] = Runs(values, left_out)
+        return self._runs[name, metric]
+
+    def _resample_single_runs(self) -> dict[tuple[str, str], Floats]:
+        """Return the resampled values [R] of contenders with one run, if there are several."""
+        single = [name for name, runs in self.runs.items() if len(runs) == 1]
+        keys = [(name, metric) for name in single for metric in self.runs[name][0]] if len(single) > 1 else []
+        if not keys:
+            return {}
+        values = bootstrap([self.runs[name][0][metric] for name, metric in keys], self.resamples, self.seed)
+        return dict(zip(keys, values, strict=True))
+
+    def _dialogues(self, name: str, metric: str) -> int:
+        """Return the number of dialogues, if a test is possible."""
+        dialogues = self.runs[name][0][metric].dialogues
+        if dialogues < 2:
+            raise UntestableError("a single dialogue")
+        return dialogues

@@ -1,0 +1,213 @@
+"""Beam search.
+
+Shapes: N sources, n sources that are still searched, K beams, s beams of a group, V vocabulary, L = max_length, C
+candidates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dialog.generation.constraints import NEVER, Constraints
+from dialog.generation.contract import Replies, Search, Step
+from dialog.generation.hypotheses import NOTHING, BeamExtension, Beams, Ended, LengthPenalty, Normalisation
+from dialog.generation.rows import hypothesis
+from dialog.models.contracts import Memory, State
+
+
+class Beam(Search):
+    """Keep the ``width`` best beginnings of a response at each step; return the ``candidates`` best ended ones.
+
+    A beginning is extended by every token. Among the ``width`` best extensions, those by the end token have ended; the
+    ``width`` best others are kept. The search of a source ends once ``width`` hypotheses have ended, or when no open
+    one can still rank among the candidates: sums of log-probabilities only fall, so a rank is at most the sum divided
+    by the penalty of max_length. Hypotheses without an end token come after all ended ones. Width 1 is greedy search.
+
+    Args:
+        width: Number of beginnings.
+        candidates: Number of responses.
+        length_penalty: alpha of `LengthPenalty`; 0 ranks by log-probability.
+        normalisation: gnmt or average, see `LengthPenalty`.
+    """
+
+    groups = 1
+    diversity = 0.0
+    delay = 0
+
+    def __init__(
+        self,
+        *,
+        constraints: Constraints,
+        width: int = 5,
+        candidates: int = 1,
+        length_penalty: float = 1.0,
+        normalisation: Normalisation = "average",
+    ) -> None:
+        if width < 1:
+            raise ValueError(f"width is {width}; give at least 1")
+        if not 1 <= candidates <= width:
+            raise ValueError(f"candidates is {candidates}; give a number from 1 to width {width}")
+        self.constraints = constraints
+        self.width = width
+        self.candidates = candidates
+        self.penalty = LengthPenalty(length_penalty, normalisation)
+
+    @torch.no_grad()
+    def __call__(self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor) -> Replies:
+        """Decode ``candidates`` responses for each row of `first` [N, 1]."""
+        count, longest, device = len(first), self.constraints.max_length, first.device
+        draws = self._draws(source)
+        memory, state = memory.repeat(self.width), state.repeat(self.width)
+        last, source = (part.repeat_interleave(self.width, 0) for part in (first, source))
+        progress = self.constraints.start(len(last), device)
+        beams, ended = self._start(count, device)
+        sources = torch.arange(count, device=device)  # n, the row of `first` that each searched source is
+        replies: Replies = [[] for _ in range(count)]
+        for length in range(longest + 1):
+            logits, state = step(last, memory, state)
+            history = beams.tokens.flatten(0, 1)[:, :length]
+            scores, preferences = self.constraints(logits[:, -1], history, source, progress)
+            preferences = preferences.view(len(sources), self.width, -1)  # [n, K, V]
+            if length < self.delay:
+                preferences = self._only_drawn(preferences, draws[sources, :, length], beams, length)
+            extension = self._extend(beams, preferences, length)
+            ended = self._end(ended, beams, extension, scores, length)
+            if length == longest:
+                beams = replace(beams, totals=beams.totals.masked_fill(extension.ended_beams, NEVER))
+                self._collect(replies, sources, ended, beams)
+                break
+            beams = self._continue(beams, extension, scores, length)
+            finished = self._finished(beams, ended)  # [n]
+            beams = replace(beams, totals=beams.totals.masked_fill(finished.unsqueeze(1), NEVER))
+            open_sources = len(sources) - int(finished.sum())
+            rows, tokens = extension.rows, extension.tokens  # [n, K]
+            if 2 * open_sources <= len(sources):
+                self._collect(replies, sources[finished], ended.select(finished.nonzero().squeeze(1)), None)
+                keep = (~finished).nonzero().squeeze(1)
+                if not open_sources:
+                    break
+                beams, ended, sources, rows, tokens = (
+                    beams.select(keep),
+                    ended.select(keep),
+                    sources[keep],
+                    rows[keep],
+                    tokens[keep],
+                )
+                memory, source = memory.select(rows.flatten()), source[rows.flatten()]  # a parent has the same source
+            state, progress = state.select(rows.flatten()), progress.select(rows.flatten())
+            progress = self.constraints.advance(progress, tokens.flatten())
+            last = tokens.view(-1, 1)
+        return replies
+
+    def _start(self, count: int, device: torch.device) -> tuple[Beams, Ended]:
+        """Return one open hypothesis for each source, or one for each beam if their first tokens are drawn."""
+        longest, width, kept = self.constraints.max_length, self.width, self.candidates
+        totals = torch.zeros(count, width, device=device)
+        if not self.delay:
+            totals.view(count, self.groups, -1)[:, :, 1:] = NEVER
+        tokens = torch.full((count, max(width, kept), longest + 1), NOTHING, device=device)
+        scores = torch.zeros(count, max(width, kept), longest + 1, device=device)
+        ranks = torch.full((count, kept), NEVER, device=device)
+        ended = Ended(tokens[:, :kept], scores[:, :kept], ranks, torch.zeros(count, dtype=torch.long, device=device))
+        return Beams(tokens[:, :width], scores[:, :width], totals), ended
+
+    def _draws(self, source: Tensor) -> Tensor:
+        """Return numbers in [0, 1) for the tokens that are drawn [N, K, L + 1]; none without a sampled beginning."""
+        return source.new_zeros(0)
+
+    def _only_drawn(self, preferences: Tensor, draws: Tensor, beams: Beams, length: int) -> Tensor:
+        """Mask all tokens that are not drawn."""
+        return preferences
+
+    def _extend(self, beams: Beams, preferences: Tensor, length: int) -> BeamExtension:
+        """Choose the best extensions of the beams of each group."""
+        size = self.width // self.groups
+        groups: list[BeamExtension] = []
+        for start in range(0, self.width, size):
+            own = preferences[:, start : start + size]
+            if groups and self.diversity:
+                counts = torch.zeros_like(own[:, 0])
+                for group in groups:
+                    alive = group.totals > NEVER
+                    counts.scatter_add_(1, group.tokens, alive.to(counts.dtype))
+                own = own - self.diversity * counts.unsqueeze(1)
+            groups.append(self._best(beams.totals[:, start : start + size], own, start))
+        return BeamExtension(*(torch.cat(parts, 1) for parts in zip(*groups, strict=True)))
+
+    def _best(self, totals: Tensor, preferences: Tensor, start: int) -> BeamExtension:
+        """Choose the best extensions of one group: totals [n, s], preferences [n, s, V], its first beam."""
+        size, vocabulary = preferences.shape[1:]
+        choices = min(2 * size, vocabulary)
+        per_beam, tokens = preferences.topk(choices, -1)  # [n, s, 2 s]
+        sums = (totals.unsqueeze(-1) + per_beam).flatten(1)  # [n, 2 s s]
+        best, places = sums.topk(min(2 * size, sums.shape[1]), -1)  # [n, 2 s]
+        chosen = tokens.flatten(1).gather(1, places)
+        beams = places // choices  # of this group
+        ends = chosen == self.constraints.end
+        accepted = ends[:, :size] & (best[:, :size] != NEVER)
+        ended_totals = best[:, :size].masked_fill(~accepted, NEVER)
+        ended_beams = torch.zeros_like(totals).scatter_reduce_(1, beams[:, :size], accepted.to(totals.dtype), "amax")
+        continuing = best.masked_fill(ends, NEVER)
+        if continuing.shape[1] < size:  # a vocabulary that is smaller than the beam
+            continuing = F.pad(continuing, (0, size - continuing.shape[1]), value=NEVER)
+            beams, chosen = (F.pad(part, (0, size - part.shape[1])) for part in (beams, chosen))
+        open_totals, order = continuing.topk(size, -1)  # [n, s]
+        offset = torch.arange(len(totals), device=totals.device).unsqueeze(1) * self.width + start
+        ended_rows = beams[:, :size] + offset
+        return BeamExtension(
+            open_totals,
+            beams.gather(1, order) + offset,
+            chosen.gather(1, order),
+            ended_totals,
+            ended_rows,
+            ended_beams > 0,
+        )
+
+    def _end(self, ended: Ended, beams: Beams, extension: BeamExtension, scores: Tensor, length: int) -> Ended:
+        """Keep the best of the hypotheses that had ended and those that end now."""
+        rows = extension.ended_rows  # [n, K]
+        ranks = torch.cat([ended.ranks, extension.ended_totals / self.penalty(length + 1)], 1)
+        best, order = ranks.topk(ended.ranks.shape[1], -1)
+        tokens, token_scores = (part.flatten(0, 1)[rows] for part in (beams.tokens, beams.scores))  # [n, K, L + 1]
+        tokens[..., length] = self.constraints.end
+        token_scores[..., length] = scores[rows, self.constraints.end]
+        places = order.unsqueeze(-1).expand(-1, -1, tokens.shape[-1])
+        return Ended(
+            torch.cat([ended.tokens, tokens], 1).gather(1, places),
+            torch.cat([ended.scores, token_scores], 1).gather(1, places),
+            best,
+            ended.count + (extension.ended_totals != NEVER).sum(1),
+        )
+
+    def _continue(self, beams: Beams, extension: BeamExtension, scores: Tensor, length: int) -> Beams:
+        """Return the open hypotheses after one more token."""
+        tokens, token_scores = (part.flatten(0, 1)[extension.rows] for part in (beams.tokens, beams.scores))
+        tokens[..., length] = extension.tokens
+        token_scores[..., length] = scores[extension.rows, extension.tokens]
+        return Beams(tokens, token_scores, extension.totals)
+
+    def _finished(self, beams: Beams, ended: Ended) -> Tensor:
+        """Return which sources [n] no further token can change."""
+        bound = beams.totals.amax(1) / self.penalty(self.constraints.max_length + 1)
+        return (ended.count >= self.width) | (ended.ranks[:, -1] >= bound)
+
+    def _collect(self, replies: Replies, sources: Tensor, ended: Ended, beams: Beams | None) -> None:
+        """Store the hypotheses of sources whose search is over, with their open ones if max_length is reached."""
+        parts = [(ended.tokens, ended.scores, ended.ranks)]
+        if beams is not None:
+            ranks, order = (beams.totals / self.penalty(self.constraints.max_length)).sort(1, descending=True)
+            places = order.unsqueeze(-1).expand_as(beams.tokens)
+            parts.append((beams.tokens.gather(1, places), beams.scores.gather(1, places), ranks))
+        columns = [torch.cat(column, 1).tolist() for column in zip(*parts, strict=True)]
+        for source, *rows in zip(sources.tolist(), *columns, strict=True):
+            hypotheses = [
+                hypothesis(tokens, scores, end=self.constraints.end, rank=rank)
+                for tokens, scores, rank in zip(*rows, strict=True)
+                if rank != NEVER
+            ]
+            valid = [reply for reply in hypotheses if reply is not None]
+            replies[source] = valid[: self.candidates] if len(valid) == len(hypotheses) else []

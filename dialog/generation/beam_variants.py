@@ -1,0 +1,105 @@
+"""Beam search in groups, and after a sampled beginning.
+
+Shapes: N sources, n sources that are still searched, K beams, V vocabulary, L = max_length.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from dialog.generation.beam import Beam
+from dialog.generation.constraints import NEVER, Constraints
+from dialog.generation.hypotheses import Beams, Normalisation
+from dialog.generation.sampling import Sampling, draw
+
+
+class DiverseBeam(Beam):
+    """Beam search in groups that avoid each other's tokens (Vijayakumar et al. 2018, AAAI).
+
+    The groups search one after the other at each step. A token's preference falls by ``diversity`` for each beam of an
+    earlier group that has just chosen it.
+
+    Args:
+        width: Number of beginnings of all groups.
+        groups: Number of groups; divides the width.
+        diversity: In nats.
+        candidates: Number of responses, the best of all groups.
+        length_penalty: alpha of `LengthPenalty`.
+        normalisation: gnmt or average, see `LengthPenalty`.
+    """
+
+    def __init__(
+        self,
+        *,
+        constraints: Constraints,
+        width: int = 6,
+        groups: int = 3,
+        diversity: float = 0.5,
+        candidates: int = 1,
+        length_penalty: float = 1.0,
+        normalisation: Normalisation = "average",
+    ) -> None:
+        super().__init__(
+            constraints=constraints,
+            width=width,
+            candidates=candidates,
+            length_penalty=length_penalty,
+            normalisation=normalisation,
+        )
+        if groups < 1 or width % groups:
+            raise ValueError(f"groups is {groups}; give a divisor of width {width}")
+        if diversity < 0:
+            raise ValueError(f"diversity is {diversity}; give a number from 0")
+        self.groups = groups
+        self.diversity = diversity
+
+
+class DelayedBeam(Beam):
+    """Draw the first ``delay`` tokens of each beam, then search (Massarelli et al. 2020).
+
+    Args:
+        delay: Number of tokens that are drawn.
+        top_k: Tokens that are drawn from; 0 for all.
+        seed: Seed of the draws, which depend on the source and not on the batch.
+        width: Number of beginnings.
+        candidates: Number of responses.
+        length_penalty: alpha of `LengthPenalty`.
+        normalisation: gnmt or average, see `LengthPenalty`.
+    """
+
+    def __init__(
+        self,
+        *,
+        constraints: Constraints,
+        delay: int = 2,
+        top_k: int = 10,
+        seed: int = 1,
+        width: int = 5,
+        candidates: int = 1,
+        length_penalty: float = 1.0,
+        normalisation: Normalisation = "average",
+    ) -> None:
+        super().__init__(
+            constraints=constraints,
+            width=width,
+            candidates=candidates,
+            length_penalty=length_penalty,
+            normalisation=normalisation,
+        )
+        if not 1 <= delay <= constraints.max_length:
+            raise ValueError(f"delay is {delay}; give a number from 1 to max_length {constraints.max_length}")
+        self.delay = delay
+        self.sampling = Sampling(constraints=constraints, top_k=top_k, seed=seed)
+
+    def _draws(self, source: Tensor) -> Tensor:
+        return self.sampling.uniform(source, self.width).view(len(source), self.width, -1)
+
+    def _only_drawn(self, preferences: Tensor, draws: Tensor, beams: Beams, length: int) -> Tensor:
+        """Mask all tokens that are not drawn; a beam that is equal to an earlier one is dropped."""
+        flat = preferences.flatten(0, 1)
+        chosen = draw(self.sampling.truncate(flat), draws.flatten()).view_as(beams.totals).unsqueeze(-1)  # [n, K, 1]
+        own = torch.cat([beams.tokens[..., :length], chosen], -1)  # [n, K, length + 1]
+        equal = (own.unsqueeze(1) == own.unsqueeze(2)).all(-1).tril(-1).any(-1, keepdim=True)  # [n, K, 1]
+        values = preferences.gather(-1, chosen).masked_fill(equal, NEVER)
+        return torch.full_like(preferences, NEVER).scatter_(-1, chosen, values)

@@ -1,0 +1,69 @@
+"""Hypotheses of a beam search, and how they are ranked.
+
+Shapes: n sources that are still searched, K beams, L = max_length, C candidates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from torch import Tensor
+
+from dialog.models.state import Rows
+
+Normalisation = Literal["gnmt", "average"]
+NOTHING = -1
+"""A token that is not there yet."""
+
+
+@dataclass(frozen=True)
+class LengthPenalty:
+    """Rank of a hypothesis: its log-probability divided by lp(l)^alpha, with l its length, end token included.
+
+    ``gnmt``: lp(l) = (5 + l) / 6 (Wu et al. 2016, equation 14); ``average``: lp(l) = l.
+    """
+
+    alpha: float = 1.0
+    normalisation: Normalisation = "average"
+
+    def __post_init__(self) -> None:
+        if self.normalisation not in ("gnmt", "average"):
+            raise ValueError(f"normalisation is {self.normalisation!r}; choose gnmt or average")
+        if not 0 <= self.alpha < float("inf"):
+            raise ValueError(f"length_penalty is {self.alpha}; give a number from 0, which ranks by log-probability")
+
+    def __call__(self, length: int) -> float:
+        """Return the divisor for a length."""
+        base = (5 + length) / 6 if self.normalisation == "gnmt" else float(length)
+        return float(base**self.alpha)
+
+
+@dataclass(frozen=True)
+class Beams(Rows):
+    """Open hypotheses [n, K, ...] of each source."""
+
+    tokens: Tensor  # [n, K, L + 1]
+    scores: Tensor  # [n, K, L + 1], of each token
+    totals: Tensor  # [n, K], sum of preferences; -inf = no hypothesis
+
+
+class BeamExtension(NamedTuple):
+    """Best extensions of the beams by one token; rows count through all beams of all sources."""
+
+    totals: Tensor  # [n, K] of open hypotheses, -inf = none
+    rows: Tensor  # [n, K], the beam that each extends
+    tokens: Tensor  # [n, K]
+    ended_totals: Tensor  # [n, K] of hypotheses that end now, -inf = none
+    ended_rows: Tensor  # [n, K]
+    ended_beams: Tensor  # [n, K], True = this beam has ended
+
+
+@dataclass(frozen=True)
+class Ended(Rows):
+    """The best ended hypotheses [n, C, ...] of each source, best first."""
+
+    tokens: Tensor  # [n, C, L + 1]
+    scores: Tensor  # [n, C, L + 1]
+    ranks: Tensor  # [n, C], -inf = none yet
+    count: Tensor  # [n], of all that have ended

@@ -1,0 +1,62 @@
+"""Trained networks as a step.
+
+Shapes: N rows, S source tokens, T tokens, E embedding size, V vocabulary, M networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dialog.models.seq2seq import Seq2Seq
+from dialog.models.state import Rows
+
+
+@dataclass(frozen=True)
+class Bundles(Rows):
+    """One memory or state for each network."""
+
+    parts: tuple[Any, ...]
+
+
+class NetworkStep:
+    """One network, or an ensemble whose probabilities are averaged: p(v) = mean_m p_m(v).
+
+    The networks of an ensemble share a vocabulary.
+    """
+
+    def __init__(self, models: Sequence[Seq2Seq]) -> None:
+        self.models = tuple(models)
+
+    def start(self, source: Tensor, mask: Tensor) -> tuple[Bundles, Bundles]:
+        """Encode a source [N, S]; return memory and state."""
+        started = [model.start(source, mask) for model in self.models]
+        memories, states = zip(*started, strict=True)
+        return Bundles(memories), Bundles(states)
+
+    def __call__(self, tokens: Tensor, memory: Bundles, state: Bundles) -> tuple[Tensor, Bundles]:
+        """Read tokens [N, T]; return logits [N, T, V] and the new state."""
+        results = [
+            model.step(tokens, *parts) for model, *parts in zip(self.models, memory.parts, state.parts, strict=True)
+        ]
+        logits, states = zip(*results, strict=True)
+        return self._mean(logits), Bundles(states)
+
+    def represent(self, tokens: Tensor, memory: Bundles, state: Bundles) -> tuple[Tensor, Tensor, Bundles]:
+        """Read tokens [N, T]; return logits [N, T, V], the outputs of all decoders [N, T, M E] and the new state."""
+        results = [
+            model.decode(tokens, *parts) for model, *parts in zip(self.models, memory.parts, state.parts, strict=True)
+        ]
+        decoded, states = zip(*results, strict=True)
+        logits = [model.head(outputs) for model, outputs in zip(self.models, decoded, strict=True)]
+        return self._mean(logits), torch.cat([outputs.outputs for outputs in decoded], -1), Bundles(states)
+
+    def _mean(self, logits: Sequence[Tensor]) -> Tensor:
+        """Return the logits of one network, or the logarithm of the mean probability."""
+        if len(logits) == 1:
+            return logits[0]
+        return torch.stack([scores.float().log_softmax(-1) for scores in logits]).logsumexp(0)

@@ -1,0 +1,128 @@
+"""Sampling with temperature and truncation.
+
+Shapes: N rows of the batch, n rows that have not been removed, C candidates, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from math import inf
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dialog.data.tokenizers.tokenizer import PAD
+from dialog.generation.constraints import Constraints
+from dialog.generation.contract import Replies, Search, Step
+from dialog.generation.rows import decode_rows
+from dialog.models.contracts import Memory, State
+
+
+class Sampling(Search):
+    """Draw each token from p(v)^(1 / temperature), renormalised over the tokens that all truncations keep.
+
+    A seed and a source determine the draws, so the response does not depend on the rest of the batch; equal sources
+    get equal responses.
+
+    Args:
+        temperature: Above 0; below 1 prefers probable tokens. Truncations apply to the scaled distribution.
+        top_k: Keep the k most probable tokens (Fan et al. 2018); 0 keeps all.
+        top_p: Keep the smallest set of most probable tokens with this much mass (Holtzman et al. 2020).
+        min_p: Keep tokens with at least this share of the largest probability (Nguyen et al. 2024).
+        typical_p: Keep the smallest set with this much mass whose information is nearest to the entropy (Meister et al.
+            2023).
+        candidates: Number of draws; the most probable one is the response.
+        seed: Seed of the draws.
+    """
+
+    def __init__(
+        self,
+        *,
+        constraints: Constraints,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        typical_p: float = 1.0,
+        candidates: int = 1,
+        seed: int = 1,
+    ) -> None:
+        if not 0 < temperature < inf:
+            raise ValueError(f"temperature is {temperature}; give a number above 0, or use greedy search")
+        if top_k < 0:
+            raise ValueError(f"top_k is {top_k}; give 0 for all tokens, or a number above 0")
+        for name, value in (("top_p", top_p), ("typical_p", typical_p)):
+            if not 0 < value <= 1:
+                raise ValueError(f"{name} is {value}; give a number above 0, up to 1")
+        if not 0 <= min_p < 1:
+            raise ValueError(f"min_p is {min_p}; give a number from 0, below 1")
+        if candidates < 1:
+            raise ValueError(f"candidates is {candidates}; give at least 1")
+        self.constraints = constraints
+        self.temperature, self.top_k, self.top_p, self.min_p = temperature, top_k, top_p, min_p
+        self.typical_p = typical_p
+        self.candidates = candidates
+        self.seed = seed
+
+    @torch.no_grad()
+    def __call__(self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor) -> Replies:
+        """Decode ``candidates`` responses for each row of `first` [N, 1], the most probable first."""
+        uniform = self.uniform(source, self.candidates)  # [N * C, max_length + 1]
+        first, source = (part.repeat_interleave(self.candidates, 0) for part in (first, source))
+        if self.candidates > 1:
+            memory, state = memory.repeat(self.candidates), state.repeat(self.candidates)
+
+        def choose(preferences: Tensor, rows: Tensor, length: int) -> Tensor:
+            return draw(self.truncate(preferences), uniform[rows, length])
+
+        drawn = decode_rows(step, first, memory, state, source, self.constraints, choose)
+        groups = [drawn[at : at + self.candidates] for at in range(0, len(drawn), self.candidates)]
+        return [
+            sorted((reply for reply in group if reply is not None), key=lambda reply: -reply.rank) for group in groups
+        ]
+
+    def uniform(self, source: Tensor, times: int) -> Tensor:
+        """Return numbers in [0, 1) for each token of each candidate [N * times, max_length + 1]."""
+        draws = [row_uniform(row, self.seed, (times, self.constraints.max_length + 1)) for row in source.tolist()]
+        return torch.from_numpy(np.concatenate(draws)).to(source.device)
+
+    def truncate(self, preferences: Tensor) -> Tensor:
+        """Return the probabilities to draw from [n, V], 0 where truncated."""
+        scaled = (preferences / self.temperature).softmax(-1)  # [n, V]
+        kept = scaled
+        if self.top_k:
+            smallest = scaled.topk(min(self.top_k, scaled.shape[-1])).values[:, -1:]  # [n, 1]
+            kept = kept.masked_fill(scaled < smallest, 0.0)
+        if self.min_p:
+            kept = kept.masked_fill(scaled < self.min_p * scaled.amax(-1, keepdim=True), 0.0)
+        if self.top_p < 1:
+            kept = kept * within_mass(scaled, -scaled, self.top_p)
+        if self.typical_p < 1:
+            information = -scaled.clamp_min(torch.finfo(scaled.dtype).tiny).log()
+            entropy = (scaled * information).sum(-1, keepdim=True)
+            kept = kept * within_mass(scaled, (information - entropy).abs(), self.typical_p)
+        return torch.where(kept.sum(-1, keepdim=True) > 0, kept, scaled)  # truncations that exclude each other
+
+
+def within_mass(probabilities: Tensor, order: Tensor, mass: float) -> Tensor:
+    """Return which tokens [n, V] belong to the smallest set, in ascending order, whose mass reaches a limit."""
+    ranked = order.argsort(stable=True)  # [n, V]
+    before = probabilities.gather(1, ranked).cumsum(-1).roll(1, -1)
+    before[:, 0] = 0.0
+    return torch.zeros_like(ranked, dtype=torch.bool).scatter_(1, ranked, before < mass)
+
+
+def draw(probabilities: Tensor, uniform: Tensor) -> Tensor:
+    """Draw one token of each row [n] by the inverse of the distribution function, from numbers in [0, 1) [n]."""
+    cumulative = probabilities.double().cumsum(-1)  # [n, V]
+    point = (uniform.double() * cumulative[:, -1]).unsqueeze(1)
+    return torch.searchsorted(cumulative, point, right=True).squeeze(1).clamp_max(probabilities.shape[-1] - 1)
+
+
+def row_uniform(source: list[int], seed: int, shape: tuple[int, int]) -> np.ndarray:
+    """Return numbers in [0, 1) that depend on a seed and a source only, not on its padding."""
+    digest = blake2b(
+        np.array([seed, *(token for token in source if token != PAD)], dtype="<i8").tobytes(), digest_size=16
+    ).digest()
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little"))).random(shape)

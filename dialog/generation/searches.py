@@ -1,0 +1,24 @@
+"""The searches by name."""
+
+from __future__ import annotations
+
+from dialog.config.components import Family
+from dialog.generation.beam import Beam
+from dialog.generation.beam_variants import DelayedBeam, DiverseBeam
+from dialog.generation.contract import Search
+from dialog.generation.contrastive import Contrastive
+from dialog.generation.greedy import Greedy
+from dialog.generation.sampling import Sampling
+
+SEARCHES: Family[Search] = Family(
+    "search",
+    {
+        "greedy": Greedy,
+        "beam": Beam,
+        "diverse_beam": DiverseBeam,
+        "delayed_beam": DelayedBeam,
+        "sampling": Sampling,
+        "contrastive": Contrastive,
+    },
+    runtime=("constraints",),
+)

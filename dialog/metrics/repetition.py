@@ -1,0 +1,141 @@
+"""Repetition within responses, and similarity among them."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.utilities import dim_zero_cat
+
+from dialog.metrics.additive import AdditiveMetric, Numbers, ratio
+from dialog.metrics.bleu import ORDER, ngrams
+from dialog.metrics.counts import hash_item
+from dialog.metrics.words import words
+
+SEED = 0
+STATES = ("lengths", "responses", "words")
+EPSILON = 0.1
+"""Matches of an order without a match: NLTK's SmoothingFunction.method1 (Chen & Cherry 2014)."""
+
+
+class Repetition(AdditiveMetric):
+    """Share of responses in which an n-gram of words occurs more than once, in [0, 1]; 0 without responses.
+
+    Args:
+        n: Words of an n-gram.
+    """
+
+    higher_is_better = False
+    size = 2
+
+    def __init__(self, n: int = 3, **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
+        if n < 1:
+            raise ValueError(f"n is {n}; give at least 1")
+        super().__init__(**options)
+        self.n = n
+
+    def statistics_of(self, responses: Sequence[str]) -> Tensor:
+        """Return whether each response repeats an n-gram, and 1: float64 [N, 2]."""
+        counts = [ngrams(words(response.lower()), self.n) for response in responses]
+        rows = [(count.total() > len(count), 1) for count in counts]
+        return torch.tensor(rows, dtype=torch.float64).reshape(-1, self.size)
+
+    def update(self, responses: Sequence[str]) -> None:
+        """Add responses, raw text."""
+        self.add(self.statistics_of(responses))
+
+    def value(self, repeating: Numbers, responses: Numbers) -> Numbers:
+        """Return the share."""
+        return ratio(repeating, responses, empty=0.0)
+
+
+class SelfBLEU(Metric):
+    """Self-BLEU: mean sentence BLEU-4 of responses with all others as references, in [0, 100]. Zhu et al. (2018).
+
+    Its cost grows with the square of the number of responses, so it is measured on a sample drawn with a fixed seed; 0
+    with fewer than two responses. As in Texygen, an order without a match has 0.1 matches. The state is a 64-bit hash
+    of each word and of each response.
+
+    Args:
+        sample: Largest number of responses that are compared.
+    """
+
+    full_state_update = False
+    higher_is_better = False
+    words: list[Tensor] | Tensor
+    lengths: list[Tensor] | Tensor
+    responses: list[Tensor] | Tensor
+
+    def __init__(self, sample: int = 500, **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
+        if sample < 2:
+            raise ValueError(f"sample is {sample}; give at least 2")
+        super().__init__(**options)
+        self.sample = sample
+        for name in STATES:
+            self.add_state(name, [], dist_reduce_fx="cat")
+        self.reset()
+
+    def update(self, responses: Sequence[str]) -> None:
+        """Add responses, raw text."""
+        rows = [tuple(words(response.lower())) for response in responses]
+        self.words = [*self.words, self._integers(hash_item((word,)) for row in rows for word in row)]
+        self.lengths = [*self.lengths, self._integers(map(len, rows))]
+        self.responses = [*self.responses, self._integers(map(hash_item, rows))]
+
+    def compute(self) -> Tensor:
+        """Return the mean, in float64."""
+        lengths, hashes, everything = (dim_zero_cat(getattr(self, name)).cpu() for name in STATES)
+        order = hashes.argsort(stable=True).tolist()  # of the texts, not of the processes
+        chosen = random.Random(SEED).sample(order, min(self.sample, len(order)))
+        starts = (lengths.cumsum(0) - lengths).tolist()
+        rows = [everything[starts[index] : starts[index] + int(lengths[index])].tolist() for index in chosen]
+        value = 100 * math.fsum(bleu_with_others(rows)) / len(rows) if len(rows) > 1 else 0.0
+        return torch.tensor(value, dtype=torch.float64, device=self.device)
+
+    def reset(self) -> None:
+        """Forget all responses; a process without any has states of the same type as the others."""
+        super().reset()
+        for name in STATES:
+            setattr(self, name, [self._integers(())])
+
+    def _integers(self, values: Iterable[int]) -> Tensor:
+        return torch.tensor(list(values), dtype=torch.int64, device=self.device)
+
+
+def bleu_with_others(rows: Sequence[list[int]]) -> list[float]:
+    """Return the sentence BLEU-4 of each response, a list of words, with all others as references, in [0, 1]."""
+    precisions: list[list[float]] = [[] for _ in rows]
+    matched = [True] * len(rows)
+    for n in range(1, ORDER + 1):
+        counts = [ngrams(row, n) for row in rows]
+        largest = two_largest(counts)
+        for place, count in enumerate(counts):
+            # the largest count of an n-gram in another response
+            others = (largest[ngram][1 if largest[ngram][2] == place else 0] for ngram in count)
+            matches = sum(map(min, count.values(), others))
+            matched[place] &= n > 1 or matches > 0
+            precisions[place].append((matches or EPSILON) / max(1, count.total()))
+    lengths = Counter(map(len, rows))
+    scores = []
+    for row, values, any_match in zip(rows, precisions, matched, strict=True):
+        other = (length for length in lengths if length != len(row) or lengths[length] > 1)
+        closest = min(other, key=lambda length: (abs(length - len(row)), length))
+        penalty = min(0.0, 1 - closest / max(1, len(row)))
+        scores.append(math.exp(math.fsum(map(math.log, values)) / ORDER + penalty) if any_match else 0.0)
+    return scores
+
+
+def two_largest(counts: Sequence[Counter[tuple[Any, ...]]]) -> dict[tuple[Any, ...], tuple[int, int, int]]:
+    """Return the largest and the second largest count of each n-gram, and the response with the largest."""
+    largest: dict[tuple[Any, ...], tuple[int, int, int]] = {}
+    for place, count in enumerate(counts):
+        for ngram, number in count.items():
+            first, second, owner = largest.get(ngram, (0, 0, -1))
+            largest[ngram] = (number, first, place) if number > first else (first, max(second, number), owner)
+    return largest

@@ -1,0 +1,50 @@
+"""The recurrent decoder without attention.
+
+Shapes: B rows, T target tokens, E embedding size, D hidden size.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from dialog.config.components import Component, build
+from dialog.models.contracts import AttentionHook, Decoder, Encoded, Memory
+from dialog.models.recurrent.bridges import BRIDGES, FinalBridge, first_states
+from dialog.models.recurrent.cells import RecurrentCell
+from dialog.models.recurrent.settings import RecurrentSettings
+from dialog.models.recurrent.stack import Stack, StackState
+from dialog.models.state import Rows
+
+FINAL: Component = {"name": "final"}
+
+
+class PlainDecoder(Decoder):
+    """The source enters through the first state only; Sutskever et al. 2014.
+
+    The outputs are the top layer's states, projected without bias if they have not the embedding's size.
+    """
+
+    Settings = RecurrentSettings
+    stepwise = True
+    pointer = None
+
+    def __init__(
+        self, cell: RecurrentCell, settings: RecurrentSettings, *, memory_size: int, bridge: Component = FINAL
+    ) -> None:
+        super().__init__()
+        size, input_size = settings.size, settings.input_size
+        self.stack = Stack(cell, settings, extra_size=0)
+        self.bridge = build(BRIDGES, bridge, memory_size=memory_size, size=size, layers=settings.layers)
+        self.needs_final = isinstance(self.bridge, FinalBridge)
+        self.output = nn.Identity() if size == input_size else nn.Linear(size, input_size, bias=False)
+
+    def start(self, encoded: Encoded) -> tuple[Rows, StackState]:
+        """Return an empty memory, and s_0 from the encoder."""
+        return Rows(), self.stack.start(*first_states(self.bridge, encoded))
+
+    def forward(
+        self, inputs: Tensor, memory: Memory, state: StackState, hook: AttentionHook | None = None
+    ) -> tuple[Tensor, StackState]:
+        """Map inputs [B, T, E] to outputs [B, T, E]; the hook is never called."""
+        states, state = self.stack(inputs, state)  # [B, T, D]
+        return self.output(states), state

@@ -1,0 +1,94 @@
+"""Axes of charts: colours of models, round ticks, and the map from data to pixels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from dialog.report.drawing.canvas import Canvas, Colour, Point
+
+SERIES: tuple[Colour, ...] = (
+    ("#0072b2", "#4aa8e0"),
+    ("#c24e00", "#f08a4b"),
+    ("#00795a", "#35c79a"),
+    ("#a8508a", "#e091c4"),
+    ("#8a6a00", "#e0b93a"),
+    ("#4b4f58", "#b4bac4"),
+)
+"""Colours of models (Okabe and Ito 2008, "Color Universal Design"); reused with dashed lines for further models."""
+
+Range = tuple[float, float]
+
+
+class Plot:
+    """Map from data coordinates to pixels; the plot area is `size`, inside margins for labels."""
+
+    left, right_margin, bottom_margin = 62.0, 16.0, 44.0
+
+    def __init__(self, x: Range, y: Range, *, size: Point = (482.0, 266.0), top: float = 12.0) -> None:
+        self.x, self.y = x, y
+        self.top, self.right, self.bottom = top, self.left + size[0], top + size[1]
+        self.width, self.height = self.right + self.right_margin, self.bottom + self.bottom_margin
+
+    def pixel(self, x: float, y: float) -> Point:
+        """Return the pixel of a point."""
+        across = (x - self.x[0]) / ((self.x[1] - self.x[0]) or 1.0)
+        up = (y - self.y[0]) / ((self.y[1] - self.y[0]) or 1.0)
+        return self.left + across * (self.right - self.left), self.bottom - up * (self.bottom - self.top)
+
+
+def padded(values: Sequence[float]) -> Range:
+    """Return a range that contains all values with a margin."""
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    margin = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
+    return low - margin, high + margin
+
+
+def draw_axes(canvas: Canvas, plot: Plot, x: str, y: str) -> None:
+    """Draw both axes with ticks and labels."""
+    for value in ticks(*plot.x):
+        position, _ = plot.pixel(value, plot.y[0])
+        canvas.line([(position, plot.bottom), (position, plot.bottom + 4)], opacity=0.6)
+        canvas.text(tick_label(value), (position, plot.bottom + 18), anchor="middle")
+    draw_frame(canvas, plot, x, y)
+
+
+def draw_frame(canvas: Canvas, plot: Plot, x: str, y: str) -> None:
+    """Draw the vertical axis with ticks, the horizontal axis without, and the labels of both."""
+    for value in ticks(*plot.y):
+        _, height = plot.pixel(0, value)
+        canvas.line([(plot.left, height), (plot.right, height)], opacity=0.13)
+        canvas.text(tick_label(value), (plot.left - 8, height + 4), anchor="end")
+    canvas.line([(plot.left, plot.bottom), (plot.right, plot.bottom)], opacity=0.6)
+    canvas.text(x, ((plot.left + plot.right) / 2, plot.bottom + 36), anchor="middle")
+    canvas.text(y, (13, (plot.top + plot.bottom) / 2), anchor="middle", angle=-90)
+
+
+def model_colour(index: int) -> Colour:
+    """Return the colour of the model with this index."""
+    return SERIES[index % len(SERIES)]
+
+
+def model_line(
+    canvas: Canvas, points: list[Point], model: int, *, width: float = 1.8, opacity: float = 0.9, tip: str = ""
+) -> None:
+    """Draw a line in the colour of a model."""
+    canvas.line(points, model_colour(model), width=width, opacity=opacity, dashed=model >= len(SERIES), tip=tip)
+
+
+def ticks(low: float, high: float, *, count: int = 5) -> list[float]:
+    """Return about `count` round numbers in [low, high]; their step is 1, 2 or 5 times a power of ten."""
+    if not low < high:
+        return [low]
+    rough = (high - low) / count
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [float(f"{index * step:.12g}") for index in range(first, last + 1)]
+
+
+def tick_label(value: float) -> str:
+    """Format an axis tick: 0.5, 2000, 15k, 3M, 2e+15."""
+    units: Mapping[str, float] = {"G": 1e9, "M": 1e6, "k": 1e4}
+    unit = next((unit for unit, size in units.items() if size <= abs(value) < 1e13), "")
+    return f"{value / {'G': 1e9, 'M': 1e6, 'k': 1e3, '': 1}[unit]:.4g}{unit}".replace("e+", "e")

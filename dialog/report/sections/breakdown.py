@@ -1,0 +1,78 @@
+"""Breakdown of bits per byte by properties of the examples, and calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dialog.report.drawing.charts import Spread, categories_svg, reliability_svg
+from dialog.report.measures import count, decimals, percent
+from dialog.report.tables import (
+    NONE,
+    Figure,
+    ReportCell,
+    ReportSection,
+    Results,
+    RowGroup,
+    model_names,
+    optional,
+    table_of_groups,
+    text_row,
+)
+
+
+def breakdown(results: Results) -> ReportSection:
+    """Return bits per byte by context length, response length, rarest word and dialogue act."""
+    names = model_names(results)
+    filled = [part for part in results["breakdown"] if part["buckets"]]
+    groups = [RowGroup(part["by"].capitalize(), tuple(_row(b, names) for b in part["buckets"])) for part in filled]
+    drawings = tuple(_chart(part, names) for part in filled)
+    head = ("", *names, "Examples")
+    caption = "Bits per byte of the references by property of the example; mean over seeds."
+    figures = (Figure(drawings, "Bits per byte of the references; lower is better.", small=True),) if drawings else ()
+    return ReportSection("Breakdown", table_of_groups(head, groups, caption=caption, contenders=len(names)), figures)
+
+
+def calibration(results: Results) -> ReportSection:
+    """Return the calibration error of each contender, and accuracy against confidence."""
+    entries = {index: results["calibration"].get(name) for index, name in enumerate(model_names(results))}
+    points = {
+        index: [(part["confidence"], part["accuracy"]) for part in entry["bins"] if part["tokens"]]
+        for index, entry in entries.items()
+        if entry
+    }
+    if not points:
+        return ReportSection("Calibration")
+    errors = text_row(
+        "Calibration error ↓", *(optional(entry and entry["error"], percent) for entry in entries.values())
+    )
+    caption = (
+        "Expected calibration error: mean distance between the probability of the most probable next token and its "
+        "accuracy, weighted by tokens."
+    )
+    head, options = ("", *model_names(results)), {"caption": caption, "contenders": len(entries)}
+    figure = Figure((reliability_svg(points, x="confidence", y="accuracy"),), "Dashed: calibrated.", small=True)
+    return ReportSection("Calibration", table_of_groups(head, [RowGroup("", (errors,))], **options), (figure,))
+
+
+def _row(bucket: Mapping[str, Any], names: Sequence[str]) -> tuple[ReportCell, ...]:
+    values = (optional(_value(bucket, name), decimals(3)) for name in names)
+    examples = count(bucket["examples"]) if bucket["examples"] is not None else NONE
+    return text_row(str(bucket["label"]), *values, examples)
+
+
+def _chart(part: Mapping[str, Any], names: Sequence[str]) -> str:
+    values = {index: [_value(bucket, name) for bucket in part["buckets"]] for index, name in enumerate(names)}
+    series = {
+        index: [None if value is None else Spread(value) for value in line]
+        for index, line in values.items()
+        if set(line) != {None}
+    }
+    labels = [str(bucket["label"]) for bucket in part["buckets"]]
+    return categories_svg(labels, series, x=str(part["by"]), y="bits per byte")
+
+
+def _value(bucket: Mapping[str, Any], name: str) -> float | None:
+    value = bucket["values"].get(name)
+    mean = value["mean"] if isinstance(value, Mapping) else value
+    return None if mean is None else float(mean)

@@ -1,0 +1,56 @@
+"""Parity contract: settings and costs that differ, and those that are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dialog.report.measures import count, general
+from dialog.report.tables import ReportCell, ReportSection, Results, Row, RowGroup, model_names, table_of_groups
+from dialog.report.terminal import truncate
+
+
+def contract(results: Results) -> ReportSection:
+    """Return the settings that differ, those that must not first, and the equal ones folded."""
+    rows = sorted((row for row in results["parity"] if not row["equal"]), key=lambda row: not row["must"])
+    equal = [row for row in results["parity"] if row["equal"]]
+    head = ("", *model_names(results), "parity")
+    options = {"contenders": len(results["models"])}
+    caption = (
+        "Settings and costs that differ between the contenders; those marked ✗ must be equal for a fair comparison."
+    )
+    tables = table_of_groups(head, [RowGroup("", tuple(map(_row, rows)))], caption=caption, **options)
+    label = f"{len(equal)} equal settings"
+    tables += table_of_groups(head, [RowGroup("", tuple(map(_row, equal)))], caption=label, folded=label, **options)
+    return ReportSection("Differences in the parity contract" if rows else "Parity contract", tables)
+
+
+def broken_settings(results: Results) -> list[Row]:
+    """Return the rows that must be equal but differ."""
+    return [_row(row) for row in results["parity"] if row["must"] and not row["equal"]]
+
+
+def _row(row: Mapping[str, Any]) -> Row:
+    return (*map(ReportCell, (str(row["what"]), *map(_setting_text, row["values"]))), _state(row))
+
+
+def _state(row: Mapping[str, Any]) -> ReportCell:
+    if row["equal"]:
+        return ReportCell("✓ equal", "equal")
+    if row["must"]:
+        return ReportCell("✗ must be equal", "broken")
+    return ReportCell("differs" + _relative_difference(row["values"]), "differs")
+
+
+def _relative_difference(values: Sequence[object]) -> str:
+    """Return max / min - 1 in percent; empty unless all values are positive numbers."""
+    numbers = [value for value in values if isinstance(value, int | float) and value > 0]
+    return f" by {100 * (max(numbers) / min(numbers) - 1):.1f} %" if len(numbers) == len(values) else ""
+
+
+def _setting_text(value: object) -> str:
+    if value is None:
+        return "not recorded"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return truncate(str(value), 72)
+    return count(value) if isinstance(value, int) else general(value)

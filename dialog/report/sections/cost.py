@@ -1,0 +1,116 @@
+"""Cost of the contenders, and one row per run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from dialog.report.measures import count, decimals, duration, general, metric_display, metric_value
+from dialog.report.sections.scores import metric_names
+from dialog.report.tables import (
+    NONE,
+    ReportCell,
+    ReportSection,
+    Results,
+    Row,
+    RowGroup,
+    model_names,
+    optional,
+    spread_text,
+    table_of_groups,
+    text_row,
+)
+
+
+def cost(results: Results) -> ReportSection:
+    """Return size, training cost and generation cost, one column per contender."""
+    models = results["models"]
+    rows = (
+        ("Parameters", [_parameters(model, "total") for model in models]),
+        ("… in embeddings", [_parameters(model, "embeddings") for model in models]),
+        ("… in other layers", [_parameters(model, "rest") for model in models]),
+        ("FLOPs per target token", [optional(model["flops_per_target_token"], general) for model in models]),
+        ("Tuning trials", [optional(model["trials"], count) for model in models]),
+        ("Seeds", [str(len(model["runs"])) if _trained(model) else NONE for model in models]),
+        ("Diverged runs", _diverged(models)),
+        ("Training time", [_mean(model, "seconds", duration) for model in models]),
+        ("Target tokens seen", [_mean(model, "target_tokens", count) for model in models]),
+        ("Optimizer steps", [_mean(model, "steps", count) for model in models]),
+        ("Target tokens per second", [optional(model["cost"]["tokens_per_second"], count) for model in models]),
+        ("Time to a quality", [_time_to_quality(model["cost"]["seconds_to"]) for model in models]),
+        (
+            "Time per response",
+            [optional(model["cost"]["milliseconds_per_response"], _milliseconds) for model in models],
+        ),
+        ("Peak memory", [optional(model["cost"]["peak_memory_bytes"], _bytes) for model in models]),
+    )
+    filled = tuple(text_row(label, *texts) for label, texts in rows if set(texts) != {NONE})
+    several = any(len(model["runs"]) > 1 for model in models)
+    caption = "Size and cost of the contenders." + (" Mean over seeds ± standard deviation." if several else "")
+    head = ("", *model_names(results))
+    return ReportSection("Cost", table_of_groups(head, [RowGroup("", filled)], caption=caption, contenders=len(models)))
+
+
+def runs(results: Results) -> ReportSection:
+    """Return one row per run: seed, cost, lowest validation bits per byte, and the first two metrics."""
+    names = metric_names(results)[:2]
+    scores = (metric_display(name).label for name in names)
+    head = ("Contender", "Seed", "Time", "Steps", "Target tokens", "Best validation", *scores, "Folder")
+    groups = [RowGroup("", tuple(_run_row(model, run, names) for run in model["runs"])) for model in results["models"]]
+    caption = "One row per run. Best validation: lowest bits per byte on the validation split."
+    return ReportSection("Runs", table_of_groups(head, groups, caption=caption, folded="All runs"))
+
+
+def _trained(model: Mapping[str, Any]) -> bool:
+    return bool(model["kind"] != "responses")
+
+
+def _parameters(model: Mapping[str, Any], key: str) -> str:
+    return optional(model["parameters"].get(key) if _trained(model) else None, count)
+
+
+def _diverged(models: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Count the diverged runs; dashes if none diverged."""
+    counts = [sum(bool(run["diverged"]) for run in model["runs"]) for model in models]
+    return list(map(str, counts)) if any(counts) else [NONE] * len(counts)
+
+
+def _mean(model: Mapping[str, Any], key: str, to_text: Callable[[float], str]) -> str:
+    """Return mean ± standard deviation over runs, without a deviation that is invisible in this format."""
+    values = [run[key] for run in model["runs"] if run[key] is not None]
+    if not values or not _trained(model):
+        return NONE
+    mean = math.fsum(values) / len(values)
+    std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / max(len(values) - 1, 1))
+    return spread_text(mean, None if to_text(mean + std) == to_text(mean) else std, to_text)
+
+
+def _time_to_quality(reached: Mapping[str, float] | None) -> str:
+    return f"{duration(reached['seconds'])} to {reached['bits_per_byte']:.3f} bits per byte" if reached else NONE
+
+
+def _milliseconds(value: float) -> str:
+    return f"{value:,.1f} ms"
+
+
+def _bytes(value: float) -> str:
+    return f"{decimals(2)(value / 2**30)} GiB" if value >= 2**30 else f"{count(value / 2**20)} MiB"
+
+
+def _run_row(model: Mapping[str, Any], run: Mapping[str, Any], names: Sequence[str]) -> Row:
+    losses = [point["validation/bits_per_byte"] for point in run["curve"]]
+    lowest = min((loss for loss in losses if loss is not None), default=None)
+    scores = [(metric_display(name), metric_value(run["metrics"].get(name))) for name in names]
+    spent = (
+        optional(run[key] if _trained(model) else None, to_text)
+        for key, to_text in (("seconds", duration), ("steps", count), ("target_tokens", count))
+    )
+    seed = f"{run['seed']} (diverged)" if run["diverged"] else str(run["seed"])
+    texts = (
+        *(model["name"], seed if _trained(model) else NONE, *spent),
+        optional(lowest, metric_display("bits_per_byte").format),
+        *(optional(value, metric.format) for metric, value in scores),
+        run["folder"],
+    )
+    return tuple(ReportCell(text) for text in texts)

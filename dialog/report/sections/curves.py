@@ -1,0 +1,55 @@
+"""Learning curves over target tokens, time and FLOPs, with a band over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dialog.report.drawing.charts import bands_svg
+from dialog.report.tables import Figure, ReportSection, Results
+
+
+def curves(results: Results) -> ReportSection:
+    """Return validation bits per byte against what has been spent on training; empty without validation."""
+    trained = {index: model for index, model in enumerate(results["models"]) if any(map(_points, model["runs"]))}
+    if not trained:
+        return ReportSection("Learning curves")
+    longest = max(point["seconds"] for model in trained.values() for run in model["runs"] for point in _points(run))
+    scale, unit = (3600, "hours") if longest > 7200 else (60, "minutes") if longest > 120 else (1, "seconds")
+    drawings = [
+        _chart(trained, lambda _, point: float(point["target_tokens"]), "target tokens"),
+        _chart(trained, lambda _, point: point["seconds"] / scale, f"training time ({unit})"),
+    ]
+    if all(model["flops_per_target_token"] for model in trained.values()):
+        drawings.append(_chart(trained, _flops, "training FLOPs"))
+    several = any(len(model["runs"]) > 1 for model in trained.values())
+    band = " Thick: mean over seeds; band: range over seeds; thin: single seeds." if several else ""
+    diverged = any(run["diverged"] for model in trained.values() for run in model["runs"])
+    caption = (
+        f"Bits per byte on the validation split during training.{band} The first steps, which are higher, are cut off."
+        + (" Diverged runs are not drawn." if diverged else "")
+    )
+    crossings = tuple(str(crossing["text"]) for crossing in results["crossings"])
+    return ReportSection("Learning curves", figures=(Figure(tuple(drawings), caption),), notes=crossings)
+
+
+def _chart(
+    models: Mapping[int, Mapping[str, Any]], spent: Callable[[Mapping[str, Any], Mapping[str, Any]], float], label: str
+) -> str:
+    lines = {
+        index: [
+            [(spent(model, point), float(point["validation/bits_per_byte"])) for point in _points(run)]
+            for run in model["runs"]
+            if not run["diverged"]
+        ]
+        for index, model in models.items()
+    }
+    return bands_svg(lines, x=label, y="validation bits per byte")
+
+
+def _flops(model: Mapping[str, Any], point: Mapping[str, Any]) -> float:
+    return float(point["target_tokens"] * model["flops_per_target_token"])
+
+
+def _points(run: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [point for point in run["curve"] if point["validation/bits_per_byte"] is not None]

@@ -1,0 +1,139 @@
+"""Differences between contenders: interval, p value, probability of improvement, and the best contender if decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dialog.report.measures import metric_display, percent
+from dialog.report.tables import (
+    NONE,
+    SUBSETS,
+    ReportCell,
+    ReportTable,
+    Results,
+    Row,
+    RowGroup,
+    interval_text,
+    metric_label,
+    model_names,
+    optional,
+    p_text,
+    signed,
+    subsets_of,
+    table_of_groups,
+)
+
+Difference = Mapping[str, Any]
+"""Entry of "differences" in results.json."""
+
+DECIDED_NOTE = "Bold: decided (significant after Holm's correction, and the interval excludes 0), and nothing else."
+
+
+def differences_of(results: Results, subset: str, metric: str) -> list[Difference]:
+    """Return the differences of all pairs in one metric on one subset."""
+    return [entry for entry in results["differences"] if (entry["subset"], entry["metric"]) == (subset, metric)]
+
+
+def winner(differences: Sequence[Difference], names: Sequence[str]) -> str | None:
+    """Return the contender that is better than every other one by a decided difference."""
+    beaten: dict[str, set[str]] = {name: set() for name in names}
+    for entry in differences:
+        better = metric_display(entry["metric"]).better
+        if entry["decided"] and entry["difference"] and better is not None:
+            a_is_better = (entry["difference"] > 0) == (better == "higher")
+            best, other = (entry["a"], entry["b"]) if a_is_better else (entry["b"], entry["a"])
+            beaten.setdefault(best, set()).add(other)
+    others = len(names) - 1
+    return next((name for name in names if others and len(beaten[name]) == others), None)
+
+
+def difference_head(results: Results) -> tuple[str, ...]:
+    """Return the headings of `difference_cells`."""
+    return ("Difference", f"{100 * _level(results):g} % interval", "p (Holm)", "Prob. of improvement")
+
+
+def difference_cells(entry: Difference | None) -> Row:
+    """Return difference, interval, p after Holm's correction, and probability of improvement."""
+    if entry is None:
+        return (ReportCell(NONE),) * 4
+    to_text = metric_display(entry["metric"]).format
+    return (
+        ReportCell(
+            optional(entry["difference"], lambda value: signed(value, to_text)), "decided" if entry["decided"] else ""
+        ),
+        ReportCell(interval_text(entry["interval"], to_text)),
+        ReportCell(p_text(entry["p_holm"])),
+        ReportCell(optional(entry["improvement_probability"], percent)),
+    )
+
+
+def pairwise(results: Results, metrics: Sequence[str], caption: str) -> tuple[ReportTable, ...]:
+    """Return the differences of more than two contenders: a row per metric and pair, a group per subset."""
+    groups = (
+        RowGroup(
+            SUBSETS[subset],
+            tuple(
+                (ReportCell(metric_label(metric)), ReportCell(_pair(entry)), *difference_cells(entry))
+                for metric in metrics
+                for entry in differences_of(results, subset, metric)
+            ),
+        )
+        for subset in subsets_of(results)
+    )
+    head = ("", "Pair", *difference_head(results))
+    return table_of_groups(head, groups, caption=caption, metrics=tuple(metrics))
+
+
+def power(results: Results) -> tuple[ReportTable, ...]:
+    """Return how each difference was tested, and how much a comparison of this size can detect."""
+    several = len(model_names(results)) > 2
+    groups = (
+        RowGroup(
+            SUBSETS[subset],
+            tuple(_power_row(entry, several) for entry in results["differences"] if entry["subset"] == subset),
+        )
+        for subset in subsets_of(results)
+    )
+    columns = ("p", "Standard error", "Degrees of freedom", "Detectable difference", "Seeds to decide", "Method")
+    caption = (
+        "p before correction, standard error of each difference, the smallest difference that a comparison of this "
+        "size would detect, and the number of seeds that would decide the measured one."
+    )
+    head = ("", *(("Pair",) if several else ()), *columns)
+    return table_of_groups(head, groups, caption=caption, folded="Power and method of every test")
+
+
+def pair_note(results: Results) -> str:
+    """Return which contender is subtracted from which, and how the interval was computed."""
+    methods = ", ".join(dict.fromkeys(entry["method"] for entry in results["differences"] if entry["p"] is not None))
+    pair = next(iter(results["differences"]))
+    names = model_names(results)
+    subtraction = f"{_pair(pair)}" if len(names) == 2 else "first minus second contender of the pair"
+    return (
+        f"Difference: {subtraction}; interval and p: {methods or 'not tested'}; p (Holm) is corrected for the number "
+        "of metrics; probability of improvement: share of pairs of seeds in which the first is better. " + DECIDED_NOTE
+    )
+
+
+def _power_row(entry: Difference, several: bool) -> Row:
+    to_text = metric_display(entry["metric"]).format
+    error, detectable = entry["standard_error"], entry["detectable_difference"]
+    texts = (
+        p_text(entry["p"]),
+        optional(error, to_text).replace(" %", " pp"),
+        optional(entry["degrees_of_freedom"], lambda value: f"{value:.1f}"),
+        optional(detectable, to_text).replace(" %", " pp"),
+        "decided" if entry["decided"] else optional(entry["seeds_needed"], lambda value: f"{value:,.0f}"),
+        entry["method"],
+    )
+    pair = (_pair(entry),) if several else ()
+    return tuple(ReportCell(text) for text in (metric_display(entry["metric"]).label, *pair, *texts))
+
+
+def _pair(entry: Difference) -> str:
+    return f"{entry['a']} − {entry['b']}"
+
+
+def _level(results: Results) -> float:
+    return float(results["statistics"].get("level", 0.95))

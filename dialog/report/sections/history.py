@@ -1,0 +1,75 @@
+"""Use of the history: the change in likelihood when the context is perturbed, and by distance of a turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dialog.report.drawing.charts import Spread, categories_svg, changes_svg
+from dialog.report.measures import decimals
+from dialog.report.tables import (
+    NONE,
+    Figure,
+    ReportCell,
+    ReportSection,
+    Results,
+    Row,
+    RowGroup,
+    model_names,
+    signed,
+    table_of_groups,
+)
+
+CHANGE = "change in bits per byte"
+
+
+def history(results: Results) -> ReportSection:
+    """Return changes in bits per byte per perturbation and per distance of the dropped turn."""
+    rows, distance = results["history"].get("rows", []), results["history"].get("distance", [])
+    names = model_names(results)
+    drawings = []
+    if rows:
+        drawings.append(changes_svg([(row["perturbation"], _by_index(row, names)) for row in rows], x=CHANGE))
+    if distance:
+        drawings.append(_by_distance(distance, names))
+    groups = [
+        RowGroup("Perturbed context", tuple(_row(row["perturbation"], row, names) for row in rows)),
+        RowGroup("Distance of the dropped turn", tuple(_row(str(row["distance"]), row, names) for row in distance)),
+    ]
+    caption = (
+        f"{CHANGE.capitalize()} of the references when the context is perturbed: higher means that the model uses what "
+        f"was removed. {results['history'].get('examples', 0):,} examples; mean over seeds ± standard deviation."
+    )
+    tables = table_of_groups(("", *names), groups, caption=caption, contenders=len(names))
+    figure_caption = "Dots: mean over seeds; bars: ± one standard deviation."
+    figures = (Figure(tuple(drawings), figure_caption),) if drawings else ()
+    return ReportSection("Use of the history", tables, figures)
+
+
+def _by_distance(distance: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    values = [_by_index(row, names) for row in distance]
+    indices = sorted({index for row in values for index in row})
+    series = {index: [row.get(index) for row in values] for index in indices}
+    labels = [str(row["distance"]) for row in distance]
+    return categories_svg(labels, series, x="distance of the dropped turn", y=CHANGE)
+
+
+def _by_index(row: Mapping[str, Any], names: Sequence[str]) -> dict[int, Spread]:
+    entries = {index: row["values"].get(name) for index, name in enumerate(names)}
+    return {
+        index: Spread(entry["mean"], entry["std"])
+        for index, entry in entries.items()
+        if entry and entry["mean"] is not None
+    }
+
+
+def _row(label: str, row: Mapping[str, Any], names: Sequence[str]) -> Row:
+    values = _by_index(row, names)
+    return (ReportCell(label), *(ReportCell(_text(values.get(index))) for index in range(len(names))))
+
+
+def _text(spread: Spread | None) -> str:
+    if spread is None:
+        return NONE
+    to_text = decimals(3)
+    return signed(spread.mean, to_text) + (f" ± {to_text(spread.std)}" if spread.std is not None else "")

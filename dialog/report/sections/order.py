@@ -1,0 +1,31 @@
+"""Order of the sections of a report."""
+
+from __future__ import annotations
+
+from dialog.report.sections.breakdown import breakdown, calibration
+from dialog.report.sections.contract import contract
+from dialog.report.sections.cost import cost, runs
+from dialog.report.sections.curves import curves
+from dialog.report.sections.history import history
+from dialog.report.sections.ratings import ratings
+from dialog.report.sections.scores import generation, likelihood, statistics
+from dialog.report.tables import ReportSection, Results
+
+MAIN = (contract, likelihood, generation, ratings, cost, curves, history, breakdown, calibration)
+"""Sections before the examples."""
+APPENDIX = (statistics, runs)
+"""Sections after the examples."""
+
+
+def main_sections(results: Results) -> list[ReportSection]:
+    """Return the sections before the examples, without empty ones."""
+    return _filled([section(results) for section in MAIN])
+
+
+def appendix(results: Results) -> list[ReportSection]:
+    """Return the sections after the examples, without empty ones."""
+    return _filled([section(results) for section in APPENDIX])
+
+
+def _filled(sections: list[ReportSection]) -> list[ReportSection]:
+    return [section for section in sections if section.tables or section.figures]

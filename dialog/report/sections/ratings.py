@@ -1,0 +1,72 @@
+"""Blind rating: the fingerprint of the pairs, and the results: wins, ties and agreement between raters."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from dialog.report.measures import percent
+from dialog.report.tables import (
+    NONE,
+    ReportCell,
+    ReportSection,
+    Results,
+    Row,
+    RowGroup,
+    model_names,
+    optional,
+    p_text,
+    table_of_groups,
+    text_row,
+)
+
+CHOICES = ("left", "right", "tie", "skip")
+"""Choices of a rater for a pair."""
+
+
+def rating_fingerprint(results: Results) -> str:
+    """Return a hash of the evaluation, the pairs, their order and the contenders; empty without pairs.
+
+    The page shows it although raters must not know the contenders: it cannot be inverted.
+    """
+    if not results["rating"]:
+        return ""
+    content = json.dumps([results["fingerprint"], model_names(results), results["rating"]], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:32]
+
+
+def ratings(results: Results) -> ReportSection:
+    """Return wins, ties, interval and sign test per pair, and raw agreement and kappa of raters."""
+    content = results.get("ratings") or {}
+    outcome = tuple(_outcome(entry) for entry in content.get("pairs", ()))
+    agreement = tuple(_agreement(entry) for entry in content.get("agreement", ()))
+    level = f"{100 * content.get('level', 0.95):g} % interval"
+    caption = (
+        "Blind rating of pairs of responses. Share: wins of the first of the pair among decided ratings, with Wilson's "
+        "interval; p: two-sided sign test. All raters: the majority choice per pair of responses. Bold: p < 0.05."
+    )
+    agreement_caption = "Agreement of raters on left, right or tie: raw, and Cohen's kappa, which is 0 by chance."
+    head = ("Pair", "Rater", "Wins of the first", "Wins of the second", "Ties", "Share", level, "p")
+    tables = table_of_groups(head, [RowGroup("", outcome)], caption=caption)
+    heading = ("Raters", "Pairs rated by both", "Agreement", "Cohen's kappa")
+    tables += table_of_groups(heading, [RowGroup("", agreement)], caption=agreement_caption)
+    return ReportSection("Blind rating: results", tables)
+
+
+def _outcome(entry: Mapping[str, Any]) -> Row:
+    low, high = entry["interval"]
+    interval = NONE if low is None else f"[{percent(low).removesuffix(' %')}, {percent(high)}]"
+    decided = entry["p"] is not None and entry["p"] < 0.05
+    return (
+        *text_row(f"{entry['a']} − {entry['b']}", entry["rater"]),
+        *text_row(*(str(entry[key]) for key in ("wins_a", "wins_b", "ties"))),
+        ReportCell(optional(entry["share"], percent), "decided" if decided else ""),
+        *text_row(interval, p_text(entry["p"])),
+    )
+
+
+def _agreement(entry: Mapping[str, Any]) -> Row:
+    kappa = optional(entry["kappa"], lambda value: f"{value:.2f}")
+    return text_row(" and ".join(entry["raters"]), str(entry["items"]), optional(entry["raw"], percent), kappa)

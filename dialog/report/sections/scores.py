@@ -1,0 +1,133 @@
+"""Tables of likelihood and of generation metrics: contenders, differences and reference systems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dialog.report.measures import LOSSY_NOTE, lossy_mark, metric_display, metric_value, sort_metrics
+from dialog.report.sections.differences import (
+    DECIDED_NOTE,
+    difference_cells,
+    difference_head,
+    differences_of,
+    pair_note,
+    pairwise,
+    power,
+    winner,
+)
+from dialog.report.tables import (
+    SUBSETS,
+    ReportCell,
+    ReportSection,
+    Results,
+    Row,
+    RowGroup,
+    metric_label,
+    model_names,
+    optional,
+    spread_text,
+    subsets_of,
+    table_of_groups,
+)
+
+LIKELIHOOD = (
+    "bits_per_byte",
+    "perplexity_word",
+    "perplexity_token",
+    "nll_nats",
+    "token_accuracy",
+    "unknown_ratio",
+    "hits_1_of_20",
+)
+"""Metrics of reading the references; all others are metrics of generated responses."""
+
+REFERENCE_LABELS = {
+    "human": "human",
+    "random": "random",
+    "most_frequent": "most frequent",
+    "copy": "copy",
+    "nearest": "nearest",
+    "nearest_clean": "nearest, clean",
+    **{f"ngram_{order}": f"{order}-gram" for order in range(1, 6)},
+}
+
+LIKELIHOOD_SUBJECT = "Likelihood of the references. n-grams: Witten-Bell models without context."
+GENERATION_SUBJECT = (
+    "Metrics of the generated responses. References: human responses, random and most frequent training responses, a "
+    "copy of the context, and the response to the nearest training context (TF-IDF), also without leaked dialogues."
+)
+
+
+def likelihood(results: Results) -> ReportSection:
+    """Return the table of likelihood metrics on all, clean and leaked dialogues."""
+    metrics = [name for name in metric_names(results) if name in LIKELIHOOD]
+    return _section(results, "Likelihood", metrics, LIKELIHOOD_SUBJECT)
+
+
+def generation(results: Results) -> ReportSection:
+    """Return the tables of generation metrics on all, clean and leaked dialogues."""
+    metrics = [name for name in metric_names(results) if name not in LIKELIHOOD]
+    return _section(results, "Generated responses", metrics, GENERATION_SUBJECT)
+
+
+def statistics(results: Results) -> ReportSection:
+    """Return the table of standard errors and power."""
+    return ReportSection("Statistics", power(results))
+
+
+def metric_names(results: Results) -> list[str]:
+    """Return the metrics of all contenders, in display order."""
+    summaries = (entries for model in results["models"] for entries in model["summary"].values())
+    return sort_metrics({name for entries in summaries for name in entries})
+
+
+def references_of(results: Results, metrics: Sequence[str]) -> list[str]:
+    """Return the reference systems that have a value of one of these metrics on any subset."""
+    systems = dict.fromkeys(name for subset in results["references"].values() for name in subset)
+    order = [*REFERENCE_LABELS, *(name for name in systems if name not in REFERENCE_LABELS)]
+    return [
+        name for name in order if any(_reference(results, s, name, m) is not None for s in SUBSETS for m in metrics)
+    ]
+
+
+def _section(results: Results, title: str, metrics: list[str], subject: str) -> ReportSection:
+    names, references = model_names(results), references_of(results, metrics)
+    pair = len(names) == 2 and bool(results["differences"])
+    groups = [
+        RowGroup(SUBSETS[subset], tuple(_row(results, subset, name, references, pair) for name in metrics))
+        for subset in subsets_of(results)
+    ]
+    head = ("", *names, *(difference_head(results) if pair else ()), *(REFERENCE_LABELS.get(r, r) for r in references))
+    several = any(len(model["runs"]) > 1 for model in results["models"])
+    spread = " Mean over seeds ± standard deviation." if several else ""
+    note = f" {pair_note(results)}" if pair else f" {DECIDED_NOTE}" if results["differences"] else ""
+    lossy = any(
+        lossy_mark(name, run["metrics"]) for name in metrics for model in results["models"] for run in model["runs"]
+    )
+    caption = f"{subject}{spread} ↓ lower is better, ↑ higher is better.{note}{LOSSY_NOTE if lossy else ''}"
+    options = {"contenders": len(names), "references": len(references), "metrics": tuple(metrics)}
+    tables = table_of_groups(head, groups, caption=caption, **options)
+    if len(names) > 2 and results["differences"]:
+        tables += pairwise(results, metrics, f"Pairs of contenders: {title.lower()}. {pair_note(results)}")
+    return ReportSection(title, tables)
+
+
+def _row(results: Results, subset: str, name: str, references: Sequence[str], pair: bool) -> Row:
+    metric, differences = metric_display(name), differences_of(results, subset, name)
+    best = winner(differences, model_names(results))
+    cells = [_contender(model, subset, name, model["name"] == best) for model in results["models"]]
+    tests = difference_cells(differences[0] if differences else None) if pair else ()
+    values = (_reference(results, subset, system, name) for system in references)
+    return (ReportCell(metric_label(name)), *cells, *tests, *(ReportCell(optional(v, metric.format)) for v in values))
+
+
+def _contender(model: dict[str, Any], subset: str, name: str, decided: bool) -> ReportCell:
+    entry = model["summary"].get(subset, {}).get(name) or {"mean": None, "std": None}
+    mark = max((lossy_mark(name, run["metrics"]) for run in model["runs"]), default="")
+    text = spread_text(entry["mean"], entry["std"], metric_display(name).format)
+    return ReportCell(text + mark, "decided" if decided else "")
+
+
+def _reference(results: Results, subset: str, system: str, metric: str) -> float | None:
+    return metric_value(results["references"].get(subset, {}).get(system, {}).get(metric))

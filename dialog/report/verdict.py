@@ -1,0 +1,88 @@
+"""The verdict of a comparison, with warnings, and its table for the terminal."""
+
+from __future__ import annotations
+
+from dialog.report.completion import complete
+from dialog.report.measures import LOSSY, LOSSY_NOTE
+from dialog.report.sections.contract import broken_settings
+from dialog.report.sections.cost import cost
+from dialog.report.sections.ratings import ratings
+from dialog.report.sections.scores import generation, likelihood
+from dialog.report.tables import SUBSETS, ReportCell, ReportTable, Results, RowGroup
+from dialog.report.terminal import display_width, one_line
+
+
+def verdict_text(results: Results) -> str:
+    """Return the sentences of the verdict on all dialogues."""
+    sentences = [str(verdict["text"]) for verdict in results["verdicts"] if verdict["subset"] == "all"]
+    return " ".join(sentences) or str(results["verdict"])
+
+
+def other_verdicts(results: Results) -> list[tuple[str, str]]:
+    """Return the subset and the text of the verdicts on other subsets."""
+    return [
+        (SUBSETS[verdict["subset"]], str(verdict["text"]))
+        for verdict in results["verdicts"]
+        if verdict["subset"] != "all"
+    ]
+
+
+def terminal_table(results: Results) -> str:
+    """Return warnings, verdict and summary in aligned columns, with `*` at decided differences."""
+    results = complete(results)
+    paragraphs = [f"warning: {one_line(str(warning))}" for warning in results["warnings"]]
+    paragraphs += [one_line(verdict_text(results))] if verdict_text(results) else []
+    table = _summary(results)
+    lines = ["\n".join(paragraphs) + "\n"] if paragraphs else []
+    lines += [aligned(table)]
+    if any(cell.mark == "decided" for row in table.rows for cell in row):
+        lines.append("* decided: significant after Holm's correction")
+    if any(LOSSY in cell.text for row in table.rows for cell in row[1:]):
+        lines.append(LOSSY_NOTE.strip())
+    broken = [", ".join(one_line(cell.text) for cell in row[:-1]) for row in broken_settings(results)]
+    lines += [f"must be equal but differs: {row}" for row in broken]
+    lines += [aligned(rating) for rating in ratings(results).tables]
+    return "\n".join(lines) + "\n"
+
+
+def ratings_table(results: Results) -> str:
+    """Return wins, ties and agreement of blind ratings in aligned columns."""
+    return "\n\n".join(f"{aligned(table)}\n{table.caption}" for table in ratings(complete(results)).tables) + "\n"
+
+
+def aligned(table: ReportTable) -> str:
+    """Return a table in aligned columns, with `*` after decided cells and a rule above each group."""
+    head = [one_line(name) for name in table.head]
+    groups = [[[_mark(cell) for cell in row] for row in group.rows] for group in table.groups]
+    everything = [head, *(row for rows in groups for row in rows)]
+    widths = [max(display_width(row[column]) for row in everything) for column in range(len(head))]
+    rule = "-" * (sum(widths) + 2 * len(widths) - 2)
+    lines = [_align(head, widths)]
+    for group, rows in zip(table.groups, groups, strict=True):
+        lines += [rule, *([group.title] if group.title else []), *(_align(row, widths) for row in rows)]
+    return "\n".join(lines)
+
+
+def _summary(results: Results) -> ReportTable:
+    """Join quality on all dialogues and cost; without the columns of reference systems."""
+    count, groups, head = len(results["models"]), [], ("",)
+    for section in (likelihood(results), generation(results)):
+        for table in section.tables[:1]:
+            tests = table.head[count + 1 : len(table.head) - table.references]
+            shown = [column for column, name in enumerate(tests, start=count + 1) if name != "Prob. of improvement"]
+            columns = [*range(count + 1), *shown]
+            head = tuple(table.head[column] for column in columns)
+            groups += [RowGroup("", tuple(tuple(row[c] for c in columns) for row in table.groups[0].rows))]
+    empty = (ReportCell(""),) * (len(head) - count - 1)
+    groups += [RowGroup("", tuple((*row, *empty) for row in table.rows)) for table in cost(results).tables]
+    return ReportTable(head if len(head) > 1 else ("", *(m["name"] for m in results["models"])), tuple(groups))
+
+
+def _mark(cell: ReportCell) -> str:
+    return one_line(cell.text) + (" *" if cell.mark == "decided" else "")
+
+
+def _align(cells: list[str], widths: list[int]) -> str:
+    heading = cells[0] + " " * (widths[0] - display_width(cells[0]))
+    others = (" " * (width - display_width(text)) + text for text, width in zip(cells[1:], widths[1:], strict=True))
+    return "  ".join((heading, *others)).rstrip()

@@ -1,0 +1,134 @@
+"""Parity contract: equal, different, and unknown settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+import dialog
+from dialog.analysis.flops import training_flops
+from dialog.comparison.flops import flops_per_target_token
+from dialog.comparison.parity import EvaluatedSystem, broken, parity
+from dialog.config.compose import compose
+from dialog.data.dialogue import Example, Turn
+
+LSTM, TRANSFORMER = "quickstart/lstm_bahdanau", "quickstart/transformer"
+ENVIRONMENT = {"data": "d" * 64, "tokenizer": "t" * 64, "cpu": "x", "cores": 2, "dialog": "1.0", "torch": "2.13"}
+
+
+def system(
+    recipe: str, *overrides: str, rest: int = 1000, seeds: Sequence[int] = (1, 2), **model: object
+) -> EvaluatedSystem:
+    runs = [
+        {
+            "seed": seed,
+            "steps": 2300,
+            "seconds": 60.0,
+            "target_tokens": 50_000,
+            "metrics": {"fingerprint": "f" * 64, "examples": 9},
+            "curve": [{"validation/bits_per_byte": value} for value in (2.0, None, 1.0)],
+        }
+        for seed in seeds
+    ]
+    sizes = {"total": rest + 500, "embeddings": 500, "rest": rest}
+    entry = {"runs": runs, "parameters": sizes, "flops_per_target_token": 4.5e6, **model}
+    return EvaluatedSystem(compose(recipe, overrides).recipe, ENVIRONMENT, entry)
+
+
+def differing(*systems: EvaluatedSystem) -> dict[str, bool]:
+    """The settings that differ, and whether they must not."""
+    return {row["what"]: row["must"] for row in parity(systems) if not row["equal"]}
+
+
+def test_shipped_recipes_are_compared_fairly() -> None:
+    rows = parity([system(LSTM), system(TRANSFORMER, rest=1100)])
+    assert broken(rows) == []
+    values = {row["what"]: row["values"] for row in rows}
+    assert values["training budget"] == ["2300 steps of 1024 tokens"] * 2
+    assert values["validation interval"] == ["every 460 batches"] * 2
+    assert values["selection"] == ["best validation/loss"] * 2
+    assert values["early stopping"] == ["after 5 validations without improvement"] * 2
+    assert values["parameters without embeddings (within 10 %)"] == [1000, 1100]
+    assert values["FLOPs per target token"] == [4.5e6] * 2
+    assert values["validations"] == [2, 2]
+    assert values["seeds"] == ["1, 2"] * 2
+    assert {"hardware", "software", "target tokens seen", "training seconds", "tuning trials"} <= values.keys()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "what"),
+    [
+        ("trainer.max_steps=4600", "training budget"),
+        ("data.batch_tokens=2048", "training budget"),
+        ("trainer.val_check_interval=100", "validation interval"),
+        ("checkpoint.patience=null", "early stopping"),
+        ("checkpoint.monitor=validation/token_accuracy", "selection"),
+        ("checkpoint.averaging={name: ema}", "selection"),
+        ("generation.max_length=9", "response length"),
+        ("data.max_source=64", "lengths"),
+        ("model.vectors=glove.txt", "initial weights"),
+        ("trainer.precision=bf16-mixed", "precision"),
+    ],
+)
+def test_a_setting_that_must_be_equal(overrides: str, what: str) -> None:
+    systems = system(LSTM), system(LSTM, overrides)
+    assert differing(*systems)[what]
+    (line,) = broken(parity(systems))
+    assert line.startswith(f"{what}: ")
+    assert " / " in line
+
+
+def test_settings_that_may_differ() -> None:
+    systems = system(LSTM), system(LSTM, "model.dropout=0.3", "optimizer.lr=1e-3", flops_per_target_token=9e6)
+    assert differing(*systems) == {"dropout": False, "optimizer": False, "FLOPs per target token": False}
+
+
+def test_numbers_that_must_be_equal() -> None:
+    assert differing(system(LSTM), system(LSTM, rest=1200)) == {
+        "parameters without embeddings (within 10 %)": True,
+        "parameters (within 10 %)": False,
+    }
+    assert differing(system(LSTM, "about.trials=4"), system(LSTM)) == {"tuning trials": True}
+    assert differing(system(LSTM), system(LSTM, seeds=(1, 2, 3))) == {"seeds": True}
+    assert differing(system(LSTM), system(LSTM, seeds=(3, 4))) == {}
+
+
+def test_differences_come_first() -> None:
+    rows = parity([system(LSTM), system(TRANSFORMER, "generation.max_length=9", "model.dropout=0.5")])
+    order = [(row["equal"], not row["must"]) for row in rows]
+    assert order == sorted(order)
+    assert rows[0]["what"] == "response length"
+
+
+def test_responses_of_other_systems() -> None:
+    """Only the test set is known."""
+    metrics = {"fingerprint": "f" * 64, "examples": 9}
+    run = {"seed": None, "steps": None, "seconds": None, "target_tokens": None, "curve": [], "metrics": metrics}
+    other = EvaluatedSystem(None, {}, {"runs": [run], "parameters": {}})
+    rows = parity([system(LSTM, seeds=(1,)), other])
+    assert "precision: 32-true / unknown" in broken(rows)
+    assert {row["what"] for row in rows if row["must"] and row["equal"]} == {
+        "test set", "test examples", "seeds", "tuning trials",
+    }  # fmt: skip
+
+
+def test_a_run_without_metrics_is_skipped() -> None:
+    first = system(LSTM)
+    first.model["runs"][0]["metrics"] = {}
+    assert differing(first, system(LSTM)) == {}
+
+
+def test_flops_are_of_the_mean_lengths(trained: Callable[[str], Path]) -> None:
+    run = dialog.load(trained("lstm"))
+    texts = ["Hello !", "How are you ?", "I am fine , thank you ."]
+    context = tuple(Turn("BA"[place % 2], text) for place, text in enumerate(texts))
+    sample = [
+        Example("d#1", "d", context[:1], Turn("A", texts[2]), 0),
+        Example("d#2", "d", context, Turn("A", "Hi"), 0),
+    ]
+    size = [len(run.tokenizer.encode(text)) for text in texts]
+    source = round(((size[0] + 2) + (sum(size) + 4)) / 2)
+    target = round((size[2] + 1 + len(run.tokenizer.encode("Hi")) + 1) / 2)
+    assert flops_per_target_token(run, sample) == training_flops(run.model, source, target) / target

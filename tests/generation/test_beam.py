@@ -1,0 +1,194 @@
+"""Beam search against brute force on random Markov chains, and its groups and sampled beginnings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from chains import END, START, Before, Chain, Nothing, repeats, responses, total
+from torch import Tensor
+
+from dialog.generation.beam import Beam
+from dialog.generation.beam_variants import DelayedBeam, DiverseBeam
+from dialog.generation.constraints import Constraints
+from dialog.generation.contract import Replies, Search
+from dialog.generation.greedy import Greedy
+from dialog.generation.hypotheses import LengthPenalty
+from dialog.models.contracts import Memory, State
+
+VOCABULARY = 5
+EVERYTHING = 400
+PENALTIES = [
+    {"length_penalty": 0.0},
+    {"length_penalty": 1.0},
+    {"length_penalty": 0.6, "normalisation": "gnmt"},
+    {"length_penalty": 2.0, "normalisation": "gnmt"},
+]
+
+
+def limits(**others: object) -> Constraints:
+    return Constraints(end=END, special=(START,), **{"min_length": 0, "max_length": 4, **others})
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("constraint", [{}, {"min_length": 2}, {"no_repeat_ngram": 1}, {"no_repeat_ngram": 2}])
+def test_a_beam_of_everything_finds_the_best_responses(penalty: dict[str, Any], constraint: dict[str, int]) -> None:
+    divisor = LengthPenalty(penalty["length_penalty"], penalty.get("normalisation", "average"))
+    constraints = limits(**constraint)
+    order = constraint.get("no_repeat_ngram", 9)
+    candidates = [tokens for tokens in responses(VOCABULARY, constraints) if not repeats(tokens, order)]
+    for seed in range(13):
+        chain = Chain.draw(VOCABULARY, seed)
+        ranks = {
+            tuple(tokens): total(chain.scores(tokens, finished=True)) / divisor(len(tokens) + 1)
+            for tokens in candidates
+        }
+        best = sorted(ranks, key=lambda tokens: -ranks[tokens])[:7]
+        (found,) = chain.search(Beam(constraints=constraints, width=EVERYTHING, candidates=7, **penalty))
+        assert [tuple(reply.tokens) for reply in found] == best
+        assert [reply.rank for reply in found] == pytest.approx([ranks[tokens] for tokens in best], abs=1e-6)
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 5])
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_scores_are_likelihoods_and_ranks_are_sorted(width: int, penalty: dict[str, Any]) -> None:
+    for seed in range(10):
+        chain = Chain.draw(VOCABULARY, seed)
+        (found,) = chain.search(Beam(constraints=limits(), width=width, candidates=width, **penalty))
+        assert found
+        for reply in found:
+            assert reply.token_scores == pytest.approx(chain.scores(reply.tokens, finished=reply.finished), abs=1e-6)
+        assert len({tuple(reply.tokens) for reply in found}) == len(found)
+        for finished in (True, False):
+            ranks = [reply.rank for reply in found if reply.finished is finished]
+            assert ranks == sorted(ranks, reverse=True)
+        assert [reply.finished for reply in found] == sorted((reply.finished for reply in found), reverse=True)
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_width_one_is_greedy_search(penalty: dict[str, Any]) -> None:
+    for seed in range(50):
+        chain = Chain.draw(VOCABULARY, seed)
+        constraints = limits(max_length=6, min_length=seed % 3)
+        (greedy,), (beam,) = (
+            chain.search(search)
+            for search in (Greedy(constraints=constraints), Beam(constraints=constraints, width=1, **penalty))
+        )
+        assert [reply[:3] for reply in greedy] == [reply[:3] for reply in beam]
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        lambda constraints: Beam(constraints=constraints, width=3, candidates=3),
+        lambda constraints: DiverseBeam(constraints=constraints, width=4, groups=2, candidates=4),
+        lambda constraints: DelayedBeam(constraints=constraints, width=3, candidates=2, top_k=0),
+    ],
+)
+def test_batched_equals_single(search: Callable[..., Search]) -> None:
+    source = torch.tensor([[row + 6, row + 7, 0] for row in range(12)])
+    decode = search(limits(max_length=9))
+    for seed in range(5):
+        chain = Chain.draw(VOCABULARY, seed)
+        together = chain.search(decode, 12, source)
+        for row in range(12):
+            assert chain.search(decode, 1, source[row : row + 1, :2]) == [together[row]]
+
+
+@dataclass(frozen=True)
+class ShiftedBefore(Before):
+    shift: Tensor
+
+
+class Shifted(Chain):
+    """Chain whose end token is more or less probable for each source."""
+
+    def __call__(self, tokens: Tensor, memory: Memory, state: ShiftedBefore) -> tuple[Tensor, State]:
+        logits, after = super().__call__(tokens, memory, state)
+        logits = logits.clone()
+        logits[..., END] += state.shift.unsqueeze(1)
+        return logits, ShiftedBefore(after.token, state.shift)
+
+
+def test_sources_that_have_ended_change_no_other_source() -> None:
+    """The state shifts the end token's logits, so that some sources end at once and others never do."""
+    chain = Shifted(Chain.draw(VOCABULARY, 3).logits)
+    shifts = torch.tensor([9.0, -9.0, 0.0, 9.0, 9.0, 1.0, 9.0, -2.0], dtype=torch.double)
+    decode = Beam(constraints=limits(max_length=12), width=3, candidates=3)
+
+    def run(rows: Tensor) -> Replies:
+        first = torch.full((len(rows), 1), START)
+        return decode(chain, first, Nothing(), ShiftedBefore(first.squeeze(1), rows), first)
+
+    assert run(shifts) == [run(shifts[row : row + 1])[0] for row in range(len(shifts))]
+
+
+def test_groups_avoid_the_tokens_of_earlier_groups() -> None:
+    chain = Chain.draw(VOCABULARY, 2)
+    plain, apart = (
+        {
+            reply.tokens[0]
+            for reply in chain.search(
+                DiverseBeam(
+                    constraints=limits(min_length=1, max_length=1), width=3, groups=3, candidates=3, diversity=diversity
+                )
+            )[0]
+        }
+        for diversity in (0.0, 100.0)
+    )
+    assert len(plain) == 1
+    assert len(apart) == 3
+
+
+def test_groups_without_diversity_are_equal_beams() -> None:
+    chain = Chain.draw(VOCABULARY, 4)
+    (single,) = chain.search(Beam(constraints=limits(), width=2, candidates=2))
+    (groups,) = chain.search(DiverseBeam(constraints=limits(), width=4, groups=2, diversity=0.0, candidates=4))
+    assert [reply.tokens for reply in groups] == [tokens for reply in single for tokens in [reply.tokens] * 2]
+
+
+def test_a_delayed_beam_begins_with_drawn_tokens() -> None:
+    chain = Chain.draw(VOCABULARY, 5)
+    begins = {
+        tuple(
+            chain.search(DelayedBeam(constraints=limits(min_length=2), delay=2, top_k=0, width=1, seed=seed))[0][
+                0
+            ].tokens[:2]
+        )
+        for seed in range(60)
+    }
+    assert len(begins) > 5
+    (found,) = chain.search(DelayedBeam(constraints=limits(), width=3, candidates=3, top_k=1))
+    assert len({tuple(reply.tokens) for reply in found}) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("search", "arguments"),
+    [
+        (Beam, {"width": 0}),
+        (Beam, {"width": 2, "candidates": 3}),
+        (Beam, {"length_penalty": -1.0}),
+        (Beam, {"normalisation": "wu"}),
+        (DiverseBeam, {"width": 5, "groups": 2}),
+        (DiverseBeam, {"diversity": -1.0}),
+        (DelayedBeam, {"delay": 9}),
+    ],
+)
+def test_invalid_settings_are_rejected(search: Callable[..., Search], arguments: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(arguments)) if "groups" not in arguments else "groups"):
+        search(constraints=limits(), **arguments)
+
+
+def test_scores_that_are_no_numbers_give_no_reply() -> None:
+    chain = Chain(torch.full((VOCABULARY,) * 3, math.nan))
+    assert chain.search(Beam(constraints=limits(), width=2)) == [[]]
+    assert chain.search(Greedy(constraints=limits())) == [[]]
+
+
+def test_a_beam_may_be_wider_than_the_vocabulary() -> None:
+    (found,) = Chain.draw(VOCABULARY, 1).search(Beam(constraints=limits(), width=60, candidates=60))
+    assert len(found) == 60

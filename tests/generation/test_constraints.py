@@ -1,0 +1,173 @@
+"""Constraints that combine with any search: n-grams, penalties, prefixes, banned and required words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from chains import END, START, Chain, repeats
+
+from dialog.generation.beam import Beam
+from dialog.generation.beam_variants import DelayedBeam, DiverseBeam
+from dialog.generation.constraints import Constraints, RequiredWords
+from dialog.generation.contract import Search
+from dialog.generation.contrastive import Contrastive
+from dialog.generation.greedy import Greedy
+from dialog.generation.sampling import Sampling
+from dialog.generation.word_finder import WordFinder
+
+PIECES = [b"", b"", b" ca", b"t", b"s", b" dog", b" the", b"!", b" Cat"]
+"""Text of each token; 0 and 1 are the end and begin tokens."""
+Make = Callable[[Constraints], Search]
+SEARCHES: dict[str, Make] = {
+    "greedy": lambda constraints: Greedy(constraints=constraints),
+    "beam": lambda constraints: Beam(constraints=constraints, width=3, candidates=3),
+    "diverse": lambda constraints: DiverseBeam(constraints=constraints, width=4, groups=2, candidates=2),
+    "delayed": lambda constraints: DelayedBeam(constraints=constraints, width=3, candidates=3),
+    "sampling": lambda constraints: Sampling(constraints=constraints, candidates=3),
+    "contrastive": lambda constraints: Contrastive(constraints=constraints, top_k=3),
+}
+
+
+@pytest.fixture(params=SEARCHES)
+def make(request: pytest.FixtureRequest) -> Make:
+    return SEARCHES[request.param]
+
+
+def limits(**others: object) -> Constraints:
+    return Constraints(end=END, **{"special": (START,), "min_length": 4, "max_length": 9, **others})
+
+
+def decode(search: Search, source: torch.Tensor | None = None) -> list[list[int]]:
+    """Decode with several chains; return the tokens of all candidates."""
+    return [reply.tokens for seed in range(8) for reply in Chain.draw(len(PIECES), seed).search(search, 1, source)[0]]
+
+
+def text(tokens: list[int]) -> str:
+    return b"".join(PIECES[token] for token in tokens).decode()
+
+
+def words(tokens: list[int]) -> list[str]:
+    return text(tokens).lower().replace("!", " ").split()
+
+
+def test_no_ngram_occurs_twice(make: Make) -> None:
+    for order in (1, 2, 3):
+        assert not any(repeats(tokens, order) for tokens in decode(make(limits(no_repeat_ngram=order, max_length=6))))
+
+
+def test_no_ngram_of_the_context_occurs(make: Make) -> None:
+    source = torch.tensor([[2, 3, 4, 5, 6, 7, 8, 2, 5, 3, 8]])
+    pairs = set(pairwise(source[0].tolist()))
+    for tokens in decode(make(limits(block_context_ngram=2)), source):
+        assert not pairs & set(pairwise(tokens))
+
+
+def test_a_response_begins_with_the_prefix(make: Make) -> None:
+    for tokens in decode(make(limits(prefix=(6, 5)))):
+        assert tokens[:2] == [6, 5]
+
+
+def test_banned_words_do_not_occur_in_any_spelling(make: Make) -> None:
+    finder = WordFinder.build(["cat"], PIECES)
+    plain = decode(make(limits(special=(START, 5))))
+    assert any("cat" in words(tokens) for tokens in plain)
+    found = decode(make(limits(special=(START, 5), banned=finder)))
+    assert not any("cat" in words(tokens) for tokens in found)
+    assert any("cats" in words(tokens) for tokens in found) or "cats" not in map(tuple, map(words, plain))
+
+
+def test_required_words_occur(make: Make) -> None:
+    finder = WordFinder.build(["cats", "dog"], PIECES)
+    required = RequiredWords(finder, torch.tensor([[2, 3, 4], [5, 0, 0]]), torch.tensor([3, 1]))
+    for lengths in ({}, {"min_length": 0, "max_length": 7}):
+        for tokens in decode(make(limits(required=required, **lengths))):
+            assert {"cats", "dog"} <= set(words(tokens)), text(tokens)
+
+
+def test_banned_and_required_words_combine(make: Make) -> None:
+    required = RequiredWords(WordFinder.build(["dog"], PIECES), torch.tensor([[5]]), torch.tensor([1]))
+    banned = WordFinder.build(["the", "cat"], PIECES)
+    for tokens in decode(make(limits(required=required, banned=banned, no_repeat_ngram=3))):
+        assert "dog" in words(tokens)
+        assert not {"the", "cat"} & set(words(tokens))
+
+
+def test_penalties_lower_repetition() -> None:
+    def repeated(**settings: float) -> int:
+        return sum(len(tokens) - len(set(tokens)) for tokens in decode(Greedy(constraints=limits(**settings))))
+
+    plain = repeated()
+    assert repeated(repetition_penalty=3.0) < plain
+    assert repeated(frequency_penalty=3.0) < plain
+    assert repeated(frequency_penalty=-3.0) > plain
+
+
+def test_penalties_change_choices_and_not_scores() -> None:
+    for seed in range(5):
+        chain = Chain.draw(len(PIECES), seed)
+        for search in (
+            Greedy(constraints=limits(frequency_penalty=2.0)),
+            Beam(constraints=limits(repetition_penalty=2.0)),
+        ):
+            ((reply,),) = chain.search(search)
+            assert reply.token_scores == pytest.approx(chain.scores(reply.tokens, finished=reply.finished), abs=1e-6)
+
+
+def test_a_row_in_which_everything_is_masked_ends() -> None:
+    chain = Chain.draw(4, 1)  # two tokens besides begin and end
+    search = Greedy(constraints=Constraints(end=END, special=(START,), min_length=5, max_length=9, no_repeat_ngram=1))
+    ((reply,),) = chain.search(search)
+    assert sorted(reply.tokens) == [2, 3]
+    assert reply.finished
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"min_length": 5, "max_length": 4}, "min_length"),
+        ({"prefix": range(10)}, "prefix"),
+        ({"no_repeat_ngram": -1}, "no_repeat_ngram"),
+        ({"repetition_penalty": 0.0}, "repetition_penalty"),
+    ],
+)
+def test_contradictions_are_rejected(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        limits(**settings)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "completes"),
+    [
+        ([2, 3, 7], True),  # " cat!"
+        ([2, 3, 4, 7], False),  # " cats!"
+        ([8, 6], True),  # " Cat the"
+        ([5, 2, 3], False),  # no boundary yet
+        ([3, 2, 3, 5], True),  # "t cat dog"
+    ],
+)
+def test_a_word_is_found_between_boundaries(tokens: list[int], completes: bool) -> None:
+    finder = WordFinder.build(["cat"], PIECES)
+    state, seen = finder.start, False
+    for token in tokens:
+        seen |= bool(finder.completes[state, token, 0])
+        state = int(finder.after[state, token])
+    assert seen is completes
+
+
+def test_scripts_without_spaces_need_no_boundary() -> None:
+    pieces = [b"", b"", *(char.encode() for char in "我们喜欢"), "喜".encode()[:2], "喜".encode()[2:]]
+    finder = WordFinder.build(["喜欢"], pieces)
+    state = finder.start
+    for token in (2, 3, 6, 7):
+        assert not finder.completes[state, token].any()
+        state = int(finder.after[state, token])
+    assert finder.completes[state, 5, 0]
+
+
+def test_words_without_letters_are_rejected() -> None:
+    with pytest.raises(ValueError, match="no letter"):
+        WordFinder.build(["?!"], PIECES)

@@ -1,0 +1,113 @@
+"""Sampling: frequencies of the draws, truncations, and seeds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from chains import END, START, Chain
+from torch import Tensor
+
+from dialog.generation.constraints import Constraints
+from dialog.generation.greedy import Greedy
+from dialog.generation.sampling import Sampling, draw
+
+PROBABILITIES = torch.tensor([0.4, 0.25, 0.15, 0.1, 0.06, 0.04])
+DRAWS = 100_000
+CRITICAL = 25.0
+"""A chi-square variable with up to 5 degrees of freedom exceeds it once in 7,000 times."""
+
+
+def sampler(max_length: int = 1, **settings: object) -> Sampling:
+    return Sampling(constraints=Constraints(end=END, special=(START,), min_length=0, max_length=max_length), **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, [0.4, 0.25, 0.15, 0.1, 0.06, 0.04]),
+        ({"temperature": 2.0}, (PROBABILITIES**0.5 / (PROBABILITIES**0.5).sum()).tolist()),
+        ({"top_k": 2}, [0.4 / 0.65, 0.25 / 0.65, 0, 0, 0, 0]),
+        ({"top_p": 0.7}, [0.5, 0.25 / 0.8, 0.15 / 0.8, 0, 0, 0]),
+        ({"top_p": 0.1}, [1, 0, 0, 0, 0, 0]),
+        ({"min_p": 0.3}, [0.5, 0.25 / 0.8, 0.15 / 0.8, 0, 0, 0]),
+        # entropy 1.51 nats; information 0.92, 1.39, 1.90, 2.30, ...: the nearest are the second and the third
+        ({"typical_p": 0.3}, [0, 0.25 / 0.4, 0.15 / 0.4, 0, 0, 0]),
+        ({"top_k": 3, "top_p": 0.5}, [0.4 / 0.65, 0.25 / 0.65, 0, 0, 0, 0]),
+    ],
+)
+def test_draws_have_the_stated_frequencies(settings: dict[str, Any], expected: list[float]) -> None:
+    kept = sampler(**settings).truncate(PROBABILITIES.log().unsqueeze(0))
+    assert (kept / kept.sum()).squeeze(0).tolist() == pytest.approx(expected, abs=1e-6)
+    uniform = torch.from_numpy(np.random.default_rng(1).random(DRAWS))
+    counts = draw(kept.expand(DRAWS, -1), uniform).bincount(minlength=6).double()
+    wanted = DRAWS * torch.tensor(expected, dtype=torch.double)
+    assert counts[wanted == 0].sum() == 0
+    assert float(((counts - wanted) ** 2 / wanted)[wanted > 0].sum()) < CRITICAL
+
+
+def test_responses_of_sources_have_the_frequencies_of_the_chain() -> None:
+    chain = Chain.draw(5, 1)
+    source = torch.arange(10, 4010).unsqueeze(1)
+    replies = chain.search(sampler(), 4000, source)
+    table = chain.logits[START, START].index_fill(0, torch.tensor([START]), -torch.inf).softmax(-1)
+    first = torch.tensor([reply.tokens[0] if reply.tokens else END for (reply,) in replies]).bincount(minlength=5)
+    expected = (4000 * table)[table > 0]
+    assert float(((first[table > 0] - expected) ** 2 / expected).sum()) < CRITICAL
+
+
+def test_a_seed_gives_the_same_text_in_any_batch() -> None:
+    chain, source = Chain.draw(7, 2), torch.tensor([[row + 6, row + 9, 0, 0] for row in range(20)])
+    search = sampler(9, candidates=3, seed=5)
+    together = chain.search(search, 20, source)
+    assert [chain.search(search, 1, source[row : row + 1, :2])[0] for row in range(20)] == together
+    assert chain.search(sampler(9, candidates=3, seed=6), 20, source) != together
+    assert chain.search(search, 3, source[[4, 4, 4]]) == [together[4]] * 3
+
+
+def test_candidates_are_sorted_by_likelihood() -> None:
+    chain = Chain.draw(7, 3)
+    (found,) = chain.search(sampler(9, candidates=16))
+    assert len(found) == 16
+    assert [reply.score for reply in found] == sorted((reply.score for reply in found), reverse=True)
+    for reply in found:
+        assert reply.token_scores == pytest.approx(chain.scores(reply.tokens, finished=reply.finished), abs=1e-6)
+
+
+def test_a_temperature_near_zero_is_greedy_search() -> None:
+    for seed in range(10):
+        chain = Chain.draw(7, seed)
+        constraints = Constraints(end=END, special=(START,), max_length=9)
+        assert chain.search(Sampling(constraints=constraints, temperature=1e-4)) == chain.search(
+            Greedy(constraints=constraints)
+        )
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"temperature": 0.0},
+        {"temperature": -1.0},
+        {"temperature": float("inf")},
+        {"top_k": -1},
+        {"top_p": 0.0},
+        {"top_p": 1.5},
+        {"min_p": 1.0},
+        {"typical_p": 0.0},
+        {"candidates": 0},
+    ],
+)
+def test_invalid_settings_are_rejected(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        sampler(**settings)
+
+
+def test_a_probability_of_zero_is_never_drawn() -> None:
+    probabilities = torch.tensor([[0.0, 0.5, 0.0, 0.5, 0.0]])
+
+    def drawn(uniform: list[float]) -> Tensor:
+        return draw(probabilities.expand(len(uniform), -1), torch.tensor(uniform, dtype=torch.double))
+
+    assert drawn([0.0, 0.25, 0.5, 1 - 2**-53]).tolist() == [1, 1, 3, 3]

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from typing import Any
+
+from dialog.report.sections.breakdown import breakdown, calibration
+from dialog.report.sections.contract import broken_settings, contract
+from dialog.report.sections.cost import cost, runs
+from dialog.report.sections.curves import curves
+from dialog.report.sections.history import history
+from dialog.report.sections.order import appendix, main_sections
+from dialog.report.tables import ReportTable
+
+
+def texts(table: ReportTable) -> dict[str, list[str]]:
+    return {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
+
+
+def test_differing_settings_come_first_and_equal_ones_are_folded(results: dict[str, Any]) -> None:
+    differing, equal = contract(results).tables
+    assert list(texts(differing)) == ["data hello", "optimizer.lr"], "those that must be equal first"
+    assert [row[-1].mark for row in differing.rows] == ["broken", "differs"]
+    assert differing.folded == ""
+    assert equal.folded == "2 equal settings"
+    assert texts(equal)["vocabulary"] == ["8,000", "8,000", "✓ equal"]
+    assert [row[0].text for row in broken_settings(results)] == ["data hello"]
+
+
+def test_relative_differences_of_settings(results: dict[str, Any]) -> None:
+    for values, text in (([100, 103], "differs by 3.0 %"), ([1, 0], "differs"), ([None, "b"], "differs")):
+        results["parity"] = [{"what": "parameters", "equal": False, "must": False, "values": values}]
+        assert texts(contract(results).tables[0])["parameters"][-1] == text
+
+
+def test_cost(results: dict[str, Any]) -> None:
+    (table,) = cost(results).tables
+    shown = texts(table)
+    assert shown["Parameters"] == ["8,540,000", "9,100,000"]
+    assert shown["Training time"][0] == "23 min 27 s ± 7.0 s"
+    assert shown["Target tokens seen"] == ["1,000,000", "1,000,000"]
+    assert shown["FLOPs per target token"] == ["5.1e+07", "6e+07"]
+    assert shown["Time to a quality"][0] == "5 min 00 s to 1.400 bits per byte"
+    assert shown["Peak memory"][0] == "1.61 GiB"
+    assert "Diverged runs" not in shown
+
+
+def test_diverged_runs_and_files_of_responses(three: dict[str, Any]) -> None:
+    shown = texts(cost(three).tables[0])
+    assert shown["Diverged runs"] == ["1", "0", "0"]
+    assert shown["Parameters"][2] == shown["Training time"][2] == shown["Seeds"][2] == "–"
+    rows = [[cell.text for cell in row] for row in runs(three).tables[0].rows]
+    assert [row[1] for row in rows] == ["0", "1", "2 (diverged)", "0", "1", "2", "–"]
+    assert {len(row) for row in rows} == {len(runs(three).tables[0].head)}
+
+
+def test_learning_curves_over_tokens_time_and_flops(results: dict[str, Any]) -> None:
+    section = curves(results)
+    (figure,) = section.figures
+    assert len(figure.drawings) == 3
+    for drawing, label in zip(figure.drawings, ("target tokens", "training time (minutes)", "FLOPs"), strict=True):
+        assert label in drawing
+        assert drawing.count("<polygon") == 2, "a band per model"
+    assert section.notes == ("lstm leads until 18 s hello",)
+
+
+def test_curves_of_one_seed_have_no_band(one_seed: dict[str, Any]) -> None:
+    one_seed["models"][0]["flops_per_target_token"] = None
+    (figure,) = curves(one_seed).figures
+    assert len(figure.drawings) == 2
+    assert "<polygon" not in figure.drawings[0]
+
+
+def test_diverged_runs_are_not_drawn(three: dict[str, Any]) -> None:
+    (figure,) = curves(three).figures
+    assert "Diverged runs are not drawn" in figure.caption
+    lines = figure.drawings[0].count('stroke-width="0.8"')
+    assert lines == 5
+
+
+def test_use_of_the_history(results: dict[str, Any]) -> None:
+    section = history(results)
+    shown = texts(section.tables[0])
+    assert shown["shuffle the turns"] == ["+0.010 ± 0.004", "+0.020 ± 0.004"]
+    assert shown["only the last turn"][0] == "−0.010 ± 0.004"
+    assert len(section.figures[0].drawings) == 2
+    assert "2,000 examples" in section.tables[0].caption
+
+
+def test_contenders_without_likelihood_have_dashes(three: dict[str, Any]) -> None:
+    assert texts(history(three).tables[0])["word drop"][2] == "–"
+    assert texts(breakdown(three).tables[0])["inform"][2] == "–"
+    assert texts(calibration(three).tables[0])["Calibration error ↓"] == ["2.1 %", "3.1 %", "–"]
+
+
+def test_breakdown_has_small_multiples(results: dict[str, Any]) -> None:
+    section = breakdown(results)
+    assert len(section.figures[0].drawings) == 4
+    assert section.tables[0].groups[0].title == "Context turns"
+    assert texts(section.tables[0])["17+"] == ["1.410", "1.450", "3,600"]
+
+
+def test_empty_fields_leave_their_sections_out(bare: dict[str, Any], results: dict[str, Any]) -> None:
+    assert [section.title for section in main_sections(bare)] == ["Likelihood", "Generated responses", "Cost"]
+    assert [section.title for section in appendix(bare)] == ["Runs"]
+    assert [section.title for section in main_sections(results)] == [
+        *("Differences in the parity contract", "Likelihood", "Generated responses", "Cost", "Learning curves"),
+        *("Use of the history", "Breakdown", "Calibration"),
+    ]

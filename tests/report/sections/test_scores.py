@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dialog.report.sections.differences import winner
+from dialog.report.sections.scores import generation, likelihood, statistics
+from dialog.report.tables import ReportCell, ReportTable, provenance
+
+
+def rows(table: ReportTable, group: int = 0) -> dict[str, tuple[ReportCell, ...]]:
+    return {row[0].text: row[1:] for row in table.groups[group].rows}
+
+
+def column(table: ReportTable, name: str, row: str, group: int = 0) -> str:
+    return rows(table, group)[row][table.head.index(name) - 1].text
+
+
+def set_summary(results: dict[str, Any], model: int, metric: str, mean: float, std: float | None = None) -> None:
+    results["models"][model]["summary"]["all"][metric] = {"mean": mean, "std": std, "n": 3}
+
+
+def set_difference(results: dict[str, Any], metric: str, **values: object) -> None:
+    for entry in results["differences"]:
+        if (entry["metric"], entry["subset"]) == (metric, "all"):
+            entry |= values
+
+
+def decided(table: ReportTable, row: str) -> list[str]:
+    return [cell.text for cell in rows(table)[row] if cell.mark == "decided"]
+
+
+def test_likelihood_with_differences_and_ngrams(results: dict[str, Any]) -> None:
+    set_summary(results, 0, "bits_per_byte", 1.31, 0.004)
+    set_difference(results, "bits_per_byte", difference=-0.0274, interval=[-0.0339, -0.0211], p_holm=0.0021)
+    (table,) = likelihood(results).tables
+    assert [group.title.partition(":")[0] for group in table.groups] == ["All dialogues", "Clean", "Leaked"]
+    assert column(table, "lstm", "Bits per byte ↓") == "1.310 ± 0.004"
+    assert column(table, "Difference", "Bits per byte ↓") == "−0.027"
+    assert column(table, "95 % interval", "Bits per byte ↓") == "[−0.034, −0.021]"
+    assert column(table, "p (Holm)", "Bits per byte ↓") == "0.002"
+    assert column(table, "Prob. of improvement", "Bits per byte ↓") == "92.0 %"
+    assert column(table, "5-gram", "Bits per byte ↓") == "1.400"
+    assert table.head[-table.references :] == tuple(f"{order}-gram" for order in range(1, 6))
+    assert "lstm − transformer" in table.caption
+
+
+def test_generation_with_reference_systems(results: dict[str, Any]) -> None:
+    results["references"]["clean"]["human"]["f1"] = 77.123
+    (table,) = generation(results).tables
+    assert "Bits per byte ↓" not in rows(table)
+    assert table.head[-6:] == ("human", "random", "most frequent", "copy", "nearest", "nearest, clean")
+    assert column(table, "human", "F1 ↑", group=1) == "77.12"
+    assert "12.35" not in column(table, "lstm", "my_lab.warmth", group=1)
+
+
+def test_bold_means_decided(results: dict[str, Any]) -> None:
+    set_difference(results, "bits_per_byte", difference=-0.02, decided=True)
+    set_difference(results, "token_accuracy", difference=-0.02, decided=True)
+    set_difference(results, "perplexity_word", difference=-3.0, decided=False)
+    (table,) = likelihood(results).tables
+    assert decided(table, "Bits per byte ↓") == [rows(table)["Bits per byte ↓"][0].text, "−0.020"]
+    assert decided(table, "Token accuracy ↑") == [rows(table)["Token accuracy ↑"][1].text, "−2.0 pp"]
+    assert decided(table, "Perplexity per word ↓") == [], "a better mean is not decided"
+
+
+def test_no_winner_without_a_better_direction(results: dict[str, Any]) -> None:
+    set_difference(results, "distinct_1", difference=0.01, decided=True)
+    (table,) = generation(results).tables
+    assert decided(table, "Distinct-1") == ["+0.0100"]
+
+
+def difference(a: str, b: str, value: float, decided: bool = True) -> dict[str, Any]:
+    return {"metric": "bits_per_byte", "a": a, "b": b, "difference": value, "decided": decided}
+
+
+@pytest.mark.parametrize(
+    ("values", "best"),
+    [
+        ([("a", "b", -1.0, True), ("a", "c", -1.0, True), ("b", "c", -1.0, False)], "a"),
+        ([("a", "b", -1.0, True), ("a", "c", -1.0, False), ("b", "c", -1.0, True)], None),
+        ([("a", "b", 1.0, True), ("a", "c", 1.0, True), ("b", "c", 1.0, True)], "c"),
+    ],
+)
+def test_the_winner_beats_every_other_contender(values: list[tuple[str, str, float, bool]], best: str | None) -> None:
+    assert winner([difference(*value) for value in values], ["a", "b", "c"]) == best
+
+
+def test_three_contenders_have_a_table_of_pairs(three: dict[str, Any]) -> None:
+    values, pairs = likelihood(three).tables
+    assert values.head[1:4] == ("lstm", "transformer", "plato.jsonl")
+    assert "Difference" not in values.head
+    assert column(values, "plato.jsonl", "Bits per byte ↓") == "–"
+    assert [row[1].text for row in pairs.groups[0].rows[:1]] == ["lstm − transformer"]
+    assert {row[1].text for row in generation(three).tables[1].rows} == {
+        *("lstm − transformer", "lstm − plato.jsonl", "transformer − plato.jsonl")
+    }
+
+
+def test_one_seed_has_no_spread(one_seed: dict[str, Any]) -> None:
+    (table,) = likelihood(one_seed).tables
+    assert not any("±" in cell.text for row in table.rows for cell in row)
+    assert column(table, "Prob. of improvement", "Bits per byte ↓") == "–"
+    assert "paired bootstrap" in table.caption
+    assert "standard deviation" not in table.caption
+
+
+def test_a_difference_that_was_not_tested(results: dict[str, Any]) -> None:
+    nothing = {"interval": [], "p": None, "p_holm": None, "decided": False, "method": "not tested: one dialogue"}
+    set_difference(results, "f1", difference=None, **nothing, standard_error=None, detectable_difference=None)
+    (table,) = generation(results).tables
+    assert column(table, "Difference", "F1 ↑") == column(table, "95 % interval", "F1 ↑") == "–"
+    assert "not tested" not in table.caption
+    (power,) = statistics(results).tables
+    assert column(power, "Method", "F1") == "not tested: one dialogue"
+
+
+def test_lossy_tokenizers_are_marked(results: dict[str, Any]) -> None:
+    results["models"][0]["runs"][0]["metrics"]["lossless"] = False
+    (table,) = likelihood(results).tables
+    assert column(table, "lstm", "Bits per byte ↓").endswith(" †")
+    assert not column(table, "transformer", "Bits per byte ↓").endswith(" †")
+    assert "†: the tokenizer does not represent all of the text" in table.caption
+
+
+@pytest.mark.parametrize("mean", [None, float("nan"), float("inf")])
+def test_a_failed_metric(results: dict[str, Any], mean: float | None) -> None:
+    results["models"][0]["summary"]["all"]["f1"] = {"mean": mean, "std": None, "n": 1}
+    assert column(generation(results).tables[0], "lstm", "F1 ↑") in ("–", "nan", "inf")
+
+
+def test_fingerprint_and_signatures(results: dict[str, Any]) -> None:
+    (table,) = generation(results).tables
+    source = provenance(results, table.metrics)
+    assert source == (
+        "Evaluation 0123456789ab, test split, 7,740 responses in 1,000 dialogues; "
+        "nrefs:1|case:lc|tok:13a|smooth:exp; nrefs:1|nc:6|nw:0"
+    )
+
+
+def test_empty_results_have_no_tables(bare: dict[str, Any]) -> None:
+    for model in bare["models"]:
+        model["summary"] = {}
+    assert likelihood(bare).tables == generation(bare).tables == statistics(bare).tables == ()

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from dialog.report.measures import METRIC_DISPLAYS, decimals, duration, metric_display, percent
+from dialog.report.tables import interval_text, p_text, signed, spread_text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0.0 s"), (9.96, "10.0 s"), (45.4, "45 s"), (59.7, "1 min 00 s"), (200, "3 min 20 s"), (3599.8, "1 h 00 min")],
+)
+def test_duration(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_every_metric_has_a_label_and_a_definition() -> None:
+    assert all(metric.definition.endswith(".") for metric in METRIC_DISPLAYS.values())
+    assert len({metric.label for metric in METRIC_DISPLAYS.values()}) == len(METRIC_DISPLAYS)
+    assert metric_display("bits_per_byte").format(1.23456) == "1.235"
+
+
+@pytest.mark.parametrize(("value", "text"), [(1.5, "1.50"), (1234567.0, "1,234,567.00"), (2.6e20, "2.6e+20")])
+def test_large_numbers_are_short(value: float, text: str) -> None:
+    assert metric_display("perplexity_word").format(value) == text
+
+
+def test_differences_have_a_sign_and_percentages_are_points() -> None:
+    assert [signed(value, decimals(3)) for value in (-0.0214, 0.5, 0.0)] == ["−0.021", "+0.500", "0.000"]
+    assert signed(-0.013, percent) == "−1.3 pp"
+    assert interval_text([-0.034, 0.021], decimals(3)) == "[−0.034, +0.021]"
+    assert interval_text([-0.034, 0.021], percent) == "[−3.4, +2.1] pp"
+    assert interval_text([], percent) == "–"
+
+
+@pytest.mark.parametrize(
+    ("p", "text"), [(0.0, "< 0.001"), (0.00099, "< 0.001"), (0.034, "0.034"), (0.5, "0.50"), (None, "–")]
+)
+def test_p_values(p: float | None, text: str) -> None:
+    assert p_text(p) == text
+
+
+def test_spread() -> None:
+    assert spread_text(0.412, 0.01, percent) == "41.2 ± 1.0 %"
+    assert spread_text(0.412, None, percent) == "41.2 %"
+    assert spread_text(None, None, percent) == "–"
