@@ -27,7 +27,7 @@ def evaluate(run: Path, overrides: tuple[str, ...], split: str, name: str | None
 
     Example: dialog-seq2seq evaluate runs/quickstart/transformer/20260101-120000-abcd --split validation
     """
-    from dialog.report.evaluation import evaluation_lines
+    from dialog.report.terminal import evaluation_lines
     from dialog.runs.evaluate import evaluate as evaluate_run
     from dialog.runs.load import load
     from dialog.training.distributed.cluster import process_group

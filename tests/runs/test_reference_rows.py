@@ -75,7 +75,7 @@ def test_rows_do_not_depend_on_the_model(trained_on_leaks: Path) -> None:
 def test_a_run_folder_without_its_training_split(
     trained_on_leaks: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As on another machine: metrics and responses are written, reference rows and subsets are not."""
+    """Another machine without the corpus: metrics and responses are written, reference rows and subsets are not."""
     corpus = Path(shutil.copytree(trained_on_leaks.parent / "corpus", tmp_path / "corpus"))
     (corpus / "train.jsonl").unlink()
     with caplog.at_level(logging.WARNING, "dialog"):

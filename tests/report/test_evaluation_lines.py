@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dialog.report.evaluation import evaluation_lines
+from dialog.report.terminal import evaluation_lines
 
 METRICS: dict[str, Any] = {
     "split": "test",
