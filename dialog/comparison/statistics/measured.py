@@ -51,7 +51,7 @@ class Sums:
         value: Return the metric for S sums, numbers or arrays [...]; NaN where it is undefined.
     """
 
-    cost = 1
+    cost: ClassVar[int] = 1
 
     def __init__(self, statistics: Floats, dialogues: NDArray[np.int64], value: Callable[..., Any]) -> None:
         self.statistics = np.asarray(statistics, dtype=np.float64).reshape(len(dialogues), -1)
@@ -96,7 +96,7 @@ class Counts:
         value: Return the metrics [...] for counts [..., T]; items of count 0 change nothing.
     """
 
-    cost = 5
+    cost: ClassVar[int] = 5
 
     def __init__(
         self,

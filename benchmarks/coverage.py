@@ -1,0 +1,217 @@
+"""Coverage of the intervals of a comparison, and false positives of its tests, on simulated data with known truth.
+
+    python benchmarks/coverage.py [--simulations 1000] [--parts architectures,runs,holm]
+
+Print Markdown tables. A run of architecture x with seed s scores dialogue d as u_d + v_xd + seed_xs + noise_xsd: 300
+dialogues; v_a - v_b has standard deviation 0.08; noise_xsd has `noise`; seed_xs has `seeds`. Both architectures are
+equally good, so an interval that excludes 0 is a false positive.
+
+Metrics: `mean`, over dialogues; `ratio`, such as bits per byte, weighted by bytes that vary from dialogue to dialogue
+(log-normal, sigma 0.6); `distinct-1`, of responses of two systems with vocabularies of different concentration, whose
+true difference is the mean over all simulations.
+
+Methods: `counted once` is the one of a comparison; `sum` adds the variance between runs and the jackknife variance over
+dialogues, which counts the interaction of run and dialogue twice; `seeds only` is Welch's t test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t
+
+from dialog.comparison.statistics.interval import Runs, Variances, interval, variances
+from dialog.comparison.statistics.measured import Counts, RunMetric, Sums
+from dialog.comparison.statistics.multiple import holm
+from dialog.comparison.statistics.resampling import bootstrap, bootstrap_interval, randomization
+
+Floats = NDArray[np.float64]
+DIALOGUES, DIFFERENCE, LEVEL = 300, 0.08, 0.95
+RESAMPLES = 2000
+
+
+def ratio(total: Floats, weight: Floats) -> Floats:
+    """Return total / weight."""
+    return total / weight
+
+
+def scores(
+    generator: np.random.Generator, runs: tuple[int, int], seeds: float, noise: float
+) -> tuple[list[Floats], list[Floats]]:
+    """Return the scores of the runs of two architectures [runs, dialogues], and the seed effects in them [runs, 1]."""
+    shared = 1.2 + generator.normal(0, 0.3, DIALOGUES)
+    effects = [generator.normal(0, seeds, (number, 1)) for number in runs]
+    systems = [
+        shared
+        + generator.normal(0, DIFFERENCE / np.sqrt(2), DIALOGUES)
+        + effect
+        + generator.normal(0, noise, (len(effect), DIALOGUES))
+        for effect in effects
+    ]
+    return systems, effects
+
+
+def measure(generator: np.random.Generator, metric: str, systems: list[Floats]) -> list[list[Sums]]:
+    """Return the metric of each run."""
+    weights = generator.lognormal(5, 0.6, DIALOGUES) if metric == "ratio" else np.ones(DIALOGUES)
+    labels = np.arange(DIALOGUES)
+    return [[Sums(np.stack([run * weights, weights], 1), labels, ratio) for run in system] for system in systems]
+
+
+def architecture_rows(simulations: int) -> None:
+    """Print the coverage of the intervals for two architectures."""
+    print("| metric | noise | sd between seeds | seeds of a and b | counted once | sum | seeds only |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for metric in ("mean", "ratio"):
+        for noise in (0.04, 0.08):
+            for seeds in (0.001, 0.004, 0.012):
+                for runs in ((3, 3), (5, 5), (10, 10), (3, 10)):
+                    shares = architecture_coverage(metric, noise, seeds, runs, simulations)
+                    numbers = f"{runs[0]}" if runs[0] == runs[1] else f"{runs[0]}, {runs[1]}"
+                    cells = " | ".join(f"{100 * share:.1f} %" for share in shares)
+                    print(f"| {metric} | {noise} | {seeds} | {numbers} | {cells} |", flush=True)
+
+
+def architecture_coverage(metric: str, noise: float, seeds: float, runs: tuple[int, int], simulations: int) -> Floats:
+    """Return the share of intervals with 0 inside, by method."""
+    generator = np.random.default_rng([simulations, *runs, round(1e6 * noise), round(1e6 * seeds)])
+    covered = np.zeros(3)
+    for _ in range(simulations):
+        systems = measure(generator, metric, scores(generator, runs, seeds, noise)[0])
+        a, b = (summary(system) for system in systems)
+        parts = variances(a, b)
+        jackknife = parts.dialogues + parts.noise[0] / runs[0] + parts.noise[1] / runs[1]
+        both = Variances(parts.seeds, (0.0, 0.0), jackknife, DIALOGUES)
+        covered += [contains(a, b, variant) for variant in (parts, both)] + [welch_contains(a.values, b.values)]
+    return covered / simulations
+
+
+def contains(a: Runs, b: Runs, parts: Variances) -> bool:
+    """Return whether the interval contains 0."""
+    estimate = interval(a, b, parts, LEVEL)
+    return estimate.low <= 0 <= estimate.high
+
+
+def welch_contains(a: Floats, b: Floats) -> bool:
+    """Return whether Welch's interval over seeds contains 0."""
+    terms = np.array([values.var(ddof=1) / len(values) for values in (a, b)])
+    freedom = terms.sum() ** 2 / (terms[0] ** 2 / (len(a) - 1) + terms[1] ** 2 / (len(b) - 1))
+    return bool(abs(a.mean() - b.mean()) <= t.ppf((1 + LEVEL) / 2, freedom) * np.sqrt(terms.sum()))
+
+
+def run_rows(simulations: int) -> None:
+    """Print coverage and false positives for two single runs, and for a single run of b."""
+    print("| metric | runs of a and b | interval covers | randomization p <= 0.05 |")
+    print("| --- | ---: | ---: | ---: |")
+    for metric in ("mean", "ratio"):
+        covered, rejected = two_runs(metric, simulations)
+        print(f"| {metric} | 1 | {100 * covered:.1f} % | {100 * rejected:.1f} % |", flush=True)
+    covered, rejected = two_vocabularies(simulations)
+    print(f"| distinct-1 | 1 | {100 * covered:.1f} % | {100 * rejected:.1f} % |", flush=True)
+    for seeds in (0.001, 0.012):
+        covered = one_run_of_b(seeds, simulations)
+        print(f"| mean, sd between seeds {seeds} | 5, 1 | {100 * covered:.1f} % | – |", flush=True)
+
+
+def resampled_interval(a: RunMetric, b: RunMetric, seed: int) -> tuple[float, float]:
+    """Return the bootstrap interval of two runs."""
+    resampled = bootstrap([a, b], RESAMPLES * a.cost, seed)
+    estimate = bootstrap_interval(a.value() - b.value(), resampled[0] - resampled[1], a.dialogues, LEVEL)
+    return estimate.low, estimate.high
+
+
+def two_runs(metric: str, simulations: int) -> tuple[float, float]:
+    """Return coverage and false positives for two runs that are equally good over all possible dialogues."""
+    generator = np.random.default_rng(simulations)
+    covered = rejected = 0
+    for seed in range(simulations):
+        (a,), (b,) = measure(generator, metric, scores(generator, (1, 1), 0.0, 0.04)[0])
+        low, high = resampled_interval(a, b, seed)
+        covered += low <= 0 <= high
+        rejected += randomization([(a, b)], RESAMPLES, seed)[0] <= 1 - LEVEL
+    return covered / simulations, rejected / simulations
+
+
+def two_vocabularies(simulations: int) -> tuple[float, float]:
+    """Return coverage for two systems with different distinct-1, and false positives for two equal ones."""
+    generator = np.random.default_rng(simulations)
+    intervals, differences, rejected = [], [], 0
+    for seed in range(simulations):
+        a, same, b = (distinct_1(generator, exponent) for exponent in (1.0, 1.0, 1.1))
+        intervals.append(resampled_interval(a, b, seed))
+        differences.append(a.value() - b.value())
+        rejected += randomization([(a, same)], RESAMPLES * a.cost, seed)[0] <= 1 - LEVEL
+    truth = np.mean(differences)
+    return float(np.mean([low <= truth <= high for low, high in intervals])), rejected / simulations
+
+
+def distinct_1(generator: np.random.Generator, exponent: float) -> Counts:
+    """Return distinct-1 of 3 responses of 8 words per dialogue: Zipf's law, and a topic word per dialogue."""
+    shares = 1 / np.arange(1, 2001) ** exponent
+    words = generator.choice(2000, size=(DIALOGUES, 3, 8), p=shares / shares.sum())
+    topic = generator.choice(2000, size=(DIALOGUES, 1, 1), p=shares / shares.sum())
+    words = np.where(generator.random(words.shape) < 0.1, topic, words)
+    sizes = np.full(3 * DIALOGUES, 8)
+    return Counts(words.ravel(), sizes, np.repeat(np.arange(DIALOGUES), 3), distinct)
+
+
+def distinct(counts: Floats) -> Floats:
+    """Return distinct items / items."""
+    return np.count_nonzero(counts, axis=-1) / counts.sum(-1)
+
+
+def one_run_of_b(seeds: float, simulations: int) -> float:
+    """Return the coverage of the difference between an architecture a and one run of b."""
+    generator = np.random.default_rng(simulations)
+    covered = 0
+    for _ in range(simulations):
+        systems, effects = scores(generator, (5, 1), seeds, 0.04)
+        a, b = (summary(system) for system in measure(generator, "mean", systems))
+        estimate = interval(a, b, variances(a, b), LEVEL)
+        covered += estimate.low <= -float(effects[1][0, 0]) <= estimate.high
+    return covered / simulations
+
+
+def summary(system: list[Sums]) -> Runs:
+    """Return values and leave-one-out values of the runs of a system."""
+    return Runs(np.array([run.value() for run in system]), np.array([run.leave_one_out() for run in system]))
+
+
+def holm_rows(simulations: int) -> None:
+    """Print how often any of ten independent metrics of two equally good architectures is decided."""
+    print("| seeds | any p <= 0.05 | any p after Holm <= 0.05 |")
+    print("| ---: | ---: | ---: |")
+    for runs in (3, 5, 10):
+        generator = np.random.default_rng([simulations, runs])
+        plain = corrected = 0
+        for _ in range(simulations):
+            p_values = [one_p_value(generator, runs) for _ in range(10)]
+            plain += min(p_values) <= 1 - LEVEL
+            corrected += min(holm(p_values)) <= 1 - LEVEL
+        print(f"| {runs} | {100 * plain / simulations:.1f} % | {100 * corrected / simulations:.1f} % |", flush=True)
+
+
+def one_p_value(generator: np.random.Generator, runs: int) -> float:
+    """Return the p-value of one metric."""
+    a, b = (summary(system) for system in measure(generator, "mean", scores(generator, (runs, runs), 0.004, 0.04)[0]))
+    return interval(a, b, variances(a, b), LEVEL).p
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--simulations", type=int, default=1000)
+    parser.add_argument("--parts", default="architectures,runs,holm")
+    options = parser.parse_args()
+    parts = {"architectures": architecture_rows, "runs": run_rows, "holm": holm_rows}
+    for part in options.parts.split(","):
+        began = time.process_time()
+        parts[part](options.simulations)
+        print(f"\n{options.simulations} simulations, {time.process_time() - began:.0f} s of CPU\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()

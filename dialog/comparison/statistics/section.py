@@ -1,0 +1,63 @@
+"""Statistical part of results.json, from the evaluations of all runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dialog.comparison.statistics.differences import differences
+from dialog.comparison.statistics.evaluated import run_metrics
+from dialog.comparison.statistics.subset import SystemRuns
+from dialog.comparison.statistics.verdict import verdicts, whole_verdict
+from dialog.report.measures import metric_display, sort_metrics
+
+if TYPE_CHECKING:
+    from dialog.analysis.measured import Measured
+
+LEVEL, RESAMPLES = 0.95, 10_000
+NOT_COMPARED = {"nll_nats", "unknown_ratio"}
+"""Metrics that repeat another one, or describe the test set."""
+
+
+def statistics_section(
+    evaluations: Mapping[str, Sequence[Measured]],
+    *,
+    diverged: Mapping[str, tuple[int, int]] | None = None,
+    resamples: int = RESAMPLES,
+) -> dict[str, Any]:
+    """Return "verdict", "verdicts", "differences" and "statistics" of results.json.
+
+    Args:
+        evaluations: Evaluations of the runs of each contender, one for each seed; all of the same examples in the same
+            order.
+        diverged: Number of diverged runs and of all runs, by contender.
+        resamples: Number of bootstrap resamples and of random swaps for pairs of single runs.
+    """
+    systems = [SystemRuns(name, [run_metrics(run) for run in runs]) for name, runs in evaluations.items()]
+    names = {metric for system in systems for run in system.runs for metric in run} - NOT_COMPARED
+    better = {metric: metric_display(metric).better for metric in sort_metrics(names)}
+    first = next(iter(evaluations.values()))[0]
+    records = differences(systems, better, subset_masks(first), level=LEVEL, resamples=resamples)
+    texts = verdicts(records, better, diverged=diverged, level=LEVEL)
+    return {
+        "verdict": whole_verdict(texts),
+        "verdicts": texts,
+        "differences": [asdict(record) for record in records],
+        "statistics": {
+            "level": LEVEL,
+            "resamples": resamples,
+            "seeds": {system.name: len(system.runs) for system in systems},
+        },
+    }
+
+
+def subset_masks(measured: Measured) -> dict[str, NDArray[np.bool_]]:
+    """Return the examples of each subset [N]: all, and if the training split is known clean and leaked."""
+    masks = {"all": np.ones(len(measured.rows), dtype=np.bool_)}
+    if measured.leaked is not None:
+        masks |= {"clean": ~measured.leaked, "leaked": measured.leaked}
+    return masks

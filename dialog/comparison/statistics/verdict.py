@@ -1,0 +1,166 @@
+"""Verdict of a comparison in sentences: better, by how much, or undecided and the number of seeds that would decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+
+from dialog.comparison.statistics.differences import (
+    NOT_TESTED,
+    ONE_RUN_OF_A,
+    ONE_RUN_OF_B,
+    TWO_RUNS,
+    Better,
+    Difference,
+)
+from dialog.report.measures import decimals, general, metric_display, percent
+
+MANY_SEEDS = 100
+"""A larger number of seeds is not given exactly."""
+SUBSETS = {"all": "", "clean": "Clean subset (dialogues not in training): ", "leaked": "Leaked subset: "}
+UNIT = {"bits_per_byte": "bits per byte"}
+
+
+def verdicts(
+    differences: Sequence[Difference],
+    better: Mapping[str, Better],
+    *,
+    diverged: Mapping[str, tuple[int, int]] | None = None,
+    level: float = 0.95,
+) -> list[dict[str, str]]:
+    """Return "verdicts" of results.json: a, b, subset and text for each pair and subset.
+
+    Args:
+        differences: Records of `differences`, the primary metric first.
+        better: Better direction of each metric; without one, no contender is called better.
+        diverged: Number of diverged runs and of all runs, by contender.
+        level: Level of the intervals.
+    """
+    verdicts = []
+    for (subset, a, b), records in groupby(differences, lambda record: (record.subset, record.a, record.b)):
+        sentences = [*_sentences([*records], better, level)]
+        if subset == "all":
+            sentences += [*_diverged(a, b, diverged or {})]
+        text = SUBSETS.get(subset, f"{subset}: ") + " ".join(sentences)
+        verdicts.append({"a": a, "b": b, "subset": subset, "text": text})
+    return verdicts
+
+
+def whole_verdict(verdicts: Sequence[Mapping[str, str]]) -> str:
+    """Return "verdict" of results.json: all sentences; with the pair in front if there are several."""
+    several = len({(verdict["a"], verdict["b"]) for verdict in verdicts}) > 1
+    return "\n".join(
+        (f"{verdict['a']} and {verdict['b']}: " if several else "") + verdict["text"] for verdict in verdicts
+    )
+
+
+def _sentences(records: Sequence[Difference], better: Mapping[str, Better], level: float) -> Iterator[str]:
+    """Yield the sentences of one pair on one subset."""
+    tested = [record for record in records if not record.method.startswith(NOT_TESTED)]
+    judged = [record for record in tested if better[record.metric] is not None]
+    yield from _scope(tested)
+    yield from _better([record for record in judged if record.decided], better, level)
+    yield from _undecided([record for record in judged if not record.decided])
+    yield from _different([record for record in tested if record.decided and better[record.metric] is None])
+    for reason, untested in _grouped(records, lambda record: record.method):
+        if reason.startswith(NOT_TESTED):
+            yield f"{_labels(untested)}: {reason}."
+
+
+def _scope(tested: Sequence[Difference]) -> Iterator[str]:
+    """Yield to which systems the verdict applies if a contender has a single run."""
+    if not tested:
+        return
+    a, b, method = tested[0].a, tested[0].b, tested[0].method
+    if method == TWO_RUNS:
+        yield f"With one run each, this is about two runs and not about the architectures {a} and {b}."
+    elif method in (ONE_RUN_OF_A, ONE_RUN_OF_B):
+        single, other = (a, b) if method == ONE_RUN_OF_A else (b, a)
+        yield f"{single} has one run, so this is about that run and the architecture {other}."
+
+
+def _better(decided: Sequence[Difference], better: Mapping[str, Better], level: float) -> Iterator[str]:
+    """Yield a sentence for each winner: "A is better by 0.021 to 0.034 bits per byte (95 % interval)."."""
+    interval = f"{100 * level:g} % interval"
+    for winner, records in _grouped(decided, lambda record: _winner(record, better)):
+        amounts = []
+        for record in records:
+            amount = _amount(record.metric, *sorted(abs(limit) for limit in record.interval))
+            unit = UNIT.get(record.metric)
+            amounts.append(f"by {amount} {unit}" if unit else f"in {_label(record)} by {amount}")
+        yield f"{winner} is better {_listed(amounts)} ({interval}{'s' if len(amounts) > 1 else ''})."
+
+
+def _winner(record: Difference, better: Mapping[str, Better]) -> str:
+    positive = (record.difference or 0) > 0
+    return record.a if positive == (better[record.metric] == "higher") else record.b
+
+
+def _undecided(records: Sequence[Difference]) -> Iterator[str]:
+    """Yield sentences such as "F1: undecided; about 7 seeds would decide."."""
+    for reason, group in _grouped(records, _reason):
+        if reason == "seeds":
+            numbers = _listed([str(record.seeds_needed) for record in group])
+            respectively = " (in this order)" if len(group) > 1 else ""
+            yield f"{_labels(group)}: undecided; about {numbers} seeds would decide{respectively}."
+        else:
+            yield f"{_labels(group)}: {reason}."
+
+
+def _reason(record: Difference) -> str:
+    if record.standard_error == record.difference == 0:
+        return "no difference"
+    if record.method in (TWO_RUNS, ONE_RUN_OF_A, ONE_RUN_OF_B):
+        return "undecided"
+    if record.seeds_needed is None:
+        return "undecided; more seeds cannot decide, only more dialogues could"
+    return "seeds" if record.seeds_needed <= MANY_SEEDS else f"undecided; more than {MANY_SEEDS} seeds would be needed"
+
+
+def _different(decided: Sequence[Difference]) -> Iterator[str]:
+    """Yield the metrics without a better direction in which the contenders differ."""
+    for higher, records in _grouped(decided, lambda record: record.a if (record.difference or 0) > 0 else record.b):
+        yield f"Neither direction is better, but {higher} has the higher values: {_labels(records)}."
+
+
+def _diverged(a: str, b: str, diverged: Mapping[str, tuple[int, int]]) -> Iterator[str]:
+    for name in (a, b):
+        number, runs = diverged.get(name, (0, 0))
+        if number:
+            yield f"{number} of {runs} runs of {name} diverged."
+
+
+def _amount(metric: str, low: float, high: float) -> str:
+    """Format an interval like the metric, with more digits where those would hide a difference."""
+    display = metric_display(metric)
+    if display.format is percent:
+        return f"{_digits(decimals(1), 100 * low, 100 * high)} percentage points"
+    return _digits(display.format, low, high)
+
+
+def _digits(formatted: Callable[[float], str], low: float, high: float) -> str:
+    texts = [formatted(low), formatted(high)]
+    if texts[0] == texts[1] or texts[0] == formatted(0.0):
+        texts = [general(low), general(high)]
+    return " to ".join(texts)
+
+
+def _label(record: Difference) -> str:
+    return metric_display(record.metric).label
+
+
+def _labels(records: Sequence[Difference]) -> str:
+    return ", ".join(map(_label, records))
+
+
+def _listed(texts: Sequence[str]) -> str:
+    """Return "a, b and c"."""
+    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
+
+
+def _grouped(records: Sequence[Difference], key: Callable[[Difference], str]) -> Iterator[tuple[str, list[Difference]]]:
+    """Yield groups in the order of their first record."""
+    groups: dict[str, list[Difference]] = {}
+    for record in records:
+        groups.setdefault(key(record), []).append(record)
+    yield from groups.items()

@@ -1,0 +1,163 @@
+"""Records of all pairs, metrics and subsets."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from itertools import combinations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dialog.comparison.statistics.differences import (
+    ARCHITECTURES,
+    ONE_RUN_OF_A,
+    ONE_RUN_OF_B,
+    TWO_RUNS,
+    Difference,
+    differences,
+    improvement_probability,
+)
+from dialog.comparison.statistics.measured import Counts, RunMetric, Sums
+from dialog.comparison.statistics.subset import SystemRuns
+
+LABELS = np.repeat(np.arange(40), 5)
+ALL = {"all": np.ones(200, dtype=bool)}
+SHARED = np.random.default_rng(9).normal(1, 0.3, 200)
+Floats = NDArray[np.float64]
+
+
+def ratio(total: Floats, weight: Floats) -> Floats:
+    return np.divide(total, weight, out=np.full(np.shape(total), np.nan), where=np.asarray(weight) > 0)
+
+
+def run(seed: int, shift: float = 0.0, noise: float = 0.05) -> Sums:
+    scores = SHARED + shift + np.random.default_rng(seed).normal(0, noise, 200)
+    return Sums(np.stack([scores, np.ones(200)], 1), LABELS, ratio)
+
+
+def system(name: str, *runs: RunMetric) -> SystemRuns:
+    return SystemRuns(name, [{"loss": metric} for metric in runs])
+
+
+def test_architectures_two_runs_and_one_run_of_a_side() -> None:
+    a, b = system("a", *map(run, range(3))), system("b", *(run(seed, 0.1) for seed in range(3, 7)))
+    one, other = system("one", run(8)), system("other", run(9, 0.1))
+    records = differences([a, b, one, other], {"loss": "lower"}, ALL, resamples=1000)
+    by_pair = {(record.a, record.b): record for record in records}
+    assert [*by_pair] == [*combinations(("a", "b", "one", "other"), 2)]
+    assert by_pair["a", "b"].method == ARCHITECTURES
+    assert by_pair["a", "one"].method == ONE_RUN_OF_B
+    assert by_pair["one", "other"].method == TWO_RUNS
+    assert differences([one, a], {"loss": "lower"}, ALL)[0].method == ONE_RUN_OF_A
+    apart = {pair for pair, record in by_pair.items() if record.decided}
+    assert apart == {("a", "b"), ("a", "other"), ("b", "one"), ("one", "other")}
+    for record in records:
+        low, high = record.interval
+        assert record.difference is not None
+        assert low < record.difference < high
+        assert (record.degrees_of_freedom is None) == (record.method == TWO_RUNS)
+        assert (record.improvement_probability is None) == (record.method == TWO_RUNS)
+    assert by_pair["a", "b"].improvement_probability == 1
+    assert json.loads(json.dumps(asdict(by_pair["a", "b"])))["interval"] == [*by_pair["a", "b"].interval]
+
+
+def test_methods_agree_on_two_runs() -> None:
+    a, b, twin = run(0), run(1, 0.01), run(0)
+    (resampled,) = differences([system("a", a), system("b", b)], {"loss": "lower"}, ALL)
+    parametric = differences([system("a", a, twin), system("b", b)], {"loss": "lower"}, ALL)[0]
+    assert resampled.interval == pytest.approx(parametric.interval, abs=0.001)
+    assert resampled.p == pytest.approx(parametric.p, abs=0.02)
+
+
+def test_results_do_not_depend_on_other_contenders() -> None:
+    a, b, c = system("a", run(0)), system("b", run(1)), system("c", run(2))
+    alone = differences([a, b], {"loss": "lower"}, ALL, resamples=500)
+    assert differences([a, b, c], {"loss": "lower"}, ALL, resamples=500)[0] == alone[0]
+
+
+def test_identical_runs() -> None:
+    (record,) = differences([system("a", run(0)), system("b", run(0))], {"loss": "lower"}, ALL, resamples=500)
+    assert (record.difference, record.interval, record.p, record.decided) == (0, (0, 0), 1, False)
+
+
+def test_a_metric_that_is_undefined_is_not_tested() -> None:
+    diverged = Sums(np.full((200, 2), np.nan), LABELS, ratio)
+    (record,) = differences(
+        [system("a", run(0), diverged, run(1)), system("b", run(2), run(3))], {"loss": "lower"}, ALL
+    )
+    assert record == Difference("loss", "a", "b", "all", "not tested: undefined for a, run 2 of 3")
+
+
+def test_a_metric_that_needs_one_dialogue_is_not_tested() -> None:
+    weights = (LABELS == 3).astype(float)  # as hits@1 or the answers to questions in few dialogues
+    rare = [Sums(np.stack([weights * value, weights], 1), LABELS, ratio) for value in (1.0, 2.0, 3.0)]
+    (record,) = differences([system("a", rare[0]), system("b", rare[1])], {"loss": "lower"}, ALL, resamples=500)
+    assert record.method == "not tested: undefined for some resamples of the 40 dialogues"
+    assert (record.difference, record.interval) == (-1, ())
+    (record,) = differences([system("a", *rare), system("b", *rare)], {"loss": "lower"}, ALL)
+    assert record.method == "not tested: undefined for a without one of the dialogues"
+
+
+def test_a_single_dialogue_is_not_tested() -> None:
+    one = {"all": LABELS == 0}
+    for runs in (1, 2):
+        systems = [system("a", *[run(0)] * runs), system("b", *[run(1)] * runs)]
+        (record,) = differences(systems, {"loss": "lower"}, one)
+        assert (record.method, record.interval, record.p) == ("not tested: a single dialogue", (), None)
+        assert record.difference is not None
+
+
+def test_subsets_have_their_own_values() -> None:
+    a, b = system("a", run(0), run(1)), system("b", run(2), run(3))
+    masks = {"all": ALL["all"], "clean": LABELS < 30, "leaked": LABELS >= 30, "empty": LABELS < 0}
+    records = differences([a, b], {"loss": "lower", "absent": "lower"}, masks)
+    assert [record.subset for record in records] == ["all", "clean", "leaked"]
+    whole, clean, leaked = (record.difference for record in records)
+    assert None not in (whole, clean, leaked)
+    assert whole == pytest.approx(0.75 * clean + 0.25 * leaked)  # type: ignore[operator]
+
+
+def test_holm_is_over_the_metrics_of_a_pair() -> None:
+    metrics = {f"metric_{place}": "lower" for place in range(4)}
+
+    def contender(name: str, shift: float, first: int) -> SystemRuns:
+        runs = [
+            {metric: run(10 * seed + place, shift * place) for place, metric in enumerate(metrics)}
+            for seed in range(first, first + 3)
+        ]
+        return SystemRuns(name, runs)
+
+    records = differences([contender("a", 0, 0), contender("b", 0.01, 3), contender("c", 0, 6)], metrics, ALL)  # type: ignore[arg-type]
+    first = records[:4]
+    assert {(record.a, record.b) for record in first} == {("a", "b")}
+    assert min(record.p_holm or 0 for record in first) == pytest.approx(4 * min(record.p or 0 for record in first))
+    assert all(record.decided == ((record.p_holm or 0) <= 0.05) for record in records)
+    assert any(record.decided for record in first)
+    undecided = [record for record in first if not record.decided and record.seeds_needed is not None]
+    assert all((record.detectable_difference or 0) > abs(record.difference or 0) for record in undecided)
+
+
+def test_ties_count_half() -> None:
+    a, b = np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0])
+    assert improvement_probability(a, b, "lower") == pytest.approx(4.5 / 6)
+    assert improvement_probability(a, b, "higher") == pytest.approx(1.5 / 6)
+    assert improvement_probability(a, b, None) is None
+
+
+def test_counts_are_tested_like_sums() -> None:
+    def counts(seed: int, types: int) -> Counts:
+        words = np.random.default_rng(seed).integers(types, size=800)
+        return Counts(words, np.full(200, 4), LABELS, lambda c: np.count_nonzero(c, axis=-1) / c.sum(-1))
+
+    single = [SystemRuns("a", [{"distinct": counts(0, 100)}]), SystemRuns("b", [{"distinct": counts(1, 200)}])]
+    several = [
+        SystemRuns(name, [{"distinct": counts(seed, types)} for seed in seeds])
+        for name, types, seeds in (("a", 100, (2, 3, 4)), ("b", 200, (5, 6)))
+    ]
+    for systems in (single, several):
+        (record,) = differences(systems, {"distinct": None}, ALL)
+        assert record.decided
+        assert record.difference == pytest.approx(-0.12, abs=0.01)
+        assert record.interval[0] < record.difference < record.interval[1]

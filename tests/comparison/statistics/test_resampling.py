@@ -1,0 +1,126 @@
+"""Bootstrap and randomization against enumeration, closed forms and sacrebleu."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sacrebleu.metrics import BLEU
+from sacrebleu.significance import PairedTest
+
+from dialog.comparison.statistics.measured import Counts, Sums
+from dialog.comparison.statistics.resampling import BLOCK, bootstrap, bootstrap_interval, randomization
+
+Floats = NDArray[np.float64]
+
+
+def ratio(total: Floats, weight: Floats) -> Floats:
+    return total / weight
+
+
+def make_run(generator: np.random.Generator, dialogues: int, shift: float = 0.0) -> Sums:
+    """Return a ratio metric of three responses per dialogue."""
+    weights = np.random.default_rng(7).integers(1, 9, 3 * dialogues)
+    scores = weights * generator.normal(shift, 1, 3 * dialogues)
+    return Sums(np.stack([scores, weights], 1), np.repeat(np.arange(dialogues), 3), ratio)
+
+
+def test_randomization_against_all_swaps() -> None:
+    generator = np.random.default_rng(0)
+    pairs = [(make_run(generator, 10), make_run(generator, 10, shift)) for shift in (0.1, 0.4, 1.2)]
+    swaps = np.array([*itertools.product((0.0, 1.0), repeat=10)])
+    exact = [np.mean(np.abs(a.swap(b, swaps)) >= abs(a.value() - b.value()) - 1e-12) for a, b in pairs]
+    assert randomization(pairs, 20_000) == pytest.approx(exact, abs=0.012)
+    assert min(exact) < 0.05 < max(exact)
+
+
+def test_identical_runs_have_p_1() -> None:
+    run, items = make_run(np.random.default_rng(0), 30), np.random.default_rng(0).integers(9, size=90)
+    counts = Counts(items, np.ones(90, dtype=int), np.repeat(np.arange(30), 3), lambda c: (c > 0).sum(-1) / c.sum(-1))
+    assert randomization([(run, run), (counts, counts)], 1000) == [1, 1]
+
+
+def test_bootstrap_variance_of_a_mean() -> None:
+    scores = np.random.default_rng(1).normal(0, 1, 50)
+    run = Sums(np.stack([scores, np.ones(50)], 1), np.arange(50), ratio)
+    (values,) = bootstrap([run], 20_000)
+    assert len(values) >= 20_000
+    assert values.var() == pytest.approx(scores.var() / 50, rel=0.03)
+    assert values.mean() == pytest.approx(run.value(), abs=0.005)
+
+
+def test_the_interval_is_centred() -> None:
+    resampled = np.random.default_rng(0).normal(0.7, 0.1, 50_000)  # as of distinct-n, whose resamples are biased
+    estimate = bootstrap_interval(1.0, resampled, 300, 0.95)
+    assert (estimate.low, estimate.high) == pytest.approx((1 - 0.196, 1 + 0.196), abs=0.004)
+    assert estimate.standard_error == pytest.approx(0.1, rel=0.01)
+
+
+def test_memory_does_not_grow_with_resamples() -> None:
+    a, b = make_run(np.random.default_rng(0), 400), make_run(np.random.default_rng(1), 400)
+
+    def peak(count: int) -> int:
+        tracemalloc.start()
+        bootstrap([a, b], count)
+        randomization([(a, b)], count)
+        size = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return size
+
+    few, many = 2 * BLOCK, 20 * BLOCK
+    assert peak(many) - peak(few) < 100 * (many - few)  # the values; the weights of a resample take 3,200 bytes
+
+
+# ------------------------------------------------------------------ sacrebleu, with one line per dialogue
+
+
+@pytest.fixture(scope="module")
+def systems() -> tuple[list[str], list[list[str]]]:
+    """References, and two systems that repeat a share of their words."""
+    draw = random.Random(5)
+    words = [chr(97 + place) * 2 for place in range(20)]
+    references = [" ".join(draw.choices(words, k=10)) for _ in range(80)]
+    systems = [
+        [
+            " ".join(word if draw.random() < share else draw.choice(words) for word in line.split())
+            for line in references
+        ]
+        for share in (0.70, 0.74)
+    ]
+    return references, systems
+
+
+def bleu_runs(references: list[str], systems: list[list[str]]) -> list[Sums]:
+    metric = BLEU()
+
+    def value(*sums: Any) -> Any:  # noqa: ANN401 - numbers or arrays
+        rows = np.stack(np.broadcast_arrays(*sums), -1).reshape(-1, len(sums))
+        scores = [metric._compute_score_from_stats(row.tolist()).score for row in rows]
+        return np.array(scores) if np.ndim(sums[0]) else scores[0]
+
+    statistics = [metric._extract_corpus_statistics(lines, [references]) for lines in systems]
+    return [Sums(np.array(rows, dtype=float), np.arange(len(references)), value) for rows in statistics]
+
+
+@pytest.mark.parametrize("test", ["ar", "bs"])
+def test_against_sacrebleu(test: str, systems: tuple[list[str], list[list[str]]]) -> None:
+    references, (first, second) = systems
+    named = [("first", first), ("second", second)]
+    _, scores = PairedTest(named, {"BLEU": BLEU()}, [references], test_type=test, n_samples=2000)()  # type: ignore[arg-type]
+    theirs = scores["BLEU"][1]
+    a, b = bleu_runs(references, [first, second])
+    assert b.value() == pytest.approx(theirs.score)  # type: ignore[union-attr]
+    if test == "ar":
+        p = randomization([(a, b)], 2000)[0]
+    else:  # its p-value is one-sided: how often the absolute difference exceeds its mean by the observed one
+        resampled = bootstrap([a, b], 2000)
+        sizes = np.abs(resampled[1] - resampled[0])
+        p = float(np.mean(sizes - sizes.mean() > abs(a.value() - b.value())))
+        assert resampled[1].mean() == pytest.approx(theirs.mean, rel=0.01)  # type: ignore[union-attr]
+    assert p == pytest.approx(theirs.p_value, abs=0.03)  # type: ignore[union-attr]
+    assert 0.02 < p < 0.6
