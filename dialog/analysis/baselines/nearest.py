@@ -57,7 +57,7 @@ class NearestText:
         self.rows, self.weights = rows[order], weights[order]  # grouped by term, rows ascending
         self.offsets = np.concatenate([[0], np.cumsum(sizes)])
         self.count = len(texts)
-        self.dense = {int(number): self._column(number) for number in np.flatnonzero(sizes > len(texts) / DENSE)}
+        self.dense = {number: self._column(number) for number in np.flatnonzero(sizes > len(texts) / DENSE).tolist()}
 
     def nearest(self, text: str) -> int:
         """Return the index of the nearest text: the first of several, and the first of all if no term is shared."""
