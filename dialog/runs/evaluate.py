@@ -127,7 +127,8 @@ def current_evaluation(folder: Path, recipe: Recipe, split: str, corpus: str | N
             continue
         settings = settings_of(recipe, metrics["data"].get("fingerprint") if corpus is None else corpus)
         same = all(metrics[key] == settings[key] for key in KEPT)
-        if same and metrics["weights"] == sha256(folder / WEIGHTS) and (metrics_file.parent / RESPONSES).is_file():
+        complete = all((metrics_file.parent / name).is_file() for name in (RESPONSES, STATISTICS))
+        if same and complete and metrics["weights"] == sha256(folder / WEIGHTS):
             return Evaluated(metrics_file.parent, metrics)
     return None
 
