@@ -115,7 +115,8 @@ def _section(results: Results, title: str, metrics: list[str], subject: str) -> 
 
 def _row(results: Results, subset: str, name: str, references: Sequence[str], pair: bool) -> Row:
     metric, differences = metric_display(name), differences_of(results, subset, name)
-    best = winner(differences, model_names(results))
+    measured = [str(model["name"]) for model in results["models"] if name in model["summary"].get(subset, {})]
+    best = winner(differences, measured)
     cells = [_contender(model, subset, name, model["name"] == best) for model in results["models"]]
     tests = difference_cells(differences[0] if differences else None) if pair else ()
     values = (_reference(results, subset, system, name) for system in references)

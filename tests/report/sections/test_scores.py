@@ -92,6 +92,7 @@ def test_three_contenders_have_a_table_of_pairs(three: dict[str, Any]) -> None:
     assert values.head[1:4] == ("lstm", "transformer", "plato.jsonl")
     assert "Difference" not in values.head
     assert column(values, "plato.jsonl", "Bits per byte ↓") == "–"
+    assert decided(values, "Bits per byte ↓") == [column(values, "lstm", "Bits per byte ↓")], "of those with likelihood"
     assert [row[1].text for row in pairs.groups[0].rows[:1]] == ["lstm − transformer"]
     assert {row[1].text for row in generation(three).tables[1].rows} == {
         *("lstm − transformer", "lstm − plato.jsonl", "transformer − plato.jsonl")
@@ -111,7 +112,7 @@ def test_a_difference_that_was_not_tested(results: dict[str, Any]) -> None:
     set_difference(results, "f1", difference=None, **nothing, standard_error=None, detectable_difference=None)
     (table,) = generation(results).tables
     assert column(table, "Difference", "F1 ↑") == column(table, "95 % interval", "F1 ↑") == "–"
-    assert "not tested" not in table.caption
+    assert "one dialogue" not in table.caption
     (power,) = statistics(results).tables
     assert column(power, "Method", "F1") == "not tested: one dialogue"
 
