@@ -99,6 +99,16 @@ def test_three_contenders_have_a_table_of_pairs(three: dict[str, Any]) -> None:
     }
 
 
+def test_metrics_without_a_value_on_a_subset_have_no_row(results: dict[str, Any]) -> None:
+    for model in results["models"]:
+        del model["summary"]["clean"]["my_lab.warmth"]
+    for row in results["references"]["clean"].values():
+        row.pop("my_lab.warmth", None)
+    results["differences"] = [entry for entry in results["differences"] if entry["metric"] != "my_lab.warmth"]
+    (table,) = generation(results).tables
+    assert ["my_lab.warmth" in rows(table, group) for group in range(3)] == [True, False, True]
+
+
 def test_one_seed_has_no_spread(one_seed: dict[str, Any]) -> None:
     (table,) = likelihood(one_seed).tables
     assert not any("±" in cell.text for row in table.rows for cell in row)
@@ -136,7 +146,7 @@ def test_fingerprint_and_signatures(results: dict[str, Any]) -> None:
     source = provenance(results, table.metrics)
     assert source == (
         "Evaluation 0123456789ab, test split, 7,740 responses in 1,000 dialogues; "
-        "nrefs:1|case:lc|tok:13a|smooth:exp; nrefs:1|nc:6|nw:0"
+        "sacreBLEU nrefs:1|case:lc|tok:13a|smooth:exp; chrF nrefs:1|nc:6|nw:0"
     )
 
 
