@@ -28,6 +28,7 @@ from dialog.metrics.likelihood import (
     TokenAccuracy,
     UnknownRatio,
 )
+from dialog.metrics.meaning import EmbeddingAverage, Meteor
 from dialog.metrics.measurement import INPUTS, Measurement, arguments_of
 from dialog.metrics.overlap import F1, PlatoBLEU, RougeL
 from dialog.metrics.parlai_sets import ParlaiSets
@@ -61,6 +62,8 @@ METRICS: Family[Metric] = Family(
         "hits_1_of_20": Hits,
         "length_mean": LengthMean,
         "parlai_sets": ParlaiSets,
+        "meteor": Meteor,
+        "embedding_average": EmbeddingAverage,
     },
     runtime=("language",),
 )
@@ -70,10 +73,12 @@ ORDERS = {
     **{"distinct": (1, 2), "ead": (1, 2), "entropy": (1, 2), "repetition": (3,)},
 }
 """The n of the standard metrics of n-grams."""
+ADDED = {"parlai_sets", "meteor", "embedding_average"}
+"""Metrics that are measured if a recipe adds them."""
 STANDARD: tuple[Component, ...] = tuple(
     {"name": name, **arguments}
     for name in METRICS
-    if name != "parlai_sets"
+    if name not in ADDED
     for arguments in ([{"n": n} for n in ORDERS[name]] if name in ORDERS else [{}])
 )
 """The metrics of every evaluation."""

@@ -158,6 +158,18 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
         "F1 of the longest common subsequence of words (lower-cased letters and digits), in [0, 100]; mean over "
         "responses (Lin 2004). A letter of a script without spaces is a word.",
     ),
+    "meteor": MetricDisplay(
+        "METEOR",
+        "higher",
+        decimals(2),
+        "NLTK's METEOR with WordNet, in [0, 100]; mean over responses (Banerjee & Lavie 2005).",
+    ),
+    "embedding_average": MetricDisplay(
+        "Embedding average",
+        "higher",
+        decimals(2),
+        "Cosine of the mean word vectors of response and reference, times 100; mean over responses (Liu et al. 2016).",
+    ),
     "distinct_1": MetricDisplay(
         "Distinct-1",
         None,
