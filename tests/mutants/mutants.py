@@ -20,6 +20,7 @@ from pathlib import Path
 import data_mutants
 import model_mutants
 import run_mutants
+import statistics_mutants
 import training_mutants
 from mutant import Mutant
 
@@ -31,6 +32,7 @@ MUTANTS = (
     *model_mutants.MUTANTS,
     *data_mutants.MUTANTS,
     *run_mutants.MUTANTS,
+    *statistics_mutants.MUTANTS,
 )
 
 
