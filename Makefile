@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4
-FAST = tests/test_house.py tests/config tests/metrics tests/generation tests/models/attention tests/report tests/laws
+FAST = tests/test_house.py tests/config tests/metrics tests/generation tests/models/attention tests/report
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart check test lint install dev clean
@@ -13,7 +13,7 @@ help:  ## list these targets
 quickstart: install  ## compare both families on the built-in corpus, in a few minutes
 	$(BIN)/python -m dialog compare quickstart/lstm_bahdanau quickstart/transformer
 
-check: lint  ## style, types and the fast tests, in under a minute once installed
+check: lint  ## style, types and the fast tests, in under a minute once mypy has its cache
 	$(PYTEST) --dist=worksteal --quiet $(FAST)
 
 test: dev  ## all tests, without a network or a GPU

@@ -23,6 +23,7 @@ from dialog.escaping import to_json
 )
 @click.option("--vary", multiple=True, metavar="KEY=A,B", help="A contender for each value; may be repeated.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Number of runs at a time.")
+@click.option("--strict", is_flag=True, help="Reject contenders that differ in what a fair comparison keeps equal.")
 @click.option("--trust", is_flag=True, help="Allow recipes of folders to import code.")
 @click.option(
     "--ratings", multiple=True, type=click.Path(path_type=Path), metavar="FILE", help="Add ratings made in report.html."
@@ -35,6 +36,7 @@ def compare(
     output: Path | None,
     vary: tuple[str, ...],
     jobs: int,
+    strict: bool,
     trust: bool,
     ratings: tuple[Path, ...],
     as_json: bool,
@@ -72,7 +74,7 @@ def compare(
         return
     from dialog.comparison.grid.plan import Request, prepare_grid
 
-    request = Request(names, overrides, vary, seeds, output, jobs, trust, job)
+    request = Request(names, overrides, vary, seeds, output, jobs, trust, strict, job)
     grid = prepare_grid(request)
     from dialog.comparison.compare import compare as run
     from dialog.report.verdict import terminal_table

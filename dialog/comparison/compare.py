@@ -12,9 +12,12 @@ from dialog.comparison.grid.folder import Grid
 from dialog.comparison.grid.jobs import end_with_parent, run_jobs
 from dialog.comparison.grid.plan import Request
 from dialog.comparison.grid.progress import Display
+from dialog.comparison.grid.strict import raise_broken
 from dialog.comparison.grid.work import Work, identity
+from dialog.comparison.results.content import results_of
+from dialog.comparison.results.systems import System, finished_systems
+from dialog.comparison.results.tracking import log_comparison
 from dialog.comparison.statistics.ratings import kept_ratings
-from dialog.comparison.systems import compared_systems, results_of
 from dialog.config.components import imported_names
 from dialog.errors import RunError, UserError
 from dialog.json_files import read_json
@@ -50,6 +53,8 @@ def compare(grid: Grid, request: Request) -> dict[str, Any]:
             work.run()
         results = write_report(work, before)
     raise_failures(work)
+    if request.strict:
+        raise_broken(results["parity"])
     return results
 
 
@@ -75,15 +80,33 @@ def write_report(work: Work, before: tuple[int, int] | None) -> dict[str, Any]:
             if covers(results, work):
                 return results
         began = time.monotonic()
-        systems = compared_systems(work)
-        if len(systems) < 2:
-            raise_failures(work)
-        results = results_of(work.grid, systems)
+        results = results_of(work.grid, comparable_systems(work), failures_of(work))
         results["seconds"] += time.monotonic() - began
         results["ratings"] = kept_ratings(folder / RESULTS, results)
         write_reports(results, folder)
         write_json(folder / RESULTS, results)
+        log_comparison(work.grid, results)
     return results
+
+
+def comparable_systems(work: Work) -> list[System]:
+    """Return the contenders that have an evaluated run.
+
+    Raises:
+        UserError: fewer than two, because runs failed or diverged.
+        RunError: the same, if a run failed for a reason that the user cannot fix.
+    """
+    systems = finished_systems(work)
+    if len(systems) < 2:
+        raise_failures(work)
+        without = [cell.name for cell in work.cells if cell.contender.name not in [system.name for system in systems]]
+        raise UserError(f"nothing to compare: {', '.join(without)} diverged before the first validation")
+    return systems
+
+
+def failures_of(work: Work) -> dict[str, str]:
+    """Return the messages of failed runs, by name."""
+    return {name: str(error["message"]) for name, error in work.errors().items()}
 
 
 def covers(results: Mapping[str, Any], work: Work) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from dialog.analysis.measured import RESPONSES, STATISTICS, write_statistics
 from dialog.atomic import beside, rename, sync, write_json
-from dialog.build import build_corpus, build_rules
+from dialog.build import build_job
 from dialog.config.schema import Recipe, to_dict
 from dialog.data.corpora import Corpus
 from dialog.data.reading.files import sha256
@@ -54,6 +54,7 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
     from tqdm import tqdm
 
     from dialog.analysis.alignment import AlignmentAccuracy
+    from dialog.analysis.baselines.kept import find_baselines
     from dialog.data.examples import examples
     from dialog.metrics import build_metrics, detect_language
     from dialog.metrics.family import components_of
@@ -61,11 +62,11 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
     from dialog.training.distributed.collectives import gather_to_first
 
     data = run.recipe.data
-    corpus = build_corpus(run.recipe)
-    settings = settings_of(run.recipe, corpus_hash(corpus))
+    job = build_job(run.recipe)
+    settings = settings_of(run.recipe, corpus_hash(job.corpus))
     if name is not None:
         check_name(name, run.folder / "evaluation" / f"{split}-{name}", settings)
-    stream = examples(corpus.dialogues(split), build_rules(run.recipe), Counter())
+    stream = examples(job.corpus.dialogues(split), job.rules, Counter())
     search = run.recipe.generation.search
     evaluator = Evaluator(
         run.responder, search, data.batch_tokens, rank=rank(), world=world_size(), gather=gather_to_first
@@ -75,6 +76,8 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
         language = detect_language(example.response.text for example in first)
         components = components_of(run.recipe.metrics)
         evaluation = Evaluation(build_metrics(run.recipe.metrics, language=language))
+    # before decoding, so that nothing is lost if it fails; one rank computes, the others wait
+    baselines = find_baselines(job, split, run.recipe.metrics, language=language, quiet=quiet)
     aligned = AlignmentAccuracy()
     evaluations = run.folder / "evaluation"
     evaluations.mkdir(exist_ok=True)
@@ -91,13 +94,16 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
         alignments, seconds = zip(*gather_to_first((aligned, evaluator.decoding.total)), strict=True)
         metrics |= AlignmentAccuracy.total(alignments).metrics()
         metrics |= {key: settings[key] for key in KEPT} | {"weights": sha256(run.folder / WEIGHTS)}
+        if baselines is not None:
+            metrics |= baselines.metrics(evaluation.measurement, evaluation.dialogue_ids)
+        leaked = None if baselines is None else baselines.is_leaked(evaluation.dialogue_ids)
         suffix = name or suffix_of(run.folder, settings, metrics["fingerprint"])
         folder = evaluations / (f"{split}-{suffix}" if suffix else split)
         folder.mkdir(exist_ok=True)
         sync(partial)
         (folder / METRICS).unlink(missing_ok=True)
         rename(partial, folder / RESPONSES)
-        write_statistics(folder / STATISTICS, evaluation.measurement, components, language)
+        write_statistics(folder / STATISTICS, evaluation.measurement, components, language, leaked)
         write_json(folder / COST, {"responses": metrics["examples"], "decoding_seconds": sum(seconds)})
         write_json(folder / METRICS, metrics)  # last: with it the evaluation is complete
     if run.recipe.logger.get("name") != "none":
@@ -121,7 +127,8 @@ def current_evaluation(folder: Path, recipe: Recipe, split: str, corpus: str | N
             continue
         settings = settings_of(recipe, metrics["data"].get("fingerprint") if corpus is None else corpus)
         same = all(metrics[key] == settings[key] for key in KEPT)
-        if same and metrics["weights"] == sha256(folder / WEIGHTS) and (metrics_file.parent / RESPONSES).is_file():
+        complete = all((metrics_file.parent / name).is_file() for name in (RESPONSES, STATISTICS))
+        if same and complete and metrics["weights"] == sha256(folder / WEIGHTS):
             return Evaluated(metrics_file.parent, metrics)
     return None
 

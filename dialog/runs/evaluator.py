@@ -101,7 +101,7 @@ class Evaluation:
     def __init__(self, metrics: Mapping[str, Metric]) -> None:
         self.measurement = Measurement(metrics)
         self.counts: Counter[str] = Counter()
-        self.dialogues: set[str] = set()
+        self.dialogue_ids: list[str] = []
         self.lossless = True
         self.confidences = np.zeros(SIZE)
         self.fingerprint = hashlib.sha256()
@@ -113,7 +113,7 @@ class Evaluation:
         self.counts.update(examples=1, **{unit: row[f"reference_{unit}"] for unit in UNITS})
         self.lossless = self.lossless and answered.scored.lossless
         self.confidences += answered.scored.confidences
-        self.dialogues.add(example.dialogue_id)
+        self.dialogue_ids.append(example.dialogue_id)
         if example.response.copies:
             self.counts.update(questions=1, answered=answered.exact)
         self.fingerprint.update(example_bytes(row))
@@ -149,7 +149,7 @@ class Evaluation:
         metrics: dict[str, Any] = {
             "split": split,
             "examples": self.counts["examples"],
-            "dialogues": len(self.dialogues),
+            "dialogues": len(set(self.dialogue_ids)),
             "fingerprint": self.fingerprint.hexdigest(),
             **{unit: self.counts[unit] for unit in UNITS},
             "lossless": self.lossless,

@@ -68,16 +68,22 @@ def runs(comparison: Comparison) -> list[tuple[str, dict[str, Any]]]:
 def test_results(comparison: Comparison) -> None:
     results = comparison.results
     assert results.keys() == {
-        "format", "command", "environment", "split", "seconds", "models", "parity", "samples", "attention",
+        "format", "command", "environment", "split", "fingerprint", "dialogues", "examples", "seconds",
+        "verdict", "verdicts", "warnings", "models", "references", "parity", "differences", "statistics", "crossings",
+        "history", "breakdown", "calibration", "samples", "disagreements", "attention", "rating", "ratings",
     }  # fmt: skip
-    assert (results["format"], results["split"]) == (1, "test")
+    assert (results["format"], results["split"]) == (2, "test")
+    assert results["statistics"]["seeds"] == {"lstm": 2, "transformer": 2}
     assert "--seeds 2" in results["command"]
     assert "lstm.yaml transformer.yaml trainer.max_steps=8" in results["command"]
     assert all(isinstance(value, str | int | float) for value in results["environment"].values())
     assert results["seconds"] > sum(run["seconds"] for _, run in runs(comparison)) > 0
     assert [model["name"] for model in results["models"]] == ["lstm", "transformer"]
     for model in results["models"]:
-        assert model.keys() == {"name", "parameters", "runs", "summary"}
+        assert model.keys() == {
+            "name", "kind", "parameters", "flops_per_target_token", "trials", "runs", "summary", "cost",
+        }  # fmt: skip
+        assert model["kind"] == "recipe"
         sizes = model["parameters"]
         assert sizes["total"] == sizes["embeddings"] + sizes["rest"] > 0
         assert [run["seed"] for run in model["runs"]] == [7, 8]
@@ -109,9 +115,10 @@ def test_all_runs_differ(comparison: Comparison) -> None:
 
 def test_summary_is_mean_and_sample_deviation(comparison: Comparison) -> None:
     for model in comparison.results["models"]:
-        assert {"bits_per_byte", "perplexity_token", "token_accuracy", "f1", "sacrebleu"} <= model["summary"].keys()
-        assert not {"examples", "tokens", "fingerprint"} & model["summary"].keys()
-        for name, entry in model["summary"].items():
+        summary = model["summary"]["all"]
+        assert {"bits_per_byte", "perplexity_token", "token_accuracy", "f1", "sacrebleu"} <= summary.keys()
+        assert not {"examples", "tokens", "fingerprint"} & summary.keys()
+        for name, entry in summary.items():
             metrics = [run["metrics"][name] for run in model["runs"]]
             values = [value["score"] if isinstance(value, dict) else value for value in metrics]
             assert entry["n"] == 2
@@ -125,16 +132,33 @@ def test_parity(comparison: Comparison) -> None:
     for row in rows.values():
         assert row.keys() == {"what", "equal", "must", "values"}
         assert len(row["values"]) == 2
-        if "within" not in row["what"]:
-            assert row["equal"] == (row["values"][0] == row["values"][1])
-            assert row["equal"] or not row["must"], row
     for what in ("data fingerprint", "tokenizer", "test set", "seeds", "search"):
         assert rows[what]["must"], what
+        assert rows[what]["equal"], what
     for what in ("target tokens seen", "optimizer steps", "optimizer", "gradient clipping", "batch tokens"):
         assert rows[what]["equal"], what
-    sizes = rows["parameters (within 10 %)"]["values"]
-    assert sizes == [model["parameters"]["total"] for model in comparison.results["models"]]
+    totals = [model["parameters"]["total"] for model in comparison.results["models"]]
+    assert rows["parameters (within 10 %)"]["values"] == totals
     assert len({run["target_tokens"] for _, run in runs(comparison) if run["seed"] == 7}) == 1
+
+
+def test_differences_and_references(comparison: Comparison) -> None:
+    """All parts of the analysis have read the same runs."""
+    results = comparison.results
+    lstm, transformer = (model["summary"]["all"]["bits_per_byte"]["mean"] for model in results["models"])
+    (entry,) = [row for row in results["differences"] if (row["metric"], row["subset"]) == ("bits_per_byte", "all")]
+    assert (entry["a"], entry["b"]) == ("lstm", "transformer")
+    assert entry["difference"] == pytest.approx(lstm - transformer)
+    low, high = entry["interval"]
+    assert low < entry["difference"] < high
+    assert {"human", "random", "ngram_5"} <= results["references"]["all"].keys()
+    assert "lstm is worse than an n-gram model" in results["warnings"][0]
+    assert {entry["axis"] for entry in results["crossings"]} == {"target_tokens", "seconds", "flops"}
+    assert results["calibration"].keys() == {"lstm", "transformer"}
+    assert results["history"]["rows"][0]["values"].keys() == {"lstm", "transformer"}
+    assert 0 < len(results["rating"]) <= 50
+    for pair in results["rating"]:
+        assert sorted(pair["models"]) == [0, 1]
 
 
 def test_samples(comparison: Comparison) -> None:
@@ -179,12 +203,13 @@ def test_reports_are_self_contained(comparison: Comparison) -> None:
     assert files == {"grid.json", "report.html", "report.md", "report.tex", "results.json", "runs"}
     page = (comparison.folder / "report.html").read_text(encoding="utf-8")
     assert page.count("<svg") >= 4  # two curves, a map a model
+    page = re.sub(r"(<script>).*?(</script>)", "", page, flags=re.DOTALL)
     assert not re.search(r"<(link|iframe|img|base)\b|(?:src|href)\s*=\s*[\"']?(?!#)|url\(|@import", page, re.I)
     text = (comparison.folder / "report.md").read_text(encoding="utf-8")
     for shown in (page, text, comparison.output):
         for model in comparison.results["models"]:
             assert model["name"] in shown
-            assert f"{model['summary']['bits_per_byte']['mean']:.3f}" in shown
+            assert f"{model['summary']['all']['bits_per_byte']['mean']:.3f}" in shown
 
 
 def test_run_folders_are_complete(comparison: Comparison) -> None:
@@ -221,7 +246,7 @@ def test_runs_instead_of_recipes(
     for family in ("lstm", "transformer"):
         shutil.copytree(comparison.folder / f"runs/{family}/seed-7", tmp_path / "mine" / family)
         shutil.rmtree(tmp_path / "mine" / family / "evaluation")
-    before = {path: path.read_bytes() for path in (tmp_path / "mine").rglob("*.safetensors")}
+    before = {path: path.read_bytes() for path in (tmp_path / "mine").rglob("model.safetensors")}
     overridden = ["compare", "mine/lstm", "mine/transformer", "--trust", "generation.max_length=3"]
     assert exit_code(overridden, monkeypatch) == 2
     assert "generation.max_length=3: overrides apply to recipes, not to trained runs" in capsys.readouterr().err
@@ -235,8 +260,8 @@ def test_runs_instead_of_recipes(
         (run,) = model["runs"]
         assert run["metrics"] == old["runs"][0]["metrics"]
         assert (tmp_path / "out" / run["folder"]).resolve().is_relative_to(tmp_path / "mine")
-        assert all(entry["std"] is None and entry["n"] == 1 for entry in model["summary"].values())
-    assert {path: path.read_bytes() for path in (tmp_path / "mine").rglob("*.safetensors")} == before
+        assert all(entry["std"] is None and entry["n"] == 1 for entry in model["summary"]["all"].values())
+    assert {path: path.read_bytes() for path in (tmp_path / "mine").rglob("model.safetensors")} == before
     assert not [path.name for path in (tmp_path / "out" / "runs").rglob("*") if not path.name.startswith(".")]
 
 

@@ -4,16 +4,42 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dialog.comparison.results import draw_samples, learning_curve, select_sample
+from dialog.comparison.results.samples import disagreements, draw_samples, rating_pairs, select_sample
+from dialog.comparison.results.summary import learning_curve
 from dialog.escaping import to_json
 
 
-def test_samples_without_contexts(tmp_path: Path) -> None:
-    folder = tmp_path / "evaluation" / "test"
-    folder.mkdir(parents=True)
-    rows = [{"id": str(place), "context": [], "reference": "Hi", "response": "Ho"} for place in range(3)]
-    (folder / "responses.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    assert [sample["id"] for sample in draw_samples([folder])] == ["0", "1", "2"]
+def rows(*responses: str, nll: float = 1.0) -> list[dict[str, Any]]:
+    """Lines of a responses.jsonl with as many examples as responses; every second has a context."""
+    return [
+        {"id": str(n), "context": ["Hi"] * (n % 2), "reference": "a b c d", "response": response, "nll": nll * n}
+        for n, response in enumerate(responses)
+    ]
+
+
+def test_samples_have_a_context_if_any_has_one() -> None:
+    assert {sample["id"] for sample in draw_samples([rows(*"abcd")])} == {"1", "3"}
+    without = [{**row, "context": []} for row in rows(*"abcd")]
+    assert [sample["id"] for sample in draw_samples([without])] == ["0", "1", "2", "3"]
+
+
+def test_examples_that_differ_most() -> None:
+    """Two in which the second contender is better, then two in which the first is."""
+    first, second = rows(*"abcdef"), rows(*"abcdef", nll=0.5)
+    for place in (0, 2, 4):
+        first[place]["nll"], second[place]["nll"] = 0.0, place + 1.0
+    chosen = disagreements([first, second], count=4)
+    assert [sample["id"] for sample in chosen] == ["4", "2", "5", "3"]
+    assert disagreements([first, [{**row, "nll": 0.0} for row in second[:-1]] + [{"id": "5"}]]) == []
+
+
+def test_pairs_for_rating_differ_and_are_in_random_order() -> None:
+    one, two = rows(*["same"] * 10, *["one"] * 90), rows(*["same"] * 10, *["two"] * 90)
+    pairs = rating_pairs([one, two])
+    assert len(pairs) == 45  # examples with a context
+    assert {tuple(pair["models"]) for pair in pairs} == {(0, 1), (1, 0)}
+    for pair in pairs:
+        assert pair["responses"] == [("one", "two")[model] for model in pair["models"]]
 
 
 def test_numbers_that_are_not_finite_are_null() -> None:

@@ -8,44 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recipe_texts import BASE, TINY, composed, refused
 
-from dialog.config.compose import asset_folders, compose, shipped_recipes
+from dialog.config.compose import compose, shipped_recipes
 from dialog.config.schema import Recipe, to_dict, to_yaml
 from dialog.config.yaml_layers import leaves
-from dialog.errors import UserError
 
-BASE = "defaults: {data: builtin, model: tiny, optimizer: adamw_plateau}\n"
-TINY = """embedding_size: 8
-encoder: {name: lstm, size: 8, layers: 2}
-decoder:
-  name: lstm
-  size: 8
-  attention: {name: additive, size: 4}
-dropout: 0.5
-"""
 QUICK = compose("quickstart/transformer").recipe
-RECIPES = sorted(path for root in asset_folders("recipes") for path in root.rglob("*.yaml"))
-
-
-@pytest.fixture(autouse=True)
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder with its own choice of the group model."""
-    (tmp_path / "configs" / "model").mkdir(parents=True)
-    (tmp_path / "configs" / "model" / "tiny.yaml").write_text(TINY, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def composed(text: str, *overrides: str) -> Recipe:
-    Path("my.yaml").write_text(text, encoding="utf-8")
-    return compose("my.yaml", overrides).recipe
-
-
-def refused(text: str | bytes, *overrides: str) -> str:
-    Path("my.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(UserError) as caught:
-        compose("my.yaml", overrides)
-    return str(caught.value)
+pytestmark = pytest.mark.usefixtures("lab")
 
 
 # ------------------------------------------------------------------ order of layers

@@ -111,7 +111,8 @@ def test_smoke_on_files(
     maps = list((tmp_path / "run" / "attention").glob("step-1/*.json"))
     assert maps
     recorded = json.loads(maps[0].read_text(encoding="utf-8"))
-    assert bool(recorded["maps"]) is ("no_attention" not in name)
+    without_attention = "no_attention" in name or composed.recipe.model.decoder["name"] == "lstm_plain"
+    assert bool(recorded["maps"]) is not without_attention
     (tmp_path / "in.jsonl").write_text(json.dumps({"context": ["Hello .", "How are you ?"]}) + "\n", encoding="utf-8")
     search = "generation.max_length=3"
     program.main(
@@ -120,7 +121,7 @@ def test_smoke_on_files(
     assert json.loads(capsys.readouterr().out)["context"] == ["Hello .", "How are you ?"]
 
 
-@pytest.mark.parametrize("name", DAILYDIALOG)
+@pytest.mark.parametrize("name", [name for name in DAILYDIALOG if "/sankar2019/" not in name])
 def test_parameters_are_matched(name: str) -> None:
     """The stated numbers, which tests/config/test_shipped.py compares with the networks."""
     assert compose(name).recipe.about.parameters == pytest.approx(10e6, rel=0.06)

@@ -97,8 +97,10 @@ class Reductions(Callback):
     def __init__(self) -> None:
         self.equal: list[bool] = []
 
-    def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, *_: object) -> None:  # noqa: ANN401 - a DialogModule
-        if trainer.fit_loop._should_accumulate() and trainer.world_size > 1 and not is_sharded(module):
+    def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, *arguments: Any) -> None:  # noqa: ANN401 - a DialogModule
+        *_, index = arguments
+        accumulates = (index + 1) % trainer.accumulate_grad_batches and index + 1 < trainer.num_training_batches
+        if accumulates and trainer.world_size > 1 and not is_sharded(module):
             gradient = torch.cat([each.grad.flatten() for each in module.parameters() if each.grad is not None])
             gradients = [torch.empty_like(gradient) for _ in range(trainer.world_size)]
             dist.all_gather(gradients, gradient)

@@ -14,7 +14,7 @@ from dialog.metrics import words
 def terms(text: str) -> Iterator[str]:
     """Yield the lower-case words of a text; in scripts without spaces its letters and pairs of adjacent letters."""
     for chunk in text.lower().split():
-        letters = words(chunk)
+        letters = [chunk] if chunk.isascii() else words(chunk)
         yield from letters
         yield from map("".join, pairwise(letters))
 

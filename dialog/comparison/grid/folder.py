@@ -22,12 +22,16 @@ from dialog.config.compose import Composed, fill_schema
 from dialog.config.schema import Recipe, to_dict
 from dialog.errors import UserError
 from dialog.json_files import read_json
-from dialog.runs.folder import hash_of
+from dialog.runs.folder import hash_of, read_summary
 from dialog.version import __version__
 
 GRID = "grid.json"
 LOCK = ".lock"
 FORMAT = 1
+SPLIT = "test"
+"""The split on which contenders are compared."""
+DIVERGED = "diverged.json"
+"""File of a run folder whose training diverged: the message."""
 IGNORED = (
     "about", "seed", "data.path", "preflight", "logger", "expect", "smoke", "checkpoint.every_n_steps",
     "trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.enable_progress_bar",
@@ -117,6 +121,16 @@ class Grid:
             Cell(contender, seed, Path(path), places.with_name(f"{places.name}-{seed}"))
             for seed, path in contender.folders.items()
         ]
+
+
+def is_trained(folder: Path) -> bool:
+    """Return whether the training of a run has ended."""
+    return read_summary(folder) is not None or is_diverged(folder)
+
+
+def is_diverged(folder: Path) -> bool:
+    """Return whether the training of a run has diverged."""
+    return (folder / DIVERGED).is_file()
 
 
 # ------------------------------------------------------------------ grid.json

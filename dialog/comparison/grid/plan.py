@@ -9,8 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dialog.comparison.grid.contenders import check_trusted, read_contenders, split_folder
-from dialog.comparison.grid.folder import Contender, Grid, check_output, is_comparison, merged, open_grid, read_grid
-from dialog.comparison.grid.work import is_trained
+from dialog.comparison.grid.folder import (
+    SPLIT,
+    Contender,
+    Grid,
+    check_output,
+    is_comparison,
+    is_trained,
+    merged,
+    open_grid,
+    read_grid,
+)
+from dialog.comparison.grid.responses import match_responses, read_test_set
 from dialog.errors import UserError
 from dialog.paths import fresh_folder
 from dialog.runs.check import check_recipe
@@ -31,6 +41,7 @@ class Request:
         output: Folder of the comparison; None for a new one.
         jobs: Number of processes.
         trust: Allow recipes of folders to import code.
+        strict: Reject contenders that differ in the parity contract.
         job: One of the processes of a comparison: it trains and evaluates only.
     """
 
@@ -41,6 +52,7 @@ class Request:
     output: Path | None = None
     jobs: int = 1
     trust: bool = False
+    strict: bool = False
     job: bool = False
 
     @property
@@ -79,7 +91,12 @@ def prepare_grid(request: Request) -> Grid:
     missing = any(cell.contender.kind == "recipe" and not is_trained(cell.folder) for cell in planned.cells())
     if missing or planned != current:
         check_single_process(planned.contenders)
-        check_same_data(planned.contenders, quiet=request.job)
+        data = check_same_data(planned.contenders, quiet=request.job)
+        check_responses(planned.contenders)
+        if request.strict:
+            from dialog.comparison.grid.strict import check_strict
+
+            check_strict(planned, data)
     folder = folder or fresh_folder("comparisons")
     return open_grid(folder, new, planned.seeds, overrides, request.command)
 
@@ -115,8 +132,12 @@ def check_single_process(contenders: Sequence[Contender]) -> None:
             )
 
 
-def check_same_data(contenders: Sequence[Contender], *, quiet: bool) -> None:
-    """Raise UserError unless all contenders read the same prepared data."""
+def check_same_data(contenders: Sequence[Contender], *, quiet: bool) -> Path | None:
+    """Return the folder of the prepared data; None if there are files of responses only.
+
+    Raises:
+        UserError: the contenders read different data.
+    """
     recipes = {contender.name: contender.composed.recipe for contender in contenders if contender.kind != "responses"}
     prepared = {name: prepare_data(recipe, quiet=quiet) for name, recipe in recipes.items()}
     if len(set(prepared.values())) > 1:
@@ -124,3 +145,12 @@ def check_same_data(contenders: Sequence[Contender], *, quiet: bool) -> None:
         raise UserError(
             f"the contenders do not share data and tokenizer ({folders}); give them the same `data` section"
         )
+    return next(iter(prepared.values()), None)
+
+
+def check_responses(contenders: Sequence[Contender]) -> None:
+    """Raise UserError unless all files of responses answer the test set of the other contenders."""
+    if files := [contender.file for contender in contenders if contender.kind == "responses"]:
+        expected = read_test_set(contenders, SPLIT)
+        for file in files:
+            match_responses(Path(file), expected)

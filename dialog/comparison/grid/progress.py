@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
-from dialog.comparison.grid.folder import Cell
-from dialog.comparison.grid.work import SPLIT, Work, is_trained
+from dialog.comparison.grid.folder import SPLIT, Cell, is_trained
+from dialog.comparison.grid.work import Work
 from dialog.runs.folder import METRICS, WEIGHTS, read_summary
 
 ACTIVE = 60.0

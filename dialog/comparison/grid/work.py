@@ -12,19 +12,18 @@ from typing import Any
 
 from dialog.atomic import write_json
 from dialog.build import build_corpus
-from dialog.comparison.grid.folder import Cell, Contender, Grid
+from dialog.comparison.grid.folder import DIVERGED, SPLIT, Cell, Contender, Grid, is_diverged, is_trained
+from dialog.comparison.grid.responses import measure_responses, measured_responses
+from dialog.comparison.history import measure_history, sample_of
 from dialog.config.compose import Composed, with_seed
 from dialog.errors import DivergedError, RunError, UserError
 from dialog.json_files import read_json
 from dialog.runs.evaluate import Evaluated, corpus_hash, current_evaluation, evaluate
-from dialog.runs.folder import RECIPE, WEIGHTS, read_recipe, read_summary
+from dialog.runs.folder import RECIPE, WEIGHTS, read_recipe
 from dialog.runs.load import load
 from dialog.runs.resume import resume
 from dialog.runs.train import PartOf, train
 
-SPLIT = "test"
-DIVERGED = "diverged.json"
-"""File of a run folder whose training diverged: the message."""
 WAIT = 0.5
 """Seconds between two looks at runs that other processes work on."""
 
@@ -78,10 +77,20 @@ class Work:
 
     def finish(self, cell: Cell) -> None:
         """Train and evaluate a run as far as that is not done."""
+        if cell.contender.kind == "responses":
+            others = self.grid.contenders
+            self.evaluations[cell.name] = measure_responses(cell.contender, others, cell.folder, SPLIT)
+            return
         if cell.contender.kind == "recipe":
             train_cell(cell, group=self.grid.folder.resolve().name, advice=self.advice)
         if (cell.folder / WEIGHTS).is_file() and self.evaluation(cell) is None:
-            self.evaluations[cell.name] = evaluate(load(cell.folder, trust=True), SPLIT, quiet=True)
+            run = load(cell.folder, trust=True)
+            evaluated = evaluate(run, SPLIT, quiet=True)
+            try:
+                measure_history(run, evaluated.folder, sample_of(run, SPLIT))
+            except Exception as error:  # measured again by the analysis, which does without it if need be
+                log.warning("%s: use of the history not measured: %s", cell.name, reason(error))
+            self.evaluations[cell.name] = evaluated
 
     # -------------------------------------------------------------- states
 
@@ -95,7 +104,12 @@ class Work:
 
     def evaluation(self, cell: Cell) -> Evaluated | None:
         """Return the evaluation of a run if its weights, settings and data are the present ones."""
-        if cell.name not in self.evaluations and (cell.folder / RECIPE).is_file():
+        if cell.name in self.evaluations:
+            return self.evaluations[cell.name]
+        if cell.contender.kind == "responses":
+            if evaluated := measured_responses(cell.contender, cell.folder, SPLIT):
+                self.evaluations[cell.name] = evaluated
+        elif (cell.folder / RECIPE).is_file():
             recipe = read_recipe(cell.folder)
             corpus = self.corpus_hash(cell.contender)
             if evaluated := current_evaluation(cell.folder, recipe, SPLIT, corpus):
@@ -143,16 +157,6 @@ def recipe_of(cell: Cell) -> Composed:
     composed = cell.contender.composed
     trainer = replace(composed.recipe.trainer, enable_progress_bar=False)
     return with_seed(replace(composed, recipe=replace(composed.recipe, trainer=trainer)), int(cell.seed or 0))
-
-
-def is_trained(folder: Path) -> bool:
-    """Return whether the training of a run has ended."""
-    return read_summary(folder) is not None or is_diverged(folder)
-
-
-def is_diverged(folder: Path) -> bool:
-    """Return whether the training of a run has diverged."""
-    return (folder / DIVERGED).is_file()
 
 
 def identity(path: Path) -> tuple[int, int] | None:

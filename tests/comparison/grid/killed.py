@@ -18,7 +18,7 @@ from typing import Any
 
 from processes import Processes, Server, has_ended, serving
 
-from dialog.comparison.times import without_times
+from dialog.comparison.results.times import without_times
 
 RECIPES = ["quickstart/lstm_bahdanau", "quickstart/transformer"]
 SETTINGS = [

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from processes import Server
 
-from dialog.comparison.times import without_times
+from dialog.comparison.results.times import without_times
 
 sys.path.insert(0, str(Path(__file__).parent))
 from killed import command, compare, compare_with_kills, progress, results

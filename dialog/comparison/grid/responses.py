@@ -1,0 +1,196 @@
+"""Responses of other systems: match a file to the test set, and measure it like an evaluation."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dialog.analysis.measured import RESPONSES, STATISTICS, example_bytes, read_responses, write_statistics
+from dialog.atomic import write_json, write_text
+from dialog.build import build_corpus, build_job, build_rules
+from dialog.comparison.grid.folder import Contender
+from dialog.config.schema import Recipe
+from dialog.data.examples import examples
+from dialog.errors import UserError
+from dialog.escaping import to_json
+from dialog.json_files import read_json, read_json_lines
+from dialog.runs.evaluate import METRICS, Evaluated
+
+if TYPE_CHECKING:
+    from dialog.analysis.baselines.rows import Baselines
+
+Row = Mapping[str, Any]
+Key = tuple[str, ...]
+NUMBERS = ("nll", "reference_tokens", "reference_correct", "reference_unknown", "reference_unknown_bytes")
+"""Optional fields: likelihood of the reference, in nats and tokens."""
+
+
+def read_test_set(contenders: Sequence[Contender], split: str) -> list[Row]:
+    """Return the examples of the test set, from the corpus of the first recipe, else from the first file of responses.
+
+    Raises:
+        UserError: the corpus or the file cannot be read.
+    """
+    recipe = next((contender.composed.recipe for contender in contenders if contender.kind != "responses"), None)
+    return examples_of_recipe(recipe, split) if recipe is not None else examples_of_file(Path(contenders[0].file))
+
+
+def examples_of_recipe(recipe: Recipe, split: str) -> list[Row]:
+    """Return id, dialogue, context and reference of each example of a split."""
+    stream = examples(build_corpus(recipe).dialogues(split), build_rules(recipe), Counter())
+    return [
+        {
+            "id": example.id,
+            "dialogue_id": example.dialogue_id,
+            "context": [turn.text for turn in example.context],
+            "reference": example.response.text,
+        }
+        for example in stream
+    ]
+
+
+def examples_of_file(path: Path) -> list[Row]:
+    """Return the examples of a file whose lines have id, context and reference; the id before # names the dialogue."""
+    rows = read_responses(path)
+    return [
+        {
+            "id": row["id"],
+            "dialogue_id": row.get("dialogue_id", str(row["id"]).rpartition("#")[0] or str(row["id"])),
+            "context": row["context"],
+            "reference": row["reference"],
+        }
+        for row in rows
+    ]
+
+
+# ------------------------------------------------------------------ matching
+
+
+def match_responses(path: Path, expected: Sequence[Row]) -> list[Row]:
+    """Return a line for each expected example, in their order, with the response and likelihood of a file.
+
+    Lines are matched by `id` if any id is that of an expected example, else by `context` and `reference`; several
+    examples of equal text are matched in their order.
+
+    Raises:
+        UserError: a line without response, key or matching example; an id listed twice; another reference than the
+            test set's; or an example without a response.
+    """
+    lines = list(read_json_lines(path, "response"))
+    ids = {row["id"] for row in expected}
+    by_id = any(line.get("id") in ids for line in lines if isinstance(line.get("id"), str))
+    places: dict[Key, list[int]] = {}
+    for place, row in enumerate(expected):
+        places.setdefault(key_of(row, by_id=by_id), []).append(place)
+    matched: dict[int, Row] = {}
+    for number, line in enumerate(lines, start=1):
+        where = f"{path}:{number}"
+        check_line(line, where, by_id=by_id)
+        candidates = places.get(key := key_of(line, by_id=by_id))
+        if candidates is None:
+            raise UserError(f"{where}: {described(key, by_id=by_id)} is not in the test set of the other contenders")
+        free = [place for place in candidates if place not in matched]
+        if not free:
+            raise UserError(f"{where}: {described(key, by_id=by_id)} is listed twice; give each example one response")
+        place = free[0]
+        reference = expected[place]["reference"]
+        if line.get("reference", reference) != reference:
+            raise UserError(
+                f"{where}: the reference of {line['id']} is {to_json(line['reference'])[:60]}, in the test set of the "
+                f"other contenders {to_json(reference)[:60]}; evaluate on the same test set"
+            )
+        matched[place] = line
+    if missing := [row["id"] for place, row in enumerate(expected) if place not in matched]:
+        raise UserError(
+            f"{path}: no response to {len(missing):,} of {len(expected):,} examples, such as {missing[0]}; "
+            "give a response to each"
+        )
+    fields = [field for field in NUMBERS if all(is_number(line.get(field)) for line in lines)]
+    return [
+        {**row, "response": matched[place]["response"], **{field: matched[place][field] for field in fields}}
+        for place, row in enumerate(expected)
+    ]
+
+
+def check_line(line: Row, where: str, *, by_id: bool) -> None:
+    """Check the types of the fields of a line that are read."""
+    if not isinstance(line["response"], str):
+        raise UserError(f"{where}: response is {to_json(line['response'])[:60]}; give a string")
+    if by_id:
+        if not isinstance(line.get("id"), str):
+            raise UserError(f"{where}: no id, which other lines have; give each line the id of its example")
+    elif not isinstance(line.get("reference"), str) or not isinstance(line.get("context"), list):
+        raise UserError(f"{where}: matches no example of the test set; give its id, or its context and reference")
+
+
+def key_of(row: Row, *, by_id: bool) -> Key:
+    """Return the id of an example, or its context and reference."""
+    return (row["id"],) if by_id else (*map(str, row["context"]), row["reference"])
+
+
+def described(key: Key, *, by_id: bool) -> str:
+    """Return an example's key for a message."""
+    return f"id {key[0]!r}" if by_id else f"the example with the reference {to_json(key[-1])[:60]}"
+
+
+def is_number(value: object) -> bool:
+    """Return whether a JSON value is a number."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+# ------------------------------------------------------------------ measuring
+
+
+def measured_responses(contender: Contender, folder: Path, split: str) -> Evaluated | None:
+    """Return the evaluation of a file of responses, if it is complete."""
+    evaluation = folder / "evaluation" / split
+    if not (evaluation / METRICS).is_file():
+        return None
+    metrics = read_json(evaluation / METRICS, "responses")
+    return Evaluated(evaluation, metrics) if metrics["responses"] == contender.hash else None
+
+
+def reference_rows(contenders: Sequence[Contender], split: str, language: str) -> Baselines | None:
+    """Return leaks and reference rows of the test set; None without a recipe, which names the training split."""
+    from dialog.analysis.baselines.kept import find_baselines
+
+    recipe = next((contender.composed.recipe for contender in contenders if contender.kind != "responses"), None)
+    return None if recipe is None else find_baselines(build_job(recipe), split, (), language=language, quiet=True)
+
+
+def measure_responses(contender: Contender, contenders: Sequence[Contender], folder: Path, split: str) -> Evaluated:
+    """Write responses.jsonl, statistics and metrics.json of a file of responses, in the order of the test set."""
+    from dialog.metrics import Measurement, build_metrics, detect_language
+    from dialog.metrics.family import components_of, results
+    from dialog.metrics.words import words
+
+    rows: list[Row] = match_responses(Path(contender.file), read_test_set(contenders, split))
+    language = detect_language(row["reference"] for row in rows[:4096])
+    measurement = Measurement(build_metrics((), language=language))
+    measurement.add(rows)
+    fingerprint = hashlib.sha256(b"".join(map(example_bytes, rows)))
+    metrics = {
+        "split": split,
+        "examples": len(rows),
+        "dialogues": len({row["dialogue_id"] for row in rows}),
+        "fingerprint": fingerprint.hexdigest(),
+        "words": sum(len(words(row["reference"])) for row in rows),
+        "bytes": sum(len(row["reference"].encode()) for row in rows),
+        **results(measurement),
+        "responses": contender.hash,
+    }
+    leaked = None
+    if (baselines := reference_rows(contenders, split, language)) is not None:
+        dialogues = [row["dialogue_id"] for row in rows]
+        metrics |= baselines.metrics(measurement, dialogues)
+        leaked = baselines.is_leaked(dialogues)
+    evaluation = folder / "evaluation" / split
+    evaluation.mkdir(parents=True, exist_ok=True)
+    (evaluation / METRICS).unlink(missing_ok=True)
+    write_text(evaluation / RESPONSES, "".join(to_json(row) + "\n" for row in rows))
+    write_statistics(evaluation / STATISTICS, measurement, components_of(()), language, leaked)
+    write_json(evaluation / METRICS, metrics)
+    return Evaluated(evaluation, metrics)

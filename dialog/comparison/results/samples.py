@@ -1,0 +1,110 @@
+"""Examples of a comparison: random ones, those on which contenders differ most, pairs for blind rating, attention."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+from dialog.runs.run import Run
+
+SHARED = ("id", "context", "reference")
+"""Fields of responses.jsonl that are equal for all models."""
+SHORTEST = 4
+"""Words of a reference below which its likelihood is left out of the examples that differ most."""
+
+Rows = Sequence[Mapping[str, Any]]
+"""Lines of a responses.jsonl; those of all contenders are in one order."""
+
+
+def sample_at(place: int, contenders: Sequence[Rows]) -> dict[str, Any]:
+    """Return an example with the response of each contender."""
+    rows = [rows[place] for rows in contenders]
+    return {**{key: rows[0][key] for key in SHARED}, "responses": [row["response"] for row in rows]}
+
+
+def draw_samples(contenders: Sequence[Rows], *, count: int = 12) -> list[dict[str, Any]]:
+    """Draw examples, from those with a context if any has one."""
+    eligible = with_context(contenders[0])
+    chosen = sorted(random.Random(0).sample(eligible, min(count, len(eligible))))
+    return [sample_at(place, contenders) for place in chosen]
+
+
+def with_context(rows: Rows) -> list[int]:
+    """Return the places of examples with a context; all places if none has one."""
+    return [place for place, row in enumerate(rows) if row["context"]] or list(range(len(rows)))
+
+
+def disagreements(contenders: Sequence[Rows], *, count: int = 12) -> list[dict[str, Any]]:
+    """Return the examples whose references the contenders find most differently likely, in nats per byte.
+
+    Each contender is the best one in as many of them as another, if there are enough. References of fewer than
+    `SHORTEST` words are left out. Empty unless all contenders have likelihoods.
+    """
+    if any("nll" not in row for rows in contenders for row in rows):
+        return []
+    differing: dict[int, list[tuple[float, int]]] = {index: [] for index in range(len(contenders))}
+    for place, row in enumerate(contenders[0]):
+        if len(row["reference"].split()) >= SHORTEST:
+            values = [rows[place]["nll"] / len(row["reference"].encode()) for rows in contenders]
+            differing[values.index(min(values))].append((max(values) - min(values), place))
+    share = -(-count // len(contenders))
+    best = [place for places in differing.values() for _, place in sorted(places, reverse=True)[:share]]
+    return [sample_at(place, contenders) for place in best[:count]]
+
+
+def rating_pairs(contenders: Sequence[Rows], *, count: int = 50) -> list[dict[str, Any]]:
+    """Return pairs of different responses in random order, for blind rating; pairs of contenders take turns."""
+    chance = random.Random(0)
+    pairs = list(combinations(range(len(contenders)), 2))
+    places = with_context(contenders[0])
+    chance.shuffle(places)
+    chosen: list[dict[str, Any]] = []
+    for place in places:
+        models = list(pairs[len(chosen) % len(pairs)])
+        chance.shuffle(models)
+        responses = [contenders[model][place]["response"] for model in models]
+        if responses[0] != responses[1]:
+            row = contenders[0][place]
+            chosen.append({"id": row["id"], "context": row["context"], "responses": responses, "models": models})
+        if len(chosen) == count:
+            break
+    return chosen
+
+
+def select_sample(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Choose the sample whose attention is shown: all responses correct, then all short, then the longest context."""
+
+    def preference(sample: dict[str, Any]) -> tuple[bool, bool, int]:
+        responses = sample["responses"]
+        correct = all(response == sample["reference"] for response in responses)
+        return correct, max(len(response.split()) for response in responses) <= 20, len(sample["context"])
+
+    return max(samples, key=preference)
+
+
+def attention_map(
+    run: Run, name: str, metrics: dict[str, Any], context: Sequence[str], response: str
+) -> dict[str, Any] | None:
+    """Return one cross-attention map over a model's own response; None without cross-attention.
+
+    The map is the head with the best alignment accuracy if that was measured, else the mean over heads of the last
+    cross-attention.
+    """
+    attention = run.attention(context, response)
+    cross = [entry for entry in attention["maps"] if (entry["kind"], entry["columns"]) == ("cross", "source")]
+    if not cross:
+        return None
+    best = metrics.get("alignment_head")
+    if best is not None:
+        module, _, number = str(best).rpartition(".")
+        head: int | None = int(number)
+        weights = next(entry["weights"] for entry in cross if entry["name"] == module)[int(number)]
+    else:
+        module, heads = cross[-1]["name"], cross[-1]["weights"]
+        head = 0 if len(heads) == 1 else None
+        weights = [[statistics.fmean(cell) for cell in zip(*rows, strict=True)] for rows in zip(*heads, strict=True)]
+    tokens = {key: attention[key] for key in ("context_tokens", "response_tokens")}
+    return {"model": name, "name": module, "head": head, **tokens, "weights": weights}

@@ -1,0 +1,127 @@
+"""The contenders of a finished grid with their runs, as plain data for results.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dialog.analysis.measured import Measured, read_measured
+from dialog.comparison.flops import flops_per_target_token
+from dialog.comparison.grid.folder import SPLIT, Cell, Contender, is_diverged
+from dialog.comparison.grid.work import Work
+from dialog.comparison.history import sample_of
+from dialog.comparison.parity import EvaluatedSystem
+from dialog.comparison.results.summary import learning_curve, summarize
+from dialog.config.compose import compose
+from dialog.json_files import read_json
+from dialog.runs.folder import ENVIRONMENT, METRICS, RECIPE, WEIGHTS, read_summary
+from dialog.runs.load import load
+from dialog.runs.run import Run
+
+SUBSETS = ("all", "clean", "leaked")
+
+
+class FinishedRun(NamedTuple):
+    """A run, and its evaluation if it has one."""
+
+    folder: Path
+    entry: dict[str, Any]  # under "runs" in results.json
+    evaluation: Path | None
+    measured: Measured | None
+
+
+class System(NamedTuple):
+    """A contender with at least one finished run."""
+
+    contender: Contender
+    evaluated: EvaluatedSystem
+    runs: list[FinishedRun]
+
+    @property
+    def name(self) -> str:
+        """Name of the contender."""
+        return self.contender.name
+
+    @property
+    def measured_runs(self) -> list[FinishedRun]:
+        """Runs with an evaluation."""
+        return [run for run in self.runs if run.measured is not None]
+
+    @property
+    def evaluations(self) -> list[Path]:
+        """Folders of the evaluations."""
+        return [run.evaluation for run in self.runs if run.evaluation is not None]
+
+    def load_first(self) -> Run | None:
+        """Load the first evaluated run; None for a file of responses."""
+        return None if self.contender.kind == "responses" else load(self.measured_runs[0].folder, trust=True)
+
+
+def finished_systems(work: Work) -> list[System]:
+    """Return the contenders that have an evaluated run."""
+    finished: dict[str, list[Cell]] = {}
+    for cell in work.cells:
+        if work.is_finished(cell):
+            finished.setdefault(cell.contender.name, []).append(cell)
+    systems = []
+    for contender in work.grid.contenders:
+        runs = [finished_run(cell, work) for cell in finished.get(contender.name, [])]
+        if any(run.measured is not None for run in runs):
+            systems.append(finished_system(contender, runs))
+    return systems
+
+
+def finished_run(cell: Cell, work: Work) -> FinishedRun:
+    """Read a run and its evaluation."""
+    root, folder, evaluated = work.grid.folder, cell.folder, work.evaluation(cell)
+    trained = cell.contender.kind != "responses"
+    curve = learning_curve(folder) if trained and (folder / METRICS).is_file() else []
+    last = curve[-1] if curve else {"step": 0, "seconds": 0.0, "target_tokens": 0}
+    summary = read_summary(folder)
+    entry = {
+        "seed": cell.seed,
+        "folder": str(folder.relative_to(root) if folder.is_relative_to(root) else folder.resolve()),
+        "evaluation": str(evaluated.folder.relative_to(folder)) if evaluated else "",
+        "steps": summary.steps if summary else last["step"] if trained else None,
+        "seconds": summary.seconds if summary else last["seconds"] if trained else None,
+        "target_tokens": summary.target_tokens if summary else last["target_tokens"] if trained else None,
+        "diverged": is_diverged(folder),
+        "metrics": evaluated.metrics if evaluated else {},
+        "curve": curve,
+    }
+    measured = read_measured(evaluated.folder, trust=True) if evaluated else None
+    return FinishedRun(folder, entry, evaluated.folder if evaluated else None, measured)
+
+
+def finished_system(contender: Contender, runs: list[FinishedRun]) -> System:
+    """Return a contender with its runs; the cost is added when all contenders are known."""
+    entries = [run.entry for run in runs]
+    model: dict[str, Any] = {
+        "name": contender.name,
+        "kind": contender.kind,
+        "parameters": {},
+        "flops_per_target_token": None,
+        "trials": None,
+        "runs": entries,
+        "summary": summaries(runs),
+    }
+    if contender.kind == "responses":
+        return System(contender, EvaluatedSystem(None, {}, model), runs)
+    from dialog.models.seq2seq import count_parameters
+
+    first = next(run.folder for run in runs if (run.folder / WEIGHTS).is_file())
+    loaded = load(first, trust=True)
+    model["parameters"] = count_parameters(loaded.model)
+    model["flops_per_target_token"] = flops_per_target_token(loaded, sample_of(loaded, SPLIT))
+    recipe = compose(str(first / RECIPE)).recipe  # with the precision of the machine
+    return System(contender, EvaluatedSystem(recipe, read_json(first / ENVIRONMENT), model), runs)
+
+
+def summaries(runs: list[FinishedRun]) -> dict[str, dict[str, Any]]:
+    """Return mean, standard deviation and number of each metric over the evaluated runs, by subset of the test set."""
+    metrics = [run.entry["metrics"] for run in runs if run.measured is not None]
+    parts = {
+        "all": metrics,
+        **{subset: [values.get("subsets", {}).get(subset, {}) for values in metrics] for subset in SUBSETS[1:]},
+    }
+    return {subset: summarize(values) if any(values) else {} for subset, values in parts.items()}

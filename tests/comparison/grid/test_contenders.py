@@ -1,0 +1,166 @@
+"""Contenders of a command line: variations, groups of runs, files of responses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dialog.comparison.grid.contenders import group_runs, parse_variation, read_contenders, split_folder
+from dialog.comparison.grid.folder import Contender, contender_hash
+from dialog.comparison.grid.responses import examples_of_recipe, match_responses
+from dialog.config.compose import compose
+from dialog.errors import UserError
+from dialog.runs.folder import LISTED
+from dialog.training.checkpoints.manifest import list_files
+
+LSTM = "quickstart/lstm_bahdanau"
+
+
+def named(contenders: list[Contender]) -> dict[str, Any]:
+    return {contender.name: contender.recipe for contender in contenders}
+
+
+# ------------------------------------------------------------------ variations
+
+
+def test_a_plain_value_of_a_component_names_a_part() -> None:
+    varied = named(read_contenders([LSTM], [], ["model.decoder.attention=additive,dot,none"]))
+    attentions = {name: recipe["model"]["decoder"]["attention"] for name, recipe in varied.items()}
+    assert attentions == {
+        f"{LSTM}[attention=additive]": {"name": "additive", "size": 168},
+        f"{LSTM}[attention=dot]": {"name": "dot"},
+        f"{LSTM}[attention=none]": {"name": "none"},
+    }
+
+
+def test_variations_are_combined_and_named_apart() -> None:
+    names = [*named(read_contenders([LSTM], [], ["model.encoder.size=8,16", "model.decoder.size=8"]))]
+    assert names == [f"{LSTM}[encoder.size=8, decoder.size=8]", f"{LSTM}[encoder.size=16, decoder.size=8]"]
+
+
+def test_values_are_split_outside_of_brackets_and_names_are_safe() -> None:
+    text = "model.decoder.attention={name: additive, size: 8},dot"
+    assert parse_variation(text) == ("model.decoder.attention", ["{name: additive, size: 8}", "dot"])
+    names = [*named(read_contenders([LSTM], [], [text, "data.path=/a/b"]))]
+    assert names[0] == f"{LSTM}[attention=_name_ additive, size_ 8_, path=_a_b]"
+
+
+@pytest.mark.parametrize(
+    ("variations", "message"),
+    [
+        (["model.dropout"], "give KEY=A,B"),
+        (["model.dropout=0.1,"], "give KEY=A,B"),
+        (["model.dropout=0.1,0.1"], "a value is listed twice"),
+        (["model.dropout=0.1", "model.dropout=0.2"], "listed twice; give its values in one list"),
+        (["model.dropot=0.1"], "model.dropot: unknown key; did you mean 'dropout'"),
+    ],
+)
+def test_invalid_variations(variations: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read_contenders([LSTM], [], variations)
+
+
+# ------------------------------------------------------------------ runs
+
+
+def test_hash_ignores_seed_machine_and_logging_only() -> None:
+    def hashed(*overrides: str) -> str:
+        return contender_hash(compose(LSTM, overrides).recipe)
+
+    ignored = ["seed=7", "trainer.accelerator=gpu", "trainer.enable_progress_bar=false", "logger=wandb", "data.path=/x"]
+    assert hashed() == hashed(*ignored)
+    for override in ("model.dropout=0.3", "trainer.max_steps=9", "data.batch_tokens=99", "generation.max_length=7"):
+        assert hashed() != hashed(override), override
+
+
+@pytest.fixture
+def seeds(trained: Callable[[str], Path], tmp_path: Path) -> Callable[[str, int], Path]:
+    """``seeds(name, seed)``: a copy of a trained run that records another seed."""
+
+    def copy(name: str, seed: int) -> Path:
+        folder = Path(shutil.copytree(trained("lstm"), tmp_path / "runs" / name))
+        recipe = (folder / "recipe.yaml").read_text(encoding="utf-8")
+        (folder / "recipe.yaml").write_text(recipe.replace("\nseed: 1\n", f"\nseed: {seed}\n"), encoding="utf-8")
+        list_files(folder, LISTED)
+        return folder
+
+    return copy
+
+
+def test_runs_of_one_recipe_are_one_contender(seeds: Callable[..., Path], trained: Callable[[str], Path]) -> None:
+    one, two = seeds("lstm/a", 1), seeds("lstm/b", 2)
+    first, second = read_contenders([str(one), str(trained("transformer")), str(two)], [])
+    assert (first.name, first.folders) == ("lstm", {1: str(one), 2: str(two)})
+    assert second.folders == {1: str(trained("transformer"))}
+    with pytest.raises(UserError, match="runs of one recipe with the same seed"):
+        group_runs([one, seeds("lstm/c", 1)], trust=False)
+
+
+def test_second_comparison_folder_is_rejected(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "grid.json").write_text("{}", encoding="utf-8")
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    assert split_folder([LSTM, one]) == (tmp_path / "one", [LSTM])
+    assert split_folder([LSTM]) == (None, [LSTM])
+    with pytest.raises(UserError, match="two: a second comparison folder"):
+        split_folder([one, two])
+
+
+# ------------------------------------------------------------------ responses
+
+
+@pytest.fixture(scope="module")
+def expected(tiny: Callable[..., Any]) -> list[Any]:
+    """The test set of the tiny corpus."""
+    return examples_of_recipe(tiny("lstm").recipe, "test")
+
+
+def write(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    path = folder / "other.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_responses_are_matched_by_id_or_by_text(expected: list[Any], tmp_path: Path) -> None:
+    rows = [{**row, "response": f"r{place}", "nll": float(place)} for place, row in enumerate(expected)]
+    by_id = [{key: row[key] for key in ("id", "response", "nll")} for row in rows]
+    assert match_responses(write(tmp_path, by_id[::-1]), expected) == rows
+    by_text = [{key: row[key] for key in ("context", "reference", "response", "nll")} for row in rows]
+    foreign = [{**row, "id": f"mine-{place}"} for place, row in enumerate(by_text)]
+    assert match_responses(write(tmp_path, by_text), expected) == rows
+    assert match_responses(write(tmp_path, foreign), expected) == rows
+    del by_id[3]["nll"]
+    assert "nll" not in match_responses(write(tmp_path, by_id), expected)[0]
+
+
+def test_examples_of_equal_text_are_matched_in_their_order(tmp_path: Path) -> None:
+    twins = [{"id": name, "dialogue_id": name, "context": ["Hi"], "reference": "Ho"} for name in "ab"]
+    rows = [{"context": ["Hi"], "reference": "Ho", "response": response} for response in ("one", "two")]
+    assert [row["response"] for row in match_responses(write(tmp_path, rows), twins)] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda rows: rows[:-1], "no response to 1 of"),
+        (lambda rows: [*rows, rows[0]], r"other.jsonl:\d+: id '.*' is listed twice"),
+        (lambda rows: [*rows, {**rows[0], "id": "x"}], r"other.jsonl:\d+: id 'x' is not in the test set"),
+        (lambda rows: [{**rows[0], "reference": "No ."}, *rows[1:]], r"other.jsonl:1: the reference of .* is \"No .\""),
+        (lambda rows: [{**rows[0], "response": 3}, *rows[1:]], r"other.jsonl:1: response is 3; give a string"),
+        (lambda rows: [{"response": "x"}, *rows[1:]], "other.jsonl:1: no id"),
+        (lambda rows: [{"response": "x"} for _ in rows], "other.jsonl:1: matches no example of the test set"),
+        (lambda rows: [{"id": "x"}], r"other.jsonl:1: damaged \(no response\)"),
+    ],
+)
+def test_files_that_do_not_fit(
+    expected: list[Any], tmp_path: Path, change: Callable[[Any], list[dict[str, Any]]], message: str
+) -> None:
+    rows = [{**row, "response": "r"} for row in expected]
+    with pytest.raises(UserError, match=message):
+        match_responses(write(tmp_path, change(rows)), expected)

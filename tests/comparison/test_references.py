@@ -1,0 +1,60 @@
+"""Reference rows of a comparison, and the warning about models worse than an n-gram model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dialog.comparison.references import ngram_warnings, references_of
+
+METRICS: dict[str, Any] = {
+    "bits_per_byte": 1.3,
+    "baselines": {"human": {"f1": 100.0, "chrf": None}, "ngram_1": {"bits_per_byte": 2.2}},
+    "subsets": {
+        "clean": {"examples": 5, "bits_per_byte": 1.5, "baselines": {"ngram_1": {"bits_per_byte": 2.1}}},
+        "leaked": {"examples": 0},
+    },
+}
+
+
+def model(name: str, **values: float | None) -> dict[str, Any]:
+    summary = {
+        subset: {"bits_per_byte": {"mean": value, "std": None, "n": 1}, "f1": {"mean": 3.0, "std": None, "n": 1}}
+        for subset, value in values.items()
+    }
+    return {"name": name, "summary": summary}
+
+
+def ngrams(*values: float) -> dict[str, dict[str, float]]:
+    return {f"ngram_{order}": {"bits_per_byte": value} for order, value in enumerate(values, start=1)}
+
+
+def test_rows_of_every_subset() -> None:
+    assert references_of(METRICS) == {
+        "all": {"human": {"f1": 100.0}, "ngram_1": {"bits_per_byte": 2.2}},
+        "clean": {"ngram_1": {"bits_per_byte": 2.1}},
+        "leaked": {},
+    }
+    assert references_of({"bits_per_byte": 1.3}) == {"all": {}, "clean": {}, "leaked": {}}
+
+
+def test_worse_than_the_best_order_on_the_same_subset() -> None:
+    references = {
+        "all": {**ngrams(2.0, 1.4, 1.3), "human": {"f1": 100.0}},
+        "clean": ngrams(2.0, 1.5, 1.6),
+        "leaked": ngrams(2.0, 1.1),
+    }
+    models = [
+        model("good", all=1.2, clean=1.4, leaked=1.0),
+        model("equal", all=1.3, clean=1.5, leaked=1.1),
+        model("mixed", all=1.31, clean=1.49, leaked=1.25),
+        model("undefined", all=None, clean=None),
+        {"name": "another system", "summary": {"all": {"f1": {"mean": 3.0, "std": None, "n": 1}}}},
+    ]
+    assert ngram_warnings(models, references) == [
+        "mixed is worse than an n-gram model that does not read the context: 1.310 bits per byte against 1.300 of the "
+        "3-gram on all dialogues; 1.250 bits per byte against 1.100 of the 2-gram on leaked dialogues."
+    ]
+
+
+def test_no_warning_without_reference_rows() -> None:
+    assert ngram_warnings([model("any", all=9.0)], references_of({})) == []
