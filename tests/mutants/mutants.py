@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import data_mutants
+import generation_mutants
 import model_mutants
 import run_mutants
 import statistics_mutants
@@ -31,6 +32,7 @@ MUTANTS = (
     *training_mutants.MUTANTS,
     *model_mutants.MUTANTS,
     *data_mutants.MUTANTS,
+    *generation_mutants.MUTANTS,
     *run_mutants.MUTANTS,
     *statistics_mutants.MUTANTS,
 )

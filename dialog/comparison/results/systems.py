@@ -114,6 +114,7 @@ def finished_system(contender: Contender, runs: list[FinishedRun]) -> System:
     model["parameters"] = count_parameters(loaded.model)
     model["flops_per_target_token"] = flops_per_target_token(loaded, sample_of(loaded, SPLIT))
     recipe = compose(str(first / RECIPE)).recipe  # with the precision of the machine
+    model["trials"] = recipe.about.trials
     return System(contender, EvaluatedSystem(recipe, read_json(first / ENVIRONMENT), model), runs)
 
 
