@@ -18,7 +18,7 @@ from dialog.report.measures import METRIC_DISPLAYS, decimals, general, metric_di
 
 MANY_SEEDS = 100
 """A larger number of seeds is not given exactly."""
-SUBSETS = {"all": "", "clean": "Clean subset (dialogues not in training): ", "leaked": "Leaked subset: "}
+SUBSETS = {"all": "", "clean": "Clean subset: ", "leaked": "Leaked subset: "}
 UNIT = {"bits_per_byte": "bits per byte"}
 HEADLINE = {"bits_per_byte", "token_accuracy", "hits_1_of_20", "f1", "sacrebleu", "chrf", "rouge_l"}
 """Metrics with a sentence of their own, beside those that users add; the others are counted."""

@@ -121,6 +121,6 @@ def test_subsets_and_pairs_have_their_own_sentences() -> None:
         ("gru", "all"),
     ]
     lines = whole_verdict(everything).splitlines()
-    assert lines[1].startswith("lstm and transformer: Clean subset (dialogues not in training): F1: undecided")
+    assert lines[1].startswith("lstm and transformer: Clean subset: F1: undecided")
     assert lines[3] == "lstm and gru: lstm is better in F1 by 1.00 to 2.00 (95 % interval)."
     assert whole_verdict(everything[:3]).startswith("lstm is better")
