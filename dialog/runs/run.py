@@ -88,9 +88,13 @@ class Run:
 
     def score(self, context: Sequence[str], response: str) -> float:
         """Return log p(response | context) in nats, end token included."""
-        from dialog.data.batching import collate
+        ((nll, _),) = self.likelihoods([(context, response)])
+        return -nll
+
+    def likelihoods(self, pairs: Sequence[tuple[Sequence[str], str]]) -> list[tuple[float, int]]:
+        """Return -log p(response | context) in nats, and the number of tokens, end token included, of each pair."""
         from dialog.runs.evaluator import Evaluator
 
-        pair = self.responder.encode(self.responder.example(context, response))
-        evaluator = Evaluator(self.responder, self.recipe.generation.search, 1)
-        return -evaluator.score(collate([pair], [0]))[0].nll
+        examples = [self.responder.example(context, response) for context, response in pairs]
+        evaluator = Evaluator(self.responder, self.recipe.generation.search, self.recipe.data.batch_tokens)
+        return [(scored.nll, scored.tokens) for scored in evaluator.scores(examples)]

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("here")
 def test_help_shows_an_example_and_loads_nothing_heavy() -> None:
     names = ["", *VERBS]
     for verb, done in zip(names, series([[*verb.split(), "--help"] for verb in names]), strict=True):
-        text = " ".join(done.out.replace("echo '{", "dialog-seq2seq respond").split())
+        text = " ".join(done.out.replace("echo '{", f"dialog-seq2seq {verb} ").split())
         assert (done.code, done.err, done.loaded) == (0, "", []), verb
         assert done.out.startswith("Usage: "), verb
         assert f"Example: dialog-seq2seq {verb}" in text, verb

@@ -116,6 +116,7 @@ def finished_system(contender: Contender, runs: list[FinishedRun]) -> System:
         model["flops_per_target_token"] = flops_per_target_token(loaded, sample_of(loaded, SPLIT))
     folder = trained or runs[0].folder
     recipe = compose(str(folder / RECIPE)).recipe  # with the precision of the machine
+    model["trials"] = recipe.about.trials
     return System(contender, EvaluatedSystem(recipe, read_json(folder / ENVIRONMENT), model), runs)
 
 

@@ -1,0 +1,42 @@
+"""``dialog score``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dialog.cli.json_lines import answer_lines
+from dialog.paths import check_new
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--input", "source", default="-", help="File of JSON lines; - is standard input.")
+@click.option("--output", "target", default="-", help="New file for the scores; - is standard output.")
+@click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
+def score(run: Path, source: str, target: str, trust: bool) -> None:
+    """Score responses with a RUN: reads {"context": [TEXT, ...], "response": TEXT} per line.
+
+    Writes the line with "nll", -log p(response | context) in nats, end token included; "tokens", with the end token;
+    and "bytes", of the response in UTF-8. Each line of a pipe is answered before the next one is read. A line that
+    cannot be scored gets {"id", "error"} in its place; the exit code is then 2.
+
+    Example: echo '{"context": ["How are you ?"], "response": "Fine ."}' | dialog-seq2seq score runs/quickstart/...
+    """
+    if target != "-":
+        check_new(Path(target))
+    from dialog.runs.load import load
+
+    loaded = load(run, trust=trust)
+
+    def answer(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        likelihoods = loaded.likelihoods([(row["context"], row["response"]) for row in rows])
+        return [
+            {**row, "nll": nll, "tokens": tokens, "bytes": len(row["response"].encode())}
+            for row, (nll, tokens) in zip(rows, likelihoods, strict=True)
+        ]
+
+    answer_lines(source, target, answer, texts=["response"])
