@@ -22,6 +22,7 @@ from dialog.metrics.diversity import (
 )
 from dialog.metrics.likelihood import (
     BitsPerByte,
+    Hits,
     NegativeLogLikelihood,
     PerplexityToken,
     PerplexityWord,
@@ -32,8 +33,7 @@ from dialog.metrics.meaning import EmbeddingAverage, Meteor
 from dialog.metrics.measurement import INPUTS, Measurement, arguments_of
 from dialog.metrics.overlap import F1, PlatoBLEU, RougeL
 from dialog.metrics.parlai_sets import ParlaiSets
-from dialog.metrics.repetition import Repetition, SelfBLEU
-from dialog.metrics.shares import Hits, TrainCopyRatio
+from dialog.metrics.repetition import Repetition, SelfBLEU, TrainCopyRatio
 from dialog.metrics.words import UNDETERMINED
 
 METRICS: Family[Metric] = Family(

@@ -20,6 +20,7 @@ import math
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from dialog.metrics.additive import AdditiveMetric, Numbers, Statistic, ratio
@@ -146,6 +147,30 @@ class UnknownRatio(AdditiveMetric):
     def value(self, unknown: Numbers, tokens: Numbers) -> Numbers:
         """Return the share."""
         return ratio(unknown, tokens)
+
+
+class Hits(AdditiveMetric):
+    """Hits@1 of 20: share of examples whose reference is ranked first among 20 references, in [0, 1]; chance is 0.05.
+
+    The argument of `update` is the rank from 1, not a number for examples that are not ranked. Candidates are ranked
+    by their mean log-likelihood per token given the context (`dialog.analysis.candidates`).
+    """
+
+    higher_is_better = True
+    size = 2
+
+    def statistics_of(self, candidate_rank: Statistic) -> Tensor:
+        """Return whether each reference is first, and whether it is ranked: float64 [N, 2]."""
+        ranks = self._columns(candidate_rank)
+        return torch.cat([ranks == 1, ~ranks.isnan()], dim=1).double()
+
+    def update(self, candidate_rank: Statistic) -> None:
+        """Add examples."""
+        self.add(self.statistics_of(candidate_rank))
+
+    def value(self, hits: Numbers, ranked: Numbers) -> Numbers:
+        """Return the share."""
+        return ratio(hits, ranked)
 
 
 def _exp(nats: Numbers) -> Numbers:

@@ -1,4 +1,4 @@
-"""Repetition within responses, and similarity among them."""
+"""Repetition within responses, similarity among them, and copies of training responses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
-from dialog.metrics.additive import AdditiveMetric, Numbers, ratio
+from dialog.metrics.additive import AdditiveMetric, Numbers, Statistic, ratio
 from dialog.metrics.bleu import ORDER, ngrams
 from dialog.metrics.counts import hash_item
 from dialog.metrics.words import words
@@ -53,6 +53,28 @@ class Repetition(AdditiveMetric):
     def value(self, repeating: Numbers, responses: Numbers) -> Numbers:
         """Return the share."""
         return ratio(repeating, responses, empty=0.0)
+
+
+class TrainCopyRatio(AdditiveMetric):
+    """Share of responses that are equal to a response of the training split up to white space, in [0, 1].
+
+    The argument of `update` is 1 for a copy, else 0.
+    """
+
+    higher_is_better = None
+    size = 2
+
+    def statistics_of(self, train_copy: Statistic) -> Tensor:
+        """Return whether each response is a copy, and 1: float64 [N, 2]."""
+        return self._columns(train_copy, 1)
+
+    def update(self, train_copy: Statistic) -> None:
+        """Add responses."""
+        self.add(self.statistics_of(train_copy))
+
+    def value(self, copies: Numbers, responses: Numbers) -> Numbers:
+        """Return the share."""
+        return ratio(copies, responses)
 
 
 class SelfBLEU(Metric):

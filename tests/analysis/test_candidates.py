@@ -16,7 +16,7 @@ from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.dialogue import Example, Turn
 from dialog.data.examples import ExampleRules, examples
 from dialog.generation.responder import Responder
-from dialog.metrics.shares import Hits
+from dialog.metrics.likelihood import Hits
 from dialog.runs.evaluator import Evaluator
 
 
