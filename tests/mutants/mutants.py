@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import data_mutants
+import generation_mutants
 import model_mutants
 import run_mutants
 import training_mutants
@@ -30,6 +31,7 @@ MUTANTS = (
     *training_mutants.MUTANTS,
     *model_mutants.MUTANTS,
     *data_mutants.MUTANTS,
+    *generation_mutants.MUTANTS,
     *run_mutants.MUTANTS,
 )
 
