@@ -11,7 +11,6 @@ from dialog.data.corpora import CORPORA
 from dialog.data.filters import FILTERS
 from dialog.errors import UserError, section
 
-
 READ_ROLES = ("hierarchical", "reverse")
 """Encoders and objectives that find the turns of a source by their roles."""
 
