@@ -27,7 +27,7 @@ def evaluate(run: Path, overrides: tuple[str, ...], split: str, name: str | None
 
     Example: dialog-seq2seq evaluate runs/quickstart/transformer/20260101-120000-abcd --split validation
     """
-    from dialog.report.measures import LOSSY_NOTE, lossy_mark, metric_display, metric_value, sort_metrics
+    from dialog.report.terminal import evaluation_lines
     from dialog.runs.evaluate import evaluate as evaluate_run
     from dialog.runs.load import load
     from dialog.training.distributed.cluster import process_group
@@ -38,12 +38,5 @@ def evaluate(run: Path, overrides: tuple[str, ...], split: str, name: str | None
     if as_json:
         click.echo(to_json(metrics, indent=1))
         return
-    for name in sort_metrics(set(metrics)):
-        display, number = metric_display(name), metric_value(metrics[name])
-        if number is not None:
-            click.echo(f"{display.label:<28}{display.format(number):>14}{lossy_mark(name, metrics)}")
-    if not metrics["lossless"]:
-        click.echo(LOSSY_NOTE.strip())
-    for name, value in metrics.items():
-        if isinstance(value, dict) and "signature" in value:
-            click.echo(f"{metric_display(name).label}: {value['signature']}")
+    for line in evaluation_lines(metrics):
+        click.echo(line)

@@ -86,5 +86,6 @@ def _token_section(recipe: Recipe, rules: ExampleRules) -> Section:
             reason = str(error)
         else:
             tokenizer = Tokenizer.load(folder / TOKENIZER)
-            return TokenSection(tokenizer, rules, max_source=data.max_source, max_target=data.max_target)
+            limits = {"max_source": data.max_source, "max_target": data.max_target}
+            return TokenSection(tokenizer, rules, **limits, layout=data.layout)
     return UncountedTokenSection(reason)

@@ -90,16 +90,17 @@ def write_report(work: Work, before: tuple[int, int] | None) -> dict[str, Any]:
 
 
 def comparable_systems(work: Work) -> list[System]:
-    """Return the contenders that have an evaluated run.
+    """Return the contenders that have a finished run.
 
     Raises:
-        UserError: fewer than two, because runs failed or diverged.
+        UserError: fewer than two have an evaluated run, because runs failed or diverged.
         RunError: the same, if a run failed for a reason that the user cannot fix.
     """
     systems = finished_systems(work)
-    if len(systems) < 2:
+    evaluated = [system.name for system in systems if system.measured_runs]
+    if len(evaluated) < 2:
         raise_failures(work)
-        without = [cell.name for cell in work.cells if cell.contender.name not in [system.name for system in systems]]
+        without = [cell.name for cell in work.cells if cell.contender.name not in evaluated]
         raise UserError(f"nothing to compare: {', '.join(without)} diverged before the first validation")
     return systems
 

@@ -15,7 +15,7 @@ PER = {"target_tokens": "Per target token", "seconds": "Per second", "flops": "P
 RESOLUTION = 1000
 """Number of evenly spaced costs at which two models are compared, in addition to the validations."""
 MOST_STRETCHES = 4
-"""More changes of the lead than this are counted, not listed."""
+"""Largest number of stretches that are listed; of more, the shares of the range are stated."""
 UNDECIDED = "undecided"
 
 
@@ -53,7 +53,9 @@ def crossing_text(a: Mapping[str, Any], b: Mapping[str, Any], axis: str) -> str:
     support = common_support([*first, *second])
     if support is None:
         return f"{PER[axis]}, the learning curves of {names} have no common range."
-    sentence = f"{PER[axis]}, {_described(stretches(a['name'], first, b['name'], second, support), names, axis)}"
+    parts = stretches(a["name"], first, b["name"], second, support)
+    few = len(parts) <= MOST_STRETCHES
+    sentence = f"{PER[axis]}, {_listed(parts, names, axis) if few else _shared(parts, support[0], names)}"
     if min(len(first), len(second)) == 1:
         sentence += f" (number of runs: {len(first)} and {len(second)})"
     return f"{sentence}."
@@ -74,9 +76,22 @@ def stretches(
     return [Stretch(name, float(end)) for (name, _), end in zip(groups, ends, strict=True)]
 
 
-def _described(parts: Sequence[Stretch], names: str, axis: str) -> str:
-    if len(parts) > MOST_STRETCHES:
-        return f"the lead between {names} changes {len(parts) - 1} times or is not distinguishable"
+def _shared(parts: Sequence[Stretch], start: float, names: str) -> str:
+    """Return the shares of the range in which each model is ahead."""
+    begins = [start, *(part.end for part in parts[:-1])]
+    shares = {
+        name: sum(part.end - begin for part, begin in zip(parts, begins, strict=True) if part.ahead == name)
+        for name in dict.fromkeys(part.ahead for part in parts)
+    }
+    clauses = {name: f"{name} is ahead" for name in shares} | {UNDECIDED: f"{names} are not distinguishable"}
+    length = parts[-1].end - start
+    return ", ".join(
+        f"{clauses[name]} over {100 * share / length:.0f} % of the range" for name, share in shares.items()
+    )
+
+
+def _listed(parts: Sequence[Stretch], names: str, axis: str) -> str:
+    """Return who is ahead, stretch by stretch."""
     clauses = [f"{part.ahead} is ahead" if part.ahead != UNDECIDED else "not distinguishable" for part in parts]
     if parts[0].ahead == UNDECIDED:
         clauses[0] = f"{names} are not distinguishable"

@@ -8,7 +8,6 @@ from statistics import fmean
 
 from dialog.analysis.flops import training_flops
 from dialog.data.dialogue import Example
-from dialog.data.store.layout import encode_example
 from dialog.runs.run import Run
 
 
@@ -18,8 +17,8 @@ def flops_per_target_token(run: Run, sample: Sequence[Example]) -> float:
     They are those of an example with the mean lengths, in tokens of the run's tokenizer, of a sample of the test set;
     encoding the context is included.
     """
-    limit = run.recipe.data.max_source
-    pairs = [encode_example(run.tokenizer, example, max_source=limit, max_target=None) for example in sample]
+    responder = run.responder
+    pairs = [responder.encode(example) for example in sample]
     sources, targets = (round(fmean(map(len, side))) for side in zip(*pairs, strict=True))
     tokens = targets - 1  # without the begin token
     return training_flops(copy.deepcopy(run.model).cpu().eval(), sources, tokens) / tokens

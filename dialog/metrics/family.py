@@ -32,6 +32,7 @@ from dialog.metrics.measurement import INPUTS, Measurement, arguments_of
 from dialog.metrics.overlap import F1, PlatoBLEU, RougeL
 from dialog.metrics.parlai_sets import ParlaiSets
 from dialog.metrics.repetition import Repetition, SelfBLEU
+from dialog.metrics.shares import Hits, TrainCopyRatio
 from dialog.metrics.words import UNDETERMINED
 
 METRICS: Family[Metric] = Family(
@@ -56,6 +57,8 @@ METRICS: Family[Metric] = Family(
         "dullness": Dullness,
         "self_bleu": SelfBLEU,
         "repetition": Repetition,
+        "train_copy_ratio": TrainCopyRatio,
+        "hits_1_of_20": Hits,
         "length_mean": LengthMean,
         "parlai_sets": ParlaiSets,
     },

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -36,6 +37,8 @@ NUMBERS = {
     "bytes": "reference_bytes",
     "unknown": "reference_unknown",
     "unknown_bytes": "reference_unknown_bytes",
+    "train_copy": "train_copy",
+    "candidate_rank": "candidate_rank",
 }
 FIELDS = TEXTS | NUMBERS
 INPUTS = tuple(FIELDS)
@@ -62,7 +65,8 @@ def inputs_of(rows: Sequence[Row]) -> dict[str, Any]:
     }
     for name, field in NUMBERS.items():
         if all(field in row for row in rows):
-            inputs[name] = torch.tensor([row[field] for row in rows], dtype=torch.float64)
+            values = [math.nan if row[field] is None else row[field] for row in rows]
+            inputs[name] = torch.tensor(values, dtype=torch.float64)
         elif field in counted:
             inputs[name] = torch.tensor([counted[field](row) for row in rows], dtype=torch.float64)
     return inputs

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from dialog.report.completion import complete
 from dialog.report.sections.order import main_sections
 from dialog.report.tables import ReportCell, ReportTable, Results, RowGroup, provenance
@@ -102,11 +104,18 @@ def _table(table: ReportTable, caption: str, *, label: str) -> str:
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         rf"\begin{{tabular}}{{l{'r' * (width - 1)}}}",
         r"\toprule",
-        _row(map(escape, table.head)),
+        _row(map(_head, table.head)),
     ]
     for group in table.groups:
         lines += [r"\midrule", *_group(group, width)]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}}", r"\end{table}"])
+
+
+def _head(name: str) -> str:
+    """Return a heading, in one line per word if it is long."""
+    words = re.split(r"(?<=/)| ", name) if len(name) > 9 else [name]
+    lines = r" \\ ".join(map(escape, words))
+    return rf"\shortstack[r]{{{lines}}}" if len(words) > 1 else lines
 
 
 def _group(group: RowGroup, width: int) -> list[str]:

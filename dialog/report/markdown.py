@@ -26,7 +26,9 @@ def to_markdown(results: Results) -> str:
         "# " + " and ".join(map(_escape, model_names(results))),
         *(f"> ⚠ {_escape(str(warning))}" for warning in results["warnings"]),
         _escape(verdict_text(results)),
-        "\n".join(f"- {_escape(subset)}: {_escape(text)}" for subset, text in other_verdicts(results)),
+        "\n".join(
+            f"- {_escape(subset)}: {_escape(' '.join(texts))}" for subset, texts in other_verdicts(results).items()
+        ),
         _code_block(results["command"]),
         f"Total time: {duration(results['seconds'])}.",
         *(_section(results, section) for section in main_sections(results)),

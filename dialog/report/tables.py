@@ -136,9 +136,10 @@ def p_text(value: float | None) -> str:
 def provenance(results: Results, metrics: Iterable[str]) -> str:
     """Return the line below a table: fingerprint of the evaluation, size of the test set, signatures of the metrics."""
     size = f"{results['split']} split, {results['examples']:,} responses in {results['dialogues']:,} dialogues"
-    values = (run["metrics"].get(name) for name in metrics for model in results["models"] for run in model["runs"])
+    runs = [run for model in results["models"] for run in model["runs"]]
+    values = ((metric_display(name).label, run["metrics"].get(name)) for name in metrics for run in runs)
     signatures = dict.fromkeys(
-        value["signature"] for value in values if isinstance(value, dict) and "signature" in value
+        f"{label} {value['signature']}" for label, value in values if isinstance(value, dict) and "signature" in value
     )
     return "; ".join((f"Evaluation {results['fingerprint'][:12] or 'without fingerprint'}, {size}", *signatures))
 

@@ -18,13 +18,13 @@ def verdict_text(results: Results) -> str:
     return " ".join(sentences) or str(results["verdict"])
 
 
-def other_verdicts(results: Results) -> list[tuple[str, str]]:
-    """Return the subset and the text of the verdicts on other subsets."""
-    return [
-        (SUBSETS[verdict["subset"]], str(verdict["text"]))
-        for verdict in results["verdicts"]
-        if verdict["subset"] != "all"
-    ]
+def other_verdicts(results: Results) -> dict[str, list[str]]:
+    """Return the verdicts on other subsets than all dialogues, by subset."""
+    texts: dict[str, list[str]] = {}
+    for verdict in results["verdicts"]:
+        if verdict["subset"] != "all":
+            texts.setdefault(SUBSETS[verdict["subset"]], []).append(str(verdict["text"]))
+    return texts
 
 
 def terminal_table(results: Results) -> str:

@@ -55,6 +55,8 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
 
     from dialog.analysis.alignment import AlignmentAccuracy
     from dialog.analysis.baselines.kept import find_baselines
+    from dialog.analysis.candidates import candidate_ranks, joined
+    from dialog.analysis.training_responses import read_training_responses
     from dialog.data.examples import examples
     from dialog.metrics import build_metrics, detect_language
     from dialog.metrics.family import components_of
@@ -75,9 +77,18 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
     with section("metrics"):
         language = detect_language(example.response.text for example in first)
         components = components_of(run.recipe.metrics)
-        evaluation = Evaluation(build_metrics(run.recipe.metrics, language=language))
+        built = build_metrics(run.recipe.metrics, language=language)
     # before decoding, so that nothing is lost if it fails; one rank computes, the others wait
     baselines = find_baselines(job, split, run.recipe.metrics, language=language, quiet=quiet)
+    ranks = candidate_ranks(
+        run.model,
+        run.tokenizer,
+        lambda: examples(job.corpus.dialogues(split), job.rules, Counter()),
+        max_source=run.responder.max_source,
+        rank=rank(),
+        world=world_size(),
+    )
+    shards = gather_to_first(ranks)
     aligned = AlignmentAccuracy()
     evaluations = run.folder / "evaluation"
     evaluations.mkdir(exist_ok=True)
@@ -89,6 +100,7 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
                 pass
             gather_to_first((aligned, evaluator.decoding.total))
             raise SystemExit(0)
+        evaluation = Evaluation(built, training=read_training_responses(job), ranks=joined(shards))
         evaluation.write(answers, partial)
         metrics = evaluation.metrics(split)
         alignments, seconds = zip(*gather_to_first((aligned, evaluator.decoding.total)), strict=True)

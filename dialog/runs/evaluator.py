@@ -23,6 +23,7 @@ from torchmetrics import Metric
 from dialog.analysis.alignment import AlignmentAccuracy
 from dialog.analysis.calibration import SIZE, bin_sums, calibration
 from dialog.analysis.measured import example_bytes
+from dialog.analysis.training_responses import TrainingResponses
 from dialog.config.components import Component
 from dialog.data.batching import Batch, collate
 from dialog.data.dialogue import Example
@@ -96,10 +97,27 @@ class Answered(NamedTuple):
 
 
 class Evaluation:
-    """Metrics of a split, and what else metrics.json states of it."""
+    """Metrics of a split, and what else metrics.json states of it.
 
-    def __init__(self, metrics: Mapping[str, Metric]) -> None:
+    Args:
+        metrics: Metrics by their key in metrics.json.
+        training: Responses of the training split; None if it is unknown.
+        ranks: Rank of the reference among candidates, by the index of the example; None if it is not measured.
+    """
+
+    def __init__(
+        self,
+        metrics: Mapping[str, Metric],
+        *,
+        training: TrainingResponses | None = None,
+        ranks: Mapping[int, int] | None = None,
+    ) -> None:
         self.measurement = Measurement(metrics)
+        self.training, self.ranks = training, ranks
+        if training is None:
+            self.measurement.left_out["train_copy_ratio"] = "the responses of the training split are not known"
+        if ranks is None:
+            self.measurement.left_out["hits_1_of_20"] = "the references are not ranked; it takes 20 different ones"
         self.counts: Counter[str] = Counter()
         self.dialogue_ids: list[str] = []
         self.lossless = True
@@ -110,6 +128,10 @@ class Evaluation:
     def add(self, answered: Answered) -> dict[str, Any]:
         """Add one example; return its line of responses.jsonl."""
         example, row = answered.example, answered.row()
+        if self.training is not None:
+            row["train_copy"] = int(self.training.contain([row["response"]])[0])
+        if self.ranks is not None:
+            row["candidate_rank"] = self.ranks.get(self.counts["examples"])
         self.counts.update(examples=1, **{unit: row[f"reference_{unit}"] for unit in UNITS})
         self.lossless = self.lossless and answered.scored.lossless
         self.confidences += answered.scored.confidences

@@ -77,9 +77,17 @@ def test_runs_without_curves() -> None:
     assert crossings([a, model("C")]) == crossings([a]) == []
 
 
-def test_many_changes_are_counted() -> None:
-    zigzag = model("Z", [(time, 1.5 + (-1) ** time) for time in range(9)])
-    assert "changes 8 times" in texts(model("A", [(0, 1.5), (8, 1.5)]), zigzag)["seconds"]
+def test_many_changes_are_shares_of_the_range() -> None:
+    """Z is 1 and 2 in turn, A 1.25: Z is below in a quarter of each second."""
+    zigzag = model("Z", [(time, 1 + time % 2) for time in range(9)])
+    text = texts(model("A", [(0, 1.25), (8, 1.25)]), zigzag)["seconds"]
+    expected = "Per second, Z is ahead over 25 % of the range, A is ahead over 75 % of the range"
+    assert text == f"{expected} (number of runs: 1 and 1)."
+    undecided = model("Z", *([(time, 1 + (time % 2) * low) for time in range(9)] for low in (1, 0)))
+    assert texts(model("A", [(0, 1.25), (8, 1.25)]), undecided)["seconds"] == (
+        "Per second, Z is ahead over 25 % of the range, A and Z are not distinguishable over 75 % of the range "
+        "(number of runs: 1 and 2)."
+    )
 
 
 # ------------------------------------------------------------------ cost

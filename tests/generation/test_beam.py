@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from chains import END, START, Before, Chain, Nothing, repeats, responses, total
+from chains import END, START, Before, Chain, repeats, responses, total
 from torch import Tensor
 
 from dialog.generation.beam import Beam
@@ -18,7 +18,8 @@ from dialog.generation.constraints import Constraints
 from dialog.generation.contract import Replies, Search
 from dialog.generation.greedy import Greedy
 from dialog.generation.hypotheses import LengthPenalty
-from dialog.models.contracts import Memory, State
+from dialog.models.contracts import State
+from dialog.models.state import Rows
 
 VOCABULARY = 5
 EVERYTHING = 400
@@ -100,29 +101,31 @@ def test_batched_equals_single(search: Callable[..., Search]) -> None:
 
 
 @dataclass(frozen=True)
-class ShiftedBefore(Before):
-    shift: Tensor
+class Shift(Rows):
+    """Memory of a source: how much more probable its end token is."""
+
+    shift: Tensor  # [N]
 
 
 class Shifted(Chain):
     """Chain whose end token is more or less probable for each source."""
 
-    def __call__(self, tokens: Tensor, memory: Memory, state: ShiftedBefore) -> tuple[Tensor, State]:
+    def __call__(self, tokens: Tensor, memory: Shift, state: Before) -> tuple[Tensor, State]:
         logits, after = super().__call__(tokens, memory, state)
         logits = logits.clone()
-        logits[..., END] += state.shift.unsqueeze(1)
-        return logits, ShiftedBefore(after.token, state.shift)
+        logits[..., END] += memory.shift.unsqueeze(1)
+        return logits, after
 
 
 def test_sources_that_have_ended_change_no_other_source() -> None:
-    """The state shifts the end token's logits, so that some sources end at once and others never do."""
+    """Some sources end at once and others never do."""
     chain = Shifted(Chain.draw(VOCABULARY, 3).logits)
     shifts = torch.tensor([9.0, -9.0, 0.0, 9.0, 9.0, 1.0, 9.0, -2.0], dtype=torch.double)
     decode = Beam(constraints=limits(max_length=12), width=3, candidates=3)
 
     def run(rows: Tensor) -> Replies:
         first = torch.full((len(rows), 1), START)
-        return decode(chain, first, Nothing(), ShiftedBefore(first.squeeze(1), rows), first)
+        return decode(chain, first, Shift(rows), Before(first.squeeze(1)), first)
 
     assert run(shifts) == [run(shifts[row : row + 1])[0] for row in range(len(shifts))]
 

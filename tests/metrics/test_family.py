@@ -20,6 +20,7 @@ from dialog.runs.evaluate import evaluate
 TEXTS = ["how are you ?", "fine , thank you .", ""]
 ROWS = [
     {"id": str(place), "response": response, "reference": reference, "context": ["a"], "nll": 3.0}
+    | {"train_copy": place % 2, "candidate_rank": place or None}
     | {f"reference_{name}": 4 - place for name in ("tokens", "correct", "words", "bytes")}
     | {f"reference_{name}": 0 for name in ("unknown", "unknown_bytes")}
     for place, (response, reference) in enumerate(zip(TEXTS, TEXTS[::-1], strict=True))

@@ -18,8 +18,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import data_mutants
+import generation_mutants
 import model_mutants
 import run_mutants
+import statistics_mutants
 import training_mutants
 from mutant import Mutant
 
@@ -30,7 +32,9 @@ MUTANTS = (
     *training_mutants.MUTANTS,
     *model_mutants.MUTANTS,
     *data_mutants.MUTANTS,
+    *generation_mutants.MUTANTS,
     *run_mutants.MUTANTS,
+    *statistics_mutants.MUTANTS,
 )
 
 

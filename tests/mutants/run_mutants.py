@@ -58,4 +58,16 @@ MUTANTS = (
         "training/test_wandb.py::test_no_secret_is_written",
         ("training/loggers/wandb_tracker.py", '"x_disable_meta": True', '"x_disable_meta": False'),
     ),
+    mutant(
+        "infra-8",
+        "a better mean is bold although the difference is undecided",
+        "report/sections/test_scores.py::test_bold_means_decided",
+        ("report/sections/differences.py", 'if entry["decided"] and entry["difference"]', 'if entry["difference"]'),
+    ),
+    mutant(
+        "infra-9",
+        "blind ratings are counted by side, not by contender",
+        "comparison/test_ratings.py::test_choices_are_decoded_to_contenders",
+        ("comparison/statistics/ratings.py", 'left, right = pair["models"]', 'left, right = sorted(pair["models"])'),
+    ),
 )

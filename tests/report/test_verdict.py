@@ -10,7 +10,7 @@ from dialog.report.verdict import other_verdicts, terminal_table, verdict_text
 def test_the_verdict_is_on_all_dialogues(results: dict[str, Any]) -> None:
     assert "the all dialogues" in verdict_text(results)
     assert "clean" not in verdict_text(results)
-    assert [subset.partition(":")[0] for subset, _ in other_verdicts(results)] == ["Clean", "Leaked"]
+    assert [subset.partition(":")[0] for subset in other_verdicts(results)] == ["Clean", "Leaked"]
     results["verdicts"] = []
     assert verdict_text(results) == results["verdict"]
 

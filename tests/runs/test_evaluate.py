@@ -194,6 +194,7 @@ def test_empty_split_raises() -> None:
 FIELDS = [
     "id", "dialogue_id", "context", "reference", "response", "score", "nll", "reference_tokens", "reference_correct",
     "reference_words", "reference_bytes", "reference_unknown", "reference_unknown_bytes",
+    "train_copy", "candidate_rank",
 ]  # fmt: skip
 
 

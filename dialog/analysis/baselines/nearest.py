@@ -7,8 +7,12 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialog.metrics import words
+
+DENSE = 8
+"""A term of more than 1 in 8 texts is stored as an array over all texts, which is faster to add."""
 
 
 def terms(text: str) -> Iterator[str]:
@@ -26,7 +30,8 @@ class NearestText:
     df counts the texts of the N that contain it; vectors are scaled to length 1. These are the weights of
     scikit-learn's ``TfidfVectorizer(token_pattern=r"[^\s]+", sublinear_tf=True)``.
 
-    It takes 12 bytes per distinct term of each text, and 8 bytes per text during a query.
+    It takes 12 bytes per distinct term of each text, 8 bytes per text for each of the most frequent terms, and 8 bytes
+    per text during a query.
 
     Args:
         texts: At least one text.
@@ -52,13 +57,27 @@ class NearestText:
         self.rows, self.weights = rows[order], weights[order]  # grouped by term, rows ascending
         self.offsets = np.concatenate([[0], np.cumsum(sizes)])
         self.count = len(texts)
+        self.dense = {number: self._column(number) for number in np.flatnonzero(sizes > len(texts) / DENSE).tolist()}
 
     def nearest(self, text: str) -> int:
         """Return the index of the nearest text: the first of several, and the first of all if no term is shared."""
         similarities = np.zeros(self.count)
         for term, frequency in Counter(terms(text)).items():
             if (number := self.vocabulary.get(term)) is not None:
-                postings = slice(self.offsets[number], self.offsets[number + 1])
                 weight = (1 + np.log(frequency)) * self.inverse_frequencies[number]
-                similarities[self.rows[postings]] += weight * self.weights[postings]
+                if number in self.dense:
+                    similarities += weight * self.dense[number]
+                else:
+                    postings = self._postings(number)
+                    similarities[self.rows[postings]] += weight * self.weights[postings]
         return int(similarities.argmax())
+
+    def _postings(self, number: int) -> slice:
+        """Return the positions of a term in `rows` and `weights`."""
+        return slice(self.offsets[number], self.offsets[number + 1])
+
+    def _column(self, number: int) -> NDArray[np.float64]:
+        """Return the weight of a term in each text."""
+        column = np.zeros(self.count)
+        column[self.rows[self._postings(number)]] = self.weights[self._postings(number)]
+        return column

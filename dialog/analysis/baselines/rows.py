@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dialog.analysis.baselines.nearest import NearestText
 from dialog.analysis.baselines.training_sample import SEED, TrainingPair, survey_training
 from dialog.analysis.baselines.witten_bell import ORDER, WittenBell
+from dialog.analysis.training_responses import read_training_responses
 from dialog.data.dialogue import Dialogue
 from dialog.data.examples import ExampleRules, example_windows
 from dialog.data.preparation.filtering import UsableDialogues
@@ -91,7 +92,11 @@ def compute_baselines(
     examples = list(_examples(dialogues, job.rules))
     baselines = Baselines(survey.report.leaked, {ALL: {}, "clean": {}, "leaked": {}})
     masks = _masks(baselines.is_leaked([row["dialogue_id"] for row in examples]))
+    training = read_training_responses(job)
     for name, rows in _rows(survey.sample, examples):
+        if training is not None and "response" in rows[0]:
+            copies = training.contain([row["response"] for row in rows]).tolist()
+            rows = [row | {"train_copy": copy} for row, copy in zip(rows, copies, strict=True)]
         measurement = build()
         for start in range(0, len(rows), BLOCK):
             measurement.add(rows[start : start + BLOCK])

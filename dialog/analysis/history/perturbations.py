@@ -6,8 +6,9 @@ noun drop and the verb drop of the paper are left out, since they need a part-of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import reduce
 from random import Random
 from types import MappingProxyType
 
@@ -98,9 +99,15 @@ def drop_at_distance(example: Example, distance: int) -> Example | None:
 
 
 def _with_words(turns: Turns, change: Callable[[list[str]], list[str]]) -> Turns:
-    """Change the words of each turn; words of a script with spaces are joined by one."""
-    return tuple(replace(turn, text=_separator(turn.text).join(change(words(turn.text)))) for turn in turns)
+    """Change the words of each turn."""
+    return tuple(replace(turn, text=_joined(change(words(turn.text)))) for turn in turns)
 
 
-def _separator(text: str) -> str:
-    return " " if words(text) == text.split() else ""
+def _joined(kept: Iterable[str]) -> str:
+    """Join words by spaces, except next to a letter of a script without spaces."""
+    return reduce(lambda text, word: text + _separator(text, word) + word, kept, "")
+
+
+def _separator(text: str, word: str) -> str:
+    """Return a space if the last character of the text and the word are one word when written together."""
+    return " " if text and len(words(text[-1] + word)) == 1 else ""

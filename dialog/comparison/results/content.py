@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from dialog.analysis.calibration import pooled
-from dialog.analysis.measured import Measured
 from dialog.comparison.breakdown import breakdown, example_properties
 from dialog.comparison.cost import cost, seconds_to_common_value
 from dialog.comparison.crossings import crossings
@@ -18,19 +14,19 @@ from dialog.comparison.grid.folder import SPLIT, Grid
 from dialog.comparison.history import history_results, measure_history, sample_of
 from dialog.comparison.parity import parity
 from dialog.comparison.references import ngram_warnings, references_of
-from dialog.comparison.results.samples import attention_map, disagreements, draw_samples, rating_pairs, select_sample
+from dialog.comparison.results.samples import (
+    SHARED,
+    attention_map,
+    disagreements,
+    draw_samples,
+    rating_pairs,
+    select_sample,
+)
 from dialog.comparison.results.systems import System
-from dialog.comparison.statistics.differences import Better, differences
-from dialog.comparison.statistics.measured import Counts, RunMetric, Sums
-from dialog.comparison.statistics.subset import SystemRuns
-from dialog.report.measures import metric_display
+from dialog.comparison.statistics.section import statistics_section
 from dialog.runs.load import load
 
 FORMAT = 2
-LEVEL, RESAMPLES = 0.95, 10_000
-REDUNDANT = ("nll_nats", "perplexity_token", "perplexity_word")
-"""Functions of the same likelihood as bits per byte; they are not tested, so the correction for tests is smaller."""
-
 log = logging.getLogger("dialog")
 
 
@@ -39,19 +35,19 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
 
     Args:
         grid: Contenders and seeds.
-        systems: Contenders with an evaluated run.
+        systems: Contenders with a finished run; at least two of them have an evaluated run.
         failures: Messages of failed runs, by name.
     """
     models = models_of(systems)
-    first = [system.measured_runs[0] for system in systems]
-    rows = [run.measured.rows for run in first if run.measured is not None]
-    evaluated = [run.entry["metrics"] for run in first]
+    measured = [system for system in systems if system.measured_runs]
+    evaluated = [system.measured_runs[0].entry["metrics"] for system in measured]
     metrics = next((values for values in evaluated if "baselines" in values), evaluated[0])
     references = references_of(metrics)
+    rows = rows_of(systems)
     samples = draw_samples(rows)
-    tested = test_differences(systems)
-    warnings = [*ngram_warnings(models, references), *run_warnings(systems, failures)]
-    verdicts: list[dict[str, Any]] = []
+    runs = {system.name: [run.measured for run in system.runs if run.measured is not None] for system in measured}
+    section = statistics_section(runs, diverged=numbers_diverged(systems))
+    untested = [system for system in systems if not system.measured_runs]
     return {
         "format": FORMAT,
         "command": " && ".join(grid.commands),
@@ -61,27 +57,35 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
         "dialogues": metrics["dialogues"],
         "examples": metrics["examples"],
         "seconds": sum(run["seconds"] or 0.0 for model in models for run in model["runs"]),
-        "verdict": "",
-        "verdicts": verdicts,
-        "warnings": warnings,
+        "warnings": [*ngram_warnings(models, references), *run_warnings(systems, failures)],
         "models": models,
         "references": references,
         "parity": parity([system.evaluated for system in systems]),
-        "differences": tested,
-        "statistics": {
-            "level": LEVEL,
-            "resamples": RESAMPLES,
-            "seeds": {system.name: len(system.measured_runs) for system in systems},
-        },
+        **section,
+        "verdict": " ".join(filter(None, [section["verdict"], *run_warnings(untested, {})])),
         "crossings": crossings(models),
-        "history": history(systems),
-        "breakdown": breakdown({system.name: system.evaluations for system in systems}, *properties(systems)),
-        "calibration": calibrations(systems),
+        "history": history(measured),
+        "breakdown": breakdown({system.name: system.evaluations for system in measured}, *properties(systems)),
+        "calibration": calibrations(measured),
         "samples": samples,
         "disagreements": disagreements(rows),
         "attention": attention(systems, select_sample(samples)),
         "rating": rating_pairs(rows),
     }
+
+
+def rows_of(systems: Sequence[System]) -> list[Sequence[Mapping[str, Any]]]:
+    """Return the lines of responses.jsonl of the first evaluated run of each contender; empty responses without one."""
+    first = [next((run.measured.rows for run in system.runs if run.measured is not None), None) for system in systems]
+    answered = next(rows for rows in first if rows is not None)
+    blank = [{**{field: row[field] for field in SHARED}, "response": ""} for row in answered]
+    return [blank if rows is None else rows for rows in first]
+
+
+def numbers_diverged(systems: Sequence[System]) -> dict[str, tuple[int, int]]:
+    """Return the number of diverged runs, and of all runs, of each contender with a diverged run."""
+    counts = {system.name: (sum(run.entry["diverged"] for run in system.runs), len(system.runs)) for system in systems}
+    return {name: numbers for name, numbers in counts.items() if numbers[0]}
 
 
 def models_of(systems: Sequence[System]) -> list[dict[str, Any]]:
@@ -98,43 +102,15 @@ def run_warnings(systems: Sequence[System], failures: Mapping[str, str]) -> list
     """Return a sentence for each contender with diverged runs, and for the runs that failed."""
     sentences = []
     for system in systems:
-        diverged = [run.entry["seed"] for run in system.runs if run.entry["diverged"]]
+        diverged = [run for run in system.runs if run.entry["diverged"]]
         if diverged:
-            seeds = ", ".join(map(str, diverged))
-            sentences.append(f"{system.name}: {len(diverged)} of {len(system.runs)} runs diverged (seed {seeds}).")
+            seeds = ", ".join(str(run.entry["seed"]) for run in diverged)
+            lost = sum(run.measured is None for run in diverged)
+            before = f", {lost} of them before the first validation, without results" if lost else ""
+            sentences.append(
+                f"{system.name}: {len(diverged)} of {len(system.runs)} runs diverged (seed {seeds}){before}."
+            )
     return sentences + [f"{name} failed and is missing: {message}" for name, message in failures.items()]
-
-
-# ------------------------------------------------------------------ statistics
-
-
-def test_differences(systems: Sequence[System]) -> list[dict[str, Any]]:
-    """Return "differences": all pairs of contenders, on all, clean and leaked dialogues."""
-    measured = [run.measured for system in systems for run in system.measured_runs if run.measured is not None]
-    leaked = next((one.leaked for one in measured if one.leaked is not None), None)
-    everything = np.ones(len(measured[0].rows), dtype=bool)
-    subsets = {"all": everything} if leaked is None else {"all": everything, "clean": ~leaked, "leaked": leaked}
-    contenders = [
-        SystemRuns(system.name, [run_metrics(run.measured) for run in system.measured_runs if run.measured])
-        for system in systems
-    ]
-    names = {key for contender in contenders for run in contender.runs for key in run}
-    better: dict[str, Better] = {key: metric_display(key).better for key in sorted(names)}
-    tested = {key: direction for key, direction in better.items() if direction and key not in REDUNDANT}
-    records = differences(contenders, tested, subsets, level=LEVEL, resamples=RESAMPLES)
-    return [{**asdict(record), "interval": list(record.interval)} for record in records]
-
-
-def run_metrics(measured: Measured) -> dict[str, RunMetric]:
-    """Return the metrics of a run by dialogue."""
-    measurement, dialogues = measured.measurement, measured.dialogues
-    metrics: dict[str, RunMetric] = {
-        key: Sums(statistics, dialogues, measurement.additive[key].value)
-        for key, statistics in measurement.statistics().items()
-    }
-    for key, items in measurement.items().items():
-        metrics[key] = Counts(items.hashes, items.sizes, dialogues, measurement.counted[key].value)
-    return metrics
 
 
 # ------------------------------------------------------------------ models

@@ -40,17 +40,18 @@ def with_context(rows: Rows) -> list[int]:
 def disagreements(contenders: Sequence[Rows], *, count: int = 12) -> list[dict[str, Any]]:
     """Return the examples whose references the contenders find most differently likely, in nats per byte.
 
-    Each contender is the best one in as many of them as another, if there are enough. References of fewer than
-    `SHORTEST` words are left out. Empty unless all contenders have likelihoods.
+    Each contender with likelihoods is the best one in as many of them as another, if there are enough. References of
+    fewer than `SHORTEST` words are left out. Empty unless two contenders have likelihoods.
     """
-    if any("nll" not in row for rows in contenders for row in rows):
+    scored = [rows for rows in contenders if all("nll" in row for row in rows)]
+    if len(scored) < 2:
         return []
-    differing: dict[int, list[tuple[float, int]]] = {index: [] for index in range(len(contenders))}
+    differing: dict[int, list[tuple[float, int]]] = {index: [] for index in range(len(scored))}
     for place, row in enumerate(contenders[0]):
         if len(row["reference"].split()) >= SHORTEST:
-            values = [rows[place]["nll"] / len(row["reference"].encode()) for rows in contenders]
+            values = [rows[place]["nll"] / len(row["reference"].encode()) for rows in scored]
             differing[values.index(min(values))].append((max(values) - min(values), place))
-    share = -(-count // len(contenders))
+    share = -(-count // len(scored))
     best = [place for places in differing.values() for _, place in sorted(places, reverse=True)[:share]]
     return [sample_at(place, contenders) for place in best[:count]]
 
@@ -58,11 +59,12 @@ def disagreements(contenders: Sequence[Rows], *, count: int = 12) -> list[dict[s
 def rating_pairs(contenders: Sequence[Rows], *, count: int = 50) -> list[dict[str, Any]]:
     """Return pairs of different responses in random order, for blind rating; pairs of contenders take turns."""
     chance = random.Random(0)
-    pairs = list(combinations(range(len(contenders)), 2))
+    answering = [index for index, rows in enumerate(contenders) if any(row["response"] for row in rows)]
+    pairs = list(combinations(answering, 2))
     places = with_context(contenders[0])
     chance.shuffle(places)
     chosen: list[dict[str, Any]] = []
-    for place in places:
+    for place in places if pairs else []:
         models = list(pairs[len(chosen) % len(pairs)])
         chance.shuffle(models)
         responses = [contenders[model][place]["response"] for model in models]

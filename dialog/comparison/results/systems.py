@@ -31,7 +31,7 @@ class FinishedRun(NamedTuple):
 
 
 class System(NamedTuple):
-    """A contender with at least one finished run."""
+    """A contender with its finished runs."""
 
     contender: Contender
     evaluated: EvaluatedSystem
@@ -53,12 +53,13 @@ class System(NamedTuple):
         return [run.evaluation for run in self.runs if run.evaluation is not None]
 
     def load_first(self) -> Run | None:
-        """Load the first evaluated run; None for a file of responses."""
-        return None if self.contender.kind == "responses" else load(self.measured_runs[0].folder, trust=True)
+        """Load the first evaluated run; None without one, and for a file of responses."""
+        runs = self.measured_runs if self.contender.kind != "responses" else []
+        return load(runs[0].folder, trust=True) if runs else None
 
 
 def finished_systems(work: Work) -> list[System]:
-    """Return the contenders that have an evaluated run."""
+    """Return the contenders that have a finished run, evaluated or diverged."""
     finished: dict[str, list[Cell]] = {}
     for cell in work.cells:
         if work.is_finished(cell):
@@ -66,7 +67,7 @@ def finished_systems(work: Work) -> list[System]:
     systems = []
     for contender in work.grid.contenders:
         runs = [finished_run(cell, work) for cell in finished.get(contender.name, [])]
-        if any(run.measured is not None for run in runs):
+        if runs:
             systems.append(finished_system(contender, runs))
     return systems
 
@@ -109,12 +110,14 @@ def finished_system(contender: Contender, runs: list[FinishedRun]) -> System:
         return System(contender, EvaluatedSystem(None, {}, model), runs)
     from dialog.models.seq2seq import count_parameters
 
-    first = next(run.folder for run in runs if (run.folder / WEIGHTS).is_file())
-    loaded = load(first, trust=True)
-    model["parameters"] = count_parameters(loaded.model)
-    model["flops_per_target_token"] = flops_per_target_token(loaded, sample_of(loaded, SPLIT))
-    recipe = compose(str(first / RECIPE)).recipe  # with the precision of the machine
-    return System(contender, EvaluatedSystem(recipe, read_json(first / ENVIRONMENT), model), runs)
+    if (trained := next((run.folder for run in runs if (run.folder / WEIGHTS).is_file()), None)) is not None:
+        loaded = load(trained, trust=True)
+        model["parameters"] = count_parameters(loaded.model)
+        model["flops_per_target_token"] = flops_per_target_token(loaded, sample_of(loaded, SPLIT))
+    folder = trained or runs[0].folder
+    recipe = compose(str(folder / RECIPE)).recipe  # with the precision of the machine
+    model["trials"] = recipe.about.trials
+    return System(contender, EvaluatedSystem(recipe, read_json(folder / ENVIRONMENT), model), runs)
 
 
 def summaries(runs: list[FinishedRun]) -> dict[str, dict[str, Any]]:

@@ -12,7 +12,7 @@ import numpy as np
 from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.data.examples import DialogueWindows, ExampleRules, example_windows
 from dialog.data.preparation.encoding import dialogue_lines
-from dialog.data.store.layout import truncate
+from dialog.data.store.layout import ROLES, truncate
 from dialog.data.text_matching.fingerprints import Integers
 from dialog.data.tokenizers.tokenizer import UNK, Tokenizer
 from dialog.inspection.findings import (
@@ -65,10 +65,14 @@ class TokenSection:
         rules: Rules that turn dialogues into examples.
         max_source: Limit of source ids, end included.
         max_target: Limit of target ids of a training response, end included.
+        layout: Layout of the sources, a member of `LAYOUTS`.
     """
 
-    def __init__(self, tokenizer: Tokenizer, rules: ExampleRules, *, max_source: int, max_target: int) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, rules: ExampleRules, *, max_source: int, max_target: int, layout: str = ROLES
+    ) -> None:
         self.tokenizer = tokenizer
+        self.layout = layout
         self.rules = rules
         self.limits = {"source": max_source, "target": max_target}
         replacement = tokenizer.encode("\ufffd")
@@ -155,8 +159,9 @@ class TokenSection:
         offsets = np.concatenate([[0], np.cumsum(1 + np.array(self.line_lengths[split], dtype=np.int64))])
         examples = np.array(self.examples[split], dtype=np.int64).reshape(-1, 4)
         whole = truncate(offsets, examples, max_source=None, max_target=None)
-        minimum = 2 * whole.facts_length if with_facts else 0
-        return {"source": np.maximum(whole.source_lengths, minimum), "target": whole.target_lengths}
+        sources = whole.lengths_in(self.layout)
+        minimum = 2 * whole.facts_length - (whole.source_lengths - sources) if with_facts else 0
+        return {"source": np.maximum(sources, minimum), "target": whole.target_lengths}
 
     def _truncated(self, split: str, needed: Lengths) -> dict[str, int]:
         """Return the number of truncated sources and targets; validation and test targets are never truncated."""

@@ -43,9 +43,12 @@ def _state(row: Mapping[str, Any]) -> ReportCell:
 
 
 def _relative_difference(values: Sequence[object]) -> str:
-    """Return max / min - 1 in percent; empty unless all values are positive numbers."""
+    """Return max / min - 1 in percent, or max / min as a factor; empty unless all values are positive numbers."""
     numbers = [value for value in values if isinstance(value, int | float) and value > 0]
-    return f" by {100 * (max(numbers) / min(numbers) - 1):.1f} %" if len(numbers) == len(values) else ""
+    if len(numbers) < len(values):
+        return ""
+    factor = max(numbers) / min(numbers)
+    return f" by a factor of {factor:.3g}" if factor > 2 else f" by {100 * (factor - 1):.1f} %"
 
 
 def _setting_text(value: object) -> str:

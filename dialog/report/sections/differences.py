@@ -27,7 +27,10 @@ from dialog.report.tables import (
 Difference = Mapping[str, Any]
 """Entry of "differences" in results.json."""
 
-DECIDED_NOTE = "Bold: decided (significant after Holm's correction, and the interval excludes 0), and nothing else."
+DECIDED_NOTE = (
+    "Bold: decided (significant after Holm's correction, and the interval excludes 0), and nothing else. –: not "
+    "measured or not tested."
+)
 
 
 def differences_of(results: Results, subset: str, metric: str) -> list[Difference]:

@@ -10,7 +10,6 @@ from typing import Any
 from dialog.report.measures import percent
 from dialog.report.tables import (
     NONE,
-    ReportCell,
     ReportSection,
     Results,
     Row,
@@ -45,7 +44,7 @@ def ratings(results: Results) -> ReportSection:
     level = f"{100 * content.get('level', 0.95):g} % interval"
     caption = (
         "Blind rating of pairs of responses. Share: wins of the first of the pair among decided ratings, with Wilson's "
-        "interval; p: two-sided sign test. All raters: the majority choice per pair of responses. Bold: p < 0.05."
+        "interval; p: two-sided sign test. All raters: the majority choice per pair of responses."
     )
     agreement_caption = "Agreement of raters on left, right or tie: raw, and Cohen's kappa, which is 0 by chance."
     head = ("Pair", "Rater", "Wins of the first", "Wins of the second", "Ties", "Share", level, "p")
@@ -57,13 +56,11 @@ def ratings(results: Results) -> ReportSection:
 
 def _outcome(entry: Mapping[str, Any]) -> Row:
     low, high = entry["interval"]
-    interval = NONE if low is None else f"[{percent(low).removesuffix(' %')}, {percent(high)}]"
-    decided = entry["p"] is not None and entry["p"] < 0.05
+    interval = NONE if low is None else f"[{100 * low:.1f}, {100 * high:.1f}] %"
     return (
         *text_row(f"{entry['a']} − {entry['b']}", entry["rater"]),
         *text_row(*(str(entry[key]) for key in ("wins_a", "wins_b", "ties"))),
-        ReportCell(optional(entry["share"], percent), "decided" if decided else ""),
-        *text_row(interval, p_text(entry["p"])),
+        *text_row(optional(entry["share"], percent), interval, p_text(entry["p"])),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dialog.report.measures import LOSSY_NOTE, lossy_mark, metric_display, metric_value, sort_metrics
@@ -17,6 +17,7 @@ from dialog.report.sections.differences import (
     winner,
 )
 from dialog.report.tables import (
+    NONE,
     SUBSETS,
     ReportCell,
     ReportSection,
@@ -39,6 +40,7 @@ LIKELIHOOD = (
     "token_accuracy",
     "unknown_ratio",
     "hits_1_of_20",
+    "calibration_error",
 )
 """Metrics of reading the references; all others are metrics of generated responses."""
 
@@ -95,7 +97,7 @@ def _section(results: Results, title: str, metrics: list[str], subject: str) -> 
     names, references = model_names(results), references_of(results, metrics)
     pair = len(names) == 2 and bool(results["differences"])
     groups = [
-        RowGroup(SUBSETS[subset], tuple(_row(results, subset, name, references, pair) for name in metrics))
+        RowGroup(SUBSETS[subset], tuple(_rows(results, subset, metrics, references, pair)))
         for subset in subsets_of(results)
     ]
     head = ("", *names, *(difference_head(results) if pair else ()), *(REFERENCE_LABELS.get(r, r) for r in references))
@@ -113,9 +115,20 @@ def _section(results: Results, title: str, metrics: list[str], subject: str) -> 
     return ReportSection(title, tables)
 
 
+def _rows(
+    results: Results, subset: str, metrics: Sequence[str], references: Sequence[str], pair: bool
+) -> Iterator[Row]:
+    """Yield a row per metric that has a value on this subset."""
+    for name in metrics:
+        row = _row(results, subset, name, references, pair)
+        if any(cell.text != NONE for cell in row[1:]):
+            yield row
+
+
 def _row(results: Results, subset: str, name: str, references: Sequence[str], pair: bool) -> Row:
     metric, differences = metric_display(name), differences_of(results, subset, name)
-    best = winner(differences, model_names(results))
+    measured = [str(model["name"]) for model in results["models"] if name in model["summary"].get(subset, {})]
+    best = winner(differences, measured)
     cells = [_contender(model, subset, name, model["name"] == best) for model in results["models"]]
     tests = difference_cells(differences[0] if differences else None) if pair else ()
     values = (_reference(results, subset, system, name) for system in references)

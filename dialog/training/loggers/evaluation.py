@@ -12,6 +12,8 @@ from dialog.training.loggers import MediaLogger, build_tracker
 
 SAMPLES = 20
 """Largest number of responses in the table that is logged."""
+NOT_LOGGED = "baselines"
+"""Reference rows do not depend on the run: hundreds of numbers that are equal for all runs."""
 
 
 def log_evaluation(component: Component, run: Path, folder: Path, metrics: Mapping[str, Any], *, step: int) -> None:
@@ -30,8 +32,10 @@ def log_evaluation(component: Component, run: Path, folder: Path, metrics: Mappi
 
 
 def numbers(metrics: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
-    """Yield the numbers of nested metrics, with keys joined by slashes."""
+    """Yield the numbers of nested metrics but reference rows, with keys joined by slashes."""
     for key, value in metrics.items():
+        if key == NOT_LOGGED:
+            continue
         if isinstance(value, Mapping):
             yield from numbers(value, f"{prefix}/{key}")
         elif isinstance(value, int | float) and not isinstance(value, bool):

@@ -54,7 +54,7 @@ def test_the_similarity_is_the_largest(training: list[str], evaluated: list[str]
 
 
 def test_agrees_with_scikit_learn() -> None:
-    library = pytest.importorskip("sklearn.feature_extraction.text")
+    library = pytest.importorskip("sklearn.feature_extraction.text", reason="needs scikit-learn")
     training = [f"so {'very ' * (number % 3)}{chr(97 + number)} , {number % 5} !" for number in range(20)]
     evaluated = ["so very , 3 f", "! very very", "A B a"]
     vectorizer = library.TfidfVectorizer(token_pattern=r"[^\s]+", sublinear_tf=True)

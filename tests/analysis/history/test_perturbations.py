@@ -72,6 +72,8 @@ def test_short_histories_stay_and_ids_seed(name: str) -> None:
 def test_words_of_a_script_without_spaces() -> None:
     chinese = example("你好吗", "我很好", "再见")
     assert texts(perturb(chinese, "word reverse")) == ["吗好你", "好很我", "见再"]
+    mixed = example("go to 北京 at 9", "b", "c")
+    assert texts(perturb(mixed, "word reverse"))[0] == "9 at京北to go"
 
 
 def test_drop_at_distance() -> None:

@@ -15,6 +15,7 @@ from dialog.data.dialogue import SPLITS, Entry, Malformed, Turn
 from dialog.data.examples import ExampleRules
 from dialog.data.preparation.job import Job, Limits
 from dialog.data.preparation.prepare import prepare
+from dialog.data.store.layout import LAYOUTS
 from dialog.data.store.store import Store
 from dialog.data.tokenizers import byte_bpe
 from dialog.data.tokenizers.word_level import word
@@ -45,6 +46,7 @@ CHANGES: dict[str, list[Any]] = {
     "reverse": [True],
     "max_turn_characters": [9],
     "malformed": [],
+    "silence": ["quiet please"],
 }
 """Other values of each rule; all cases drop malformed records."""
 
@@ -52,15 +54,16 @@ CHANGES: dict[str, list[Any]] = {
 @pytest.mark.parametrize(
     "changes", [{}, *({rule: value} for rule, values in CHANGES.items() for value in values)], ids=str
 )
-def test_counts_equal_those_of_the_store(tmp_path: Path, changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_counts_equal_those_of_the_store(tmp_path: Path, changes: dict[str, Any], layout: str) -> None:
     assert CHANGES.keys() == {field.name for field in fields(ExampleRules)}
     component = {"name": "builtin", "size": 60}
     corpus = DialoguesWithFacts(**name_and_arguments(component)[1])
     rules = replace(ExampleRules(2, first_turns=False, malformed="drop"), **changes)
     tokenizer = {"name": "byte_bpe", "vocabulary": 300}
-    folder = prepare(Job(corpus, component, tokenizer, rules, LIMITS, max_dropped=1.0), tmp_path)
+    folder = prepare(Job(corpus, component, tokenizer, rules, LIMITS, max_dropped=1.0, layout=layout), tmp_path)
     store = Store(folder, "train")
-    section = TokenSection(store.tokenizer, rules, **LIMITS._asdict())
+    section = TokenSection(store.tokenizer, rules, **LIMITS._asdict(), layout=layout)
     inspection = inspect(corpus, section, rules=rules, quiet=True)
     data = inspection.findings["tokens"].data
     for split in SPLITS:

@@ -26,7 +26,12 @@ def test_differing_settings_come_first_and_equal_ones_are_folded(results: dict[s
 
 
 def test_relative_differences_of_settings(results: dict[str, Any]) -> None:
-    for values, text in (([100, 103], "differs by 3.0 %"), ([1, 0], "differs"), ([None, "b"], "differs")):
+    for values, text in (
+        ([100, 103], "differs by 3.0 %"),
+        ([9, 2, 1], "differs by a factor of 9"),
+        ([1, 0], "differs"),
+        ([None, "b"], "differs"),
+    ):
         results["parity"] = [{"what": "parameters", "equal": False, "must": False, "values": values}]
         assert texts(contract(results).tables[0])["parameters"][-1] == text
 

@@ -92,10 +92,21 @@ def test_three_contenders_have_a_table_of_pairs(three: dict[str, Any]) -> None:
     assert values.head[1:4] == ("lstm", "transformer", "plato.jsonl")
     assert "Difference" not in values.head
     assert column(values, "plato.jsonl", "Bits per byte ↓") == "–"
+    assert decided(values, "Bits per byte ↓") == [column(values, "lstm", "Bits per byte ↓")], "of those with likelihood"
     assert [row[1].text for row in pairs.groups[0].rows[:1]] == ["lstm − transformer"]
     assert {row[1].text for row in generation(three).tables[1].rows} == {
         *("lstm − transformer", "lstm − plato.jsonl", "transformer − plato.jsonl")
     }
+
+
+def test_metrics_without_a_value_on_a_subset_have_no_row(results: dict[str, Any]) -> None:
+    for model in results["models"]:
+        del model["summary"]["clean"]["my_lab.warmth"]
+    for row in results["references"]["clean"].values():
+        row.pop("my_lab.warmth", None)
+    results["differences"] = [entry for entry in results["differences"] if entry["metric"] != "my_lab.warmth"]
+    (table,) = generation(results).tables
+    assert ["my_lab.warmth" in rows(table, group) for group in range(3)] == [True, False, True]
 
 
 def test_one_seed_has_no_spread(one_seed: dict[str, Any]) -> None:
@@ -111,7 +122,7 @@ def test_a_difference_that_was_not_tested(results: dict[str, Any]) -> None:
     set_difference(results, "f1", difference=None, **nothing, standard_error=None, detectable_difference=None)
     (table,) = generation(results).tables
     assert column(table, "Difference", "F1 ↑") == column(table, "95 % interval", "F1 ↑") == "–"
-    assert "not tested" not in table.caption
+    assert "one dialogue" not in table.caption
     (power,) = statistics(results).tables
     assert column(power, "Method", "F1") == "not tested: one dialogue"
 
@@ -135,7 +146,7 @@ def test_fingerprint_and_signatures(results: dict[str, Any]) -> None:
     source = provenance(results, table.metrics)
     assert source == (
         "Evaluation 0123456789ab, test split, 7,740 responses in 1,000 dialogues; "
-        "nrefs:1|case:lc|tok:13a|smooth:exp; nrefs:1|nc:6|nw:0"
+        "sacreBLEU nrefs:1|case:lc|tok:13a|smooth:exp; chrF nrefs:1|nc:6|nw:0"
     )
 
 

@@ -1,0 +1,153 @@
+"""Comparisons with runs that diverge or fail, with other systems, added seeds and contenders, and unusable folders."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dialog.cli import main
+from dialog.comparison.grid.folder import FORMAT, read_grid
+from dialog.config.compose import Composed
+from dialog.errors import UserError
+from dialog.runs.folder import Trained
+from dialog.runs.train import PartOf
+
+Compare = Callable[..., tuple[int, str]]
+SHORT = ["trainer.max_steps=4", "trainer.val_check_interval=4", "trainer.accumulate_grad_batches=1", "preflight=false"]
+
+
+@pytest.fixture
+def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Compare:
+    """``compare(*arguments)``: exit code and last line on standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["dialog", "compare", *arguments])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0), capsys.readouterr().err.strip().rpartition("\n")[2]
+
+    return run
+
+
+@pytest.fixture
+def recipes(tiny: Callable[..., Any], tmp_path: Path) -> Path:
+    """Folder with recipes: lstm, and wild, whose loss is soon not finite."""
+    (tmp_path / "lstm.yaml").write_text(tiny("lstm", *SHORT).yaml(), encoding="utf-8")
+    wild = [*SHORT, "optimizer.lr=1e30", "trainer.gradient_clip_val=null"]
+    (tmp_path / "wild.yaml").write_text(tiny("transformer", *wild).yaml(), encoding="utf-8")
+    return tmp_path
+
+
+def results(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    return content
+
+
+def test_diverged_run_and_other_system(recipes: Path, compare: Compare, trained: Callable[[str], Path]) -> None:
+    """A diverged run is counted; a file of responses has no likelihood; an added contender keeps all others."""
+    rows = (trained("transformer") / "evaluation/test/responses.jsonl").read_text(encoding="utf-8").splitlines()
+    other = [{key: json.loads(row)[key] for key in ("id", "response")} for row in rows]
+    (recipes / "other.jsonl").write_text("".join(json.dumps(row) + "\n" for row in other), encoding="utf-8")
+    assert compare("lstm.yaml", "wild.yaml", "--output", "out")[0] == 2
+    assert compare("out", "other.jsonl")[0] == 0
+    lstm, wild, foreign = results(recipes / "out")["models"]
+    assert [run["diverged"] for model in (lstm, wild) for run in model["runs"]] == [False, True]
+    assert (wild["runs"][0]["metrics"], wild["summary"]["all"]) == ({}, {})
+    assert "wild: 1 of 1 runs diverged (seed 1)" in " ".join(results(recipes / "out")["warnings"])
+    assert "wild: 1 of 1 runs diverged" in results(recipes / "out")["verdict"]
+    assert (foreign["kind"], foreign["name"]) == ("responses", "other")
+    assert "bits_per_byte" not in foreign["summary"]["all"]
+    assert foreign["summary"]["all"]["f1"]["mean"] == pytest.approx(
+        json.loads((trained("transformer") / "evaluation/test/metrics.json").read_text(encoding="utf-8"))["f1"]
+    )
+    tested = {(entry["a"], entry["b"]) for entry in results(recipes / "out")["differences"]}
+    assert tested == {("lstm", "other")}
+
+
+def test_failed_run_does_not_stop_the_others(
+    recipes: Path, compare: Compare, trained: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is reported at the end, and trained by the next command."""
+    from dialog.comparison.grid import work
+
+    train = work.train
+
+    def failing(composed: Composed, folder: Path, **options: bool | PartOf) -> Trained:
+        if folder.name == "seed-1":
+            raise ZeroDivisionError("broken")
+        return train(composed, folder, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(work, "train", failing)
+    arguments = ["lstm.yaml", str(trained("transformer")), "--output", "out", "--seeds", "2"]
+    code, line = compare(*arguments)
+    assert code == 1
+    assert line.startswith("dialog: 1 of 3 runs failed: lstm seed 1: ZeroDivisionError: broken; continue with: ")
+    assert [run["seed"] for run in results(recipes / "out")["models"][0]["runs"]] == [2]
+    assert "lstm seed 1 failed and is missing: ZeroDivisionError: broken" in results(recipes / "out")["warnings"]
+    monkeypatch.setattr(work, "train", train)
+    assert compare("out", "--seeds", "3")[0] == 0
+    assert [run["seed"] for run in results(recipes / "out")["models"][0]["runs"]] == [1, 2, 3]
+    assert not [*(recipes / "out").rglob(".*.error")]
+
+
+def test_strict_rejects_before_training(recipes: Path, compare: Compare) -> None:
+    other = (recipes / "lstm.yaml").read_text(encoding="utf-8").replace("max_steps: 4", "max_steps: 8")
+    (recipes / "longer.yaml").write_text(other, encoding="utf-8")
+    code, line = compare("lstm.yaml", "longer.yaml", "--strict", "--output", "out")
+    assert code == 2
+    assert line.startswith("dialog: --strict: the contenders differ in training budget: 4 steps of")
+    assert not (recipes / "out").exists()
+
+
+# ------------------------------------------------------------------ folders
+
+
+def grid(folder: Path, **changes: object) -> Path:
+    folder.mkdir()
+    values = {"format": FORMAT, "version": "9.9", "contenders": [], "seeds": [1], "overrides": [], "commands": []}
+    (folder / "grid.json").write_text(json.dumps({**values, **changes}), encoding="utf-8")
+    return folder
+
+
+def test_folders_of_other_versions_and_damaged_ones(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"grid\.json: has format 99, written by dialog 9\.9; this is dialog"):
+        read_grid(grid(tmp_path / "newer", format=99))
+    folder = grid(tmp_path / "damaged")
+    (folder / "grid.json").write_text('{"format": 1, "version": "1", "contenders": []}', encoding="utf-8")
+    with pytest.raises(UserError, match=r"grid\.json: damaged \(no seeds\)"):
+        read_grid(folder)
+    with pytest.raises(UserError, match=r"grid\.json: damaged \('folders'\)"):
+        read_grid(grid(tmp_path / "entry", contenders=[{"name": "x"}]))
+    with pytest.raises(UserError, match=r"is not a comparison folder: it has no grid\.json"):
+        read_grid(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["old", "model.dropout=0"], "model.dropout=0: applies to new recipes only"),
+        (["old", "--output", "new"], "old is a comparison folder already; remove --output new"),
+        (["old"], "compare needs at least two contenders"),
+        (["lstm.yaml", "missing.jsonl"], "missing.jsonl does not exist; give a recipe, a run folder, or a file"),
+        (["lstm.yaml", "lstm.yaml", "--output", "file"], "file exists and is not a comparison folder"),
+    ],
+)
+def test_invalid_commands(recipes: Path, compare: Compare, arguments: list[str], message: str) -> None:
+    grid(recipes / "old", contenders=[])
+    (recipes / "file").touch()
+    contender = {"name": "x", "kind": "responses", "hash": "", "recipe": {}, "folders": {}, "file": "x.jsonl"}
+    shutil.rmtree(recipes / "old")
+    grid(recipes / "old", contenders=[contender])
+    before = sorted(recipes.rglob("*"))
+    code, line = compare(*arguments)
+    assert code == 2
+    assert line.startswith(f"dialog: {message}")
+    assert sorted(recipes.rglob("*")) == before

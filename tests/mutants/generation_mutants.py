@@ -1,0 +1,70 @@
+"""Mistakes of searches."""
+
+from __future__ import annotations
+
+from mutant import mutant
+
+BEAM = "generation/beam.py"
+CONSTRAINTS = "generation/constraints.py"
+BRUTE_FORCE = "generation/test_beam.py::test_a_beam_of_everything_finds_the_best_responses"
+
+MUTANTS = (
+    mutant(
+        "beam-1",
+        "the state is not reordered",
+        "generation/test_beam.py::test_scores_are_likelihoods_and_ranks_are_sorted",
+        (
+            BEAM,
+            "state, progress = state.select(rows.flatten()), progress.select(rows.flatten())",
+            "state, progress = state.select(rows.sort(1).values.flatten()), progress.select(rows.flatten())",
+        ),
+    ),
+    mutant(
+        "beam-2",
+        "finished sources leave, and the memory of the others keeps its place",
+        "generation/test_beam.py::test_sources_that_have_ended_change_no_other_source",
+        (
+            BEAM,
+            "memory, source = memory.select(rows.flatten()), source[rows.flatten()]",
+            "memory, source = memory.select(torch.arange(rows.numel())), source[rows.flatten()]",
+        ),
+    ),
+    mutant(
+        "beam-3",
+        "the length is off by one",
+        BRUTE_FORCE,
+        (
+            BEAM,
+            "extension.ended_totals / self.penalty(length + 1)",
+            "extension.ended_totals / self.penalty(length + 2)",
+        ),
+    ),
+    mutant(
+        "beam-4",
+        "the penalty is not applied",
+        BRUTE_FORCE,
+        (BEAM, "ended_totals / self.penalty(length + 1)", "ended_totals / 1.0"),
+    ),
+    mutant(
+        "beam-5",
+        "the search ends with the first end token",
+        BRUTE_FORCE,
+        (BEAM, "(ended.count >= self.width)", "(ended.count >= 1)"),
+    ),
+    mutant(
+        "beam-6",
+        "finished sources keep growing",
+        "generation/test_beam.py::test_batched_equals_single",
+        (
+            BEAM,
+            "            beams = replace(beams, totals=beams.totals.masked_fill(finished.unsqueeze(1), NEVER))\n",
+            "",
+        ),
+    ),
+    mutant(
+        "beam-7",
+        "the end token is allowed before min_length",
+        BRUTE_FORCE,
+        (CONSTRAINTS, "if length < self.min_length:", "if length < self.min_length - 1:"),
+    ),
+)

@@ -1,0 +1,48 @@
+"""The metrics of an evaluation in a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dialog.report.terminal import evaluation_lines
+
+METRICS: dict[str, Any] = {
+    "split": "test",
+    "examples": 1200,
+    "bits_per_byte": 1.25,
+    "sacrebleu": {"score": 3.5, "signature": "tok:13a"},
+    "lossless": False,
+}
+SUBSETS: dict[str, Any] = {
+    "subsets": {"clean": {"examples": 1200, "bits_per_byte": 1.25, "sacrebleu": 3.5}, "leaked": {"examples": 0}},
+    "baselines": {"most_frequent": {"f1": 7.2, "length_mean": 3.0}, "ngram_5": {"bits_per_byte": 1.321}},
+}
+
+
+def test_subsets_are_columns_and_references_are_rows() -> None:
+    lines = list(evaluation_lines({**METRICS, **SUBSETS}))
+    assert [line.split() for line in lines[:4]] == [
+        ["all", "clean"],
+        ["Bits", "per", "byte", "1.250", "1.250", "†"],
+        ["sacreBLEU", "3.50", "3.50"],
+        ["Examples", "1,200", "1,200"],
+    ]
+    assert lines[4] == ""
+    heading, frequent, ngram = lines[5:8]
+    assert heading.startswith("Reference rows")
+    assert frequent.split() == ["most", "frequent", "7.20", "3.0"]
+    assert ngram.split() == ["ngram", "5", "1.321"]
+    assert frequent.index("7.20") + 4 == heading.index("F1") + 2
+    assert frequent.index("3.0") + 3 == len(heading)
+    assert lines[8].startswith("†: ")
+    assert lines[9] == "sacreBLEU: tok:13a"
+
+
+def test_one_column_without_a_training_split() -> None:
+    lines = list(evaluation_lines({**METRICS, "lossless": True}))
+    assert [line.split() for line in lines] == [
+        ["Bits", "per", "byte", "1.250"],
+        ["sacreBLEU", "3.50"],
+        ["Examples", "1,200"],
+        ["sacreBLEU:", "tok:13a"],
+    ]
