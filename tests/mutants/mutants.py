@@ -21,6 +21,7 @@ import data_mutants
 import generation_mutants
 import model_mutants
 import run_mutants
+import statistics_mutants
 import training_mutants
 from mutant import Mutant
 
@@ -33,6 +34,7 @@ MUTANTS = (
     *data_mutants.MUTANTS,
     *generation_mutants.MUTANTS,
     *run_mutants.MUTANTS,
+    *statistics_mutants.MUTANTS,
 )
 
 

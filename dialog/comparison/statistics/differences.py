@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dialog.comparison.statistics.measured import Floats
+from dialog.comparison.statistics.measured import Floats, RunMetric, Sums
 from dialog.comparison.statistics.multiple import holm, holm_levels
 from dialog.comparison.statistics.power import detectable_difference, seeds_needed
 from dialog.comparison.statistics.subset import Subset, SystemRuns, Tested, UntestableError
@@ -21,6 +21,7 @@ ARCHITECTURES = "t over seeds and dialogues"
 ONE_RUN_OF_A = "t over the seeds of b and dialogues; one run of a"
 ONE_RUN_OF_B = "t over the seeds of a and dialogues; one run of b"
 TWO_RUNS = "paired bootstrap and randomization over dialogues; one run each"
+TWO_RUNS_OF_COUNTS = "paired jackknife and randomization over dialogues; one run each"
 NOT_TESTED = "not tested: "
 
 
@@ -80,10 +81,10 @@ def differences(
     ]
 
 
-def method(runs: tuple[int, int]) -> str:
-    """Return the method of a pair with this number of runs."""
+def method(runs: tuple[int, int], metric: RunMetric) -> str:
+    """Return the method for a pair with this number of runs."""
     if runs == (1, 1):
-        return TWO_RUNS
+        return TWO_RUNS if isinstance(metric, Sums) else TWO_RUNS_OF_COUNTS
     return ONE_RUN_OF_A if runs[0] == 1 else ONE_RUN_OF_B if runs[1] == 1 else ARCHITECTURES
 
 
@@ -124,7 +125,7 @@ def _record(
         seeds = seeds_needed(parts, estimate.difference, runs, alpha)
     return replace(
         record,
-        method=method(runs),
+        method=method(runs, subset.runs[record.a][0][record.metric]),
         difference=estimate.difference,
         interval=(estimate.low, estimate.high),
         p=estimate.p,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from dialog.comparison.statistics.interval import Interval
-from dialog.comparison.statistics.measured import Floats, RunMetric
+from dialog.comparison.statistics.measured import Floats, RunMetric, Sums
 
 BLOCK = 256
 """Resamples drawn at a time: weights of 256 x 1,000 dialogues take 2 MiB."""
@@ -16,18 +16,14 @@ ROUNDING = 1e-12
 """Relative difference below which two differences are equal."""
 
 
-def bootstrap(runs: Sequence[RunMetric], count: int, seed: int = 0) -> list[Floats]:
-    """Return the metrics of runs over resampled dialogues, `count / cost` values or a few more for each.
+def bootstrap(runs: Sequence[Sums], count: int, seed: int = 0) -> Floats:
+    """Return the metrics of runs over resampled dialogues [runs, count].
 
     A resample draws as many dialogues as there are, with replacement, the same for all runs. Koehn (2004), EMNLP, with
     dialogues for sentences.
     """
-    values: list[list[Floats]] = [[] for _ in runs]
-    for block, weights in enumerate(draw_weights(runs[0].dialogues, count, seed)):
-        for run, resampled in zip(runs, values, strict=True):
-            if block * BLOCK < count // run.cost:
-                resampled.append(run.resample(weights))
-    return [np.concatenate(resampled) for resampled in values]
+    blocks = [[run.resample(weights) for run in runs] for weights in draw_weights(runs[0].dialogues, count, seed)]
+    return np.concatenate(blocks, axis=1)
 
 
 def randomization(pairs: Sequence[tuple[RunMetric, RunMetric]], count: int, seed: int = 0) -> list[float]:
@@ -47,12 +43,8 @@ def randomization(pairs: Sequence[tuple[RunMetric, RunMetric]], count: int, seed
 
 
 def bootstrap_interval(difference: float, resampled: Floats, dialogues: int, level: float) -> Interval:
-    """Return the interval of the difference of two runs from its resampled values [R]; without a p-value (NaN).
-
-    Quantiles of the resampled differences, shifted so that their mean is the observed difference: a resample repeats
-    dialogues, which lowers distinct-n and entropy of both runs. For means and ratios the shift is negligible.
-    """
-    low, high = difference - resampled.mean() + np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
+    """Return the percentile interval of the difference of two runs from its resampled values [R]; p is NaN."""
+    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
     error = float(resampled.std(ddof=1))
     return Interval(difference, float(low), float(high), math.nan, error, dialogues - 1.0)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialog.comparison.statistics.interval import Interval, Runs, Variances, interval, variances
-from dialog.comparison.statistics.measured import Floats, RunMetric
+from dialog.comparison.statistics.measured import Floats, RunMetric, Sums
 from dialog.comparison.statistics.resampling import bootstrap, bootstrap_interval, randomization
 
 
@@ -91,8 +91,11 @@ class Subset:
         return Tested(interval(*runs, parts, self.level), parts)
 
     def _two_runs(self, a: str, b: str, metric: str) -> Tested:
+        """Return the interval of two single runs, without a p-value: bootstrap, or jackknife for item counts."""
         difference = float(self.values(a, metric)[0] - self.values(b, metric)[0])
         dialogues = self._dialogues(a, metric)
+        if (a, metric) not in self._resampled:
+            return Tested(self._architectures(a, b, metric).estimate, None)
         resampled = self._resampled[a, metric] - self._resampled[b, metric]
         if not np.isfinite(resampled).all():
             raise UntestableError(f"undefined for some resamples of the {dialogues} dialogues")
@@ -125,13 +128,17 @@ class Subset:
         return self._runs[name, metric]
 
     def _resample_single_runs(self) -> dict[tuple[str, str], Floats]:
-        """Return the resampled values [R] of contenders with one run, if there are several."""
-        single = [name for name, runs in self.runs.items() if len(runs) == 1]
-        keys = [(name, metric) for name in single for metric in self.runs[name][0]] if len(single) > 1 else []
-        if not keys:
+        """Return the resampled values [R] of metrics of sums of contenders with one run, if there are several."""
+        single = [(name, runs[0]) for name, runs in self.runs.items() if len(runs) == 1]
+        sums = {
+            (name, metric): values
+            for name, run in single
+            for metric, values in run.items()
+            if isinstance(values, Sums) and len(single) > 1
+        }
+        if not sums:
             return {}
-        values = bootstrap([self.runs[name][0][metric] for name, metric in keys], self.resamples, self.seed)
-        return dict(zip(keys, values, strict=True))
+        return dict(zip(sums, bootstrap([*sums.values()], self.resamples, self.seed), strict=True))
 
     def _dialogues(self, name: str, metric: str) -> int:
         """Return the number of dialogues, if a test is possible."""

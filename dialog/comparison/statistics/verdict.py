@@ -10,15 +10,18 @@ from dialog.comparison.statistics.differences import (
     ONE_RUN_OF_A,
     ONE_RUN_OF_B,
     TWO_RUNS,
+    TWO_RUNS_OF_COUNTS,
     Better,
     Difference,
 )
-from dialog.report.measures import decimals, general, metric_display, percent
+from dialog.report.measures import METRIC_DISPLAYS, decimals, general, metric_display, percent
 
 MANY_SEEDS = 100
 """A larger number of seeds is not given exactly."""
-SUBSETS = {"all": "", "clean": "Clean subset (dialogues not in training): ", "leaked": "Leaked subset: "}
+SUBSETS = {"all": "", "clean": "Clean subset: ", "leaked": "Leaked subset: "}
 UNIT = {"bits_per_byte": "bits per byte"}
+HEADLINE = {"bits_per_byte", "token_accuracy", "hits_1_of_20", "f1", "sacrebleu", "chrf", "rouge_l"}
+"""Metrics with a sentence of their own, beside those that users add; the others are counted."""
 
 
 def verdicts(
@@ -58,9 +61,12 @@ def _sentences(records: Sequence[Difference], better: Mapping[str, Better], leve
     """Yield the sentences of one pair on one subset."""
     tested = [record for record in records if not record.method.startswith(NOT_TESTED)]
     judged = [record for record in tested if better[record.metric] is not None]
-    yield from _scope(tested)
-    yield from _better([record for record in judged if record.decided], better, level)
-    yield from _undecided([record for record in judged if not record.decided])
+    headline = [record for record in judged if record.metric in HEADLINE or record.metric not in METRIC_DISPLAYS]
+    if records[0].subset == "all":
+        yield from _scope(tested)
+    yield from _better([record for record in headline if record.decided], better, level)
+    yield from _undecided([record for record in headline if not record.decided])
+    yield from _further([record for record in judged if record not in headline], better)
     yield from _different([record for record in tested if record.decided and better[record.metric] is None])
     for reason, untested in _grouped(records, lambda record: record.method):
         if reason.startswith(NOT_TESTED):
@@ -72,7 +78,7 @@ def _scope(tested: Sequence[Difference]) -> Iterator[str]:
     if not tested:
         return
     a, b, method = tested[0].a, tested[0].b, tested[0].method
-    if method == TWO_RUNS:
+    if method in (TWO_RUNS, TWO_RUNS_OF_COUNTS):
         yield f"With one run each, this is about two runs and not about the architectures {a} and {b}."
     elif method in (ONE_RUN_OF_A, ONE_RUN_OF_B):
         single, other = (a, b) if method == ONE_RUN_OF_A else (b, a)
@@ -87,7 +93,7 @@ def _better(decided: Sequence[Difference], better: Mapping[str, Better], level: 
         for record in records:
             amount = _amount(record.metric, *sorted(abs(limit) for limit in record.interval))
             unit = UNIT.get(record.metric)
-            amounts.append(f"by {amount} {unit}" if unit else f"in {_label(record)} by {amount}")
+            amounts.append(f"by {amount} {unit}" if unit else f"in {_lowered(_label(record))} by {amount}")
         yield f"{winner} is better {_listed(amounts)} ({interval}{'s' if len(amounts) > 1 else ''})."
 
 
@@ -110,17 +116,29 @@ def _undecided(records: Sequence[Difference]) -> Iterator[str]:
 def _reason(record: Difference) -> str:
     if record.standard_error == record.difference == 0:
         return "no difference"
-    if record.method in (TWO_RUNS, ONE_RUN_OF_A, ONE_RUN_OF_B):
+    if record.method in (TWO_RUNS, TWO_RUNS_OF_COUNTS, ONE_RUN_OF_A, ONE_RUN_OF_B):
         return "undecided"
     if record.seeds_needed is None:
         return "undecided; more seeds cannot decide, only more dialogues could"
     return "seeds" if record.seeds_needed <= MANY_SEEDS else f"undecided; more than {MANY_SEEDS} seeds would be needed"
 
 
+def _further(records: Sequence[Difference], better: Mapping[str, Better]) -> Iterator[str]:
+    """Yield the numbers of metrics outside `HEADLINE` by outcome."""
+    outcomes = _grouped(records, lambda record: _winner(record, better) if record.decided else "")
+    counts = [f"{name} is better in {len(group)}" if name else f"{len(group)} undecided" for name, group in outcomes]
+    if records:
+        yield f"{len(records)} further metrics: {', '.join(counts)}."
+
+
 def _different(decided: Sequence[Difference]) -> Iterator[str]:
     """Yield the metrics without a better direction in which the contenders differ."""
-    for higher, records in _grouped(decided, lambda record: record.a if (record.difference or 0) > 0 else record.b):
-        yield f"Neither direction is better, but {higher} has the higher values: {_labels(records)}."
+    higher = [
+        f"{', '.join(_lowered(_label(record)) for record in records)} of {name}"
+        for name, records in _grouped(decided, lambda record: record.a if (record.difference or 0) > 0 else record.b)
+    ]
+    if higher:
+        yield f"Higher, which is neither better nor worse: {'; '.join(higher)}."
 
 
 def _diverged(a: str, b: str, diverged: Mapping[str, tuple[int, int]]) -> Iterator[str]:
@@ -147,6 +165,11 @@ def _digits(formatted: Callable[[float], str], low: float, high: float) -> str:
 
 def _label(record: Difference) -> str:
     return metric_display(record.metric).label
+
+
+def _lowered(label: str) -> str:
+    """Return a label within a sentence: token accuracy, F1."""
+    return label[:1].lower() + label[1:] if label[1:2].islower() else label
 
 
 def _labels(records: Sequence[Difference]) -> str:

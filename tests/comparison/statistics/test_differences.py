@@ -15,6 +15,7 @@ from dialog.comparison.statistics.differences import (
     ONE_RUN_OF_A,
     ONE_RUN_OF_B,
     TWO_RUNS,
+    TWO_RUNS_OF_COUNTS,
     Difference,
     differences,
     improvement_probability,
@@ -156,8 +157,9 @@ def test_counts_are_tested_like_sums() -> None:
         SystemRuns(name, [{"distinct": counts(seed, types)} for seed in seeds])
         for name, types, seeds in (("a", 100, (2, 3, 4)), ("b", 200, (5, 6)))
     ]
-    for systems in (single, several):
+    for systems, method in ((single, TWO_RUNS_OF_COUNTS), (several, ARCHITECTURES)):
         (record,) = differences(systems, {"distinct": None}, ALL)
+        assert record.method == method
         assert record.decided
         assert record.difference == pytest.approx(-0.12, abs=0.01)
         assert record.interval[0] < record.difference < record.interval[1]

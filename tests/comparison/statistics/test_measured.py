@@ -63,10 +63,8 @@ def words_of(times: NDArray[np.float64], responses: list[str] = RESPONSES) -> li
 @pytest.mark.parametrize(("metric", "plain"), [(distinct, plain_distinct), (entropy, plain_entropy)])
 def test_counts_against_responses(metric: Callable[..., object], plain: Callable[[list[str]], float]) -> None:
     run, other = measure(metric)  # type: ignore[arg-type]
-    weights = np.concatenate([*draw_weights(4, 600, 0)])
     assert run.value() == pytest.approx(plain(words_of(np.ones(4))))
     assert run.leave_one_out() == pytest.approx([plain(words_of(1 - row)) for row in np.eye(4)])
-    assert run.resample(weights) == pytest.approx([plain(words_of(row)) for row in weights])
     swapped = np.concatenate([*draw_swaps(4, 300, 0)])
     exchanged = [
         plain(words_of(1 - row) + words_of(row, OTHERS)) - plain(words_of(row) + words_of(1 - row, OTHERS))
@@ -78,10 +76,10 @@ def test_counts_against_responses(metric: Callable[..., object], plain: Callable
 
 def test_counts_do_not_depend_on_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
     run, other = measure(entropy)
-    weights, swapped = np.concatenate([*draw_weights(4, 50, 0)]), np.concatenate([*draw_swaps(4, 50, 0)])
-    whole = [run.leave_one_out(), run.resample(weights), run.swap(other, swapped)]
+    swapped = np.concatenate([*draw_swaps(4, 50, 0)])
+    whole = [run.leave_one_out(), run.swap(other, swapped)]
     monkeypatch.setattr("dialog.comparison.statistics.measured.CELLS", 20)
-    blocks = [run.leave_one_out(), run.resample(weights), run.swap(other, swapped)]
+    blocks = [run.leave_one_out(), run.swap(other, swapped)]
     assert all(np.array_equal(a, b) for a, b in zip(whole, blocks, strict=True))
 
 

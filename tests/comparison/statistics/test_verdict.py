@@ -13,6 +13,10 @@ BETTER: dict[str, Better] = {
     "f1": "higher",
     "sacrebleu": "higher",
     "length_mean": None,
+    "bleu_1": "higher",
+    "bleu_2": "higher",
+    "bleu_3": "higher",
+    "my_lab.Questions": "higher",
 }
 
 
@@ -43,7 +47,7 @@ def test_each_winner_has_a_sentence() -> None:
     ]
     assert text(*records) == (
         "transformer is better by 0.021 to 0.034 bits per byte and in F1 by 0.40 to 1.20 (95 % intervals). "
-        "lstm is better in Token accuracy by 1.2 to 3.4 percentage points (95 % interval)."
+        "lstm is better in token accuracy by 1.2 to 3.4 percentage points (95 % interval)."
     )
 
 
@@ -70,9 +74,23 @@ def test_undecided_metrics_with_the_same_reason_share_a_sentence() -> None:
 
 def test_a_metric_without_direction_is_never_better() -> None:
     assert text(record("length_mean", 0.5, 1.0)) == (
-        "Neither direction is better, but lstm has the higher values: Words per response."
+        "Higher, which is neither better nor worse: words per response of lstm."
     )
     assert text(record("length_mean", -0.5, 1.0, 9)) == ""
+
+
+def test_minor_metrics_are_counted() -> None:
+    records = [
+        record("f1", 1.0, 2.0),
+        record("bleu_1", 0.5, 1.0),
+        record("bleu_2", -0.5, 1.0, 9),
+        record("bleu_3", 0.5, 1.0),
+        record("my_lab.Questions", 0.5, 1.0),
+    ]
+    assert text(*records) == (
+        "lstm is better in F1 by 1.00 to 2.00 and in my_lab.Questions by 0.5 to 1 (95 % intervals). "
+        "3 further metrics: lstm is better in 2, 1 undecided."
+    )
 
 
 def test_one_run_each_is_not_about_architectures() -> None:
@@ -103,6 +121,6 @@ def test_subsets_and_pairs_have_their_own_sentences() -> None:
         ("gru", "all"),
     ]
     lines = whole_verdict(everything).splitlines()
-    assert lines[1].startswith("lstm and transformer: Clean subset (dialogues not in training): F1: undecided")
+    assert lines[1].startswith("lstm and transformer: Clean subset: F1: undecided")
     assert lines[3] == "lstm and gru: lstm is better in F1 by 1.00 to 2.00 (95 % interval)."
     assert whole_verdict(everything[:3]).startswith("lstm is better")
