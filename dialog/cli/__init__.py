@@ -29,6 +29,7 @@ VERBS = {
     "evaluate": "Compute metrics and responses of a run on one split.",
     "verify": "List the files of a run that have changed, and what can be rebuilt.",
     "respond": "Generate responses: JSON lines in, JSON lines out.",
+    "chat": "Talk to a run, or to two, in the terminal.",
     "score": "Score given responses: JSON lines in, JSON lines out.",
     "benchmark": "Measure training and generation speed on this machine.",
     "sweep": "Sweep hyperparameters, with the same budget for each recipe.",

@@ -49,7 +49,14 @@ Replies = list[list[Hypothesis]]
 
 
 class Search(ABC):
-    """Decoding algorithm."""
+    """Decoding algorithm.
+
+    Attributes:
+        streams: Whether the tokens that the step reads for one source are those of its response, in order, so that they
+            can be shown before the search has ended.
+    """
+
+    streams = False
 
     @abstractmethod
     def __call__(self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor) -> Replies:

@@ -17,6 +17,8 @@ from dialog.models.contracts import Memory, State
 class Greedy(Search):
     """Emit the most probable token at each step until the end token: argmax_v p(v | previous tokens, source)."""
 
+    streams = True
+
     def __init__(self, *, constraints: Constraints) -> None:
         self.constraints = constraints
 

@@ -5,7 +5,7 @@ Shapes: N rows, S source tokens, T tokens, E embedding size, V vocabulary, M net
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,10 @@ class Bundles(Rows):
     """One memory or state for each network."""
 
     parts: tuple[Any, ...]
+
+
+Watch = Callable[[list[int]], None]
+"""Called with the tokens of a response so far, after each token."""
 
 
 class NetworkStep:
@@ -60,3 +64,19 @@ class NetworkStep:
         if len(logits) == 1:
             return logits[0]
         return torch.stack([scores.float().log_softmax(-1) for scores in logits]).logsumexp(0)
+
+
+class WatchedStep(NetworkStep):
+    """Step that reports the tokens of one row that it reads, without the begin token, before it scores the next one."""
+
+    def __init__(self, models: Sequence[Seq2Seq], watch: Watch) -> None:
+        super().__init__(models)
+        self.watch = watch
+        self.tokens: list[int] = []
+
+    def __call__(self, tokens: Tensor, memory: Bundles, state: Bundles) -> tuple[Tensor, Bundles]:
+        """Read tokens [1, 1]; return logits [1, 1, V] and the new state."""
+        self.tokens.append(int(tokens))
+        if len(self.tokens) > 1:
+            self.watch(self.tokens[1:])
+        return super().__call__(tokens, memory, state)

@@ -19,7 +19,7 @@ from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF, UNK, To
 from dialog.errors import UserError
 from dialog.generation.constraints import Constraints, RequiredWords
 from dialog.generation.contract import Search
-from dialog.generation.network_step import NetworkStep
+from dialog.generation.network_step import NetworkStep, Watch, WatchedStep
 from dialog.generation.searches import SEARCHES
 from dialog.generation.word_finder import WordFinder, occurs, pattern
 from dialog.models.seq2seq import Seq2Seq
@@ -50,18 +50,21 @@ class Responder:
     silence: str | None = None
     others: tuple[Seq2Seq, ...] = ()  # of an ensemble
 
-    def respond(self, contexts: Sequence[Sequence[str]], search: Component | None = None) -> list[list[Candidate]]:
+    def respond(
+        self, contexts: Sequence[Sequence[str]], search: Component | None = None, watch: Watch | None = None
+    ) -> list[list[Candidate]]:
         """Generate responses to each context, a list of turns of two alternating speakers; the best one first.
 
         ``search`` replaces the recipe's; it may hold constraints too. The list is empty where the scores of the
         model are not numbers.
 
         As in training, the model reads the last `context_turns` turns only, without outer white space if `normalise`.
+        ``watch`` receives the tokens so far of the response to a single context, if the search decodes one row.
         """
         if not contexts:
             return []
         pairs = [self.encode(self.example(context)) for context in contexts]
-        return self.generate(collate(pairs, range(len(pairs))).source, search)
+        return self.generate(collate(pairs, range(len(pairs))).source, search, watch)
 
     def example(self, context: Sequence[str], response: str = "") -> Example:
         """Build an example as in training, from the turns of two alternating speakers and the next speaker's response.
@@ -86,11 +89,15 @@ class Responder:
         return encode_example(self.tokenizer, example, max_source=self.max_source, max_target=None, layout=self.layout)
 
     @torch.inference_mode()
-    def generate(self, source: Tensor, search: Component | None = None) -> list[list[Candidate]]:
+    def generate(
+        self, source: Tensor, search: Component | None = None, watch: Watch | None = None
+    ) -> list[list[Candidate]]:
         """Generate responses to each source [B, S], the best one first."""
         device = next(self.model.parameters()).device
         decode, source = self._search(search, device), source.to(device)
-        step = NetworkStep((self.model, *self.others))
+        models = (self.model, *self.others)
+        watchable = decode.streams and len(source) == 1
+        step = WatchedStep(models, watch) if watch is not None and watchable else NetworkStep(models)
         memory, state = step.start(source, source != PAD)
         replies = decode(step, source.new_full((len(source), 1), BOS), memory, state, source)
         return [

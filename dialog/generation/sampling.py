@@ -63,6 +63,7 @@ class Sampling(Search):
         self.temperature, self.top_k, self.top_p, self.min_p = temperature, top_k, top_p, min_p
         self.typical_p = typical_p
         self.candidates = candidates
+        self.streams = candidates == 1
         self.seed = seed
 
     @torch.no_grad()

@@ -9,7 +9,10 @@ from dialog.config.components import resolve
 from dialog.config.schema import Recipe
 from dialog.data.corpora import CORPORA
 from dialog.data.filters import FILTERS
-from dialog.errors import section
+from dialog.errors import UserError, section
+
+READ_ROLES = ("hierarchical", "reverse")
+"""Encoders and objectives that find the turns of a source by their roles."""
 
 
 def check_recipe(recipe: Recipe) -> int:
@@ -31,6 +34,7 @@ def check_recipe(recipe: Recipe) -> int:
     quiet()
     build_corpus(recipe, read=False)
     check_data(recipe)
+    check_layout(recipe)
     check_search(recipe)
     with section("metrics"):
         build_metrics(recipe.metrics)
@@ -57,6 +61,16 @@ def check_data(recipe: Recipe) -> None:
     with section("data.filters"):
         for component in recipe.data.filters:
             resolve(FILTERS, component)
+
+
+def check_layout(recipe: Recipe) -> None:
+    """Check that no part reads the roles of turns that ``data.layout`` leaves out."""
+    if recipe.data.layout == "roles":
+        return
+    used = [recipe.model.encoder.get("name"), *(objective.get("name") for objective in recipe.model.objectives)]
+    for name in used:
+        if name in READ_ROLES:
+            raise UserError(f"data.layout: {name} needs the roles of turns; set data.layout=roles")
 
 
 def check_search(recipe: Recipe) -> None:

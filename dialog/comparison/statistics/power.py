@@ -11,6 +11,8 @@ from dialog.comparison.statistics.interval import Variances
 
 POWER = 0.8
 MOST_SEEDS = 2**20
+LARGEST = 1e6
+"""Critical values of t above this one, at less than about 0.2 degrees of freedom, detect nothing."""
 QUANTILES = (np.arange(1000) + 0.5) / 1000
 """Probabilities at which a chi-square distribution is evaluated to integrate over it."""
 
@@ -19,7 +21,8 @@ def detectable_difference(standard_error: float, degrees_of_freedom: float, alph
     """Return the true difference that a two-sided t test at level alpha finds with probability `POWER`.
 
     The standard error times the noncentrality with P(|T| > c) = `POWER`, where T is noncentral t with these degrees of
-    freedom and c the critical value. P is integrated here: scipy's noncentral t returns NaN for large c.
+    freedom and c the critical value; not finite if these are undefined or near 0. P is integrated here: scipy's
+    noncentral t returns NaN for large c.
     """
     return _noncentrality(degrees_of_freedom, alpha) * standard_error
 
@@ -50,6 +53,8 @@ def seeds_needed(parts: Variances, difference: float, runs: tuple[int, int], alp
 def _noncentrality(freedom: float, alpha: float) -> float:
     critical = float(t.ppf(1 - alpha / 2, freedom))
     limits = critical * np.sqrt(chi2.ppf(QUANTILES, freedom) / freedom)  # of a normal, for each estimate of its error
+    if not limits.max() < LARGEST:  # also for degrees of freedom that are undefined
+        return np.inf
 
     def missing_power(noncentrality: float) -> float:
         return float(np.mean(ndtr(noncentrality - limits) + ndtr(-noncentrality - limits))) - POWER

@@ -1,0 +1,4 @@
+"""Conversation with trained models in a terminal or a pipe.
+
+Read first: `session.py`.
+"""

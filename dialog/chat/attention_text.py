@@ -1,0 +1,83 @@
+"""Cross-attention of a reply as text: the strongest context tokens of each reply token, and a block map.
+
+Shapes: T reply tokens, S context tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dialog.data.tokenizers.tokenizer import OTHER, SELF, SPECIAL_TOKENS
+from dialog.errors import UserError
+from dialog.report.terminal import display_width, one_line, truncate
+
+SHADES = " ░▒▓█"
+STRONGEST = 3
+SMALLEST = 0.01
+LABEL = 14
+"""Columns of a token's label."""
+TURNS = (SPECIAL_TOKENS[OTHER], SPECIAL_TOKENS[SELF])
+
+
+def attention_lines(maps: Mapping[str, Any], width: int) -> list[str]:
+    """Return the lines of a table and a block map of at most `width` columns, from the result of `Run.attention`.
+
+    Raises:
+        UserError: the network has no cross-attention over tokens.
+    """
+    weights = mean_cross_attention(maps)
+    context, reply = maps["context_tokens"], maps["response_tokens"]
+    groups = max(1, min(len(context), width - LABEL - 3))
+    bounds = [len(context) * group // groups for group in range(groups + 1)]
+    starts = "".join(
+        "┬" if any(token in TURNS for token in context[low:high]) else "─" for low, high in pairwise(bounds)
+    )
+    blocks = ["".join(shade(row[low:high].max()) for low, high in pairwise(bounds)) for row in weights]
+    table = [f"{label(token)}  {strongest(row, context)}" for token, row in zip(reply, weights, strict=True)]
+    rows = [f"{label(token)} │{row}│" for token, row in zip(reply, blocks, strict=True)]
+    return [
+        "attention, mean of all layers and heads: each reply token with its strongest context tokens",
+        *(truncate(line, width) for line in table),
+        f"block map: {len(context)} context tokens from left to right, ┬ begins a turn",
+        f"{' ' * LABEL} ┌{starts}┐",
+        *rows,
+    ]
+
+
+def mean_cross_attention(maps: Mapping[str, Any]) -> NDArray[np.float64]:
+    """Return the mean over layers and heads of the cross-attention [T, S].
+
+    Raises:
+        UserError: the network has none.
+    """
+    tables = [
+        np.asarray(layer["weights"], dtype=np.float64).mean(0)
+        for layer in maps["maps"]
+        if layer["kind"] == "cross" and layer["side"] == "target" and layer["columns"] == "source"
+    ]
+    if not tables:
+        raise UserError("/why: this run has no attention")
+    mean: NDArray[np.float64] = np.mean(tables, axis=0)
+    return mean
+
+
+def shade(weight: float) -> str:
+    """Return a block that is darker the larger a weight in [0, 1] is; each shade covers a quarter."""
+    return SHADES[min(len(SHADES) - 1, int(np.ceil(weight * (len(SHADES) - 1) - 0.25)))] if weight > 0.05 else " "
+
+
+def strongest(row: NDArray[np.float64], context: Sequence[str]) -> str:
+    """Return the context tokens with the largest weights of at least 0.01, largest first."""
+    order = [place for place in np.argsort(-row, kind="stable")[:STRONGEST] if row[place] >= SMALLEST]
+    return "  ".join(f"{row[place]:.2f} {label(context[place])}" for place in order).rstrip()
+
+
+def label(token: str) -> str:
+    """Return a token, padded or truncated to `LABEL` columns."""
+    text = truncate(one_line(token.strip("▁") or token), LABEL)
+    return text + " " * (LABEL - display_width(text))

@@ -1,0 +1,167 @@
+"""Lines of a chat: text for the runs, and commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from dialog.chat.attention_text import attention_lines
+from dialog.chat.session import Session, Watch, ignore
+from dialog.chat.settings import Settings, parse_pairs
+from dialog.config.components import lookup
+from dialog.errors import UserError
+from dialog.report.terminal import one_line
+
+MOST_CANDIDATES = 100
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Effect of a line: lines to print, new replies, or the end."""
+
+    lines: tuple[str, ...] = ()
+    replies: tuple[str, ...] = ()
+    quit: bool = False
+
+
+class CommandCall(NamedTuple):
+    """Input of a command: its argument, the columns of the terminal, and the receiver of reply pieces."""
+
+    argument: str
+    width: int
+    watch: Watch
+
+
+class Command(NamedTuple):
+    """A command with its usage and one line of help."""
+
+    usage: str
+    summary: str
+    run: Callable[[Session, CommandCall], Effect]
+
+
+def apply(session: Session, line: str, *, width: int = 80, watch: Watch = ignore) -> Effect:
+    """Apply a line: a command begins with ``/``, and ``//`` begins a text that begins with ``/``.
+
+    Raises:
+        UserError: unknown command, or one that cannot be applied; the session stays as it was.
+    """
+    text = line.strip()
+    if not text:
+        return Effect()
+    if not text.startswith("/") or text.startswith("//"):
+        return Effect(replies=tuple(session.answer(text.removeprefix("/"), watch)))
+    name, _, argument = text.partition(" ")
+    return lookup(COMMANDS, name, "command").run(session, CommandCall(argument.strip(), width, watch))
+
+
+def show_help(session: Session, request: CommandCall) -> Effect:
+    """List the commands."""
+    widest = max(len(command.usage) for command in COMMANDS.values())
+    keys = ("Ctrl-C stops a reply, Ctrl-D ends the chat; // begins a text that begins with /.",)
+    return Effect((*(f"{command.usage:{widest}}  {command.summary}" for command in COMMANDS.values()), *keys))
+
+
+def set_values(session: Session, request: CommandCall) -> Effect:
+    """Change settings, and show them."""
+    if request.argument:
+        pairs = parse_pairs(request.argument)
+        session.change(lambda settings: settings.change(pairs))
+    return show_settings(session)
+
+
+def select_search(session: Session, request: CommandCall) -> Effect:
+    """Select a search, and show the settings."""
+    if request.argument:
+        session.change(lambda settings: settings.select(request.argument))
+    return show_settings(session)
+
+
+def show_settings(session: Session) -> Effect:
+    """Show the search of each run; once if they are equal."""
+    searches = list(map(Settings.describe, session.settings))
+    if len(set(searches)) == 1:
+        return Effect((one_line(searches[0]),))
+    return Effect(tuple(named(session, number, search) for number, search in enumerate(searches)))
+
+
+def show_candidates(session: Session, request: CommandCall) -> Effect:
+    """Show the best candidates for the last reply."""
+    if not request.argument.isdecimal() or not 1 <= int(request.argument) <= MOST_CANDIDATES:
+        raise UserError(f"/nbest: give a number of candidates from 1 to {MOST_CANDIDATES}, such as /nbest 5")
+    lines: list[str] = []
+    for number, (search, candidates) in enumerate(session.n_best(int(request.argument))):
+        lines += [named(session, number, search), "log-probability  tokens  text"]
+        lines += [f"{row.score:15.2f}  {row.tokens:6}  {one_line(row.text)}" for row in candidates]
+    return Effect(tuple(lines))
+
+
+def show_attention(session: Session, request: CommandCall) -> Effect:
+    """Show the attention of the last replies."""
+    lines: list[str] = []
+    for number, maps in enumerate(session.attention()):
+        lines += [named(session, number, "")] if len(session.runs) > 1 else []
+        try:
+            lines += attention_lines(maps, request.width)
+        except UserError as error:
+            if len(session.runs) == 1:
+                raise
+            lines.append(str(error))
+    return Effect(tuple(lines))
+
+
+def undo(session: Session, request: CommandCall) -> Effect:
+    """Remove the last turn and its replies."""
+    return Effect((f"removed: {one_line(session.undo())}",))
+
+
+def retry(session: Session, request: CommandCall) -> Effect:
+    """Replace the last replies."""
+    replies = session.retry(request.watch)
+    same = all(settings.repeatable for settings in session.settings)
+    note = ("this search draws nothing, so the reply is the same; try /search sampling",) if same else ()
+    return Effect(note, tuple(replies))
+
+
+def reset(session: Session, request: CommandCall) -> Effect:
+    """Start a new conversation."""
+    session.reset()
+    return Effect(("new conversation",))
+
+
+def save(session: Session, request: CommandCall) -> Effect:
+    """Write the conversation to a file."""
+    if not request.argument:
+        raise UserError("/save: give a new file, such as /save chat.jsonl")
+    path = Path(request.argument).expanduser()
+    count = session.save(path)
+    return Effect((f"{count} {'reply' if count == 1 else 'replies'} saved to {one_line(str(path))}",))
+
+
+def leave(session: Session, request: CommandCall) -> Effect:
+    """End the chat."""
+    return Effect(quit=True)
+
+
+def named(session: Session, number: int, text: str) -> str:
+    """Return a text for one run, after the run's name if there are two."""
+    return one_line(text if len(session.runs) == 1 else f"{session.names[number]}: {text}")
+
+
+COMMANDS: Mapping[str, Command] = {
+    "/help": Command("/help", "list the commands", show_help),
+    "/set": Command("/set KEY=VALUE ...", "set arguments of the search and constraints: top_p=0.9", set_values),
+    "/search": Command("/search NAME", "select a search or a file of configs/generation: beam5", select_search),
+    "/nbest": Command(
+        "/nbest N", "show the N best candidates for the last reply, with scores in nats", show_candidates
+    ),
+    "/why": Command("/why", "show the attention of the last reply", show_attention),
+    "/undo": Command("/undo", "remove the last turn and its reply", undo),
+    "/retry": Command("/retry", "generate the last reply again; a search that draws uses another seed", retry),
+    "/reset": Command("/reset", "start a new conversation; settings stay", reset),
+    "/save": Command("/save FILE.jsonl", "write the conversation to a new file that `respond` reads", save),
+    "/quit": Command("/quit", "end the chat", leave),
+}
+"""Commands by name."""

@@ -1,0 +1,189 @@
+"""A conversation of one user with one or two runs, without a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dialog.atomic import write_text
+from dialog.chat.settings import Settings
+from dialog.config.components import Component
+from dialog.data.tokenizers.text_stream import TextStream
+from dialog.errors import UserError
+from dialog.escaping import to_json
+from dialog.generation.responder import Candidate
+from dialog.paths import check_new
+from dialog.runs.run import Run
+
+Watch = Callable[[int, str], None]
+"""Receives the number of a run and each new piece of its reply; an empty piece ends the reply."""
+
+
+def ignore(number: int, piece: str) -> None:
+    """Ignore the pieces of a reply."""
+
+
+@dataclass
+class Exchange:
+    """A turn of the user, the reply of each run, and the number of attempts before these replies."""
+
+    text: str
+    replies: list[str] = field(default_factory=list)
+    attempt: int = 0
+
+
+class Session:
+    """A conversation in which each run reads its own replies; settings apply to all runs.
+
+    Args:
+        runs: One or two runs.
+    """
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = list(runs)
+        self.names = run_names(runs)
+        self.settings = [Settings.of(run) for run in runs]
+        self.exchanges: list[Exchange] = []
+        self._before: list[Exchange] = []  # of the reply in progress
+        self._partial = ""
+
+    # ------------------------------------------------------------------ replies
+
+    def answer(self, text: str, watch: Watch = ignore) -> list[str]:
+        """Add a turn of the user; return the reply of each run.
+
+        Raises:
+            UserError: the text is not UTF-8, or the scores of a model are not numbers; nothing is added then.
+        """
+        if any("\ud800" <= char <= "\udfff" for char in text):
+            raise UserError("the line is not UTF-8; check the encoding of the terminal or file")
+        return self._reply(self.exchanges, Exchange(text), watch)
+
+    def retry(self, watch: Watch = ignore) -> list[str]:
+        """Replace the last replies; a search that draws uses its next seed."""
+        last = self._last("/retry")
+        return self._reply(self.exchanges[:-1], Exchange(last.text, attempt=last.attempt + 1), watch)
+
+    def stop(self) -> bool:
+        """After a KeyboardInterrupt in `answer` or `retry`: keep the replies as far as they were generated.
+
+        Returns:
+            False if a run had generated nothing; the conversation is then as it was before.
+        """
+        if not self.exchanges:
+            return False
+        replies = self.exchanges[-1].replies
+        if len(replies) < len(self.runs) and self._partial.strip():
+            replies.append(self._partial)
+        if len(replies) == len(self.runs):
+            return True
+        self.exchanges = self._before
+        return False
+
+    def n_best(self, count: int) -> list[tuple[str, list[Candidate]]]:
+        """Return, for each run, the search and the ``count`` best candidates for the last reply."""
+        last = self._last("/nbest")
+        results = []
+        for number, settings in enumerate(self.settings):
+            wide = settings.n_best(count)
+            candidates = self._candidates(number, wide.seeded(last.attempt))
+            results.append((wide.describe(), candidates))
+        return results
+
+    def attention(self) -> list[dict[str, Any]]:
+        """Return the attention maps of the last reply of each run, as `Run.attention` does."""
+        last = self._last("/why")
+        pairs = enumerate(zip(self.runs, last.replies, strict=True))
+        return [run.attention(self.context(number), reply) for number, (run, reply) in pairs]
+
+    # ------------------------------------------------------------------ conversation
+
+    def context(self, number: int, exchanges: Sequence[Exchange] | None = None) -> list[str]:
+        """Return the turns that a run answers, down to the user's last one."""
+        exchanges = self.exchanges if exchanges is None else exchanges
+        earlier = [turn for exchange in exchanges[:-1] for turn in (exchange.text, exchange.replies[number])]
+        return [*earlier, exchanges[-1].text]
+
+    def undo(self) -> str:
+        """Remove the last turn of the user and its replies; return the turn."""
+        self._last("/undo")
+        return self.exchanges.pop().text
+
+    def reset(self) -> None:
+        """Start a new conversation; the settings stay."""
+        self.exchanges = []
+
+    def save(self, path: Path) -> int:
+        """Write the conversation to a new file of JSON lines that ``respond`` reads; return the number of replies.
+
+        Raises:
+            UserError: nothing to save, or a file that exists or cannot be written.
+        """
+        self._last("/save")
+        check_new(path, "name")
+        rows = []
+        for end in range(1, len(self.exchanges) + 1):
+            for number, reply in enumerate(self.exchanges[end - 1].replies):
+                name = str(end) if len(self.runs) == 1 else f"{end}: {self.names[number]}"
+                rows.append({"id": name, "context": self.context(number, self.exchanges[:end]), "response": reply})
+        try:
+            write_text(path, "".join(to_json(row) + "\n" for row in rows))
+        except OSError as error:
+            raise UserError(f"{path}: {error.strerror}; choose another name") from error
+        return len(rows)
+
+    # ------------------------------------------------------------------ settings
+
+    def change(self, change: Callable[[Settings], Settings]) -> None:
+        """Change the settings of all runs, or of none if one of them rejects the change."""
+        self.settings = [change(settings) for settings in self.settings]
+
+    # ------------------------------------------------------------------ parts
+
+    def _reply(self, earlier: Sequence[Exchange], exchange: Exchange, watch: Watch) -> list[str]:
+        self._before, self._partial = self.exchanges, ""
+        self.exchanges = [*earlier, exchange]
+        try:
+            for number, settings in enumerate(self.settings):
+                exchange.replies.append(self._stream(number, settings.seeded(exchange.attempt), watch))
+                self._partial = ""
+        except Exception:
+            self.exchanges = self._before
+            raise
+        return exchange.replies
+
+    def _stream(self, number: int, component: Component, watch: Watch) -> str:
+        """Return the reply of a run; `watch` receives its pieces, and an empty one at the end."""
+
+        def emit(piece: str) -> None:
+            self._partial += piece
+            watch(number, piece)
+
+        stream = TextStream(self.runs[number].tokenizer, emit)
+        best = self._candidates(number, component, stream)[0]
+        stream.advance(best.text)
+        watch(number, "")
+        return best.text
+
+    def _candidates(self, number: int, component: Component, watch: TextStream | None = None) -> list[Candidate]:
+        """Return the candidates of a run for the last turn of the user."""
+        run = self.runs[number]
+        (candidates,) = run.responder.respond([self.context(number)], component, watch)
+        if not candidates:
+            raise UserError(f"{run.folder}: the scores of the model are not numbers")
+        return candidates
+
+    def _last(self, command: str) -> Exchange:
+        if not self.exchanges:
+            raise UserError(f"{command}: the conversation is empty; write a line first")
+        return self.exchanges[-1]
+
+
+def run_names(runs: Sequence[Run]) -> list[str]:
+    """Return a short name for each run: of its recipe, else of its folder, numbered if both are equal."""
+    for names in ([run.name for run in runs], [run.folder.name for run in runs]):
+        if len(set(names)) == len(names):
+            return names
+    return [f"{run.name} {number}" for number, run in enumerate(runs, start=1)]

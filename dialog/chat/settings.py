@@ -1,0 +1,162 @@
+"""Search of a chat: the run's own, or another one, with what the user has set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from dialog.config.components import Component, accepts, hint
+from dialog.config.compose import group_files
+from dialog.config.schema import GenerationConfig
+from dialog.config.yaml_layers import first_line, parse_value, read_yaml
+from dialog.errors import UserError
+from dialog.generation.responder import build_search
+from dialog.generation.searches import SEARCHES
+from dialog.runs.folder import RECIPE
+from dialog.runs.run import Run
+
+CONSTRAINTS = tuple(item.name for item in fields(GenerationConfig) if item.name != "search")
+PAIR = re.compile(r"(?:^|\s)([A-Za-z_][\w.]*)\s*=")
+N_BEST_WIDTH = 5
+"""Smallest width of the beam search that replaces a search with a single candidate."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Search and constraints of one run in a chat. A change returns new settings, checked before they are used.
+
+    Args:
+        run: Its recipe has the first search, and its tokenizer the words of constraints.
+        chosen: A ``generation`` section: the search with its arguments, and its constraints.
+        limits: Constraints that the user has set; they stay when the search changes.
+    """
+
+    run: Run
+    chosen: Mapping[str, Any]
+    limits: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, run: Run) -> Settings:
+        """Return the settings of the run's recipe."""
+        return cls(run, asdict(run.recipe.generation))
+
+    @cached_property
+    def component(self) -> Component:
+        """The search with all constraints, as `Responder.respond` takes it."""
+        values = {**self.chosen, **self.limits}
+        try:
+            merged = OmegaConf.merge(OmegaConf.structured(GenerationConfig), values)
+            section: dict[str, Any] = OmegaConf.to_container(merged)  # type: ignore[assignment]  # keys are text
+        except OmegaConfBaseException as error:
+            raise UserError(f"{error.full_key}: {first_line(error)}") from error
+        return {**section.pop("search"), **section}
+
+    def change(self, pairs: Mapping[str, Any]) -> Settings:
+        """Set arguments of the search and constraints by name.
+
+        An argument that only one other search has selects that search: ``top_p`` selects sampling.
+
+        Raises:
+            UserError: unknown name or invalid value.
+        """
+        settings = self
+        for key, value in pairs.items():
+            name = key.removeprefix("generation.").removeprefix("search.")
+            settings = settings.select(str(value)) if name == "name" else settings._with(name, value)
+        return settings._checked()
+
+    def select(self, name: str) -> Settings:
+        """Select a file of ``configs/generation``, or a search by its name with the constraints of the recipe.
+
+        Raises:
+            UserError: unknown name.
+        """
+        files = group_files(self.run.folder / RECIPE)["generation"]
+        if name in files:
+            section = read_yaml(files[name]).values
+        elif name in SEARCHES:
+            section = {**asdict(self.run.recipe.generation), "search": {"name": name}}
+        else:
+            raise UserError(f"unknown search {name!r}{hint(name, {**files, **SEARCHES})}")
+        return replace(self, chosen={"search": {"name": "greedy"}, **section})._checked()
+
+    def seeded(self, attempt: int) -> Component:
+        """Return the search with another seed for each attempt at one reply; a search without a seed as it is."""
+        if not attempt or not accepts(SEARCHES, self.search, "seed"):
+            return self.component
+        return {**self.component, "seed": self._argument("seed") + attempt}
+
+    def n_best(self, count: int) -> Settings:
+        """Return settings with ``count`` candidates; beam search replaces a search with a single candidate.
+
+        Raises:
+            UserError: the search cannot return them.
+        """
+        search = {**self.search, "candidates": count}
+        if not accepts(SEARCHES, self.search, "candidates"):
+            search = {"name": "beam", "width": max(count, N_BEST_WIDTH), "candidates": count}
+        elif accepts(SEARCHES, self.search, "width"):
+            groups = self._argument("groups") if accepts(SEARCHES, self.search, "groups") else 1
+            search["width"] = max(self._argument("width"), -(-count // groups) * groups)
+        section = {key: value for key, value in self.component.items() if key in CONSTRAINTS}
+        return Settings(self.run, {**section, "search": search})._checked()
+
+    @property
+    def search(self) -> Component:
+        """The search without constraints."""
+        return {key: value for key, value in self.component.items() if key not in CONSTRAINTS}
+
+    @property
+    def repeatable(self) -> bool:
+        """True if the search draws nothing: a second attempt gives the same reply."""
+        return not accepts(SEARCHES, self.search, "seed")
+
+    def describe(self) -> str:
+        """Return the search, its arguments, and the constraints that differ from the schema's defaults."""
+        defaults = asdict(GenerationConfig())
+        arguments = {key: value for key, value in self.search.items() if key != "name"}
+        limits = {key: self.component[key] for key in CONSTRAINTS if self.component[key] != defaults[key]}
+        return ", ".join([self.search["name"], *(f"{key}={value}" for key, value in {**arguments, **limits}.items())])
+
+    def _with(self, name: str, value: object) -> Settings:
+        if name in CONSTRAINTS:
+            return replace(self, limits={**self.limits, name: value})
+        if name in SEARCHES.arguments(self.search["name"]):
+            return replace(self, chosen={**self.chosen, "search": {**self.search, name: value}})
+        owners = [search for search in SEARCHES if name in SEARCHES.arguments(search)]
+        if len(owners) == 1:
+            return self.select(owners[0])._with(name, value)
+        if owners:
+            raise UserError(f"{self.search['name']} has no {name}; first choose a search: {', '.join(owners)}")
+        names = {*CONSTRAINTS, *(key for search in SEARCHES for key in SEARCHES.arguments(search))}
+        raise UserError(f"unknown setting {name!r}{hint(name, sorted(names))}")
+
+    def _checked(self) -> Settings:
+        """Return these settings if their search can be built."""
+        build_search(self.component, GenerationConfig(), self.run.tokenizer)
+        return self
+
+    def _argument(self, name: str) -> int:
+        """Return an argument of the search, or its default."""
+        default = SEARCHES.arguments(self.search["name"])[name].default
+        return int(self.search.get(name, default))
+
+
+def parse_pairs(text: str) -> dict[str, Any]:
+    """Parse ``KEY=VALUE`` pairs; a value reaches to the next ``KEY=``.
+
+    Raises:
+        UserError: no pair, or a value that is not YAML.
+    """
+    matches = list(PAIR.finditer(text))
+    if not matches or text[: matches[0].start()].strip():
+        raise UserError(f"{text!r} is not KEY=VALUE, such as max_length=20")
+    ends = [match.start() for match in matches[1:]] + [len(text)]
+    values = [text[match.end() : end].strip() for match, end in zip(matches, ends, strict=True)]
+    return {match[1]: parse_value(f"{match[1]}={value}", value) for match, value in zip(matches, values, strict=True)}

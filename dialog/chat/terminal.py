@@ -1,0 +1,132 @@
+"""A chat in a terminal, with line editing and streamed replies, or line by line in a pipe."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from dialog.chat.commands import COMMANDS, Effect, apply, named
+from dialog.chat.layout import side_by_side
+from dialog.chat.session import Session
+from dialog.errors import UserError
+from dialog.paths import cache
+from dialog.report.terminal import one_line
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+
+WIDE = 100
+"""Columns from which two replies stand side by side."""
+
+
+def chat_in_pipe(session: Session, lines: Iterable[bytes]) -> None:
+    """Answer each line with one line on standard output; errors of lines go to standard error.
+
+    Raises:
+        UserError: at the end, if a line could not be applied.
+    """
+    errors: list[str] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            effect = apply(session, line.decode("utf-8", errors="surrogateescape"))
+        except UserError as error:
+            errors.append(f"standard input:{number}: {error}")
+            click.echo(one_line(errors[-1]), err=True)
+            continue
+        for text in (*(named(session, place, reply) for place, reply in enumerate(effect.replies)), *effect.lines):
+            click.echo(text)
+        if effect.quit:
+            break
+    if errors:
+        raise UserError(f"{len(errors)} of the lines could not be applied")
+
+
+def chat_in_terminal(session: Session) -> None:
+    """Read lines with an editor until Ctrl-D or /quit; Ctrl-C stops a reply, or clears the line."""
+    editor = line_editor()
+    click.echo(f"{' and '.join(map(one_line, session.names))}. /help lists the commands, Ctrl-D ends.")
+    while True:
+        try:
+            line = editor.prompt("> ")
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        if Screen(session).show(line).quit:
+            return
+
+
+class Screen:
+    """Output of one line: its replies piece by piece, or side by side once all of them are complete.
+
+    Args:
+        session: The conversation.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.width = shutil.get_terminal_size().columns
+        self.streamed = [""] * len(session.runs)
+
+    @property
+    def columns(self) -> bool:
+        """True if the replies stand side by side."""
+        return len(self.session.runs) > 1 and self.width >= WIDE
+
+    def show(self, line: str) -> Effect:
+        """Apply a line and show its effect; an interrupted or failed line has none."""
+        effect = Effect()
+        try:
+            effect = apply(self.session, line, width=self.width, watch=self.watch)
+        except KeyboardInterrupt:
+            kept = self.session.stop()
+            click.echo("\n(stopped)" if kept else "\n(stopped; the line is not part of the conversation)")
+        except UserError as error:
+            click.echo(one_line(str(error)))
+        for row in self._rows(effect.replies):
+            click.echo(row)
+        for text in effect.lines:
+            click.echo(text)
+        return effect
+
+    def watch(self, number: int, piece: str) -> None:
+        """Show a piece of a reply; an empty one ends the line."""
+        if self.columns:
+            return
+        begin = "" if self.streamed[number] else named(self.session, number, "")
+        self.streamed[number] += piece
+        click.echo(begin + one_line(piece), nl=not piece)
+
+    def _rows(self, replies: Sequence[str]) -> list[str]:
+        """Return what remains to be shown of complete replies."""
+        names = self.session.names
+        if replies and self.columns:
+            texts = [f"{name}: {reply}" for name, reply in zip(names, replies, strict=True)]
+            return side_by_side(list(map(one_line, texts)), self.width)
+        rewritten = [number for number, reply in enumerate(replies) if reply != self.streamed[number]]
+        return [named(self.session, number, replies[number]) for number in rewritten]
+
+
+def line_editor() -> PromptSession[str]:
+    """Return a line editor that completes commands and keeps its history in the user's cache."""
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import WordCompleter
+    from prompt_toolkit.history import FileHistory
+
+    class LineHistory(FileHistory):
+        """History that a full disk or an unusual encoding does not interrupt."""
+
+        def store_string(self, string: str) -> None:
+            with suppress(OSError, UnicodeError):
+                super().store_string(string)
+
+    with suppress(OSError):
+        cache().mkdir(parents=True, exist_ok=True)
+    completer = WordCompleter(list(COMMANDS), sentence=True)
+    return PromptSession(
+        history=LineHistory(cache() / "chat_history"), completer=completer, complete_while_typing=False
+    )

@@ -1,0 +1,53 @@
+"""``dialog chat``."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from dialog.config.compose import split_overrides
+from dialog.errors import UserError
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN] [KEY=VALUE]...")
+@click.option("--self-chat", "turns", type=click.IntRange(1), metavar="N", help="Let the runs talk for N turns.")
+@click.option("--start", metavar="TEXT", help="First turn of --self-chat [default: an empty context].")
+@click.option("--json", "as_json", is_flag=True, help="Print the result of --self-chat as JSON.")
+@click.option("--trust", is_flag=True, help="Allow the runs' recipes to import code.")
+def chat(runs: tuple[str, ...], turns: int | None, start: str | None, as_json: bool, trust: bool) -> None:
+    """Talk to a RUN, or to two at a time, in the terminal; /help lists the commands.
+
+    Each line is a turn, and the run answers with its search; generation=CHOICE and other overrides apply to every run.
+    The context is truncated as in training. Two runs answer the same lines, and each reads its own earlier replies.
+    Ctrl-C stops a reply, Ctrl-D ends the chat. In a pipe, each line is answered with one line per run.
+
+    --self-chat lets two runs, or one run with itself, talk to each other; it ends with the shares of turns and trigrams
+    that occurred before, and distinct-2.
+
+    \b
+    Example: dialog-seq2seq chat runs/quickstart/transformer/...
+    Two runs:   dialog-seq2seq chat RUN RUN generation=beam5
+    Among them: dialog-seq2seq chat RUN RUN --self-chat 20 --start "Hello ."
+    """  # noqa: D301 - click reads the character \b
+    folders, overrides = split_overrides(runs)
+    if not 1 <= len(folders) <= 2:
+        raise UserError(f"{len(folders)} runs; give one or two run folders")
+    if turns is None and (as_json or start is not None):
+        raise UserError(f"{'--json' if as_json else '--start'}: only with --self-chat N")
+    from dialog.runs.load import load
+
+    loaded = [load(folder, overrides=overrides, trust=trust) for folder in folders]
+    if turns is not None:
+        from dialog.chat.self_chat import print_self_chat
+
+        print_self_chat(loaded, turns, start, as_json=as_json)
+        return
+    from dialog.chat.session import Session
+    from dialog.chat.terminal import chat_in_pipe, chat_in_terminal
+
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        chat_in_terminal(Session(loaded))
+    else:
+        chat_in_pipe(Session(loaded), sys.stdin.buffer)

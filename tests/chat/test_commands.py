@@ -1,0 +1,154 @@
+"""Lines of a chat and their effects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dialog.chat.attention_text import attention_lines, shade
+from dialog.chat.commands import COMMANDS, apply
+from dialog.chat.layout import side_by_side, wrap
+from dialog.chat.self_chat import NamedTurn, repetition
+from dialog.chat.session import Session
+from dialog.errors import UserError
+from dialog.report.terminal import display_width
+
+HELLO = "I will have the soup ."
+
+
+def test_lines_are_text_or_commands(session: Callable[..., Session]) -> None:
+    chat = session("lstm")
+    assert apply(chat, "  ").replies == ()
+    assert apply(chat, f" {HELLO} ").replies == (chat.runs[0].respond([HELLO]).text,)
+    apply(chat, "//etc is a folder")
+    assert chat.exchanges[-1].text == "/etc is a folder"
+    assert apply(chat, "/undo").lines == ("removed: /etc is a folder",)
+    assert apply(chat, "/quit").quit
+    listed = apply(chat, "/help").lines
+    assert [line.split()[0] for line in listed[: len(COMMANDS)]] == list(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("/sett top_p=0.9", "unknown command '/sett'; did you mean '/set'?"),
+        ("/set top_p", "'top_p' is not KEY=VALUE, such as max_length=20"),
+        ("/search bem5", "unknown search 'bem5'; did you mean 'beam5'?"),
+        ("/nbest many", "/nbest: give a number of candidates from 1 to 100"),
+        ("/nbest 0", "/nbest: give a number"),
+        ("/save", "/save: give a new file"),
+        ("/why", "/why: the conversation is empty"),
+    ],
+)
+def test_wrong_commands_change_nothing(session: Callable[..., Session], line: str, message: str) -> None:
+    chat = session("lstm")
+    before = chat.settings[0].describe()
+    with pytest.raises(UserError) as error:
+        apply(chat, line)
+    assert str(error.value).startswith(message)
+    assert (chat.exchanges, chat.settings[0].describe()) == ([], before)
+
+
+def test_candidates_are_listed_with_score_and_length(session: Callable[..., Session]) -> None:
+    chat = session("transformer")
+    apply(chat, HELLO)
+    search, header, *rows = apply(chat, "/nbest 3").lines
+    assert search.startswith("beam, width=5, candidates=3")
+    assert header.split() == ["log-probability", "tokens", "text"]
+    expected = chat.runs[0].respond([HELLO], {"name": "beam", "width": 5, "candidates": 3}).candidates
+    assert [row.split()[:2] for row in rows] == [[f"{item.score:.2f}", str(item.tokens)] for item in expected]
+    assert [
+        row.split("  ", 2)[-1].strip().endswith(item.text.strip()) for row, item in zip(rows, expected, strict=True)
+    ]
+    assert len(chat.exchanges) == 1
+
+
+def test_a_second_attempt_without_draws_is_explained(session: Callable[..., Session]) -> None:
+    chat = session("lstm")
+    apply(chat, HELLO)
+    assert "/search sampling" in apply(chat, "/retry").lines[0]
+    apply(chat, "/set top_p=0.9")
+    assert apply(chat, "/retry").lines == ()
+
+
+def test_settings_of_two_runs_are_shown_by_name(session: Callable[..., Session]) -> None:
+    chat = session("lstm", "transformer")
+    assert len(apply(chat, "/search beam5").lines) == 1
+    chat.settings[1] = chat.settings[1].change({"width": 6})
+    assert [line.split(":")[0] for line in apply(chat, "/set").lines] == chat.names
+
+
+# ------------------------------------------------------------------ attention
+
+
+@pytest.mark.parametrize("family", ["lstm", "transformer"])
+@pytest.mark.parametrize("width", [40, 200])
+def test_attention_names_the_strongest_tokens(session: Callable[..., Session], family: str, width: int) -> None:
+    chat = session(family)
+    apply(chat, HELLO)
+    apply(chat, "And a tea .")
+    lines = apply(chat, "/why", width=width).lines
+    maps = chat.attention()[0]
+    tokens = len(maps["response_tokens"])
+    assert len(lines) == 2 * tokens + 3
+    assert max(map(display_width, lines[1 : 1 + tokens] + lines[2 + tokens :])) <= width
+    crosses = [layer["weights"] for layer in maps["maps"] if layer["kind"] == "cross"]
+    sums = [
+        sum(head[0][place] for weights in crosses for head in weights) for place in range(len(maps["context_tokens"]))
+    ]
+    mean = max(sums) / sum(len(weights) for weights in crosses)
+    strongest = maps["context_tokens"][sums.index(max(sums))].strip("▁")
+    assert f"{mean:.2f} {strongest}" in lines[1] or width == 40
+    assert lines[2 + tokens].count("┬") == 3 or width == 40
+
+
+def test_a_run_without_attention_has_no_map() -> None:
+    maps = {"context_tokens": ["a"], "response_tokens": ["b"], "maps": []}
+    with pytest.raises(UserError, match="this run has no attention"):
+        attention_lines(maps, 80)
+
+
+def test_shades_grow_with_the_weight() -> None:
+    shades = [shade(weight / 100) for weight in range(101)]
+    assert list(dict.fromkeys(shades)) == list(" ░▒▓█")
+    assert (shade(0.05), shade(0.2), shade(0.5), shade(1.0)) == (" ", "░", "▒", "█")
+
+
+def test_tokens_in_the_map_cannot_control_the_terminal() -> None:
+    layer = {"kind": "cross", "side": "target", "columns": "source", "weights": [[[0.5, 0.5]]]}
+    lines = attention_lines({"context_tokens": ["\x1b[31m", "b"], "response_tokens": ["\x1b"], "maps": [layer]}, 80)
+    assert "\x1b" not in "".join(lines)
+
+
+# ------------------------------------------------------------------ layout and repetition
+
+
+def test_columns_are_aligned_also_with_wide_letters() -> None:
+    assert side_by_side(["one two 你好 four", "你好吗" * 4], 24) == [
+        "one two       你好吗你好",
+        "你好 four     吗你好吗你",
+        "              好吗",
+    ]
+
+
+def test_long_words_are_split() -> None:
+    assert wrap("a bcdefgh ij", 3) == ["a", "bcd", "efg", "h", "ij"]
+    assert wrap("abc d", 3) == ["abc", "d"]
+    assert wrap("", 3) == [""]
+
+
+def test_repetition_counts_what_occurred_before() -> None:
+    turns = [NamedTurn("a", "x y z"), NamedTurn("b", "X y z"), NamedTurn("a", "x y z w"), NamedTurn("b", "q")]
+    report = repetition(turns)
+    assert list(report) == ["all", "a", "b"]
+    assert report["all"] == pytest.approx({"repeated_turns": 1 / 4, "repeated_trigrams": 2 / 4, "distinct_2": 3 / 7})
+    assert report["b"] == {"repeated_turns": 0.0, "repeated_trigrams": 0.0, "distinct_2": 1.0}
+
+
+def test_a_saved_chat_is_named(session: Callable[..., Session], tmp_path: Path) -> None:
+    chat = session("lstm")
+    apply(chat, HELLO)
+    assert apply(chat, f"/save {tmp_path}/a b.jsonl").lines == (f"1 reply saved to {tmp_path}/a b.jsonl",)
+    assert (tmp_path / "a b.jsonl").is_file()

@@ -1,0 +1,102 @@
+"""Settings of a chat: files, searches, arguments and constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dialog.chat.session import Session
+from dialog.chat.settings import Settings, parse_pairs
+from dialog.errors import UserError
+
+
+@pytest.fixture
+def settings(session: Callable[..., Session]) -> Settings:
+    return session("lstm").settings[0].change({"max_length": 9})
+
+
+def test_an_argument_selects_the_search_that_has_it(settings: Settings) -> None:
+    changed = settings.change({"top_p": 0.9, "generation.max_length": 3})
+    assert changed.describe() == "sampling, top_p=0.9, max_length=3"
+    (candidates,) = settings.run.responder.respond([["Hello ."]], changed.component)
+    assert len(candidates[0].token_scores) <= 4
+    assert settings.describe() == "greedy, max_length=9"
+
+
+def test_constraints_of_the_user_stay_and_those_of_a_file_go(settings: Settings) -> None:
+    changed = settings.change({"max_length": 7}).select("dialogue")
+    assert changed.describe().startswith("beam, width=5, candidates=5, min_length=5, max_length=7, no_repeat_ngram=3")
+    assert changed.select("top_p").describe() == "sampling, top_p=0.9, max_length=7"
+    assert changed.select("beam").change({"width": 2}).describe() == "beam, width=2, max_length=7"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ({"topp": 1}, "unknown setting 'topp'; did you mean 'top_p'?"),
+        ({"width": 3}, "greedy has no width; first choose a search: beam, diverse_beam, delayed_beam"),
+        ({"top_p": 2}, "top_p is 2; give a number above 0"),
+        ({"max_length": "long"}, "max_length: Value 'long' of type 'str' could not be converted to Integer"),
+        ({"min_length": 99}, "needs 0 <= min_length <= max_length"),
+        ({"required": ["big cat"], "banned": ["Cat"]}, "'big cat' contains the banned word 'Cat'"),
+        ({"name": "os.getcwd"}, "unknown search 'os.getcwd'"),
+    ],
+)
+def test_wrong_settings_are_one_line(settings: Settings, pairs: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as error:
+        settings.change(pairs)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_two_runs_change_together_or_not_at_all(session: Callable[..., Session]) -> None:
+    chat = session("lstm", "transformer")
+    before = [settings.describe() for settings in chat.settings]
+    with pytest.raises(UserError):
+        chat.change(lambda settings: settings.change({"top_p": 0.5 if settings is chat.settings[0] else 5}))
+    assert [settings.describe() for settings in chat.settings] == before
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "search"),
+    [
+        ("greedy", 3, "beam, width=5, candidates=3"),
+        ("greedy", 8, "beam, width=8, candidates=8"),
+        ("beam", 2, "beam, width=5, candidates=2"),
+        ("diverse_beam", 7, "diverse_beam, width=9, groups=3, diversity=0.5, candidates=7"),
+        ("top_p", 4, "sampling, top_p=0.9, candidates=4"),
+        ("contrastive", 2, "beam, width=5, candidates=2"),
+    ],
+)
+def test_n_best_widens_the_search(settings: Settings, name: str, count: int, search: str) -> None:
+    wide = settings.select(name).n_best(count)
+    assert sorted(wide.describe().split(", ")) == sorted([*search.split(", "), "max_length=9"])
+    (candidates,) = settings.run.responder.respond([["Hello ."]], wide.component)
+    assert len(candidates) == count
+
+
+def test_only_searches_that_draw_get_another_seed(settings: Settings) -> None:
+    assert settings.seeded(3) == settings.component
+    sampling = settings.select("sampling")
+    assert [sampling.seeded(attempt).get("seed") for attempt in range(3)] == [None, 2, 3]
+    assert sampling.change({"seed": 40}).seeded(1)["seed"] == 41
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("top_p=0.9 max_length=20", {"top_p": 0.9, "max_length": 20}),
+        ("prefix=I am  banned=[a, b]", {"prefix": "I am", "banned": ["a", "b"]}),
+        ("width = 3", {"width": 3}),
+    ],
+)
+def test_pairs_are_parsed(text: str, pairs: dict[str, Any]) -> None:
+    assert parse_pairs(text) == pairs
+
+
+@pytest.mark.parametrize("text", ["", "width", "wide width=3", "=3", "banned=[a"])
+def test_pairs_that_are_none(text: str) -> None:
+    with pytest.raises(UserError):
+        parse_pairs(text)

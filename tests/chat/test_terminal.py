@@ -1,0 +1,147 @@
+"""The program in a pipe and in a pseudo-terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from program import process
+
+ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[()][0AB]|\r")
+HELLO = "I will have the soup ."
+
+
+class Terminal:
+    """A chat in a pseudo-terminal of 80 or more columns."""
+
+    def __init__(self, child: subprocess.Popen[bytes], end: int) -> None:
+        self.child, self.end, self.seen = child, end, b""
+
+    def type(self, text: str) -> None:
+        os.write(self.end, text.encode())
+
+    def until(self, text: str) -> str:
+        """Return the output up to a text, without escape codes."""
+        deadline = time.monotonic() + 60
+        while text.encode() not in (plain := ESCAPES.sub(b"", self.seen)):
+            assert time.monotonic() < deadline, f"no {text!r} in {plain.decode(errors='replace')!r}"
+            if select.select([self.end], [], [], 0.2)[0]:
+                self.seen += os.read(self.end, 4096)
+        before, _, after = plain.partition(text.encode())
+        self.seen = after
+        return before.decode()
+
+
+@contextmanager
+def terminal(*arguments: str) -> Iterator[Terminal]:
+    environment = {**os.environ, "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm", "COLUMNS": "120", "LINES": "30"}
+    end, other = pty.openpty()
+    command = [sys.executable, "-m", "dialog", "chat", *arguments]
+    child = subprocess.Popen(
+        command, stdin=other, stdout=other, stderr=other, env=environment, start_new_session=True,
+        preexec_fn=take_terminal,
+    )  # fmt: skip
+    os.close(other)
+    try:
+        yield Terminal(child, end)
+    finally:
+        child.kill()
+        child.wait()
+        os.close(end)
+
+
+def take_terminal() -> None:
+    """Make standard input the terminal of the new session, so that Ctrl-C there interrupts it."""
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def test_terminal_edits_stops_sets_and_quits(trained: Callable[[str], Path], tmp_path: Path) -> None:
+    with terminal(str(trained("lstm"))) as chat:
+        chat.until("Ctrl-D ends.")
+        chat.until("> ")
+        chat.type("/set prefix=Hallo max_length=20000 min_length=19000\r")
+        chat.until("max_length=20000, prefix=Hallo")
+        chat.type(f"{HELLO}\r")
+        chat.until("Hallo")
+        chat.type("\x03")
+        chat.until("(stopped)")
+        chat.type("/set prefix='' min_length=1 max_length=3\r")
+        chat.until("max_length=3")
+        chat.type("not sent\x03")
+        chat.type("Hi therx\x7fe .\r")
+        chat.until("Hi there .")
+        chat.type(f"/save {tmp_path / 'chat.jsonl'}\r")
+        chat.until("2 replies saved")
+        chat.type("/quit\r")
+        assert chat.child.wait(60) == 0
+    first, second = [json.loads(line) for line in (tmp_path / "chat.jsonl").read_text("utf-8").splitlines()]
+    assert first["context"] == [HELLO]
+    assert first["response"].startswith("Hallo")
+    assert second["context"] == [HELLO, first["response"], "Hi there ."]
+
+
+def test_two_runs_answer_side_by_side(trained: Callable[[str], Path]) -> None:
+    with terminal(str(trained("lstm")), str(trained("transformer"))) as chat:
+        chat.until("> ")
+        chat.type(f"{HELLO}\r")
+        row = re.search(r"\nlstm: .*?    +transformer: \w", chat.until("\n> "))
+        assert row is not None
+        chat.type("\x04")
+        assert chat.child.wait(60) == 0
+
+
+def test_pipe_gives_one_line_for_each(trained: Callable[[str], Path]) -> None:
+    from dialog.runs.load import load
+
+    run = trained("transformer")
+    lines = [HELLO, "/undo", "Hello \x1b[31m", "/bad", "", HELLO, "/quit", "never read"]
+    done = process("chat", str(run), stdin="\n".join(lines))
+    first, undone, hello, last = done.out.splitlines()
+    assert (first, undone) == (load(run).respond([HELLO]).text, f"removed: {HELLO}")
+    assert last == load(run).respond(["Hello \x1b[31m", hello, HELLO]).text
+    assert "\x1b" not in done.out + done.err
+    assert done.err.splitlines()[0].startswith("standard input:4: unknown command '/bad'")
+    assert (done.code, done.err.splitlines()[1:]) == (2, ["dialog: 1 of the lines could not be applied"])
+
+
+def test_self_chat_is_printed_and_measured(trained: Callable[[str], Path]) -> None:
+    runs = [str(trained(family)) for family in ("lstm", "transformer")]
+    done = process("chat", *runs, "generation=top_p", "--self-chat", "3", "--start", HELLO)
+    start, *turns, blank, header, everything, _, _ = done.out.splitlines()
+    assert (start, blank, header.split()[0]) == (f"start: {HELLO}", "", "repeated")
+    assert [turn.split(":")[0] for turn in turns] == ["lstm", "transformer", "lstm"]
+    assert everything.startswith("all ")
+    result = json.loads(process("chat", *runs, "generation=top_p", "--self-chat", "3", "--start", HELLO, "--json").out)
+    assert [f"{turn['name']}: {turn['text']}" for turn in result["turns"]] == turns
+    assert list(result["repetition"]) == ["all", "lstm", "transformer"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a", "b", "c"], "3 runs; give one or two run folders"),
+        (["top_p=1"], "0 runs; give one or two run folders"),
+        (["a", "--json"], "--json: only with --self-chat N"),
+        (["a"], "a is not a run folder"),
+    ],
+)
+def test_wrong_arguments_are_one_line(arguments: list[str], message: str) -> None:
+    done = process("chat", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"dialog: {message}")
+    assert done.err.count("\n") == 1
