@@ -17,7 +17,7 @@ from dialog.data.tokenizers.tokenizer import PAD, Tokenizer
 from dialog.models.seq2seq import Seq2Seq
 
 CANDIDATES = 20
-EXAMPLES = 500
+EXAMPLES = 200
 """Most examples that are ranked."""
 SEED = 0
 CONTEXTS = 32
@@ -37,7 +37,7 @@ def candidate_ranks(
 ) -> dict[int, int] | None:
     """Return the rank from 1 of the reference among 20 candidates, by the index of the example in its split.
 
-    At most 500 examples are ranked, drawn with a fixed seed; their candidates are the reference and 19 references of
+    At most 200 examples are ranked, drawn with a fixed seed; their candidates are the reference and 19 references of
     other examples, all different, drawn likewise. The score of a candidate is its mean log-likelihood per token given
     the context, end token included; candidates with the score of the reference rank before it. Examples and candidates
     are the same for all models of one split. Each process ranks every `world`-th group of examples.
