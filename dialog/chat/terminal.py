@@ -84,7 +84,7 @@ class Screen:
             effect = apply(self.session, line, width=self.width, watch=self.watch)
         except KeyboardInterrupt:
             kept = self.session.stop()
-            self._end_line()
+            click.echo()  # after the reply, or the ^C that the terminal has written
             click.echo("(stopped)" if kept else "(stopped; the line is not part of the conversation)")
         except UserError as error:
             self._end_line()

@@ -157,3 +157,12 @@ def test_saved_file_is_answered_by_respond(
     with pytest.raises(UserError, match="nowhere/chat"):
         chat.save(tmp_path / "nowhere" / "chat")
     assert path.read_bytes() == content
+
+
+def test_a_model_without_numbers_adds_nothing(session: Callable[..., Session]) -> None:
+    chat = session("lstm", "transformer")
+    for parameter in chat.runs[1].model.parameters():
+        parameter.data.fill_(float("nan"))
+    with pytest.raises(UserError, match="scores of the model are not numbers"):
+        chat.answer(HELLO)
+    assert chat.exchanges == []
