@@ -131,7 +131,7 @@ class Settings:
             return replace(self, chosen={**self.chosen, "search": {**self.search, name: value}})
         owners = [search for search in SEARCHES if name in SEARCHES.arguments(search)]
         if len(owners) == 1:
-            return self.select(owners[0])._with(name, value)
+            return replace(self, chosen={**self.chosen, "search": {"name": owners[0], name: value}})
         if owners:
             raise UserError(f"{self.search['name']} has no {name}; first choose a search: {', '.join(owners)}")
         names = {*CONSTRAINTS, *(key for search in SEARCHES for key in SEARCHES.arguments(search))}

@@ -50,14 +50,13 @@ def chat_in_terminal(session: Session) -> None:
     editor = line_editor()
     click.echo(f"{' and '.join(map(one_line, session.names))}. /help lists the commands, Ctrl-D ends.")
     while True:
-        try:
-            line = editor.prompt("> ")
-        except KeyboardInterrupt:
-            continue
-        except EOFError:
-            return
-        if Screen(session).show(line).quit:
-            return
+        with suppress(KeyboardInterrupt):
+            try:
+                line = editor.prompt("> ")
+            except EOFError:
+                return
+            if Screen(session).show(line).quit:
+                return
 
 
 class Screen:
@@ -71,6 +70,7 @@ class Screen:
         self.session = session
         self.width = shutil.get_terminal_size().columns
         self.streamed = [""] * len(session.runs)
+        self.open_line = False
 
     @property
     def columns(self) -> bool:
@@ -84,8 +84,10 @@ class Screen:
             effect = apply(self.session, line, width=self.width, watch=self.watch)
         except KeyboardInterrupt:
             kept = self.session.stop()
-            click.echo("\n(stopped)" if kept else "\n(stopped; the line is not part of the conversation)")
+            self._end_line()
+            click.echo("(stopped)" if kept else "(stopped; the line is not part of the conversation)")
         except UserError as error:
+            self._end_line()
             click.echo(one_line(str(error)))
         for row in self._rows(effect.replies):
             click.echo(row)
@@ -99,7 +101,16 @@ class Screen:
             return
         begin = "" if self.streamed[number] else named(self.session, number, "")
         self.streamed[number] += piece
-        click.echo(begin + one_line(piece), nl=not piece)
+        self.open_line = True
+        click.echo(begin + one_line(piece), nl=False)
+        if not piece:
+            self._end_line()
+
+    def _end_line(self) -> None:
+        """End the line of a reply."""
+        if self.open_line:
+            click.echo()
+        self.open_line = False
 
     def _rows(self, replies: Sequence[str]) -> list[str]:
         """Return what remains to be shown of complete replies."""

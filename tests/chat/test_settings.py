@@ -20,6 +20,7 @@ def settings(session: Callable[..., Session]) -> Settings:
 def test_an_argument_selects_the_search_that_has_it(settings: Settings) -> None:
     changed = settings.change({"top_p": 0.9, "generation.max_length": 3})
     assert changed.describe() == "sampling, top_p=0.9, max_length=3"
+    assert settings.select("dialogue").change({"top_p": 0.9}).component["no_repeat_ngram"] == 3
     (candidates,) = settings.run.responder.respond([["Hello ."]], changed.component)
     assert len(candidates[0].token_scores) <= 4
     assert settings.describe() == "greedy, max_length=9"
