@@ -31,6 +31,7 @@ VERBS = {
     "respond": "Generate responses: JSON lines in, JSON lines out.",
     "chat": "Talk to a run, or to two, in the terminal.",
     "score": "Score given responses: JSON lines in, JSON lines out.",
+    "attention": "Draw the attention maps of a response.",
     "benchmark": "Measure training and generation speed on this machine.",
     "sweep": "Sweep hyperparameters, with the same budget for each recipe.",
     "compare": "Train and evaluate recipes, and write one report.",
