@@ -42,7 +42,7 @@ def compare(
     as_json: bool,
     job: bool,
 ) -> None:
-    r"""Train CONTENDERS where that is missing, evaluate them on the test split, and write a report with a verdict.
+    """Train CONTENDERS where that is missing, evaluate them on the test split, and write a report with a verdict.
 
     A CONTENDER is a recipe, a run folder (evaluated as it was trained; runs of one recipe count as its seeds), or a
     file of responses (.jsonl). Overrides and --vary apply to recipes. One of the arguments may be a comparison folder,
@@ -61,7 +61,7 @@ def compare(
 
     Exit codes: 0 for a complete comparison, 2 for errors that you can fix, 1 if a run failed, 130 and 143 after
     SIGINT and SIGTERM.
-    """
+    """  # noqa: D301 - click marks unwrapped text with a backspace
     names, overrides = split_overrides(contenders)
     if ratings:
         if len(contenders) > 1 or vary or seeds or output:
