@@ -69,7 +69,7 @@ def test_processes_rank_different_examples(
 def test_candidates_are_different_and_the_same_for_every_model() -> None:
     references = [f"reference {number % 40}" for number in range(900)]
     drawn = draw_candidates(references)
-    assert len(drawn) == 500
+    assert len(drawn) == candidates.EXAMPLES
     for index, texts in drawn.items():
         assert texts[0] == references[index]
         assert len(set(texts)) == len(texts) == 20

@@ -48,7 +48,8 @@ class Terminal:
 
 @contextmanager
 def terminal(*arguments: str) -> Iterator[Terminal]:
-    environment = {**os.environ, "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm"}
+    inherited = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
+    environment = {**inherited, "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm"}
     end, other = pty.openpty()
     termios.tcsetwinsize(other, (30, 120))
     command = [sys.executable, "-m", "dialog", "chat", *arguments]

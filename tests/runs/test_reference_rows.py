@@ -80,7 +80,7 @@ def test_a_run_folder_without_its_training_split(
     (corpus / "train.jsonl").unlink()
     with caplog.at_level(logging.WARNING, "dialog"):
         evaluated = evaluate(dialog.load(trained_on_leaks, overrides=[f"data.path={corpus}"]), "test", quiet=True)
-    assert [record.getMessage()[:17] for record in caplog.records] == ["no reference rows"]
+    assert [record.getMessage()[:16] for record in caplog.records] == ["no reference row", "train_copy_ratio"]
     assert "train.jsonl" in caplog.text
     assert not {"subsets", "baselines"} & evaluated.metrics.keys()
     assert "leaked" not in load_file(evaluated.folder / "statistics.safetensors")

@@ -31,7 +31,7 @@ def test_failed_evaluation_changes_no_file(copied: Path, monkeypatch: pytest.Mon
             return {}
 
     before = {path: path.read_bytes() for path in copied.rglob("*.*") if path.is_file()}
-    monkeypatch.setattr("dialog.runs.evaluate.build_corpus", lambda recipe: Broken())
+    monkeypatch.setattr("dialog.build.build_corpus", lambda recipe: Broken())
     with pytest.raises(UserError, match="broken"):
         evaluate(dialog.load(copied), "test", quiet=True)
     assert {path: path.read_bytes() for path in copied.rglob("*.*") if path.is_file()} == before

@@ -177,7 +177,8 @@ def write_grid(grid: Grid) -> None:
 def check_output(folder: Path) -> None:
     """Raise UserError if a path exists that is not a comparison folder, nor one that is being created."""
     if folder.exists() and not is_comparison(folder):
-        if folder.is_dir() and all(path.name == LOCK for path in folder.iterdir()):
+        created = folder.is_dir() and all(path.name == LOCK or GRID in path.name for path in folder.iterdir())
+        if created or is_comparison(folder):  # another process may have written grid.json meanwhile
             return
         raise UserError(f"{folder} exists and is not a comparison folder (no {GRID}); choose another --output")
 
