@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from torch import Tensor
 
 from dialog.generation.beam import Beam
@@ -15,8 +16,6 @@ from dialog.generation.constraints import Constraints
 from dialog.generation.contract import Search
 from dialog.generation.greedy import Greedy
 from dialog.models.state import Rows
-
-transformers = pytest.importorskip("transformers")
 
 VOCABULARY, PAD, BOS, EOS = 40, 0, 1, 2
 LENGTH = 12
@@ -113,7 +112,7 @@ def limits(**others: object) -> Constraints:
         ({"repetition_penalty": 1.5}, {"repetition_penalty": 1.5}),
     ],
 )
-def test_greedy_search(bart: Any, our_settings: dict[str, Any], their_settings: dict[str, Any]) -> None:  # noqa: ANN401
+def test_greedy_search(bart: Any, our_settings: dict[str, Any], their_settings: dict[str, Any]) -> None:  # noqa: ANN401 - of a library without types
     own = ours(bart, Greedy(constraints=limits(**our_settings)))
     assert len(set(map(tuple, own))) > ROWS / 2
     assert own == theirs(bart, **their_settings)
@@ -125,7 +124,7 @@ def test_greedy_search(bart: Any, our_settings: dict[str, Any], their_settings: 
     ("our_settings", "their_settings"), [({}, {}), ({"no_repeat_ngram": 2}, {"no_repeat_ngram_size": 2})]
 )
 def test_beam_search(
-    bart: Any,  # noqa: ANN401
+    bart: Any,  # noqa: ANN401 - of a library without types
     width: int,
     alpha: float,
     our_settings: dict[str, Any],

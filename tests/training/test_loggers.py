@@ -108,7 +108,7 @@ def test_mode_is_online_only_with_an_account(
 @pytest.mark.parametrize("logger", ["tensorboard", "none"])
 def test_other_loggers(tiny: Callable[..., Any], tmp_path: Path, logger: str) -> None:
     if logger == "tensorboard":
-        pytest.importorskip("tensorboard")
+        pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
     steps = ["trainer.max_steps=2", "trainer.log_every_n_steps=1"]
     train(tiny("lstm", f"logger={logger}", *steps), tmp_path / "run", quiet=True)
     assert not (tmp_path / "run" / "wandb").exists()

@@ -88,7 +88,7 @@ def test_tracker_that_fails_is_dropped_with_one_warning(caplog: pytest.LogCaptur
 
 
 def test_full_disk_drops_tensorboard(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
+    pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
     record, tensorboard = build_loggers({"name": "tensorboard"}, tmp_path)
     assert isinstance(tensorboard, BackgroundLogger)
     image = Image.frombytes("RGB", (200, 200), os.urandom(120_000))
@@ -207,7 +207,7 @@ def test_labels_are_set_only_where_a_logger_takes_them() -> None:
 
 
 def test_tensorboard_has_images_and_test_metrics(tiny: Callable[..., Any], tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
+    pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     train(tiny("lstm", "logger=tensorboard", *STEPS), tmp_path / "run", quiet=True)

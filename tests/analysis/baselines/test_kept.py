@@ -21,7 +21,7 @@ from dialog.metrics import F1
 
 SETTINGS = {"corpus": "abc", "rules": {"context_turns": 3}}
 ROWS = Baselines(["d1"], {"all": {"human": {"f1": 100.0}}, "clean": {}, "leaked": {"human": {"f1": float("nan")}}})
-WRITTEN = Baselines(["d1"], {"all": {"human": {"f1": 100.0}}, "clean": {}, "leaked": {"human": {"f1": None}}})  # type: ignore[dict-item]
+WRITTEN = Baselines(["d1"], {"all": {"human": {"f1": 100.0}}, "clean": {}, "leaked": {"human": {"f1": None}}})
 
 
 class Counted:

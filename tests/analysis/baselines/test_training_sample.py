@@ -90,6 +90,6 @@ def test_the_sample_is_uniform_and_reproducible() -> None:
 
 def test_missing_training_split() -> None:
     lost = job()
-    del lost.corpus.splits["train"]  # type: ignore[attr-defined]
+    del lost.corpus.splits["train"]
     with pytest.raises(UserError, match="no train"):
         survey_training(lost, TEST, 100)

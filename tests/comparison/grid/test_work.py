@@ -83,7 +83,7 @@ def test_failed_run_does_not_stop_the_others(
     def failing(composed: Composed, folder: Path, **options: bool | PartOf) -> Trained:
         if folder.name == "seed-1":
             raise ZeroDivisionError("broken")
-        return train(composed, folder, **options)  # type: ignore[arg-type]
+        return train(composed, folder, **options)
 
     monkeypatch.setattr(work, "train", failing)
     arguments = ["lstm.yaml", str(trained("transformer")), "--output", "out", "--seeds", "2"]

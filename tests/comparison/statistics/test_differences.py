@@ -117,7 +117,7 @@ def test_subsets_have_their_own_values() -> None:
     assert [record.subset for record in records] == ["all", "clean", "leaked"]
     whole, clean, leaked = (record.difference for record in records)
     assert None not in (whole, clean, leaked)
-    assert whole == pytest.approx(0.75 * clean + 0.25 * leaked)  # type: ignore[operator]
+    assert whole == pytest.approx(0.75 * clean + 0.25 * leaked)
 
 
 def test_holm_is_over_the_metrics_of_a_pair() -> None:
@@ -130,7 +130,7 @@ def test_holm_is_over_the_metrics_of_a_pair() -> None:
         ]
         return SystemRuns(name, runs)
 
-    records = differences([contender("a", 0, 0), contender("b", 0.01, 3), contender("c", 0, 6)], metrics, ALL)  # type: ignore[arg-type]
+    records = differences([contender("a", 0, 0), contender("b", 0.01, 3), contender("c", 0, 6)], metrics, ALL)
     first = records[:4]
     assert {(record.a, record.b) for record in first} == {("a", "b")}
     assert min(record.p_holm or 0 for record in first) == pytest.approx(4 * min(record.p or 0 for record in first))

@@ -62,7 +62,7 @@ def words_of(times: NDArray[np.float64], responses: list[str] = RESPONSES) -> li
 
 @pytest.mark.parametrize(("metric", "plain"), [(distinct, plain_distinct), (entropy, plain_entropy)])
 def test_counts_against_responses(metric: Callable[..., object], plain: Callable[[list[str]], float]) -> None:
-    run, other = measure(metric)  # type: ignore[arg-type]
+    run, other = measure(metric)
     assert run.value() == pytest.approx(plain(words_of(np.ones(4))))
     assert run.leave_one_out() == pytest.approx([plain(words_of(1 - row)) for row in np.eye(4)])
     swapped = np.concatenate([*draw_swaps(4, 300, 0)])
@@ -89,7 +89,7 @@ def test_sums_against_responses() -> None:
     def direct(times: NDArray[np.float64], responses: list[str] = RESPONSES) -> NDArray[np.float64]:
         repeat = dict(zip(LABELS, times, strict=True))
         rows = [(1.7 * len(text.split()), len(text)) for text in responses]
-        return sum(repeat[label] * np.array(row) for label, row in zip(DIALOGUES, rows, strict=True))  # type: ignore[return-value]
+        return sum(repeat[label] * np.array(row) for label, row in zip(DIALOGUES, rows, strict=True))
 
     weights, swapped = np.concatenate([*draw_weights(4, 100, 0)]), np.concatenate([*draw_swaps(4, 100, 0)])
     assert run.value() == pytest.approx(bits_per_byte(*direct(np.ones(4))))

@@ -104,16 +104,16 @@ def bleu_runs(references: list[str], systems: list[list[str]]) -> list[Sums]:
 def test_against_sacrebleu(test: str, systems: tuple[list[str], list[list[str]]]) -> None:
     references, (first, second) = systems
     named = [("first", first), ("second", second)]
-    _, scores = PairedTest(named, {"BLEU": BLEU()}, [references], test_type=test, n_samples=2000)()  # type: ignore[arg-type]
+    _, scores = PairedTest(named, {"BLEU": BLEU()}, [references], test_type=test, n_samples=2000)()
     theirs = scores["BLEU"][1]
     a, b = bleu_runs(references, [first, second])
-    assert b.value() == pytest.approx(theirs.score)  # type: ignore[union-attr]
+    assert b.value() == pytest.approx(theirs.score)
     if test == "ar":
         p = randomization([(a, b)], 2000)[0]
     else:  # its p-value is one-sided: how often the absolute difference exceeds its mean by the observed one
         resampled = bootstrap([a, b], 2000)
         sizes = np.abs(resampled[1] - resampled[0])
         p = float(np.mean(sizes - sizes.mean() > abs(a.value() - b.value())))
-        assert resampled[1].mean() == pytest.approx(theirs.mean, rel=0.01)  # type: ignore[union-attr]
-    assert p == pytest.approx(theirs.p_value, abs=0.03)  # type: ignore[union-attr]
+        assert resampled[1].mean() == pytest.approx(theirs.mean, rel=0.01)
+    assert p == pytest.approx(theirs.p_value, abs=0.03)
     assert 0.02 < p < 0.6

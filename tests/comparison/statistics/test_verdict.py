@@ -24,11 +24,11 @@ def record(metric: str, low: float, high: float, seeds: int | None = None, **fie
     decided = not low <= 0 <= high
     values = {"difference": (low + high) / 2, "interval": (low, high), "p": 0.01, "p_holm": 0.02, "decided": decided}
     made = Difference(metric, "lstm", "transformer", "all", ARCHITECTURES, standard_error=0.1, seeds_needed=seeds)
-    return replace(made, **{**values, **fields})  # type: ignore[arg-type]
+    return replace(made, **{**values, **fields})
 
 
 def text(*records: Difference, **arguments: object) -> str:
-    (verdict,) = verdicts(records, BETTER, **arguments)  # type: ignore[arg-type]
+    (verdict,) = verdicts(records, BETTER, **arguments)
     return verdict["text"]
 
 

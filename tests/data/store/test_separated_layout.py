@@ -59,7 +59,7 @@ def test_silence_precedes_the_first_speakers_responses_only() -> None:
     silence, a, b, c = (tokenizer.encode(text) for text in ("SILENCE", "a b", "c", "d"))
     assert found == [silence, a, [*silence, UNK, *a, UNK, *b]]
     assert c not in found
-    responder = Responder(None, tokenizer, 99, GenerationConfig(), layout=SEPARATED, silence="SILENCE")  # type: ignore[arg-type]
+    responder = Responder(None, tokenizer, 99, GenerationConfig(), layout=SEPARATED, silence="SILENCE")
     contexts: list[list[str]] = [[], ["a b"], ["a b", "c"]]
     assert [responder.encode(responder.example(context))[0] for context in contexts] == found
 
