@@ -85,7 +85,7 @@ class Sums:
 class Counts:
     """Metric that is a function of item counts over all responses, such as distinct-n or entropy.
 
-    It has no bootstrap: a resample repeats dialogues, which lowers distinct-n, and its 95 % intervals cover 80 %.
+    It has no bootstrap: a resample repeats dialogues, which lowers distinct-n, and its intervals cover too rarely.
 
     Args:
         items: Items of all responses as numbers, one response after the other [M]; alike in all runs.
