@@ -4,8 +4,8 @@ Formula: the loop that `run_layer` in dialog/models/recurrent/sequences.py runs 
 precision of ``hidden``, products in that of ``weight``. The gradient of the weight is one product over all steps.
 Second derivatives are not supported.
 
-Gain: under bfloat16, a training step of configs/model/lstm_bahdanau takes 0.89 of the time and 0.92 of the memory of the
-fused kernel in float32 on 64 rows of 48 source tokens, 0.91 and 0.82 on 32 rows of 96 (benchmarks/kernels.py; Intel
+Gain: under bfloat16, a training step of configs/model/lstm_bahdanau takes 0.89 of the time and 0.92 of the memory of
+the fused kernel in float32 on 64 rows of 48 source tokens, 0.91 and 0.82 on 32 rows of 96 (benchmarks/kernels.py; Intel
 Xeon with AMX, one thread, torch 2.13). A layer of width 128 alone takes 1.4 times as long, so narrow ones are fused.
 
 Test: ``test_kernel_is_the_readable_loop`` in tests/models/kernels/test_recurrent_loop.py.
