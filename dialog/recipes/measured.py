@@ -78,19 +78,17 @@ def figures_of(row: Mapping[str, Any], metric: str, *, now: str, table: str) -> 
             groups.setdefault(staleness(row, run, now), []).append(run)
     if "" in groups:
         groups = {"": groups[""]}
-    return [MeasuredFigure(metric, *spread(runs, metric), *origin(runs), table, why) for why, runs in groups.items()]
+    return [figure_of(runs, metric, table, stale) for stale, runs in groups.items()]
 
 
-def spread(runs: Sequence[Mapping[str, Any]], metric: str) -> tuple[float, float | None]:
-    """Return mean and sample standard deviation of a metric; None for one run."""
+def figure_of(runs: Sequence[Mapping[str, Any]], metric: str, table: str, stale: str) -> MeasuredFigure:
+    """Return mean and sample standard deviation of a metric over runs, with their seeds, commits and last date."""
     values = [float(metric_at(run["metrics"], metric) or 0.0) for run in runs]
-    return fmean(values), stdev(values) if len(values) > 1 else None
-
-
-def origin(runs: Sequence[Mapping[str, Any]]) -> tuple[list[int], str, str]:
-    """Return the seeds, commits and the last date of runs."""
-    commits = dict.fromkeys(run["commit"] for run in runs)
-    return [run["seed"] for run in runs], ", ".join(commits), max(run["date"] for run in runs)
+    deviation = stdev(values) if len(values) > 1 else None
+    seeds, commits = [run["seed"] for run in runs], ", ".join(dict.fromkeys(run["commit"] for run in runs))
+    return MeasuredFigure(
+        metric, fmean(values), deviation, seeds, commits, max(run["date"] for run in runs), table, stale
+    )
 
 
 def staleness(row: Mapping[str, Any], run: Mapping[str, Any], now: str) -> str:

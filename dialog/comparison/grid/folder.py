@@ -113,10 +113,10 @@ class Grid:
     def _cells_of(self, contender: Contender) -> list[Cell]:
         runs = self.folder / "runs" / contender.name
         if contender.kind == "recipe":
-            places = [Path(contender.folders.get(seed, runs / f"seed-{seed}")) for seed in self.seeds]
+            folders = [Path(contender.folders.get(seed, runs / f"seed-{seed}")) for seed in self.seeds]
             return [
                 Cell(contender, seed, folder, folder.with_name(f".{folder.name}"))
-                for seed, folder in zip(self.seeds, places, strict=True)
+                for seed, folder in zip(self.seeds, folders, strict=True)
             ]
         if contender.kind == "responses":
             return [Cell(contender, None, runs, runs.with_name(f".{runs.name}"))]
