@@ -40,6 +40,7 @@ class Run:
     recipe: Recipe
     model: Seq2Seq
     tokenizer: Tokenizer
+    int8: bool = False
 
     @cached_property
     def responder(self) -> Responder:
@@ -56,6 +57,7 @@ class Run:
             normalise=data.normalise,
             layout=data.layout,
             silence=data.silence,
+            int8=self.int8,
         )
 
     def respond(self, context: Sequence[str], search: Mapping[str, Any] | None = None) -> Reply:

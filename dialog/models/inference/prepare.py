@@ -27,7 +27,7 @@ class PreparedHead(Head):
     def forward(self, decoded: Decoded) -> Tensor:
         """Scores [.., V]."""
         outputs = decoded.outputs
-        return self.scores(outputs.flatten(0, -2)).unflatten(0, outputs.shape[:-1])
+        return self.scores(outputs.flatten(0, -2)).view(*outputs.shape[:-1], -1)
 
     def measures(self, decoded: Decoded) -> dict[str, Tensor]:
         """No values."""
@@ -51,8 +51,11 @@ def prepare(model: Seq2Seq, *, int8: bool = False) -> Seq2Seq:
     prepared._modules = dict(model._modules)
     decoder, head = model.decoder, model.head
     assert isinstance(head, VocabularyHead)
-    kind = PreparedTransformer if supports_transformer(decoder) else PreparedBahdanau
-    prepared.decoder, prepared.head = kind(decoder, int8=int8), PreparedHead(head, int8=int8)
+    if supports_transformer(decoder):
+        prepared.decoder = PreparedTransformer(decoder, int8=int8)
+    elif supports_recurrent(decoder):
+        prepared.decoder = PreparedBahdanau(decoder, int8=int8)
+    prepared.head = PreparedHead(head, int8=int8)
     return prepared.eval()
 
 
@@ -74,7 +77,9 @@ class PreparedNetworks:
     def _current(self, model: Seq2Seq, place: int) -> Seq2Seq:
         if torch.is_autocast_enabled(next(model.parameters()).device.type) or not can_prepare(model):
             return model
-        weights = [(weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in model.parameters()]
+        weights = [
+            (weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in model.parameters()
+        ]
         if place not in self._prepared or self._prepared[place][0] != weights:
             self._prepared[place] = weights, prepare(model, int8=self.int8)
         return self._prepared[place][1]

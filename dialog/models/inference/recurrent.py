@@ -9,7 +9,7 @@ size, D hidden size, Q key width.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -60,7 +60,7 @@ class PreparedBahdanau(Decoder):
         outputs = []
         for token in inputs.float().unbind(1):  # [B, E]
             context = self._context(hidden[-1], memory)  # [B, M]
-            entering = (token, context)
+            entering: tuple[Tensor, ...] = (token, context)
             for depth, gates in enumerate(self.gates):
                 preactivations = gates(torch.cat((*entering, hidden[depth]), 1))
                 hidden[depth], cells[depth] = self.cell.step(preactivations, hidden[depth], cells[depth])
@@ -91,6 +91,6 @@ def _gates(decoder: BahdanauDecoder, layer: Any, int8: bool) -> Any:  # noqa: AN
     return product(weight, cell.from_inputs(layer.bias_ih_l0) + cell.from_hidden(layer.bias_hh_l0), int8=int8)
 
 
-def supports_recurrent(decoder: nn.Module) -> bool:
+def supports_recurrent(decoder: nn.Module) -> TypeGuard[BahdanauDecoder]:
     """Return whether a decoder is Bahdanau's with additive attention."""
     return type(decoder) is BahdanauDecoder and decoder.attention.additive is not None

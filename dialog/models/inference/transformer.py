@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
+from typing import Any, TypeGuard, cast
 
 import torch
 import torch.nn.functional as F
@@ -85,9 +85,7 @@ class _PreparedLayer(nn.Module):
             product(part.weight, part.bias, int8=int8) for part in (own.output, source.query, source.output)
         )
         self.feed = _feed_forward(layer.feed_forward, int8)
-        self.residuals = [
-            _residual(part) for part in (layer.self_residual, layer.cross_residual, layer.feed_residual)
-        ]
+        self.residuals = [_residual(part) for part in (layer.self_residual, layer.cross_residual, layer.feed_residual)]
 
     def forward(
         self,
@@ -105,9 +103,10 @@ class _PreparedLayer(nn.Module):
         def attend_to_target(x: Tensor) -> Tensor:
             nonlocal written
             heads = self.own(x).view(len(x), -1, 1, self.width)  # [B, H + 2 G, 1, W]
-            query, key, value = heads.split((self.heads, self.groups, self.groups), 1)
+            query, key, value = torch.split(heads, [self.heads, self.groups, self.groups], 1)
             written = extension.write(past[0], turn(key)), extension.write(past[1], value)
-            mixed = self._mix(turn(query), *map(extension.filled, written), None)
+            keys, values = map(extension.filled, written)  # [B, G, T', W]
+            mixed = self._mix(turn(query), keys, values, None)
             return self.own_output(mixed.reshape(x.shape))
 
         def attend_to_source(x: Tensor) -> Tensor:
@@ -119,9 +118,7 @@ class _PreparedLayer(nn.Module):
         return around_feed(states, self.feed), written
 
     def _mix(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        return F.scaled_dot_product_attention(
-            query, keys, values, attn_mask=mask, enable_gqa=self.heads != self.groups
-        )
+        return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=self.heads != self.groups)
 
 
 def _joined(layers: list[nn.Linear], int8: bool) -> Product:
@@ -143,7 +140,7 @@ def _feed_forward(layer: nn.Module, int8: bool) -> Product:
         return gated
     assert isinstance(layer, FeedForward)
     first, activation, _, last = layer
-    inner, outer = (product(part.weight, part.bias, int8=int8) for part in (first, last))
+    inner, outer = (_joined([cast("nn.Linear", part)], int8) for part in (first, last))
     return lambda states: outer(activation(inner(states)))
 
 
@@ -155,7 +152,7 @@ def _residual(residual: Residual) -> Callable[[Tensor, Product], Tensor]:
     return lambda states, sublayer: norm(states + sublayer(states))
 
 
-def supports_transformer(decoder: nn.Module) -> bool:
+def supports_transformer(decoder: nn.Module) -> TypeGuard[TransformerDecoder]:
     """Return whether all parts of a decoder are those whose formula is written here."""
     attentions = (
         part for layer in getattr(decoder, "layers", ()) for part in (layer.self_attention, layer.cross_attention)
