@@ -1,4 +1,4 @@
 """Measure trained models beyond their scores: attention, calibration, use of the history, FLOPs.
 
-Read first: `maps.py`.
+Read first: `attention/maps.py`.
 """

@@ -53,7 +53,7 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
 
     from tqdm import tqdm
 
-    from dialog.analysis.alignment import AlignmentAccuracy
+    from dialog.analysis.attention.alignment import AlignmentAccuracy
     from dialog.analysis.baselines.kept import find_baselines
     from dialog.analysis.candidates import candidate_ranks, joined
     from dialog.analysis.training_responses import read_training_responses

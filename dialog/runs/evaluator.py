@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torchmetrics import Metric
 
-from dialog.analysis.alignment import AlignmentAccuracy
+from dialog.analysis.attention.alignment import AlignmentAccuracy
 from dialog.analysis.calibration import SIZE, bin_sums, calibration
 from dialog.analysis.measured import example_bytes
 from dialog.analysis.training_responses import TrainingResponses

@@ -76,7 +76,7 @@ class Run:
         """Return the attention maps of every layer and head for a response, as ``dialog attention`` writes them."""
         import torch
 
-        from dialog.analysis.maps import attention_maps, maps_to_json, turn_indices
+        from dialog.analysis.attention.maps import attention_maps, maps_to_json, turn_indices
         from dialog.data.tokenizers.tokenizer import PAD
 
         pair = self.responder.encode(self.responder.example(context, response))

@@ -13,7 +13,7 @@ import torch
 import yaml
 from torch import Tensor, nn
 
-from dialog.analysis.maps import attention_maps
+from dialog.analysis.attention.maps import attention_maps
 from dialog.models.attention.attention import ATTENTIONS
 from dialog.models.heads import HEADS, PointerHead
 from dialog.models.positions import POSITIONS

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import dialog
-from dialog.analysis.alignment import AlignmentAccuracy
-from dialog.analysis.maps import attention_maps
+from dialog.analysis.attention.alignment import AlignmentAccuracy
+from dialog.analysis.attention.maps import attention_maps
 from dialog.build import build_corpus
 from dialog.config.schema import GenerationConfig
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues

@@ -11,7 +11,7 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 
-from dialog.analysis.maps import attention_maps, maps_to_json, turn_indices
+from dialog.analysis.attention.maps import attention_maps, maps_to_json, turn_indices
 from dialog.atomic import write_text
 from dialog.data.store.store import Store
 from dialog.data.tokenizers.tokenizer import BOS, PAD, SPECIAL_TOKENS

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dialog.analysis.maps import attention_maps, maps_to_json, sum_by_turn, turn_indices
+from dialog.analysis.attention.maps import attention_maps, maps_to_json, sum_by_turn, turn_indices
 from dialog.models.seq2seq import Seq2Seq
 
 PAD, TURNS = 0, (4, 5)

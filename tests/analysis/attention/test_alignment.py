@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from dialog.analysis.alignment import AlignmentAccuracy
+from dialog.analysis.attention.alignment import AlignmentAccuracy
 
 
 class Toy(nn.Module):
