@@ -66,14 +66,14 @@ def tune_generation(
     from dialog.tuning.generation.rule import DEFAULT, parse_rule
     from dialog.tuning.generation.sample import NAMES, draw_sample
     from dialog.tuning.generation.settings import read_settings, settings_file
-    from dialog.tuning.generation.tune import Task, tune_generation
+    from dialog.tuning.generation.tune import TuningTask, tune_generation
 
     rule = parse_rule(rule_text or DEFAULT, NAMES)
     chosen = settings or (None if vary else "standard")
     path = None if chosen is None else settings_file(chosen)
     loaded = [load(folder, overrides=overrides, trust=trust) for folder in folders]
     read = [read_settings(run, path, overrides, vary) for run in loaded]
-    tasks = [Task(run, own, draw_sample(run, examples)) for run, own in zip(loaded, read, strict=True)]
+    tasks = [TuningTask(run, own, draw_sample(run, examples)) for run, own in zip(loaded, read, strict=True)]
     results = tune_generation(tasks, rule)
     folder = write_pages(results, tasks[0].sample, output or Path(folders[0]) / "generation")
     click.echo(to_json(results, indent=1) if as_json else "\n".join(table_lines(results)))

@@ -12,8 +12,10 @@ from dialog.report.drawing.canvas import INK, Canvas, Colour, Drawing, Point
 from dialog.report.drawing.pixels import PixelCanvas
 from dialog.report.terminal import display_width
 
-LETTER, LINE = 6.3, 14.0
+LETTER, LINE = 6.8, 14.0
 """Pixels per column and per line of a label."""
+NEAR, FAR = 16.0, 80.0
+"""Largest distance in pixels of the name of a point, and of one on the frontier."""
 SIZE = (560.0, 330.0)
 MARKERS = {"beam": "square", "diverse_beam": "square", "delayed_beam": "square", "sampling": "dot", "greedy": "ring"}
 """Marker of each search; others are triangles."""
@@ -82,7 +84,7 @@ def draw_figure(canvas: Drawing, panels: Sequence[Panel], runs: Sequence[str]) -
 def draw_panel(canvas: Drawing, panel: Panel, corner: Point) -> None:
     """Draw axes, the frontier of each run as a line, and every point; names of points where they fit.
 
-    The selected setting has a name in any case; then those on the frontier are named, then the others.
+    The selected setting is named first, then those on the frontier, then the others.
     """
     plot = _plot(panel, corner)
     draw_axes(canvas, plot, panel.x, panel.y)
@@ -94,6 +96,7 @@ def draw_panel(canvas: Drawing, panel: Panel, corner: Point) -> None:
         canvas.text(label, (head[0] + (-5 if at_left else 5), head[1] + 11), anchor="end" if at_left else "start")
         width = LETTER * len(label) + 5
         taken.append((head[0] - width * at_left, head[1], head[0] + width * (not at_left), head[1] + LINE))
+        taken.append((head[0] - 1, head[1], head[0] + 1, foot[1]))
     for run in sorted({point.run for point in panel.points}):
         ends = sorted((point.x, point.y) for point in panel.points if point.run == run and point.frontier)
         canvas.line([plot.pixel(*end) for end in ends], model_colour(run), width=1.2, opacity=0.45)
@@ -102,50 +105,55 @@ def draw_panel(canvas: Drawing, panel: Panel, corner: Point) -> None:
         tip = f"{point.name}: {panel.x} {point.x:.4g}, {panel.y} {point.y:.4g}"
         _marker(canvas, MARKERS.get(point.search, "triangle"), pixel, model_colour(point.run), tip)
         taken.append((pixel[0] - 4, pixel[1] - 4, pixel[0] + 4, pixel[1] + 4))
-    order = sorted(
-        range(len(pixels)), key=lambda place: (not panel.points[place].selected, not panel.points[place].frontier)
-    )
-    for place in order:
-        point = panel.points[place]
-        _label(canvas, plot, point, pixels[place], taken)
+    ranks = [(not point.selected, not point.frontier) for point in panel.points]
+    labelled: list[Point] = []
+    for place in sorted(range(len(pixels)), key=ranks.__getitem__):
+        if not any(_near(pixels[place], other) for other in labelled):
+            same = sum(_near(pixels[place], other) for other in pixels) - 1
+            _label(canvas, plot, panel.points[place], pixels[place], taken, same)
+            labelled.append(pixels[place])
 
 
-def _label(canvas: Drawing, plot: Plot, point: FrontierPoint, pixel: Point, taken: list[Box]) -> None:
-    """Write the name of a point where it overlaps nothing; a selected one beside it if nothing is free."""
-    text = f"{point.name} (selected)" if point.selected else point.name
-    width = LETTER * display_width(text)
-    free = (
-        box for box in _places(pixel, width) if _inside(box, plot) and not any(_overlap(box, other) for other in taken)
-    )
-    box = next(free, None)
-    if box is None and not point.selected:
-        return
-    box = box or next(
-        (place for place in _places(pixel, width) if _inside(place, plot)), next(iter(_places(pixel, width)))
-    )
-    left, top, right, bottom = box
-    nearest = min(max(pixel[0], left), right), min(max(pixel[1], top), bottom)
-    if abs(nearest[0] - pixel[0]) + abs(nearest[1] - pixel[1]) > 12:
-        canvas.line([pixel, nearest], model_colour(point.run), width=0.7, opacity=0.5)
-    canvas.text(text, (left, bottom - 3), bold=point.selected)
-    taken.append(box)
+def _label(canvas: Drawing, plot: Plot, point: FrontierPoint, pixel: Point, taken: list[Box], same: int) -> None:
+    """Write the name of a point, and the number of others in the same place, where it overlaps nothing.
+
+    Without free space near by, a point on the frontier is named farther away, another one not at all.
+    """
+    text = point.name + (" (selected)" if point.selected else "") + (f" +{same}" if same else "")
+    width = LETTER * display_width(text) * (1.06 if point.selected else 1)  # bold
+    farthest = FAR if point.selected or point.frontier else NEAR
+    for box in _places(pixel, width, farthest):
+        if _inside(box, plot) and not any(_overlap(box, other) for other in taken):
+            left, top, right, bottom = box
+            nearest = min(max(pixel[0], left), right), min(max(pixel[1], top), bottom)
+            if abs(nearest[0] - pixel[0]) + abs(nearest[1] - pixel[1]) > 14:
+                canvas.line([pixel, nearest], model_colour(point.run), width=0.7, opacity=0.5)
+            canvas.text(text, (left, bottom - 3), bold=point.selected)
+            taken.append(box)
+            return
 
 
-def _places(pixel: Point, width: float) -> Iterable[Box]:
+def _places(pixel: Point, width: float, farthest: float) -> Iterable[Box]:
     """Yield boxes for a label around a point, the nearest first."""
     x, y = pixel
-    for distance in (7.0, 18.0, 30.0, 44.0, 60.0):
+    for distance in (7.0, 16.0, 28.0, 44.0, 60.0, 80.0):
+        if distance > farthest:
+            return
         for left, middle in (
             (x + distance, y),
             (x - distance - width, y),
-            (x - width / 2, y - distance - 3),
-            (x - width / 2, y + distance + 3),
             (x + distance * 0.7, y - distance * 0.8),
             (x + distance * 0.7, y + distance * 0.8),
             (x - width - distance * 0.7, y - distance * 0.8),
             (x - width - distance * 0.7, y + distance * 0.8),
+            (x - width / 2, y - distance - 4),
+            (x - width / 2, y + distance + 4),
         ):
             yield left, middle - LINE / 2, left + width, middle + LINE / 2
+
+
+def _near(pixel: Point, other: Point) -> bool:
+    return abs(pixel[0] - other[0]) < 2 and abs(pixel[1] - other[1]) < 2
 
 
 def _inside(box: Box, plot: Plot) -> bool:

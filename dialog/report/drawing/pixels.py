@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
@@ -99,7 +100,7 @@ def shade(colour: Colour, opacity: float) -> Shade:
 def dashes(points: list[Point]) -> list[list[Point]]:
     """Return the dashes of a line."""
     parts: list[list[Point]] = []
-    for (x, y), (next_x, next_y) in zip(points, points[1:], strict=False):
+    for (x, y), (next_x, next_y) in pairwise(points):
         length = math.hypot(next_x - x, next_y - y)
         start = 0.0
         while start < length:

@@ -15,6 +15,7 @@ from dialog.report.drawing.frontier import FrontierPoint, Panel, frontier_image,
 from dialog.report.measures import duration, metric_display
 from dialog.report.page import printable_json, render_page
 from dialog.report.terminal import display_width, one_line
+from dialog.tuning.generation.frontier import on_frontier
 from dialog.tuning.generation.sample import Sample
 
 COLUMNS = ("f1", "sacrebleu", "bleu_2", "distinct_1", "distinct_2", "entropy_2", "length_mean", "repetition_3")
@@ -75,21 +76,23 @@ def panels(results: Results) -> list[Panel]:
     charts = []
     for across, up in AXES:
         points = [
-            FrontierPoint(
-                row["name"],
-                row["generation"]["search"]["name"],
-                row[across],
-                row[up],
-                number,
-                row["frontier"],
-                row["selected"],
-            )
+            FrontierPoint(row["name"], row["generation"]["search"]["name"], *place, number, best, row["selected"])
             for number, run in enumerate(results["runs"])
-            for row in run["settings"]
+            for row, place, best in _placed(run["settings"], across, up)
         ]
-        references = (results["human"][across], "references")
-        charts.append(Panel(metric_display(across).label, metric_display(up).label, points, [references]))
+        verticals = [(results["human"][across], "references")]
+        bounds = [condition["bound"] for condition in results["rule"]["conditions"] if condition["metric"] == across]
+        verticals += [(bound, "rule") for bound in bounds]
+        charts.append(Panel(metric_display(across).label, metric_display(up).label, points, verticals))
     return charts
+
+
+def _placed(
+    settings: Sequence[Mapping[str, Any]], across: str, up: str
+) -> Iterator[tuple[Mapping[str, Any], tuple[float, float], bool]]:
+    """Yield each setting with its two metrics, and whether it is on their frontier."""
+    places = [(row[across], row[up]) for row in settings]
+    yield from zip(settings, places, on_frontier(places), strict=True)
 
 
 def page(results: Results, sample: Sample) -> str:

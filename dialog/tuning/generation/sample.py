@@ -44,7 +44,7 @@ NAMES = tuple(key(component) for component in MEASURED)
 
 
 @dataclass(frozen=True)
-class Decoded:
+class SampleResponses:
     """Responses to the examples of a sample, in its order, and the seconds that they took."""
 
     responses: list[str]
@@ -87,7 +87,7 @@ class Sample:
         """Return the metrics of the references themselves."""
         return self.measure([example.response.text for example in self.examples])
 
-    def decode(self, run: Run, search: Component, progress: Callable[[int], object]) -> Decoded:
+    def decode(self, run: Run, search: Component, progress: Callable[[int], object]) -> SampleResponses:
         """Generate a response to each example, in batches of similar source length.
 
         Raises:
@@ -108,7 +108,7 @@ class Sample:
             for row, candidates in zip(rows, replies, strict=True):
                 responses[row] = candidates[0].text
             progress(len(rows))
-        return Decoded(responses, seconds)
+        return SampleResponses(responses, seconds)
 
     def _hash(self, fields: Callable[[Example], Sequence[Any]]) -> str:
         digest = hashlib.sha256()

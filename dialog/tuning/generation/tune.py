@@ -23,7 +23,7 @@ from dialog.json_files import read_json_lines
 from dialog.report.measures import metric_display
 from dialog.report.progress import ProgressBars
 from dialog.runs.folder import WEIGHTS, hash_of
-from dialog.runs.run import Run
+from dialog.runs.run import Run, run_names
 from dialog.training.distributed.signals import stopping
 from dialog.tuning.generation.frontier import on_frontier
 from dialog.tuning.generation.rule import SelectionRule
@@ -38,7 +38,7 @@ SELECTED = "configs/generation/tuned.yaml"
 log = logging.getLogger("dialog")
 
 
-class Task(NamedTuple):
+class TuningTask(NamedTuple):
     """A run, the settings to measure, and the examples to measure them on."""
 
     run: Run
@@ -46,7 +46,7 @@ class Task(NamedTuple):
     sample: Sample
 
 
-def tune_generation(tasks: Sequence[Task], rule: SelectionRule, *, quiet: bool = False) -> dict[str, Any]:
+def tune_generation(tasks: Sequence[TuningTask], rule: SelectionRule, *, quiet: bool = False) -> dict[str, Any]:
     """Measure every setting that a run folder has not recorded yet, and write the setting that the rule selects.
 
     The same call continues after an interruption.
@@ -60,6 +60,7 @@ def tune_generation(tasks: Sequence[Task], rule: SelectionRule, *, quiet: bool =
     """
     check_same_examples(tasks)
     human = tasks[0].sample.human()
+    names = run_names([task.run for task in tasks])
     with stopping("run the same command again to continue"), ProgressBars(quiet=quiet) as bars:
         records = [Record(task) for task in tasks]
         total = sum(len(record.missing()) * len(record.task.sample.examples) for record in records)
@@ -80,13 +81,20 @@ def tune_generation(tasks: Sequence[Task], rule: SelectionRule, *, quiet: bool =
         "examples": len(tasks[0].sample.examples),
         "available": tasks[0].sample.available,
         "fingerprint": tasks[0].sample.fingerprint,
-        "rule": {"text": rule.text, "words": rule.describe(human)},
+        "rule": {
+            "text": rule.text,
+            "words": rule.describe(human),
+            "conditions": [
+                {"metric": condition.metric, "relation": condition.relation, "bound": condition.bound(human)}
+                for condition in rule.conditions
+            ],
+        },
         "human": human,
-        "runs": [record.select(rule, human) for record in records],
+        "runs": [record.select(name, rule, human) for name, record in zip(names, records, strict=True)],
     }
 
 
-def check_same_examples(tasks: Sequence[Task]) -> None:
+def check_same_examples(tasks: Sequence[TuningTask]) -> None:
     """Check that all runs are measured on the same references.
 
     Raises:
@@ -123,7 +131,7 @@ class Record:
         task: The run, its settings and its examples.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: TuningTask) -> None:
         self.task = task
         self.path = task.run.folder / RECORD
         keys = "fingerprint", "setting", "metrics", "seconds", "responses"
@@ -158,7 +166,7 @@ class Record:
         }
         write_text(self.path, "".join(to_json(line) + "\n" for line in self.lines.values()))
 
-    def select(self, rule: SelectionRule, human: dict[str, float]) -> dict[str, Any]:
+    def select(self, name: str, rule: SelectionRule, human: dict[str, float]) -> dict[str, Any]:
         """Write the setting that a rule selects; return the settings of this run for results.json."""
         lines = [self.lines[self.fingerprint(setting)] for setting in self.task.settings]
         values = [line["metrics"] for line in lines]
@@ -181,7 +189,7 @@ class Record:
         ]
         return {
             "run": str(folder),
-            "name": self.task.run.name,
+            "name": name,
             "weights": self.weights,
             "selected": self.task.settings[place].name,
             "conditions_met": met,
