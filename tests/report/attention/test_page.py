@@ -152,14 +152,15 @@ def test_readable_without_scripts(two_heads: dict[str, Any]) -> None:
     table = page[page.index('<table class="heat">') : page.index("</table>")]
     assert table.count("<td") == 3 * 7
     assert 'title="0.250"' in table, "the mean of two heads"
-    assert "<bdi>▁Hi</bdi> 0.25" in page
+    assert "<bdi>_Hi</bdi> 0.25" in page
     assert "mean over heads of <code>decoder.attention</code>" in page
 
 
 def test_what_is_not_read_is_shown(two_heads: dict[str, Any]) -> None:
     maps = two_heads | {"unread_turns": ["Long ago ."], "dropped_tokens": 7}
     text = unescape(attention_page([("", maps)], title="run"))
-    assert 'class="unread"><span dir="auto">Long ago .</span><small>not read' in text
+    assert "<summary>1 earlier turn, not read by the model</summary>" in text
+    assert 'class="unread"><span dir="auto">Long ago .</span>' in text
     assert "limited number of turns; not read: the first 1 turn." in text
     assert "its first 7 tokens are not read" in text
 

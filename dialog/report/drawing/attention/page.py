@@ -32,12 +32,13 @@ def attention_page(
         first: Name of the map, and the head or None for the mean, that the page shows first.
     """
     packed = [pack(maps, label) for label, maps in readings]
-    reading = readings[0][1]
+    unread, turns = _dialogue(readings[0][1])
     values = {
         "title": title,
         "note": note,
-        "turns": _dialogue(reading),
-        "response": reading.get("response", ""),
+        "unread": unread,
+        "turns": turns,
+        "response": readings[0][1].get("response", ""),
         "notes": [f"{one['label']}: {text}" if one["label"] else text for one in packed for text in one["notes"]],
     }
     data = explorer_json([{"id": "", "readings": packed}], first=first)
@@ -73,9 +74,9 @@ def explorer_json(
     return Markup(text.replace("<", "\\u003c"))
 
 
-def explorer_style() -> str:
+def explorer_style() -> Markup:
     """Return the style sheet of the component."""
-    return (files(PACKAGE) / "explorer.css").read_text(encoding="utf-8") + shade_styles()
+    return Markup((files(PACKAGE) / "explorer.css").read_text(encoding="utf-8") + shade_styles())
 
 
 def stills(readings: Readings) -> list[StillMap]:
@@ -83,8 +84,9 @@ def stills(readings: Readings) -> list[StillMap]:
     return [still for label, maps in readings if (still := still_map(printable_json(maps), label)) is not None]
 
 
-def _dialogue(reading: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the turns of the context: speaker, text, and whether the model reads them."""
-    lines = reading.get("context_lines", [])
-    unread = [{"speaker": "", "text": text, "read": False} for text in reading.get("unread_turns", [])]
-    return unread + [{**turn, "read": line in lines} for line, turn in enumerate(reading.get("turns", []))]
+def _dialogue(reading: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the texts of the turns that the model does not read, and of those that it reads, if only in part."""
+    texts = [turn["text"] for turn in reading.get("turns", [])]
+    lines = [line for line in reading.get("context_lines", []) if line >= 0]
+    first = min(lines, default=len(texts)) if texts else 0
+    return [*reading.get("unread_turns", []), *texts[:first]], texts[first:]
