@@ -17,7 +17,7 @@ from dialog.config.schema import GenerationConfig
 from dialog.config.yaml_layers import first_line, parse_value, read_yaml
 from dialog.errors import UserError
 from dialog.generation.responder import build_search
-from dialog.generation.searches import SEARCHES
+from dialog.generation.searches.family import SEARCHES
 from dialog.runs.folder import RECIPE
 from dialog.runs.run import Run
 

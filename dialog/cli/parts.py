@@ -48,7 +48,7 @@ def tables() -> dict[str, Family[Any]]:
     from dialog.data.corpora import CORPORA
     from dialog.data.filters import FILTERS
     from dialog.data.tokenizers import TOKENIZERS
-    from dialog.generation.searches import SEARCHES
+    from dialog.generation.searches.family import SEARCHES
     from dialog.metrics import METRICS
     from dialog.models.attention.attention import ATTENTIONS
     from dialog.models.heads import HEADS

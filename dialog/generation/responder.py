@@ -20,7 +20,7 @@ from dialog.errors import UserError
 from dialog.generation.constraints import Constraints, RequiredWords
 from dialog.generation.contract import Hypothesis, Search
 from dialog.generation.network_step import NetworkStep, Watch, WatchedStep
-from dialog.generation.searches import SEARCHES
+from dialog.generation.searches.family import SEARCHES
 from dialog.generation.word_finder import WordFinder, occurs, pattern
 from dialog.models.seq2seq import Seq2Seq
 

@@ -12,12 +12,13 @@ import torch
 from chains import END, START, Before, Chain, repeats, responses, total
 from torch import Tensor
 
-from dialog.generation.beam import Beam
-from dialog.generation.beam_variants import DelayedBeam, DiverseBeam
+from dialog.config.components import construct
 from dialog.generation.constraints import Constraints
 from dialog.generation.contract import Replies, Search
-from dialog.generation.greedy import Greedy
-from dialog.generation.hypotheses import LengthPenalty
+from dialog.generation.searches.beam import Beam
+from dialog.generation.searches.beam_variants import DelayedBeam, DiverseBeam
+from dialog.generation.searches.greedy import Greedy
+from dialog.generation.searches.hypotheses import LengthPenalty
 from dialog.models.contracts import State
 from dialog.models.state import Rows
 
@@ -49,7 +50,7 @@ def test_a_beam_of_everything_finds_the_best_responses(penalty: dict[str, Any], 
             for tokens in candidates
         }
         best = sorted(ranks, key=lambda tokens: -ranks[tokens])[:7]
-        (found,) = chain.search(Beam(constraints=constraints, width=EVERYTHING, candidates=7, **penalty))
+        (found,) = chain.search(construct(Beam, constraints=constraints, width=EVERYTHING, candidates=7, **penalty))
         assert [tuple(reply.tokens) for reply in found] == best
         assert [reply.rank for reply in found] == pytest.approx([ranks[tokens] for tokens in best], abs=1e-6)
 
@@ -59,7 +60,7 @@ def test_a_beam_of_everything_finds_the_best_responses(penalty: dict[str, Any], 
 def test_scores_are_likelihoods_and_ranks_are_sorted(width: int, penalty: dict[str, Any]) -> None:
     for seed in range(10):
         chain = Chain.draw(VOCABULARY, seed)
-        (found,) = chain.search(Beam(constraints=limits(), width=width, candidates=width, **penalty))
+        (found,) = chain.search(construct(Beam, constraints=limits(), width=width, candidates=width, **penalty))
         assert found
         for reply in found:
             assert reply.token_scores == pytest.approx(chain.scores(reply.tokens, finished=reply.finished), abs=1e-6)
@@ -77,7 +78,10 @@ def test_width_one_is_greedy_search(penalty: dict[str, Any]) -> None:
         constraints = limits(max_length=6, min_length=seed % 3)
         (greedy,), (beam,) = (
             chain.search(search)
-            for search in (Greedy(constraints=constraints), Beam(constraints=constraints, width=1, **penalty))
+            for search in (
+                Greedy(constraints=constraints),
+                construct(Beam, constraints=constraints, width=1, **penalty),
+            )
         )
         assert [reply[:3] for reply in greedy] == [reply[:3] for reply in beam]
 
@@ -85,9 +89,9 @@ def test_width_one_is_greedy_search(penalty: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "search",
     [
-        lambda constraints: Beam(constraints=constraints, width=3, candidates=3),
-        lambda constraints: DiverseBeam(constraints=constraints, width=4, groups=2, candidates=4),
-        lambda constraints: DelayedBeam(constraints=constraints, width=3, candidates=2, top_k=0),
+        lambda constraints: construct(Beam, constraints=constraints, width=3, candidates=3),
+        lambda constraints: construct(DiverseBeam, constraints=constraints, width=4, groups=2, candidates=4),
+        lambda constraints: construct(DelayedBeam, constraints=constraints, width=3, candidates=2, top_k=0),
     ],
 )
 def test_batched_equals_single(search: Callable[..., Search]) -> None:
@@ -121,7 +125,7 @@ def test_sources_that_have_ended_change_no_other_source() -> None:
     """Some sources end at once and others never do."""
     chain = Shifted(Chain.draw(VOCABULARY, 3).logits)
     shifts = torch.tensor([9.0, -9.0, 0.0, 9.0, 9.0, 1.0, 9.0, -2.0], dtype=torch.double)
-    decode = Beam(constraints=limits(max_length=12), width=3, candidates=3)
+    decode = construct(Beam, constraints=limits(max_length=12), width=3, candidates=3)
 
     def run(rows: Tensor) -> Replies:
         first = torch.full((len(rows), 1), START)
@@ -136,8 +140,13 @@ def test_groups_avoid_the_tokens_of_earlier_groups() -> None:
         {
             reply.tokens[0]
             for reply in chain.search(
-                DiverseBeam(
-                    constraints=limits(min_length=1, max_length=1), width=3, groups=3, candidates=3, diversity=diversity
+                construct(
+                    DiverseBeam,
+                    constraints=limits(min_length=1, max_length=1),
+                    width=3,
+                    groups=3,
+                    candidates=3,
+                    diversity=diversity,
                 )
             )[0]
         }
@@ -149,8 +158,10 @@ def test_groups_avoid_the_tokens_of_earlier_groups() -> None:
 
 def test_groups_without_diversity_are_equal_beams() -> None:
     chain = Chain.draw(VOCABULARY, 4)
-    (single,) = chain.search(Beam(constraints=limits(), width=2, candidates=2))
-    (groups,) = chain.search(DiverseBeam(constraints=limits(), width=4, groups=2, diversity=0.0, candidates=4))
+    (single,) = chain.search(construct(Beam, constraints=limits(), width=2, candidates=2))
+    (groups,) = chain.search(
+        construct(DiverseBeam, constraints=limits(), width=4, groups=2, diversity=0.0, candidates=4)
+    )
     assert [reply.tokens for reply in groups] == [tokens for reply in single for tokens in [reply.tokens] * 2]
 
 
@@ -158,14 +169,14 @@ def test_a_delayed_beam_begins_with_drawn_tokens() -> None:
     chain = Chain.draw(VOCABULARY, 5)
     begins = {
         tuple(
-            chain.search(DelayedBeam(constraints=limits(min_length=2), delay=2, top_k=0, width=1, seed=seed))[0][
-                0
-            ].tokens[:2]
+            chain.search(
+                construct(DelayedBeam, constraints=limits(min_length=2), delay=2, top_k=0, width=1, seed=seed)
+            )[0][0].tokens[:2]
         )
         for seed in range(60)
     }
     assert len(begins) > 5
-    (found,) = chain.search(DelayedBeam(constraints=limits(), width=3, candidates=3, top_k=1))
+    (found,) = chain.search(construct(DelayedBeam, constraints=limits(), width=3, candidates=3, top_k=1))
     assert len({tuple(reply.tokens) for reply in found}) == len(found)
 
 
@@ -183,15 +194,15 @@ def test_a_delayed_beam_begins_with_drawn_tokens() -> None:
 )
 def test_invalid_settings_are_rejected(search: Callable[..., Search], arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(arguments)) if "groups" not in arguments else "groups"):
-        search(constraints=limits(), **arguments)
+        construct(search, constraints=limits(), **arguments)
 
 
 def test_scores_that_are_no_numbers_give_no_reply() -> None:
     chain = Chain(torch.full((VOCABULARY,) * 3, math.nan))
-    assert chain.search(Beam(constraints=limits(), width=2)) == [[]]
+    assert chain.search(construct(Beam, constraints=limits(), width=2)) == [[]]
     assert chain.search(Greedy(constraints=limits())) == [[]]
 
 
 def test_a_beam_may_be_wider_than_the_vocabulary() -> None:
-    (found,) = Chain.draw(VOCABULARY, 1).search(Beam(constraints=limits(), width=60, candidates=60))
+    (found,) = Chain.draw(VOCABULARY, 1).search(construct(Beam, constraints=limits(), width=60, candidates=60))
     assert len(found) == 60

@@ -10,13 +10,14 @@ import pytest
 import torch
 from chains import END, START, Chain, repeats
 
-from dialog.generation.beam import Beam
-from dialog.generation.beam_variants import DelayedBeam, DiverseBeam
+from dialog.config.components import construct
 from dialog.generation.constraints import Constraints, RequiredWords
 from dialog.generation.contract import Search
-from dialog.generation.contrastive import Contrastive
-from dialog.generation.greedy import Greedy
-from dialog.generation.sampling import Sampling
+from dialog.generation.searches.beam import Beam
+from dialog.generation.searches.beam_variants import DelayedBeam, DiverseBeam
+from dialog.generation.searches.contrastive import Contrastive
+from dialog.generation.searches.greedy import Greedy
+from dialog.generation.searches.sampling import Sampling
 from dialog.generation.word_finder import WordFinder
 
 PIECES = [b"", b"", b" ca", b"t", b"s", b" dog", b" the", b"!", b" Cat"]
@@ -24,9 +25,9 @@ PIECES = [b"", b"", b" ca", b"t", b"s", b" dog", b" the", b"!", b" Cat"]
 Make = Callable[[Constraints], Search]
 SEARCHES: dict[str, Make] = {
     "greedy": lambda constraints: Greedy(constraints=constraints),
-    "beam": lambda constraints: Beam(constraints=constraints, width=3, candidates=3),
-    "diverse": lambda constraints: DiverseBeam(constraints=constraints, width=4, groups=2, candidates=2),
-    "delayed": lambda constraints: DelayedBeam(constraints=constraints, width=3, candidates=3),
+    "beam": lambda constraints: construct(Beam, constraints=constraints, width=3, candidates=3),
+    "diverse": lambda constraints: construct(DiverseBeam, constraints=constraints, width=4, groups=2, candidates=2),
+    "delayed": lambda constraints: construct(DelayedBeam, constraints=constraints, width=3, candidates=3),
     "sampling": lambda constraints: Sampling(constraints=constraints, candidates=3),
     "contrastive": lambda constraints: Contrastive(constraints=constraints, top_k=3),
 }
@@ -111,7 +112,7 @@ def test_penalties_change_choices_and_not_scores() -> None:
         chain = Chain.draw(len(PIECES), seed)
         for search in (
             Greedy(constraints=limits(frequency_penalty=2.0)),
-            Beam(constraints=limits(repetition_penalty=2.0)),
+            construct(Beam, constraints=limits(repetition_penalty=2.0)),
         ):
             ((reply,),) = chain.search(search)
             assert reply.token_scores == pytest.approx(chain.scores(reply.tokens, finished=reply.finished), abs=1e-6)

@@ -16,8 +16,8 @@ from dialog.data.batching import collate
 from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
 from dialog.generation.constraints import Constraints
 from dialog.generation.contract import Replies
-from dialog.generation.greedy import Greedy
 from dialog.generation.responder import Responder
+from dialog.generation.searches.greedy import Greedy
 from dialog.models.contracts import Memory, State
 from dialog.models.seq2seq import Seq2Seq
 from dialog.models.state import Rows

@@ -11,10 +11,11 @@ import torch
 import transformers
 from torch import Tensor
 
-from dialog.generation.beam import Beam
+from dialog.config.components import construct
 from dialog.generation.constraints import Constraints
 from dialog.generation.contract import Search
-from dialog.generation.greedy import Greedy
+from dialog.generation.searches.beam import Beam
+from dialog.generation.searches.greedy import Greedy
 from dialog.models.state import Rows
 
 VOCABULARY, PAD, BOS, EOS = 40, 0, 1, 2
@@ -131,7 +132,7 @@ def test_beam_search(
     their_settings: dict[str, Any],
 ) -> None:
     """Only where their response has ended: those that have not compete with others there, and come last here."""
-    own = ours(bart, Beam(constraints=limits(**our_settings), width=width, length_penalty=alpha))
+    own = ours(bart, construct(Beam, constraints=limits(**our_settings), width=width, length_penalty=alpha))
     other = theirs(bart, num_beams=width, length_penalty=alpha, early_stopping=True, **their_settings)
     ended = [row for row, tokens in enumerate(other) if len(tokens) < LENGTH]
     assert len(ended) > ROWS / 4

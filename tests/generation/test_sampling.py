@@ -11,8 +11,8 @@ from chains import END, START, Chain
 from torch import Tensor
 
 from dialog.generation.constraints import Constraints
-from dialog.generation.greedy import Greedy
-from dialog.generation.sampling import Sampling, draw
+from dialog.generation.searches.greedy import Greedy
+from dialog.generation.searches.sampling import Sampling, draw
 
 PROBABILITIES = torch.tensor([0.4, 0.25, 0.15, 0.1, 0.06, 0.04])
 DRAWS = 100_000

@@ -23,7 +23,7 @@ from dialog.build import build_module, build_trainer
 from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
 from dialog.errors import RunError
 from dialog.generation.constraints import Constraints
-from dialog.generation.greedy import Greedy
+from dialog.generation.searches.greedy import Greedy
 from dialog.models.attention import MultiHeadAttention
 from dialog.models.attention.attention import ATTENTIONS, build_attention
 from dialog.models.contracts import Encoded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutant import mutant
 
-BEAM = "generation/beam.py"
+BEAM = "generation/searches/beam.py"
 CONSTRAINTS = "generation/constraints.py"
 BRUTE_FORCE = "generation/test_beam.py::test_a_beam_of_everything_finds_the_best_responses"
 

@@ -128,7 +128,9 @@ PARTS = {
 def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A module that creates a file when it is imported; the path of that file."""
     mark = tmp_path / "imported"
-    text = f"from pathlib import Path\nfrom dialog.generation.greedy import Greedy\nPath({str(mark)!r}).touch()\n"
+    text = (
+        f"from pathlib import Path\nfrom dialog.generation.searches.greedy import Greedy\nPath({str(mark)!r}).touch()\n"
+    )
     (tmp_path / "foreign_parts.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "foreign_parts", raising=False)

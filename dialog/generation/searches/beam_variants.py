@@ -5,13 +5,22 @@ Shapes: N sources, n sources that are still searched, K beams, V vocabulary, L =
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from dialog.generation.beam import Beam
 from dialog.generation.constraints import NEVER, Constraints
-from dialog.generation.hypotheses import Beams, Normalisation
-from dialog.generation.sampling import Sampling, draw
+from dialog.generation.searches.beam import Beam
+from dialog.generation.searches.hypotheses import Beams, BeamSettings
+from dialog.generation.searches.sampling import Sampling, draw
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiverseBeamSettings(BeamSettings):
+    """Arguments of `Beam`, with a width that the default number of groups divides."""
+
+    width: int = 6
 
 
 class DiverseBeam(Beam):
@@ -21,34 +30,19 @@ class DiverseBeam(Beam):
     earlier group that has just chosen it.
 
     Args:
-        width: Number of beginnings of all groups.
+        settings: With the width of all groups together; the candidates are the best of all groups.
         groups: Number of groups; divides the width.
         diversity: In nats.
-        candidates: Number of responses, the best of all groups.
-        length_penalty: alpha of `LengthPenalty`.
-        normalisation: gnmt or average, see `LengthPenalty`.
     """
 
+    Settings = DiverseBeamSettings
+
     def __init__(
-        self,
-        *,
-        constraints: Constraints,
-        width: int = 6,
-        groups: int = 3,
-        diversity: float = 0.5,
-        candidates: int = 1,
-        length_penalty: float = 1.0,
-        normalisation: Normalisation = "average",
+        self, settings: BeamSettings, *, constraints: Constraints, groups: int = 3, diversity: float = 0.5
     ) -> None:
-        super().__init__(
-            constraints=constraints,
-            width=width,
-            candidates=candidates,
-            length_penalty=length_penalty,
-            normalisation=normalisation,
-        )
-        if groups < 1 or width % groups:
-            raise ValueError(f"groups is {groups}; give a divisor of width {width}")
+        super().__init__(settings, constraints=constraints)
+        if groups < 1 or self.width % groups:
+            raise ValueError(f"groups is {groups}; give a divisor of width {self.width}")
         if diversity < 0:
             raise ValueError(f"diversity is {diversity}; give a number from 0")
         self.groups = groups
@@ -59,34 +53,22 @@ class DelayedBeam(Beam):
     """Draw the first ``delay`` tokens of each beam, then search (Massarelli et al. 2020).
 
     Args:
+        settings: As of `Beam`.
         delay: Number of tokens that are drawn.
         top_k: Tokens that are drawn from; 0 for all.
         seed: Seed of the draws, which depend on the source and not on the batch.
-        width: Number of beginnings.
-        candidates: Number of responses.
-        length_penalty: alpha of `LengthPenalty`.
-        normalisation: gnmt or average, see `LengthPenalty`.
     """
 
     def __init__(
         self,
+        settings: BeamSettings,
         *,
         constraints: Constraints,
         delay: int = 2,
         top_k: int = 10,
         seed: int = 1,
-        width: int = 5,
-        candidates: int = 1,
-        length_penalty: float = 1.0,
-        normalisation: Normalisation = "average",
     ) -> None:
-        super().__init__(
-            constraints=constraints,
-            width=width,
-            candidates=candidates,
-            length_penalty=length_penalty,
-            normalisation=normalisation,
-        )
+        super().__init__(settings, constraints=constraints)
         if not 1 <= delay <= constraints.max_length:
             raise ValueError(f"delay is {delay}; give a number from 1 to max_length {constraints.max_length}")
         self.delay = delay

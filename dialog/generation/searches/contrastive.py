@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dialog.generation.constraints import Constraints
 from dialog.generation.contract import Replies, RepresentingStep, Search, Step
-from dialog.generation.rows import hypothesis
+from dialog.generation.searches.rows import hypothesis
 from dialog.models.contracts import Memory, State
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dialog.generation.constraints import Constraints
 from dialog.generation.contract import Replies, Search, Step
-from dialog.generation.rows import decode_rows
+from dialog.generation.searches.rows import decode_rows
 from dialog.models.contracts import Memory, State
 
 

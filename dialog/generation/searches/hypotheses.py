@@ -39,6 +39,35 @@ class LengthPenalty:
         return float(base**self.alpha)
 
 
+@dataclass(frozen=True, kw_only=True)
+class BeamSettings:
+    """Arguments that the beam searches share.
+
+    Attributes:
+        width: Number of beginnings, of all groups together.
+        candidates: Number of responses.
+        length_penalty: alpha of `LengthPenalty`; 0 ranks by log-probability.
+        normalisation: gnmt or average, see `LengthPenalty`.
+    """
+
+    width: int = 5
+    candidates: int = 1
+    length_penalty: float = 1.0
+    normalisation: Normalisation = "average"
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for an impossible value."""
+        if self.width < 1:
+            raise ValueError(f"width is {self.width}; give at least 1")
+        if not 1 <= self.candidates <= self.width:
+            raise ValueError(f"candidates is {self.candidates}; give a number from 1 to width {self.width}")
+        self.penalty()
+
+    def penalty(self) -> LengthPenalty:
+        """Return the divisor of ranks."""
+        return LengthPenalty(self.length_penalty, self.normalisation)
+
+
 @dataclass(frozen=True)
 class Beams(Rows):
     """Open hypotheses [n, K, ...] of each source."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dialog.config.components import Family
-from dialog.generation.beam import Beam
-from dialog.generation.beam_variants import DelayedBeam, DiverseBeam
 from dialog.generation.contract import Search
-from dialog.generation.contrastive import Contrastive
-from dialog.generation.greedy import Greedy
-from dialog.generation.sampling import Sampling
+from dialog.generation.searches.beam import Beam
+from dialog.generation.searches.beam_variants import DelayedBeam, DiverseBeam
+from dialog.generation.searches.contrastive import Contrastive
+from dialog.generation.searches.greedy import Greedy
+from dialog.generation.searches.sampling import Sampling
 
 SEARCHES: Family[Search] = Family(
     "search",

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from dialog.generation.constraints import NEVER, Constraints
 from dialog.generation.contract import Replies, Search, Step
-from dialog.generation.hypotheses import NOTHING, BeamExtension, Beams, Ended, LengthPenalty, Normalisation
-from dialog.generation.rows import hypothesis
+from dialog.generation.searches.hypotheses import NOTHING, BeamExtension, Beams, BeamSettings, Ended
+from dialog.generation.searches.rows import hypothesis
 from dialog.models.contracts import Memory, State
 
 
@@ -26,35 +26,16 @@ class Beam(Search):
     ``width`` best others are kept. The search of a source ends once ``width`` hypotheses have ended, or when no open
     one can still rank among the candidates: sums of log-probabilities only fall, so a rank is at most the sum divided
     by the penalty of max_length. Hypotheses without an end token come after all ended ones. Width 1 is greedy search.
-
-    Args:
-        width: Number of beginnings.
-        candidates: Number of responses.
-        length_penalty: alpha of `LengthPenalty`; 0 ranks by log-probability.
-        normalisation: gnmt or average, see `LengthPenalty`.
     """
 
+    Settings = BeamSettings
     groups = 1
     diversity = 0.0
     delay = 0
 
-    def __init__(
-        self,
-        *,
-        constraints: Constraints,
-        width: int = 5,
-        candidates: int = 1,
-        length_penalty: float = 1.0,
-        normalisation: Normalisation = "average",
-    ) -> None:
-        if width < 1:
-            raise ValueError(f"width is {width}; give at least 1")
-        if not 1 <= candidates <= width:
-            raise ValueError(f"candidates is {candidates}; give a number from 1 to width {width}")
+    def __init__(self, settings: BeamSettings, *, constraints: Constraints) -> None:
         self.constraints = constraints
-        self.width = width
-        self.candidates = candidates
-        self.penalty = LengthPenalty(length_penalty, normalisation)
+        self.width, self.candidates, self.penalty = settings.width, settings.candidates, settings.penalty()
 
     @torch.no_grad()
     def __call__(self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor) -> Replies:
