@@ -22,8 +22,8 @@ from dialog.report.tables import Figure, Results, model_names, provenance
 from dialog.report.terminal import truncate
 from dialog.report.verdict import other_verdicts, verdict_lines
 
-MOST_WEIGHTS = 240_000
-"""Weights of all attention maps together, 0.6 MB of a page below 2 MB."""
+MOST_WEIGHTS, STILLS, STILL_ROWS = 200_000, 2, 30
+"""Weights of all attention maps together, 0.5 MB of a page below 2 MB; models and rows of maps without scripts."""
 MOST_TURNS, TURN_COLUMNS, RESPONSE_COLUMNS = 10, 400, 1000
 """Last turns of a context that are shown, and columns to which a turn and a response are truncated."""
 
@@ -106,7 +106,7 @@ def _attention(results: Results) -> dict[str, Any] | None:
     ]
     models = [entry["model"] for _, entry in examples[0][1]]
     first = [reading for place, reading in enumerate(examples[0][1]) if models.index(models[place]) == place]
-    return {"data": explorer_json(packed), "stills": stills(first), "notes": []}
+    return {"data": explorer_json(packed), "stills": stills(first[:STILLS], rows=STILL_ROWS), "notes": []}
 
 
 def _reading_label(entry: Mapping[str, Any]) -> str:

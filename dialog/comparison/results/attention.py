@@ -18,8 +18,8 @@ from dialog.runs.load import load
 from dialog.runs.run import Run
 
 EXAMPLES = 4
-MOST_WEIGHTS = 240_000
-"""Weights of all examples, models and seeds together, which are 0.6 MB of a report."""
+MOST_WEIGHTS = 200_000
+"""Weights of all examples, models and seeds together, which are 0.5 MB of a report."""
 MOST_WORDS = 20
 """Longer references are chosen last."""
 DIGITS = 5

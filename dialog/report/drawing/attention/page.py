@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from dialog.report.drawing.attention.packing import pack
-from dialog.report.drawing.attention.still import StillMap, shade_styles, still_map
+from dialog.report.drawing.attention.still import MOST_ROWS, StillMap, shade_styles, still_map
 from dialog.report.drawing.scale import DIFFERENCE_ON_DARK, DIFFERENCE_ON_LIGHT, ON_DARK, ON_LIGHT
 from dialog.report.page import printable_json, render_page
 
@@ -79,9 +79,10 @@ def explorer_style() -> Markup:
     return Markup((files(PACKAGE) / "explorer.css").read_text(encoding="utf-8") + shade_styles())
 
 
-def stills(readings: Readings) -> list[StillMap]:
-    """Return the tables that are shown without scripts."""
-    return [still for label, maps in readings if (still := still_map(printable_json(maps), label)) is not None]
+def stills(readings: Readings, *, rows: int = MOST_ROWS) -> list[StillMap]:
+    """Return the tables that are shown without scripts, of at most `rows` rows each."""
+    tables = (still_map(printable_json(maps), label, rows=rows) for label, maps in readings)
+    return [table for table in tables if table is not None]
 
 
 def _dialogue(reading: Mapping[str, Any]) -> tuple[list[str], list[str]]:
