@@ -107,6 +107,9 @@ class Constraints:
     ) -> tuple[Tensor, Tensor]:
         """Return log-probabilities and preferences [N, V] of the next token; a search chooses by preference.
 
+        Log-probabilities are those of the model at every token that a search may choose, and -inf or those of the model
+        at the others; without penalties both are one tensor.
+
         Args:
             logits: Of the next token [N, V].
             history: Tokens so far [N, T], without the begin token.
@@ -115,16 +118,17 @@ class Constraints:
         """
         scores = logits.float().log_softmax(-1)  # [N, V]
         length = history.shape[1]
-        preferences = self._penalise(logits.float(), history).log_softmax(-1) if self.penalised else scores.clone()
+        preferences = self._penalise(logits.float(), history).log_softmax(-1) if self.penalised else scores
         if length < len(self.prefix):
             return scores, _only(preferences, torch.full_like(progress.begun, self.prefix[length]).unsqueeze(1))
+        ends = scores[:, self.end].clone()  # [N]
         preferences[:, list(self.special)] = NEVER
         self._block(preferences, history, source, progress)
         if length < self.min_length:
             preferences[:, self.end] = NEVER
         preferences = self._require(preferences, length, progress)
         stuck = preferences.amax(-1) == NEVER  # [N]
-        preferences[:, self.end] = torch.where(stuck, scores[:, self.end], preferences[:, self.end])
+        preferences[:, self.end] = torch.where(stuck, ends, preferences[:, self.end])
         return scores, preferences
 
     def advance(self, progress: ConstraintState, tokens: Tensor) -> ConstraintState:

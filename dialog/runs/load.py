@@ -36,6 +36,8 @@ def load(
 ) -> Run:
     """Load the recipe (with overrides), the tokenizer and the best weights of a run folder.
 
+    Sets the process's malloc as training does, see `keep_freed_memory`.
+
     Args:
         folder: A run with at least one validation; it may still be training.
         overrides: ``key=value`` lines over the run's recipe.
@@ -57,8 +59,10 @@ def load(
     from safetensors.torch import load_model
 
     from dialog.data.tokenizers.tokenizer import Tokenizer
+    from dialog.training.optimization.allocator import keep_freed_memory
 
     check_search(recipe)
+    keep_freed_memory()
     tokenizer = Tokenizer.load(folder / TOKENIZER)
     with section("model"):
         model = build_model(recipe.model, len(tokenizer))
