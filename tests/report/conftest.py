@@ -78,6 +78,7 @@ def _model(index: int, name: str, seeds: int, subsets: dict[str, float], diverge
         "kind": "recipe",
         "parameters": {"total": 8_540_000 + 560_000 * index, "embeddings": 5_120_000, "rest": 3_420_000 + 9 * index},
         "flops_per_target_token": 5.1e7 + 9e6 * index,
+        "tokenizer": "t" * 64,
         "trials": 1 if index else None,
         "runs": runs,
         "summary": {subset: _summary(runs, factor) for subset, factor in subsets.items()},

@@ -147,6 +147,22 @@ def test_strict_rejects_before_training(recipes: Path, compare: Compare) -> None
     assert not (recipes / "out").exists()
 
 
+def test_strict_rejects_after_training(recipes: Path, compare: Compare) -> None:
+    """Early stopping ends one contender after 4 of 8 steps; the report is written, and a plain command accepts it."""
+    longer = ["trainer.max_steps=8", "trainer.val_check_interval=2", "checkpoint.patience=1"]
+    text = (recipes / "lstm.yaml").read_text(encoding="utf-8")
+    assert "lr: 0.01" in text
+    (recipes / "still.yaml").write_text(text.replace("lr: 0.01", "lr: 1.0e-30"), encoding="utf-8")
+    arguments = ["lstm.yaml", "still.yaml", *longer, "--output", "out"]
+    code, line = compare(*arguments, "--strict")
+    assert code == 2
+    assert line.startswith("dialog: --strict: the contenders differ in target tokens seen (within 10 %): ")
+    assert [run["steps"] for model in results(recipes / "out")["models"] for run in model["runs"]] == [8, 4]
+    assert (recipes / "out" / "report.html").is_file()
+    assert compare("out", "--strict")[0] == 2
+    assert compare("out")[0] == 0
+
+
 # ------------------------------------------------------------------ folders
 
 
