@@ -48,4 +48,4 @@ def test_runs_and_remaining_time_are_shown(work: Work, terminal: bool, monkeypat
         pass
     text = "about 01:10 left, lstm[lr={1}] seed 1: step 10 of 40"  # 30 s of the first, 40 s of the second
     line = screen.getvalue().strip().splitlines()[-1].rpartition("\r")[2]
-    assert line == (f"0 of 2 runs |██▌                 | {text}" if terminal else f"0 of 2 runs, {text}")
+    assert line == (f"0 of 2 runs |##5                 | {text}" if terminal else f"0 of 2 runs, {text}")
