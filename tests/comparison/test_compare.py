@@ -277,7 +277,7 @@ def test_recipes_with_different_data_are_rejected(
 ) -> None:
     monkeypatch.chdir(comparison.recipes)
     text = (comparison.recipes / "transformer.yaml").read_text(encoding="utf-8")
-    (tmp_path / "other.yaml").write_text(text.replace("size: 60", "size: 61"), encoding="utf-8")
+    (tmp_path / "other.yaml").write_text(text.replace("size: 60", "size: 90"), encoding="utf-8")
     arguments = ["compare", "lstm.yaml", str(tmp_path / "other.yaml"), "--output", str(tmp_path / "out")]
     assert exit_code(arguments, monkeypatch) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()[-1:]

@@ -1,4 +1,4 @@
-"""What the progress of a comparison shows, in a terminal and elsewhere."""
+"""Progress of a comparison, in a terminal and elsewhere."""
 
 from __future__ import annotations
 

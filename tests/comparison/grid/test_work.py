@@ -75,7 +75,7 @@ def test_diverged_run_and_other_system(recipes: Path, compare: Compare, trained:
 def test_failed_run_does_not_stop_the_others(
     recipes: Path, compare: Compare, trained: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is reported at the end, and trained by the next command."""
+    """A failed run is reported at the end, and trained by the next command."""
     from dialog.comparison.grid import work
 
     train = work.train

@@ -111,7 +111,7 @@ def test_few_dialogues() -> None:
         assert enough.method == method
 
 
-def test_two_seeds_of_which_one_contender_s_differ_are_not_tested() -> None:
+def test_two_seeds_of_one_varying_contender_are_not_tested() -> None:
     """The estimated variance has one degree of freedom: an interval of 13 standard errors to each side."""
     constant = [Sums(np.stack([np.full(200, value), np.ones(200)], 1), LABELS, ratio) for value in (0.0, 1.0)]
     (record,) = differences([system("a", *constant), system("b", *constant[:1] * 2)], {"loss": "lower"}, ALL)

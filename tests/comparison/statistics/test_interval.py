@@ -87,7 +87,7 @@ def test_a_difference_without_variance_is_certain() -> None:
     assert estimate[:5] == pytest.approx((0.2, 0.2, 0.2, 0.0, 0.0))
 
 
-def test_variances_are_never_estimated_with_less_than_the_data_have() -> None:
+def test_degrees_of_freedom_are_at_least_those_of_the_data() -> None:
     """Two runs whose means agree by chance: what is left after the interaction is near 0, and t without bounds."""
     scores = np.random.default_rng(5).normal(0, 1, (2, 2, 8))
     scores -= scores.mean(2, keepdims=True)
