@@ -86,6 +86,37 @@ class Run:
         source_labels, target_labels = (list(map(self.tokenizer.label, ids)) for ids in (pair[0], pair[1][1:]))
         return maps_to_json(maps, 0, source_labels, target_labels, turn_indices(self.model, source[0], len(pair[0])))
 
+    def attention_statistics(self, split: str, *, sample: int | None = None, quiet: bool = False) -> dict[str, Any]:
+        """Return statistics of each attention head over a split of the run's corpus: `split_statistics`.
+
+        Raises:
+            UserError: the model has no attention, or the split no examples.
+        """
+        from collections import Counter
+
+        from tqdm import tqdm
+
+        from dialog.analysis.attention.split import SAMPLE, split_statistics
+        from dialog.build import build_job
+        from dialog.data.examples import examples
+
+        data, job = self.recipe.data, build_job(self.recipe)
+        stream = examples(job.corpus.dialogues(split), job.rules, Counter())
+        measured = split_statistics(
+            self.model,
+            self.tokenizer,
+            tqdm(stream, desc=f"attention on {split}", unit="example", disable=True if quiet else None, leave=False),
+            max_source=data.max_source,
+            layout=data.layout,
+            budget=data.batch_tokens,
+            sample=SAMPLE if sample is None else sample,
+        )
+        if not measured["examples"]:
+            raise UserError(f"{self.folder}: the {split} split has no examples; check data.path")
+        if not measured["rows"]:
+            raise UserError(f"{self.folder}: the model has no attention, so it has no statistics")
+        return {"split": split, **measured}
+
     def score(self, context: Sequence[str], response: str) -> float:
         """Return log p(response | context) in nats, end token included."""
         ((nll, _),) = self.likelihoods([(context, response)])
