@@ -27,6 +27,7 @@ def load(
     device: str = "auto",
     precision: str = "float32",
     trust: bool = False,
+    ablate: Sequence[str] = (),
 ) -> Run:
     """Load the recipe (with overrides), the tokenizer and the best weights of a run folder.
 
@@ -36,9 +37,11 @@ def load(
         device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
         precision: "float32", "bfloat16" or "float16".
         trust: Whether the recipe may import parts by dotted names, that is, run code.
+        ablate: Attention heads to remove, such as ``decoder.layers.0.cross_attention.3``; see `remove_heads`.
 
     Raises:
-        UserError: not a run folder, not validated yet, changed files, or a recipe that imports parts without ``trust``.
+        UserError: not a run folder, not validated yet, changed files, an unknown head, or a recipe that imports parts
+            without ``trust``.
     """
     folder = Path(folder)
     recipe = read_recipe(folder, overrides)
@@ -50,6 +53,7 @@ def load(
     from safetensors.torch import load_model
 
     from dialog.data.tokenizers.tokenizer import Tokenizer
+    from dialog.models.attention.heads import remove_heads
 
     check_search(recipe)
     tokenizer = Tokenizer.load(folder / TOKENIZER)
@@ -66,7 +70,8 @@ def load(
         model = model.to(device, dtype)
     except (AssertionError, RuntimeError) as error:  # torch raises either
         raise UserError(f"device {device}: {_one_line(error)}") from error
-    return Run(folder, name_of(folder.parent), recipe, model.eval(), tokenizer)
+    remove_heads(model, ablate)
+    return Run(folder, name_of(folder.parent), recipe, model.eval(), tokenizer, tuple(sorted(ablate)))
 
 
 def check_files(folder: Path) -> None:

@@ -5,7 +5,6 @@ Shapes: B rows, S source tokens.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -16,8 +15,10 @@ import torch
 from torch import Tensor
 
 from dialog.analysis.attention.batch_maps import Examples
+from dialog.analysis.attention.importance import ablation_curve, head_importance, negative_log_likelihoods
 from dialog.analysis.attention.statistics import statistics
 from dialog.analysis.attention.token_kinds import TokenKinds
+from dialog.analysis.reservoir import Reservoir
 from dialog.data.batching import collate
 from dialog.data.dialogue import Example
 from dialog.data.gold_alignment import alignment
@@ -25,76 +26,40 @@ from dialog.data.store.layout import ROLES, encode_example
 from dialog.data.store.length_classes import by_length
 from dialog.data.store.plan import Plan
 from dialog.data.tokenizers.tokenizer import PAD, UNK, Tokenizer
+from dialog.metrics.likelihood import BitsPerByte
 from dialog.models.seq2seq import Seq2Seq
 
 BLOCK = 4096
 """Number of examples that are sorted by length together; bounds the memory, whatever the size of the split."""
 SAMPLE = 64
 """Number of examples on which agreement with erasure and gradients is measured."""
-
-
-class Reservoir:
-    """Uniform sample of a stream, the same for streams of the same length; Vitter 1985, algorithm R."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.items: list[Example] = []
-
-    def watch(self, stream: Iterable[Example]) -> Iterator[Example]:
-        """Yield the stream and draw from it."""
-        generator = random.Random(0)
-        for number, item in enumerate(stream):
-            place = number if number < self.size else generator.randrange(number + 1)
-            if place < self.size:
-                self.items[place : place + 1] = [item]
-            yield item
-
-
-def split_statistics(
-    model: Seq2Seq,
-    tokenizer: Tokenizer,
-    examples: Iterable[Example],
-    *,
-    max_source: int,
-    layout: str = ROLES,
-    budget: int = 8192,
-    sample: int = SAMPLE,
-) -> dict[str, Any]:
-    """Return the `statistics` of a stream of examples, with references that are not truncated.
-
-    Args:
-        model: The model.
-        tokenizer: Its tokenizer.
-        examples: Examples of a split.
-        max_source: Tokens to which a source is truncated, as in training.
-        layout: Layout of a source.
-        budget: Padded tokens of a batch.
-        sample: Number of examples for ``erasure`` and ``gradient``.
-    """
-    reservoir = Reservoir(sample)
-    stream = reservoir.watch(examples)
-    encoding = Encoding(tokenizer, max_source, layout)
-    blocks = iter(lambda: list(islice(stream, BLOCK)), [])
-    batches = (batch for block in blocks for batch in encoding.batches(block, budget))
-    sampled = (batch for example in reservoir.items for batch in encoding.batches([example], budget))
-    return statistics(model, batches, TokenKinds.of(tokenizer), sample=sampled, budget=budget)
+ABLATION_SAMPLE = 512
+"""Number of examples on which the importance of heads is measured, and of those on which heads are removed."""
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """From text to batches, laid out as in training."""
+    """From text to batches, laid out as in training; references are not truncated.
+
+    Args:
+        tokenizer: Tokenizer of the model.
+        max_source: Tokens to which a source is truncated.
+        layout: Layout of a source.
+        budget: Padded tokens of a batch.
+    """
 
     tokenizer: Tokenizer
     max_source: int
-    layout: str
+    layout: str = ROLES
+    budget: int = 8192
 
-    def batches(self, examples: Sequence[Example], budget: int) -> Iterator[Examples]:
-        """Yield all examples in batches of similar length, under a budget of padded tokens."""
+    def batches(self, examples: Sequence[Example]) -> Iterator[Examples]:
+        """Yield all examples in batches of similar length."""
         pairs = [self.pair(example) for example in examples]
         lengths = by_length(
             np.array([len(source) for source, _ in pairs]), np.array([len(target) - 1 for _, target in pairs])
         )
-        for rows in Plan(lengths, budget=budget).batches():
+        for rows in Plan(lengths, budget=self.budget).batches():
             batch = collate(pairs[row] for row in rows)
             chosen = [examples[row] for row in rows]
             gold = [self.alignment(example) for example in chosen]
@@ -120,3 +85,57 @@ class Encoding:
             inner = ids[1:-1] or [UNK]  # the other layouts lack the first role and the end token
             roles[row, : len(inner)] = torch.tensor(inner)
         return roles
+
+
+def split_statistics(
+    model: Seq2Seq, encoding: Encoding, examples: Iterable[Example], *, sample: int = SAMPLE
+) -> dict[str, Any]:
+    """Return the `statistics` of a stream of examples.
+
+    Args:
+        model: The model.
+        encoding: As in its training.
+        examples: Examples of a split.
+        sample: Number of examples, drawn uniformly, for ``erasure`` and ``gradient``.
+    """
+    reservoir = Reservoir[Example](sample)
+    stream = reservoir.watch(examples)
+    blocks = iter(lambda: list(islice(stream, BLOCK)), [])
+    batches = (batch for block in blocks for batch in encoding.batches(block))
+    sampled = (batch for example in reservoir.items for batch in encoding.batches([example]))
+    kinds = TokenKinds.of(encoding.tokenizer)
+    return statistics(model, batches, kinds, sample=sampled, budget=encoding.budget)
+
+
+def head_ablation(
+    model: Seq2Seq, encoding: Encoding, ranking: Sequence[Example], examples: Sequence[Example]
+) -> dict[str, Any]:
+    """Return the importance of each head and the likelihood of a model as heads are removed, least important first.
+
+    ``heads`` has a dict per head, the most important one first, and ``curve`` the bits per byte of the references by
+    the number of removed heads. Both are empty for a model without multi-head attention.
+
+    Args:
+        model: The model; its weights are restored.
+        encoding: As in its training.
+        ranking: Examples on which the importance is measured, such as those of the validation split.
+        examples: Examples on which the likelihood is measured.
+    """
+    heads = sorted(head_importance(model, encoding.batches(ranking)), key=lambda head: -head.normalised)
+    batches = list(encoding.batches(examples))
+    texts = [example.response.text for example in examples]
+    size = sum(len(text.encode()) for text in texts)
+    unknown = sum(encoding.tokenizer.unknown_bytes(text, encoding.tokenizer.encode(text)) for text in texts)
+
+    @torch.inference_mode()
+    def score() -> float:
+        nll = sum(negative_log_likelihoods(model, batch).double().sum() for batch in batches)
+        return float(BitsPerByte().value(float(nll), size, unknown))
+
+    curve = ablation_curve(model, [head.name for head in reversed(heads)], score) if heads else []
+    return {
+        "ranking_examples": len(ranking),
+        "examples": len(examples),
+        "heads": [head._asdict() for head in heads],
+        "curve": curve,
+    }
