@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,37 @@ import click
 from dialog.atomic import replacing, write_json, write_text
 from dialog.errors import UserError
 from dialog.escaping import to_json
+from dialog.paths import check_new
 
 if TYPE_CHECKING:
     from PIL import Image
 
     from dialog.runs.run import Run
+
+
+FORMATS = (".html", ".png", ".svg", ".json")
+
+
+def check_measurement(
+    folders: Sequence[str], output: Path | None, options: Sequence[str], *, statistics: bool, importance: bool
+) -> None:
+    """Check what does not need a run; ``options`` are those of a drawing.
+
+    Raises:
+        UserError: an argument does not fit the measurement.
+    """
+    verb = "--statistics" if statistics else "--importance"
+    if statistics and importance:
+        raise UserError("--statistics and --importance: give one of them")
+    if len(folders) != 1:
+        raise UserError(f"{len(folders)} runs; {verb} measures one run folder")
+    if options:
+        raise UserError(f"{', '.join(options)}: {verb} measures a whole split; leave it out")
+    formats = FORMATS if statistics else (".html", ".svg", ".json")
+    if output is not None and output.suffix not in formats:
+        raise UserError(f"--output {output}: choose a name that ends in {', '.join(formats)}")
+    if output is not None:
+        check_new(output)
 
 
 def show_statistics(run: Run, split: str, sample: int | None, *, output: Path | None, as_json: bool) -> None:
@@ -36,8 +62,6 @@ def show_statistics(run: Run, split: str, sample: int | None, *, output: Path | 
 
 def show_importance(run: Run, split: str, sample: int | None, *, output: Path | None, as_json: bool) -> None:
     """Measure the importance of heads and remove them one after another; print and write as `show_statistics`."""
-    if output is not None and output.suffix == ".png":
-        raise UserError(f"--output {output}: --importance writes .svg, .html or .json")
     ablation = run.head_ablation(split, sample=sample)
     from dialog.report.drawing.statistics.ablation import ablation_lines, ablation_page, ablation_svg
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dialog.data.tokenizers.tokenizer import Tokenizer
     from dialog.generation.responder import Candidate, Responder
     from dialog.models.seq2seq import Seq2Seq
+    from dialog.report.drawing.attention.reading import AttentionReading
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,9 @@ class Reply:
     context: Sequence[str]
     run: Run = field(repr=False)
 
-    def attention(self) -> dict[str, Any]:
-        """Return the attention maps of every layer and head for this response."""
-        return self.run.attention(self.context, self.text)
+    def attention(self) -> AttentionReading:
+        """Return the attention maps of every layer and head over the tokens that the search has chosen."""
+        return self.run.attention(self.context, self.candidates[0])
 
 
 @dataclass(frozen=True)
@@ -75,19 +76,39 @@ class Run:
             for candidates, context in zip(responses, contexts, strict=True)
         ]
 
-    def attention(self, context: Sequence[str], response: str) -> dict[str, Any]:
-        """Return the attention maps of every layer and head for a response, as ``dialog attention`` writes them."""
+    def attention(self, context: Sequence[str], response: str | Candidate) -> AttentionReading:
+        """Return the attention maps of every layer and head for a response, as ``dialog attention`` writes them.
+
+        Of a generated response, the maps are over the tokens that the search has chosen, which may differ from the
+        tokens of its text; they are the maps that the search used.
+        """
+        from dialog.report.drawing.attention.reading import AttentionReading
+
+        example = self.responder.example(context, response if isinstance(response, str) else response.text)
+        ids = None if isinstance(response, str) else response.ids
+        reading = self.attention_of_example(example, ids)
+        return AttentionReading(**reading, unread_turns=list(context[: len(context) - len(example.context)]))
+
+    def attention_of_example(self, example: Example, response: Sequence[int] | None = None) -> AttentionReading:
+        """Return the attention maps of an example; `response` replaces the tokens of its text, end token included."""
         import torch
 
+        from dialog.analysis.attention.groups import token_groups
         from dialog.analysis.attention.maps import attention_maps, maps_to_json, turn_indices
-        from dialog.data.tokenizers.tokenizer import PAD
+        from dialog.data.tokenizers.tokenizer import BOS, PAD
+        from dialog.report.drawing.attention.reading import AttentionReading
 
-        pair = self.responder.encode(self.responder.example(context, response))
+        source, target = self.responder.encode(example)
+        target = target if response is None else [BOS, *response]
         device = next(self.model.parameters()).device
-        source, target = (torch.tensor([ids], device=device) for ids in pair)
-        maps = attention_maps(self.model, source, source != PAD, target[:, :-1])
-        source_labels, target_labels = (list(map(self.tokenizer.label, ids)) for ids in (pair[0], pair[1][1:]))
-        return maps_to_json(maps, 0, source_labels, target_labels, turn_indices(self.model, source[0], len(pair[0])))
+        sources, targets = (torch.tensor([ids], device=device) for ids in (source, target))
+        maps = attention_maps(self.model, sources, sources != PAD, targets[:, :-1])
+        context, predicted = (list(map(self.tokenizer.label, ids)) for ids in (source, target[1:]))
+        data = self.recipe.data
+        return AttentionReading(
+            **maps_to_json(maps, 0, context, predicted, turn_indices(self.model, sources[0], len(source))),
+            **token_groups(self.tokenizer, example, source, target[1:], max_source=data.max_source, layout=data.layout),
+        )
 
     def attention_statistics(self, split: str, *, sample: int | None = None, quiet: bool = False) -> dict[str, Any]:
         """Return statistics of each attention head over a split of the run's corpus: see `split_statistics`.

@@ -23,7 +23,7 @@ from dialog.analysis.attention.sums import (
     similarities,
     turn_sums,
 )
-from dialog.analysis.attention.token_kinds import KINDS, TokenKinds
+from dialog.analysis.attention.token_kinds import MASSES, TokenKinds
 from dialog.data.tokenizers.tokenizer import OTHER, PAD, SELF
 from dialog.models.hierarchical import turn_numbers
 from dialog.models.seq2seq import Seq2Seq
@@ -85,7 +85,7 @@ class BatchMaps:
         """Return the sums of all statistics that are defined for a map."""
         sums = row_sums(weights, axes.rows, axes.visible)
         if axes.kinds is not None:
-            sums |= kind_sums(weights, axes.rows, axes.kinds, KINDS)
+            sums |= kind_sums(weights, axes.rows, axes.kinds, MASSES)
         if axes.turns is not None:
             sums |= turn_sums(weights, axes.rows, axes.turns)
             sums |= coverage_sums(weights, axes.rows, self.columns)

@@ -6,14 +6,14 @@ Shapes: B rows, S tokens, V vocabulary, K kinds.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from unicodedata import category
 
 import torch
 from torch import Tensor
 
-from dialog.data.tokenizers.tokenizer import EOS, OTHER, SELF, SPECIAL_TOKENS, Tokenizer
+from dialog.analysis.attention.groups import token_kind
+from dialog.data.tokenizers.tokenizer import EOS, OTHER, SELF, Tokenizer
 
-KINDS = ("mass_start", "mass_end", "mass_roles", "mass_punctuation")
+MASSES = ("mass_start", "mass_end", "mass_roles", "mass_punctuation")
 """Mass on the first token, on `</s>`, on the role tokens, and on tokens of punctuation or symbols alone."""
 
 
@@ -25,14 +25,11 @@ class TokenKinds:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> TokenKinds:
-        """Classify the tokens of a vocabulary; special tokens are no punctuation."""
-        pieces = [piece.decode("utf-8", errors="ignore").strip() for piece in tokenizer.pieces()]
-        marks = [bool(piece) and all(category(char)[0] in "PS" for char in piece) for piece in pieces]
-        marks[: len(SPECIAL_TOKENS)] = [False] * len(SPECIAL_TOKENS)
-        return cls(torch.tensor(marks))
+        """Classify the tokens of a vocabulary, as on the pages of single examples."""
+        return cls(torch.tensor([token_kind(tokenizer, token) == "punctuation" for token in range(len(tokenizer))]))
 
     def indicators(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """Return 1 or 0 for each token [B, S] and each of `KINDS`, 0 at padding: [B, S, K]."""
+        """Return 1 or 0 for each token [B, S] and each of `MASSES`, 0 at padding: [B, S, K]."""
         first = torch.zeros_like(mask)
         first[:, 0] = True
         roles = (tokens == OTHER) | (tokens == SELF)
