@@ -47,7 +47,7 @@ def statistics(
         examples += len(batch.source)
         tokens += int((batch.target[:, 1:] != PAD).sum())
         for name, weights, axes in seen.maps():
-            totals.setdefault(name, Totals()).add(seen.sums(weights, axes))
+            totals.setdefault(name, Totals()).add(seen.sums(name, weights, axes))
         for group, (names, similarity) in seen.similarities().items():
             heads[group] = names
             pairs.setdefault(group, Totals()).add({"similarity": similarity})
