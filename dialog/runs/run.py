@@ -43,6 +43,7 @@ class Run:
     recipe: Recipe
     model: Seq2Seq
     tokenizer: Tokenizer
+    int8: bool = False
     ablated: tuple[str, ...] = ()  # removed attention heads
 
     @cached_property
@@ -60,6 +61,7 @@ class Run:
             normalise=data.normalise,
             layout=data.layout,
             silence=data.silence,
+            int8=self.int8,
         )
 
     def respond(self, context: Sequence[str], search: Mapping[str, Any] | None = None) -> Reply:
@@ -187,3 +189,11 @@ class Run:
         examples = [self.responder.example(context, response) for context, response in pairs]
         evaluator = Evaluator(self.responder, self.recipe.generation.search, self.recipe.data.batch_tokens)
         return [(scored.nll, scored.tokens) for scored in evaluator.scores(examples)]
+
+
+def run_names(runs: Sequence[Run]) -> list[str]:
+    """Return a short name for each run: of its recipe, else of its folder, numbered if both are equal."""
+    for names in ([run.name for run in runs], [run.folder.name for run in runs]):
+        if len(set(names)) == len(names):
+            return names
+    return [f"{run.name} {number}" for number, run in enumerate(runs, start=1)]
