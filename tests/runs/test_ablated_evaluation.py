@@ -21,7 +21,7 @@ def run(trained: Callable[[str], Path], tmp_path: Path) -> Path:
     return Path(shutil.copytree(trained("transformer"), tmp_path / "run"))
 
 
-def test_it_has_a_folder_of_its_own_and_never_replaces_the_evaluation(run: Path) -> None:
+def test_it_never_replaces_the_evaluation(run: Path) -> None:
     before = (run / "evaluation" / "test" / "metrics.json").read_bytes()
     loaded = dialog.load(run, ablate=[HEAD])
     folder, metrics = evaluate(loaded, "test", quiet=True)
