@@ -22,6 +22,7 @@ from dialog.generation.contract import Hypothesis, Search
 from dialog.generation.network_step import NetworkStep, Watch, WatchedStep
 from dialog.generation.searches.family import SEARCHES
 from dialog.generation.word_finder import WordFinder, occurs, pattern
+from dialog.models.inference import PreparedNetworks
 from dialog.models.seq2seq import Seq2Seq
 
 BANNED_TOKENS = (PAD, BOS, UNK, OTHER, SELF)
@@ -50,6 +51,7 @@ class Responder:
     layout: str = ROLES
     silence: str | None = None
     others: tuple[Seq2Seq, ...] = ()  # of an ensemble
+    int8: bool = False  # products of the decoders and heads in int8, see `dialog.load`
 
     def respond(
         self, contexts: Sequence[Sequence[str]], search: Component | None = None, watch: Watch | None = None
@@ -96,7 +98,7 @@ class Responder:
         """Generate responses to each source [B, S], the best one first."""
         device = next(self.model.parameters()).device
         decode, source = self._search(search, device), source.to(device)
-        models = (self.model, *self.others)
+        models = self._networks.current()
         watchable = decode.streams and len(source) == 1
         step = WatchedStep(models, watch) if watch is not None and watchable else NetworkStep(models)
         memory, state = step.start(source, source != PAD)
@@ -116,6 +118,10 @@ class Responder:
         if key not in self._searches:
             self._searches[key] = build_search(component, self.generation, self.tokenizer, device)
         return self._searches[key]
+
+    @cached_property
+    def _networks(self) -> PreparedNetworks:
+        return PreparedNetworks((self.model, *self.others), int8=self.int8)
 
     @cached_property
     def _searches(self) -> dict[str, Search]:
