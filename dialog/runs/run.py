@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,9 +12,12 @@ from dialog.config.schema import Recipe
 from dialog.errors import UserError
 
 if TYPE_CHECKING:
+    from dialog.analysis.attention.split import Encoding
+    from dialog.data.dialogue import Example
     from dialog.data.tokenizers.tokenizer import Tokenizer
     from dialog.generation.responder import Candidate, Responder
     from dialog.models.seq2seq import Seq2Seq
+    from dialog.report.drawing.attention.reading import AttentionReading
 
 
 @dataclass(frozen=True)
@@ -26,9 +29,9 @@ class Reply:
     context: Sequence[str]
     run: Run = field(repr=False)
 
-    def attention(self) -> dict[str, Any]:
-        """Return the attention maps of every layer and head for this response."""
-        return self.run.attention(self.context, self.text)
+    def attention(self) -> AttentionReading:
+        """Return the attention maps of every layer and head over the tokens that the search has chosen."""
+        return self.run.attention(self.context, self.candidates[0])
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class Run:
     recipe: Recipe
     model: Seq2Seq
     tokenizer: Tokenizer
+    int8: bool = False
+    ablated: tuple[str, ...] = ()  # removed attention heads
 
     @cached_property
     def responder(self) -> Responder:
@@ -56,6 +61,7 @@ class Run:
             normalise=data.normalise,
             layout=data.layout,
             silence=data.silence,
+            int8=self.int8,
         )
 
     def respond(self, context: Sequence[str], search: Mapping[str, Any] | None = None) -> Reply:
@@ -72,19 +78,104 @@ class Run:
             for candidates, context in zip(responses, contexts, strict=True)
         ]
 
-    def attention(self, context: Sequence[str], response: str) -> dict[str, Any]:
-        """Return the attention maps of every layer and head for a response, as ``dialog attention`` writes them."""
+    def attention(self, context: Sequence[str], response: str | Candidate) -> AttentionReading:
+        """Return the attention maps of every layer and head for a response, as ``dialog attention`` writes them.
+
+        Of a generated response, the maps are over the tokens that the search has chosen, which may differ from the
+        tokens of its text; they are the maps that the search used.
+        """
+        from dialog.report.drawing.attention.reading import AttentionReading
+
+        example = self.responder.example(context, response if isinstance(response, str) else response.text)
+        ids = None if isinstance(response, str) else response.ids
+        reading = self.attention_of_example(example, ids)
+        return AttentionReading(**reading, unread_turns=list(context[: len(context) - len(example.context)]))
+
+    def attention_of_example(self, example: Example, response: Sequence[int] | None = None) -> AttentionReading:
+        """Return the attention maps of an example; `response` replaces the tokens of its text, end token included."""
         import torch
 
+        from dialog.analysis.attention.groups import token_groups
         from dialog.analysis.attention.maps import attention_maps, maps_to_json, turn_indices
-        from dialog.data.tokenizers.tokenizer import PAD
+        from dialog.data.tokenizers.tokenizer import BOS, PAD
+        from dialog.report.drawing.attention.reading import AttentionReading
 
-        pair = self.responder.encode(self.responder.example(context, response))
+        source, target = self.responder.encode(example)
+        target = target if response is None else [BOS, *response]
         device = next(self.model.parameters()).device
-        source, target = (torch.tensor([ids], device=device) for ids in pair)
-        maps = attention_maps(self.model, source, source != PAD, target[:, :-1])
-        source_labels, target_labels = (list(map(self.tokenizer.label, ids)) for ids in (pair[0], pair[1][1:]))
-        return maps_to_json(maps, 0, source_labels, target_labels, turn_indices(self.model, source[0], len(pair[0])))
+        sources, targets = (torch.tensor([ids], device=device) for ids in (source, target))
+        maps = attention_maps(self.model, sources, sources != PAD, targets[:, :-1])
+        context, predicted = (list(map(self.tokenizer.label, ids)) for ids in (source, target[1:]))
+        data = self.recipe.data
+        return AttentionReading(
+            **maps_to_json(maps, 0, context, predicted, turn_indices(self.model, sources[0], len(source))),
+            **token_groups(self.tokenizer, example, source, target[1:], max_source=data.max_source, layout=data.layout),
+        )
+
+    def attention_statistics(self, split: str, *, sample: int | None = None, quiet: bool = False) -> dict[str, Any]:
+        """Return statistics of each attention head over a split of the run's corpus: see `split_statistics`.
+
+        Raises:
+            UserError: the model has no attention, or the split no examples.
+        """
+        from dialog.analysis.attention.split import SAMPLE, split_statistics
+
+        stream = self._examples(split, "attention", quiet=quiet)
+        sample = SAMPLE if sample is None else sample
+        measured = split_statistics(self.model, self._encoding, stream, sample=sample)
+        self._check_measured(split, measured["examples"])
+        if not measured["rows"]:
+            raise UserError(f"{self.folder}: the model has no attention, so it has no statistics")
+        return {"split": split, **measured}
+
+    def head_ablation(self, split: str, *, sample: int | None = None, quiet: bool = False) -> dict[str, Any]:
+        """Return the importance of each head (validation split), and bits per byte of a split as heads are removed.
+
+        Each is measured on a uniform sample; see `head_ablation` in `analysis/attention/split.py`.
+
+        Raises:
+            UserError: the model has no multi-head attention, or a split no examples.
+        """
+        from dialog.analysis.attention.split import ABLATION_SAMPLE, head_ablation
+        from dialog.analysis.reservoir import Reservoir
+        from dialog.data.dialogue import Example
+        from dialog.models.attention.heads import heads_of
+
+        if not heads_of(self.model):
+            raise UserError(f"{self.folder}: the model has no multi-head attention, whose heads could be removed")
+        samples = []
+        for part in ("validation", split):
+            reservoir = Reservoir[Example](ABLATION_SAMPLE if sample is None else sample)
+            for example in self._examples(part, "reading", quiet=quiet):
+                reservoir.add(example)
+            self._check_measured(part, len(reservoir.items))
+            samples.append(reservoir.items)
+        measured = head_ablation(self.model, self._encoding, *samples)
+        return {"split": split, "ranking_split": "validation", **measured}
+
+    def _examples(self, split: str, title: str, *, quiet: bool) -> Iterator[Example]:
+        """Yield the examples of a split, with a progress bar."""
+        from collections import Counter
+
+        from tqdm import tqdm
+
+        from dialog.build import build_job
+        from dialog.data.examples import examples
+
+        job = build_job(self.recipe)
+        stream = examples(job.corpus.dialogues(split), job.rules, Counter())
+        yield from tqdm(stream, f"{title} {split}", unit="example", disable=True if quiet else None, leave=False)
+
+    def _check_measured(self, split: str, examples: int) -> None:
+        if not examples:
+            raise UserError(f"{self.folder}: the {split} split has no examples; check data.path")
+
+    @cached_property
+    def _encoding(self) -> Encoding:
+        from dialog.analysis.attention.split import Encoding
+
+        data = self.recipe.data
+        return Encoding(self.tokenizer, data.max_source, data.layout, data.batch_tokens)
 
     def score(self, context: Sequence[str], response: str) -> float:
         """Return log p(response | context) in nats, end token included."""
@@ -98,3 +189,11 @@ class Run:
         examples = [self.responder.example(context, response) for context, response in pairs]
         evaluator = Evaluator(self.responder, self.recipe.generation.search, self.recipe.data.batch_tokens)
         return [(scored.nll, scored.tokens) for scored in evaluator.scores(examples)]
+
+
+def run_names(runs: Sequence[Run]) -> list[str]:
+    """Return a short name for each run: of its recipe, else of its folder, numbered if both are equal."""
+    for names in ([run.name for run in runs], [run.folder.name for run in runs]):
+        if len(set(names)) == len(names):
+            return names
+    return [f"{run.name} {number}" for number, run in enumerate(runs, start=1)]

@@ -1,0 +1,93 @@
+"""The attention maps of one or more responses as one self-contained page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from markupsafe import Markup
+
+from dialog.report.drawing.attention.packing import pack
+from dialog.report.drawing.attention.still import MOST_ROWS, StillMap, shade_styles, still_map
+from dialog.report.drawing.scale import DIFFERENCE_ON_DARK, DIFFERENCE_ON_LIGHT, ON_DARK, ON_LIGHT
+from dialog.report.page import printable_json, render_page
+
+PACKAGE = "dialog.report.drawing.attention"
+
+Readings = Sequence[tuple[str, Mapping[str, Any]]]
+"""Labels and the maps of a response, as `Run.attention` returns them."""
+
+
+def attention_page(
+    readings: Readings, *, title: str, note: str = "", first: tuple[str, int | None] | None = None
+) -> str:
+    """Return a page of the maps of one response by one or more runs.
+
+    Args:
+        readings: One for each run.
+        title: Name of the page.
+        note: Sentence about the response, such as the search that generated it.
+        first: Name of the map, and the head or None for the mean, that the page shows first.
+    """
+    packed = [pack(maps, label) for label, maps in readings]
+    unread, turns = _dialogue(readings[0][1])
+    values = {
+        "title": title,
+        "note": note,
+        "unread": unread,
+        "turns": turns,
+        "response": readings[0][1].get("response", ""),
+        "notes": [f"{one['label']}: {text}" if one["label"] else text for one in packed for text in one["notes"]],
+    }
+    data = explorer_json([{"id": "", "readings": packed}], first=first)
+    return render_page(
+        PACKAGE,
+        "page.html.j2",
+        {**printable_json(values), "stills": stills(readings), "data": data},
+        scripts=("explorer.js",),
+        style=explorer_style(),
+    )
+
+
+def explorer_json(
+    examples: Sequence[Mapping[str, Any]], *, first: tuple[str, int | None] | None = None, second: bool | None = None
+) -> Markup:
+    """Return the data of `explorer.js` for a script element; texts cannot end the element.
+
+    Args:
+        examples: Each has an "id" and "readings", the results of `pack`.
+        first: Name of the map and the head, or None for the mean, that is shown first.
+        second: Whether two maps are shown side by side; by default, if an example has two readings.
+    """
+    data = {
+        "examples": examples,
+        "first": None if first is None else {"map": first[0], "head": first[1]},
+        "second": len(examples[0]["readings"]) > 1 if second is None else second,
+        "scales": {
+            "light": {"weights": ON_LIGHT, "differences": DIFFERENCE_ON_LIGHT},
+            "dark": {"weights": ON_DARK, "differences": DIFFERENCE_ON_DARK},
+        },
+    }
+    text = json.dumps(printable_json(data), ensure_ascii=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c"))
+
+
+def explorer_style() -> Markup:
+    """Return the style sheet of the component."""
+    return Markup((files(PACKAGE) / "explorer.css").read_text(encoding="utf-8") + shade_styles())
+
+
+def stills(readings: Readings, *, rows: int = MOST_ROWS) -> list[StillMap]:
+    """Return the tables that are shown without scripts, of at most `rows` rows each."""
+    tables = (still_map(printable_json(maps), label, rows=rows) for label, maps in readings)
+    return [table for table in tables if table is not None]
+
+
+def _dialogue(reading: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the texts of the turns that the model does not read, and of those that it reads, if only in part."""
+    texts = [turn["text"] for turn in reading.get("turns", [])]
+    lines = [line for line in reading.get("context_lines", []) if line >= 0]
+    first = min(lines, default=len(texts)) if texts else 0
+    return [*reading.get("unread_turns", []), *texts[:first]], texts[first:]
