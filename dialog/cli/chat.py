@@ -15,8 +15,11 @@ from dialog.errors import UserError
 @click.option("--self-chat", "turns", type=click.IntRange(1), metavar="N", help="Let the runs talk for N turns.")
 @click.option("--start", metavar="TEXT", help="First turn of --self-chat [default: an empty context].")
 @click.option("--json", "as_json", is_flag=True, help="Print the result of --self-chat as JSON.")
+@click.option("--precision", default="float32", show_default=True, help="float32, bfloat16, float16 or int8.")
 @click.option("--trust", is_flag=True, help="Allow the runs' recipes to import code.")
-def chat(runs: tuple[str, ...], turns: int | None, start: str | None, as_json: bool, trust: bool) -> None:
+def chat(
+    runs: tuple[str, ...], turns: int | None, start: str | None, as_json: bool, precision: str, trust: bool
+) -> None:
     """Talk to a RUN, or to two at a time, in the terminal; /help lists the commands.
 
     Each line is a turn, and the run answers with its search; generation=CHOICE and other overrides apply to every run.
@@ -38,7 +41,7 @@ def chat(runs: tuple[str, ...], turns: int | None, start: str | None, as_json: b
         raise UserError(f"{'--json' if as_json else '--start'}: only with --self-chat N")
     from dialog.runs.load import load
 
-    loaded = [load(folder, overrides=overrides, trust=trust) for folder in folders]
+    loaded = [load(folder, overrides=overrides, precision=precision, trust=trust) for folder in folders]
     if turns is not None:
         from dialog.chat.self_chat import print_self_chat
 

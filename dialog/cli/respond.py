@@ -17,8 +17,9 @@ from dialog.paths import check_new
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--input", "source", default="-", help="File of JSON lines, one context each; - is standard input.")
 @click.option("--output", "target", default="-", help="New file for the responses; - is standard output.")
+@click.option("--precision", default="float32", show_default=True, help="float32, bfloat16, float16 or int8.")
 @click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
-def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, trust: bool) -> None:
+def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, precision: str, trust: bool) -> None:
     """Generate responses with a RUN: reads {"context": [TEXT, ...]} per line, writes the line with its response.
 
     Each line of a pipe is answered before the next one is read. A line that cannot be answered gets {"id", "error"} in
@@ -31,7 +32,7 @@ def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, tru
         check_new(Path(target))
     from dialog.runs.load import load
 
-    loaded = load(run, overrides=overrides, trust=trust)
+    loaded = load(run, overrides=overrides, precision=precision, trust=trust)
     from dialog.generation.responder import response_row
 
     def answer(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

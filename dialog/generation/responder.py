@@ -18,10 +18,11 @@ from dialog.data.store.layout import ROLES, encode_example
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF, UNK, Tokenizer
 from dialog.errors import UserError
 from dialog.generation.constraints import Constraints, RequiredWords
-from dialog.generation.contract import Search
+from dialog.generation.contract import Hypothesis, Search
 from dialog.generation.network_step import NetworkStep, Watch, WatchedStep
 from dialog.generation.searches.family import SEARCHES
 from dialog.generation.word_finder import WordFinder, occurs, pattern
+from dialog.models.inference import PreparedNetworks
 from dialog.models.seq2seq import Seq2Seq
 
 BANNED_TOKENS = (PAD, BOS, UNK, OTHER, SELF)
@@ -34,6 +35,7 @@ class Candidate(NamedTuple):
     score: float  # log-probability in nats, end token included
     tokens: int  # number of tokens; counts the end token if it was generated
     token_scores: list[float]  # of each token, in nats
+    ids: Sequence[int] = ()  # token ids, with the end token if it was generated
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Responder:
     layout: str = ROLES
     silence: str | None = None
     others: tuple[Seq2Seq, ...] = ()  # of an ensemble
+    int8: bool = False  # products of the decoders and heads in int8, see `dialog.load`
 
     def respond(
         self, contexts: Sequence[Sequence[str]], search: Component | None = None, watch: Watch | None = None
@@ -95,18 +98,18 @@ class Responder:
         """Generate responses to each source [B, S], the best one first."""
         device = next(self.model.parameters()).device
         decode, source = self._search(search, device), source.to(device)
-        models = (self.model, *self.others)
+        models = self._networks.current()
         watchable = decode.streams and len(source) == 1
         step = WatchedStep(models, watch) if watch is not None and watchable else NetworkStep(models)
         memory, state = step.start(source, source != PAD)
         replies = decode(step, source.new_full((len(source), 1), BOS), memory, state, source)
-        return [
-            [
-                Candidate(self.tokenizer.decode(reply.tokens), reply.score, len(reply.token_scores), reply.token_scores)
-                for reply in hypotheses
-            ]
-            for hypotheses in replies
-        ]
+        return [[self._candidate(reply) for reply in hypotheses] for hypotheses in replies]
+
+    def _candidate(self, reply: Hypothesis) -> Candidate:
+        ids = (*reply.tokens, *([EOS] if reply.finished else []))
+        return Candidate(
+            self.tokenizer.decode(reply.tokens), reply.score, len(reply.token_scores), reply.token_scores, ids
+        )
 
     def _search(self, search: Component | None, device: torch.device) -> Search:
         """Return the search of a component; built once."""
@@ -115,6 +118,10 @@ class Responder:
         if key not in self._searches:
             self._searches[key] = build_search(component, self.generation, self.tokenizer, device)
         return self._searches[key]
+
+    @cached_property
+    def _networks(self) -> PreparedNetworks:
+        return PreparedNetworks((self.model, *self.others), int8=self.int8)
 
     @cached_property
     def _searches(self) -> dict[str, Search]:
@@ -193,5 +200,5 @@ def response_row(name: Any, context: Sequence[str], candidates: Sequence[Candida
     """Return one output line of ``dialog respond``; an error without a candidate."""
     if not candidates:
         return {"id": name, "error": "the scores of the model are not numbers"}
-    rows = [candidate._asdict() for candidate in candidates]
+    rows = [{key: value for key, value in candidate._asdict().items() if key != "ids"} for candidate in candidates]
     return {"id": name, "context": list(context), "response": candidates[0].text, "candidates": rows}

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dialog.build import build_model
 from dialog.config.components import imported_names, lookup
@@ -17,7 +18,12 @@ from dialog.runs.folder import TOKENIZER, WEIGHTS, read_recipe, weights_remedy
 from dialog.runs.run import Run
 from dialog.training.checkpoints.manifest import MANIFEST, check_intact, read_manifest
 
+if TYPE_CHECKING:
+    from dialog.models.seq2seq import Seq2Seq
+
 log = logging.getLogger("dialog")
+PRECISIONS = {"float32": "float32", "bfloat16": "bfloat16", "float16": "float16", "int8": "float32"}
+"""Type of the parameters for each precision."""
 
 
 def load(
@@ -34,7 +40,8 @@ def load(
         folder: A run with at least one validation; it may still be training.
         overrides: ``key=value`` lines over the run's recipe.
         device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
-        precision: "float32", "bfloat16" or "float16".
+        precision: "float32", "bfloat16" or "float16"; or "int8": float32, but generation multiplies large matrices of
+            decoder and head in int8, with a scale for each row of both factors. Only on a CPU with VNNI.
         trust: Whether the recipe may import parts by dotted names, that is, run code.
 
     Raises:
@@ -59,14 +66,32 @@ def load(
         load_model(model, str(folder / WEIGHTS))
     except Exception as error:  # safetensors raises its own type, torch RuntimeError
         raise UserError(f"{folder / WEIGHTS}: does not fit the recipe: {_one_line(error)}") from error
-    precisions = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    dtype = lookup(precisions, precision, "precision")
+    dtype = getattr(torch, lookup(PRECISIONS, precision, "precision"))
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     try:
         model = model.to(device, dtype)
     except (AssertionError, RuntimeError) as error:  # torch raises either
         raise UserError(f"device {device}: {_one_line(error)}") from error
-    return Run(folder, name_of(folder.parent), recipe, model.eval(), tokenizer)
+    if precision == "int8":
+        check_int8(model.eval())
+    return Run(folder, name_of(folder.parent), recipe, model.eval(), tokenizer, int8=precision == "int8")
+
+
+def check_int8(model: Seq2Seq) -> None:
+    """Check that a model generates in int8 on its device.
+
+    Raises:
+        UserError: another device than a CPU with VNNI, or a decoder or head without int8 products.
+    """
+    from dialog.models.inference import can_prepare, has_int8
+
+    if not has_int8(next(model.parameters()).device.type):
+        raise UserError("precision int8: needs a CPU with VNNI; choose float32 or bfloat16")
+    if not can_prepare(model):
+        raise UserError(
+            "precision int8: supported for head vocabulary with decoder transformer, or lstm and gru with attention "
+            "additive; choose float32 or bfloat16"
+        )
 
 
 def check_files(folder: Path) -> None:
