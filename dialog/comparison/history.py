@@ -27,9 +27,10 @@ from dialog.training.checkpoints.manifest import read_manifest
 from dialog.training.optimization.allocator import keep_freed_memory
 
 FILE = "history.json"
-MOST_EXAMPLES = 1000
+MOST_EXAMPLES = 500
+"""Examples of the sample: standard errors of 0.0005 to 0.0035 bits per byte on DailyDialog (`history_effects`)."""
 SETTINGS = {
-    "format": 1,
+    "format": 2,
     "perturbations": [*PERTURBATIONS],
     "distances": DISTANCES,
     "least_turns": LEAST_TURNS,
