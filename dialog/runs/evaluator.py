@@ -37,7 +37,7 @@ from dialog.generation.responder import Candidate, Responder
 from dialog.metrics import words
 from dialog.metrics.family import results
 from dialog.metrics.measurement import Measurement
-from dialog.models.likelihood import target_scores
+from dialog.models.kernels.likelihood import target_scores
 
 UNITS = ("tokens", "words", "bytes")
 BLOCK = 4096

@@ -19,7 +19,7 @@ from dialog.data.batching import Batch
 from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import UserError
 from dialog.models.heads import Decoded, Head
-from dialog.models.likelihood import real_positions, token_scores
+from dialog.models.kernels.likelihood import real_positions, token_scores
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.losses import LOSSES, Loss, LossSums, build_loss, needs_of
 from dialog.training.losses.chunks import Sums, in_chunks
