@@ -39,6 +39,8 @@
   const readable = (token) => token.replaceAll("▁", "_");
   const sameTexts = (one, other) => one.length === other.length && one.every((text, place) => text === other[place]);
 
+  const named = ({ tokens, parts }, place) => readable(tokens[place]) + (parts[place] ? ` (part of ${parts[place]})` : "");
+
   // ---------------------------------------------------------------- numbers
 
   function weightsOf(map) { // [H * T * S], decoded when first used
@@ -63,8 +65,8 @@
     const items = [];
     columns.groups.forEach(([label, first, end], group) => {
       const places = range(first, end).filter((place) => !hidden.has(columns.kinds[place]));
-      if (folded.has(`${map.columns} ${group}`) && places.length) items.push({ text: `${label} (${places.length})`, places, group });
-      else items.push(...places.map((place) => ({ text: columns.tokens[place], places: [place], group })));
+      if (folded.has(`${map.columns} ${group}`) && places.length) items.push({ text: `${label} (${places.length})`, name: label, places, group });
+      else items.push(...places.map((place) => ({ text: columns.tokens[place], name: named(columns, place), places: [place], group })));
     });
     let removed = 0;
     const values = rows.tokens.map((_, row) => {
@@ -249,7 +251,7 @@
           const strong = isDifference ? Math.abs(fraction) > 0.62 : fraction > (this.explorer.isDark ? 0.5 : 0.6);
           span.style.backgroundColor = fraction ? scale[Math.round(255 * Math.min(1, position))] : "";
           span.style.color = fraction && strong ? (this.explorer.isDark ? "#111" : "#fff") : "";
-          if (shown.has(place)) span.title = `${items[shown.get(place)].text}: ${weight.toFixed(3)}`;
+          if (shown.has(place)) span.title = `${items[shown.get(place)].name}: ${weight.toFixed(3)}`;
         });
       }
       this.draw(scale, isDifference ? largest(this.matrix.values) : this.explorer.peak);
@@ -308,7 +310,7 @@
       this.tip.hidden = !(items[x] && values[y]);
       if (this.tip.hidden) return;
       if (y !== this.row) this.explorer.select(this, y);
-      this.tip.textContent = readable(`${rows.tokens[y]} → ${items[x].text}: ${values[y][x].toFixed(3)}`);
+      this.tip.textContent = `${named(rows, y)} → ${items[x].name}: ${values[y][x].toFixed(3)}`;
       this.tip.style.left = `${Math.max(this.frame.scrollLeft, Math.min(event.offsetX + 12, this.frame.scrollLeft + this.frame.clientWidth - 180))}px`;
       this.tip.style.top = `${event.offsetY + 14}px`;
     }
@@ -316,8 +318,8 @@
     get strongest() {
       const { items, rows, columns } = this.matrix;
       const order = range(0, items.length).sort((one, other) => Math.abs(this.values[other]) - Math.abs(this.values[one])).slice(0, STRONGEST);
-      const texts = order.map((item) => `${items[item].text} ${this.values[item].toFixed(2)} (${columns.groups[items[item].group][0]})`);
-      return readable(`${rows.tokens[this.row]} → ${texts.join(", ")}`);
+      const texts = order.map((item) => `${items[item].name} ${this.values[item].toFixed(2)} (${columns.groups[items[item].group][0]})`);
+      return `${named(rows, this.row)} → ${texts.join(", ")}`;
     }
   }
 
