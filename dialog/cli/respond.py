@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from dialog.cli.ablation import ablate_option
 from dialog.cli.json_lines import answer_lines
 from dialog.paths import check_new
 
@@ -18,8 +19,17 @@ from dialog.paths import check_new
 @click.option("--input", "source", default="-", help="File of JSON lines, one context each; - is standard input.")
 @click.option("--output", "target", default="-", help="New file for the responses; - is standard output.")
 @click.option("--precision", default="float32", show_default=True, help="float32, bfloat16, float16 or int8.")
+@ablate_option
 @click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
-def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, precision: str, trust: bool) -> None:
+def respond(
+    run: Path,
+    overrides: tuple[str, ...],
+    source: str,
+    target: str,
+    precision: str,
+    ablate: tuple[str, ...],
+    trust: bool,
+) -> None:
     """Generate responses with a RUN: reads {"context": [TEXT, ...]} per line, writes the line with its response.
 
     Each line of a pipe is answered before the next one is read. A line that cannot be answered gets {"id", "error"} in
@@ -32,7 +42,7 @@ def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, pre
         check_new(Path(target))
     from dialog.runs.load import load
 
-    loaded = load(run, overrides=overrides, precision=precision, trust=trust)
+    loaded = load(run, overrides=overrides, precision=precision, trust=trust, ablate=ablate)
     from dialog.generation.responder import response_row
 
     def answer(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ def load(
     device: str = "auto",
     precision: str = "float32",
     trust: bool = False,
+    ablate: Sequence[str] = (),
 ) -> Run:
     """Load the recipe (with overrides), the tokenizer and the best weights of a run folder.
 
@@ -43,9 +44,11 @@ def load(
         precision: "float32", "bfloat16" or "float16"; or "int8": float32, but generation multiplies large matrices of
             decoder and head in int8, with a scale for each row of both factors. Only on a CPU with VNNI.
         trust: Whether the recipe may import parts by dotted names, that is, run code.
+        ablate: Attention heads to remove, such as ``decoder.layers.0.cross_attention.3``; see `remove_heads`.
 
     Raises:
-        UserError: not a run folder, not validated yet, changed files, or a recipe that imports parts without ``trust``.
+        UserError: not a run folder, not validated yet, changed files, an unknown head, or a recipe that imports parts
+            without ``trust``.
     """
     folder = Path(folder)
     recipe = read_recipe(folder, overrides)
@@ -57,6 +60,7 @@ def load(
     from safetensors.torch import load_model
 
     from dialog.data.tokenizers.tokenizer import Tokenizer
+    from dialog.models.attention.heads import remove_heads
 
     check_search(recipe)
     tokenizer = Tokenizer.load(folder / TOKENIZER)
@@ -72,9 +76,12 @@ def load(
         model = model.to(device, dtype)
     except (AssertionError, RuntimeError) as error:  # torch raises either
         raise UserError(f"device {device}: {_one_line(error)}") from error
+    remove_heads(model, ablate)
     if precision == "int8":
         check_int8(model.eval())
-    return Run(folder, name_of(folder.parent), recipe, model.eval(), tokenizer, int8=precision == "int8")
+    return Run(
+        folder, name_of(folder.parent), recipe, model.eval(), tokenizer, precision == "int8", tuple(sorted(set(ablate)))
+    )
 
 
 def check_int8(model: Seq2Seq) -> None:
