@@ -33,9 +33,9 @@ from dialog.training.optimization.allocator import keep_freed_memory
 
 FILE = "history.json"
 MOST_EXAMPLES = 500
-"""Examples of the sample: standard errors of 0.0005 to 0.0035 bits per byte on DailyDialog (`history_effects`)."""
+"""Examples of the sample: standard errors of 0.0005 to 0.0035 bits per byte on DailyDialog."""
 SETTINGS = {
-    "format": 2,
+    "format": 3,
     "perturbations": [*PERTURBATIONS],
     "distances": DISTANCES,
     "least_turns": LEAST_TURNS,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -38,10 +36,6 @@ def history_effects(examples: Sequence[Example], score: Score) -> dict[str, Any]
     change no context are left out. Every distinct context of an example is scored once. Each change in bits per byte
     is also given without each dialogue ("left_out"), for intervals over dialogues.
 
-    "standard_error" is that of the change in bits per byte, a ratio of sums over D dialogues: sqrt(D / (D - 1) sum_d
-    (x_d - change * b_d)^2) / sum_d b_d, with the change x_d of a dialogue in bits and its bytes b_d; None for one
-    dialogue.
-
     Args:
         examples: A sample, with whole dialogues.
         score: Returns the likelihood of the reference of each example.
@@ -58,13 +52,7 @@ def history_effects(examples: Sequence[Example], score: Score) -> dict[str, Any]
         changed = sum(_key(variant) != _key(example) for variant, example in zip(variants, examples, strict=True))
         if changed:
             scored = [table[_key(variant)] for variant in variants]
-<<<<<<< HEAD
             perturbations.append({"perturbation": name, "changed": changed, **_change(examples, plain, scored)})
-=======
-            change = _change(plain, scored, sizes)
-            error = _standard_error(examples, plain, scored)
-            perturbations.append({"perturbation": name, "changed": changed, **change, "standard_error": error})
->>>>>>> main
     by_distance = []
     for distance, shortened in distances.items():
         rows = [(row, table[_key(variant)]) for row, variant in enumerate(shortened) if variant is not None]
@@ -95,7 +83,6 @@ def _values(examples: Sequence[Example], scored: Sequence[Likelihood]) -> dict[s
     return {"bits_per_byte": bits.value(nll, size, 0), "perplexity_token": perplexity.value(nll, tokens)}
 
 
-<<<<<<< HEAD
 def _change(
     examples: Sequence[Example], plain: Sequence[Likelihood], scored: Sequence[Likelihood]
 ) -> dict[str, float | list[float]]:
@@ -111,25 +98,3 @@ def _change(
 
 def _bytes(example: Example) -> int:
     return len(example.response.text.encode())
-=======
-def _standard_error(
-    examples: Sequence[Example], plain: Sequence[Likelihood], scored: Sequence[Likelihood]
-) -> float | None:
-    """Return the standard error of the change in bits per byte, with dialogues as clusters."""
-    changes: dict[str, float] = defaultdict(float)
-    sizes: dict[str, int] = defaultdict(int)
-    for example, before, after in zip(examples, plain, scored, strict=True):
-        changes[example.dialogue_id] += (after.nll - before.nll) / math.log(2)
-        sizes[example.dialogue_id] += len(example.response.text.encode())
-    total, count = sum(sizes.values()), len(sizes)
-    if count < 2 or not total:
-        return None
-    change = sum(changes.values()) / total
-    squares = sum((changes[name] - change * sizes[name]) ** 2 for name in changes)
-    return math.sqrt(squares * count / (count - 1)) / total
-
-
-def _change(plain: Sequence[Likelihood], scored: Sequence[Likelihood], sizes: Sequence[int]) -> dict[str, float]:
-    before, after = _values(plain, sizes), _values(scored, sizes)
-    return {key: after[key] - before[key] for key in before}
->>>>>>> main
