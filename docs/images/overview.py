@@ -36,7 +36,9 @@ def main() -> None:
         size = f"--window-size={WIDTH},{HEIGHT}"
         shot = ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars", size, f"--screenshot={page}", address]
         subprocess.run(shot, check=True, capture_output=True)
-        stacked([Image.open(attention).convert("RGB"), Image.open(page).convert("RGB")]).save(options.output)
+        stacked([Image.open(attention).convert("RGB"), Image.open(page).convert("RGB")]).save(
+            options.output, optimize=True
+        )
 
 
 def stacked(images: list[Image.Image]) -> Image.Image:
@@ -50,7 +52,7 @@ def stacked(images: list[Image.Image]) -> Image.Image:
     for image in scaled:
         whole.paste(image, ((WIDTH - image.width) // 2, top))
         top += image.height
-    return whole.quantize(256, dither=Image.Dither.NONE)
+    return whole
 
 
 if __name__ == "__main__":
