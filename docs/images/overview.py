@@ -52,7 +52,7 @@ def stacked(images: list[Image.Image]) -> Image.Image:
     for image in scaled:
         whole.paste(image, ((WIDTH - image.width) // 2, top))
         top += image.height
-    return whole
+    return whole.quantize(256, Image.Quantize.FASTOCTREE)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from dialog.comparison.history import history_results, measure_history, sample_o
 from dialog.comparison.parity import parity
 from dialog.comparison.references import ngram_warnings, references_of
 from dialog.comparison.results.attention import attention
+from dialog.comparison.results.attention_statistics import attention_statistics
 from dialog.comparison.results.samples import SHARED, disagreements, draw_samples, rating_pairs
 from dialog.comparison.results.systems import System
 from dialog.comparison.statistics.section import statistics_section
@@ -63,9 +64,15 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
         "breakdown": breakdown({system.name: system.evaluations for system in measured}, *properties(systems)),
         "calibration": calibrations(measured),
         "samples": samples,
+<<<<<<< HEAD
         "disagreements": differing,
         "attention": attention(systems, samples),
         "rating": rating_pairs(rows, named={sample["id"] for sample in (*samples, *differing)}),
+=======
+        "disagreements": disagreements(rows),
+        "attention": {**attention(systems, samples), "statistics": attention_statistics(measured)},
+        "rating": rating_pairs(rows),
+>>>>>>> main
     }
 
 
