@@ -64,15 +64,9 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
         "breakdown": breakdown({system.name: system.evaluations for system in measured}, *properties(systems)),
         "calibration": calibrations(measured),
         "samples": samples,
-<<<<<<< HEAD
         "disagreements": differing,
-        "attention": attention(systems, samples),
-        "rating": rating_pairs(rows, named={sample["id"] for sample in (*samples, *differing)}),
-=======
-        "disagreements": disagreements(rows),
         "attention": {**attention(systems, samples), "statistics": attention_statistics(measured)},
-        "rating": rating_pairs(rows),
->>>>>>> main
+        "rating": rating_pairs(rows, named={sample["id"] for sample in (*samples, *differing)}),
     }
 
 
