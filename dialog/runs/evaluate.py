@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from dialog.analysis.measured import RESPONSES, STATISTICS, write_statistics
 from dialog.atomic import beside, rename, sync, write_json
 from dialog.build import build_job
+from dialog.config.components import Component
 from dialog.config.schema import Recipe, to_dict
 from dialog.data.corpora import Corpus
 from dialog.data.reading.files import sha256
@@ -70,6 +71,7 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
         check_name(name, run.folder / "evaluation" / f"{split}-{name}", settings)
     stream = examples(job.corpus.dialogues(split), job.rules, Counter())
     search = run.recipe.generation.search
+    run.responder.search(search)  # before all else, so that an error costs no time
     evaluator = Evaluator(
         run.responder, search, data.batch_tokens, rank=rank(), world=world_size(), gather=gather_to_first
     )
@@ -152,7 +154,15 @@ def settings_of(recipe: Recipe, corpus: str | None) -> dict[str, Any]:
     values = to_dict(recipe)
     settings = {key: value for key, value in values.items() if key in USED}
     data = {key: without_paths(value) for key, value in values["data"].items() if key not in UNUSED}
-    return {**settings, "data": {**data, "fingerprint": corpus}}
+    search = with_reverse_weights(values["generation"]["search"])
+    generation = {**values["generation"], "search": search}
+    return {**settings, "generation": generation, "data": {**data, "fingerprint": corpus}}
+
+
+def with_reverse_weights(search: Component) -> Component:
+    """Return the search ``mmi`` with the SHA-256 of its reverse model's weights, other searches as they are."""
+    weights = Path(search.get("reverse", "")) / WEIGHTS
+    return {**search, "reverse_weights": sha256(weights)} if "reverse" in search and weights.is_file() else search
 
 
 def corpus_hash(corpus: Corpus) -> str | None:

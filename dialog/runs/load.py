@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from dialog.build import build_model
 from dialog.config.components import imported_names, lookup
@@ -16,6 +18,9 @@ from dialog.runs.check import check_search
 from dialog.runs.folder import TOKENIZER, WEIGHTS, read_recipe, weights_remedy
 from dialog.runs.run import Run
 from dialog.training.checkpoints.manifest import MANIFEST, check_intact, read_manifest
+
+if TYPE_CHECKING:
+    from dialog.generation.responder import Likelihoods
 
 log = logging.getLogger("dialog")
 
@@ -66,7 +71,21 @@ def load(
         model = model.to(device, dtype)
     except (AssertionError, RuntimeError) as error:  # torch raises either
         raise UserError(f"device {device}: {_one_line(error)}") from error
-    return Run(folder, name_of(folder.parent), recipe, model.eval(), tokenizer)
+    others = cache(partial(reverse_likelihoods, device=device, precision=precision, trust=trust))
+    return Run(folder, name_of(folder.parent), recipe, model.eval(), tokenizer, others)
+
+
+def reverse_likelihoods(folder: str, **options: Any) -> Likelihoods:  # noqa: ANN401 - those of `load`
+    """Load a run that predicts a turn from the next one; return its scores.
+
+    Raises:
+        UserError: the folder cannot be loaded, or its run predicts something else.
+    """
+    run = load(folder, **options)
+    data = run.recipe.data
+    if not data.reverse or data.context_turns != 1:
+        raise UserError(f"{folder}: not a reverse model; train one with data.reverse=true data.context_turns=1")
+    return lambda pairs: [-nll for nll, _ in run.likelihoods(pairs)]
 
 
 def check_files(folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from dialog.errors import UserError
 
 if TYPE_CHECKING:
     from dialog.data.tokenizers.tokenizer import Tokenizer
-    from dialog.generation.responder import Candidate, Responder
+    from dialog.generation.responder import Candidate, Likelihoods, Responder
     from dialog.models.seq2seq import Seq2Seq
 
 
@@ -33,13 +33,14 @@ class Reply:
 
 @dataclass(frozen=True)
 class Run:
-    """Trained model of a run folder."""
+    """Trained model of a run folder; ``load_reverse`` loads the reverse model of another one for the search mmi."""
 
     folder: Path
     name: str
     recipe: Recipe
     model: Seq2Seq
     tokenizer: Tokenizer
+    load_reverse: Callable[[str], Likelihoods] = field(repr=False)
 
     @cached_property
     def responder(self) -> Responder:
@@ -56,6 +57,7 @@ class Run:
             normalise=data.normalise,
             layout=data.layout,
             silence=data.silence,
+            load_reverse=self.load_reverse,
         )
 
     def respond(self, context: Sequence[str], search: Mapping[str, Any] | None = None) -> Reply:
