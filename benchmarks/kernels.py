@@ -39,6 +39,12 @@ class Case(NamedTuple):
     source: int
     dropout: float
     readable: Callable[[], contextlib.AbstractContextManager[Any]]  # replaces the kernel
+    mixed: bool = False  # under autocast in bfloat16
+
+
+def fused_float32() -> contextlib.AbstractContextManager[Any]:
+    """Run recurrent layers in the fused kernel, whatever their width."""
+    return mock.patch("dialog.models.recurrent.sequences.SMALLEST", 2**30)
 
 
 CASES = (
@@ -52,6 +58,9 @@ CASES = (
         0.2,
         lambda: mock.patch("dialog.models.attention.multi_head.would_fill_memory", return_value=False),
     ),
+    Case("recurrent_loop", "lstm_bahdanau", 64, 48, 0.0, fused_float32, mixed=True),
+    Case("recurrent_loop", "lstm_bahdanau", 32, 96, 0.0, fused_float32, mixed=True),
+    Case("recurrent_loop", "lstm_no_attention", 64, 48, 0.0, fused_float32, mixed=True),
 )
 
 
@@ -65,8 +74,9 @@ def step_of(case: Case) -> Callable[[], None]:
     target = torch.randint(1, VOCABULARY, (case.rows, TARGET + 1))
 
     def step() -> None:
-        logits = model(source, source != PADDING, target[:, :-1])
-        F.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten()).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=case.mixed):
+            logits = model(source, source != PADDING, target[:, :-1])
+        F.cross_entropy(logits.flatten(0, 1).float(), target[:, 1:].flatten()).backward()
         model.zero_grad(set_to_none=True)
 
     return step

@@ -31,15 +31,17 @@ def crossings(models: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     A model is ahead where all of its validation curves, one per seed and linear between validations, are below all
     curves of the other; where the ranges of the seeds overlap, the models are not distinguishable. Costs that some run
-    did not reach are left out, and so are runs that diverged. A pair without curves on an axis has no entry.
+    did not reach are left out, and so are runs that diverged. A pair without curves on an axis has no entry, nor has a
+    pair with different tokenizers on the axis of target tokens.
 
     Args:
-        models: "models" of results.json: name, runs with their curves, and FLOPs per target token.
+        models: "models" of results.json: name, tokenizer, runs with their curves, and FLOPs per target token.
     """
     return [
         {"a": a["name"], "b": b["name"], "axis": axis, "text": text}
         for a, b in combinations(models, 2)
         for axis in AXES
+        if axis != "target_tokens" or a.get("tokenizer") == b.get("tokenizer")
         if (text := crossing_text(a, b, axis))
     ]
 

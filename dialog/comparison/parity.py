@@ -70,8 +70,8 @@ def parity(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
     counts = [model.get("parameters") or {} for model in models]
     flops = [model.get("flops_per_target_token") for model in models]
     rows = [
-        row("data fingerprint", [shortened(environment.get("data")) for environment in environments], must=True),
         row("tokenizer", [shortened(environment.get("tokenizer")) for environment in environments], must=True),
+        row("data fingerprint", [shortened(environment.get("data")) for environment in environments], must=True),
         row("test set", [shortened(values.get("fingerprint")) for values in metrics], must=True),
         row("test examples", [values.get("examples") for values in metrics], must=True),
         number_of_seeds(runs),

@@ -28,7 +28,13 @@ FIELDS: Mapping[str, Any] = {
     "rating": (),
     "ratings": {},
 }
-MODEL_FIELDS: Mapping[str, Any] = {"kind": "recipe", "parameters": {}, "flops_per_target_token": None, "trials": None}
+MODEL_FIELDS: Mapping[str, Any] = {
+    "kind": "recipe",
+    "parameters": {},
+    "tokenizer": None,
+    "flops_per_target_token": None,
+    "trials": None,
+}
 COSTS = ("tokens_per_second", "seconds_to", "milliseconds_per_response", "peak_memory_bytes")
 RUN_FIELDS: Mapping[str, Any] = {"seed": None, "diverged": False, "metrics": {}, "curve": (), "folder": ""}
 SPENT = ("seconds", "steps", "target_tokens")

@@ -21,7 +21,7 @@ from dialog.report.sections.ratings import rating_fingerprint
 from dialog.report.sections.scores import metric_names
 from dialog.report.tables import Figure, Results, model_names, provenance
 from dialog.report.terminal import truncate
-from dialog.report.verdict import other_verdicts, verdict_text
+from dialog.report.verdict import other_verdicts, verdict_lines
 
 MOST_CELLS = 4000
 """Cells of all attention maps together, so that the page stays below 2 MB."""
@@ -42,7 +42,7 @@ def template_values(results: Results, rating: str) -> dict[str, Any]:
         "results": results,
         "names": model_names(results),
         "series": SERIES,
-        "verdict": verdict_text(results),
+        "verdict": verdict_lines(results),
         "other_verdicts": other_verdicts(results),
         "facts": _facts(results),
         "sections": main_sections(results),

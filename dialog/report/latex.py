@@ -8,7 +8,7 @@ from dialog.report.completion import complete
 from dialog.report.sections.order import main_sections
 from dialog.report.tables import ReportCell, ReportTable, Results, RowGroup, provenance
 from dialog.report.terminal import one_line
-from dialog.report.verdict import verdict_text
+from dialog.report.verdict import verdict_lines
 
 HEAD = (
     "% Tables of a comparison; needs \\usepackage{booktabs,graphicx} and \\usepackage[T1]{fontenc}.\n"
@@ -62,7 +62,7 @@ def to_latex(results: Results) -> str:
     """
     results = complete(results)
     seeds = ", ".join(f"{model['name']}: {len(model['runs'])}" for model in results["models"])
-    parts = [HEAD.replace("{}", _comment(verdict_text(results)))]
+    parts = [HEAD.replace("{}", _comment(" ".join(verdict_lines(results))))]
     tables = [
         (section.title, part)
         for section in main_sections(results)

@@ -12,7 +12,7 @@ from dialog.report.sections.order import appendix, main_sections
 from dialog.report.sections.scores import metric_names
 from dialog.report.tables import ReportCell, ReportSection, ReportTable, Results, RowGroup, model_names, provenance
 from dialog.report.terminal import printable
-from dialog.report.verdict import other_verdicts, verdict_text
+from dialog.report.verdict import other_verdicts, verdict_lines
 
 _SPECIAL = re.compile(r"[\\`*_\[\]|~$@]|:(?=//)|(?<=www)\.", re.IGNORECASE)  # the last two: bare addresses become links
 
@@ -25,7 +25,7 @@ def to_markdown(results: Results) -> str:
     parts = [
         "# " + " and ".join(map(_escape, model_names(results))),
         *(f"> ⚠ {_escape(str(warning))}" for warning in results["warnings"]),
-        _escape(verdict_text(results)),
+        *map(_escape, verdict_lines(results)),
         "\n".join(
             f"- {_escape(subset)}: {_escape(' '.join(texts))}" for subset, texts in other_verdicts(results).items()
         ),

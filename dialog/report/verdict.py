@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from dialog.report.completion import complete
 from dialog.report.measures import LOSSY, LOSSY_NOTE
 from dialog.report.sections.contract import broken_settings
@@ -12,26 +14,33 @@ from dialog.report.tables import SUBSETS, ReportCell, ReportTable, Results, RowG
 from dialog.report.terminal import display_width, one_line
 
 
-def verdict_text(results: Results) -> str:
-    """Return the sentences of the verdict on all dialogues."""
-    sentences = [str(verdict["text"]) for verdict in results["verdicts"] if verdict["subset"] == "all"]
-    return " ".join(sentences) or str(results["verdict"])
+def paired_texts(verdicts: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the text of each verdict, with the pair in front if there are several pairs."""
+    several = len({(verdict["a"], verdict["b"]) for verdict in verdicts}) > 1
+    return [(f"{verdict['a']} and {verdict['b']}: " if several else "") + verdict["text"] for verdict in verdicts]
+
+
+def verdict_lines(results: Results) -> list[str]:
+    """Return the verdict on all dialogues, a line for each pair of contenders."""
+    lines = paired_texts([verdict for verdict in results["verdicts"] if verdict["subset"] == "all"])
+    return lines or list(filter(None, [str(results["verdict"])]))
 
 
 def other_verdicts(results: Results) -> dict[str, list[str]]:
     """Return the verdicts on other subsets than all dialogues, by subset."""
-    texts: dict[str, list[str]] = {}
-    for verdict in results["verdicts"]:
-        if verdict["subset"] != "all":
-            texts.setdefault(SUBSETS[verdict["subset"]], []).append(str(verdict["text"]))
-    return texts
+    return {
+        title: texts
+        for subset, title in SUBSETS.items()
+        if subset != "all"
+        and (texts := paired_texts([verdict for verdict in results["verdicts"] if verdict["subset"] == subset]))
+    }
 
 
 def terminal_table(results: Results) -> str:
     """Return warnings, verdict and summary in aligned columns, with `*` at decided differences."""
     results = complete(results)
     paragraphs = [f"warning: {one_line(str(warning))}" for warning in results["warnings"]]
-    paragraphs += [one_line(verdict_text(results))] if verdict_text(results) else []
+    paragraphs += map(one_line, verdict_lines(results))
     table = _summary(results)
     lines = ["\n".join(paragraphs) + "\n"] if paragraphs else []
     lines += [aligned(table)]

@@ -81,7 +81,7 @@ def test_results(comparison: Comparison) -> None:
     assert [model["name"] for model in results["models"]] == ["lstm", "transformer"]
     for model in results["models"]:
         assert model.keys() == {
-            "name", "kind", "parameters", "flops_per_target_token", "trials", "runs", "summary", "cost",
+            "name", "kind", "tokenizer", "parameters", "flops_per_target_token", "trials", "runs", "summary", "cost",
         }  # fmt: skip
         assert model["kind"] == "recipe"
         sizes = model["parameters"]

@@ -4,22 +4,31 @@ import re
 from typing import Any
 
 from dialog.report.terminal import display_width
-from dialog.report.verdict import other_verdicts, terminal_table, verdict_text
+from dialog.report.verdict import other_verdicts, terminal_table, verdict_lines
 
 
 def test_the_verdict_is_on_all_dialogues(results: dict[str, Any]) -> None:
-    assert "the all dialogues" in verdict_text(results)
-    assert "clean" not in verdict_text(results)
+    (line,) = verdict_lines(results)
+    assert "the all dialogues" in line
+    assert "clean" not in line
     assert [subset.partition(":")[0] for subset in other_verdicts(results)] == ["Clean", "Leaked"]
     results["verdicts"] = []
-    assert verdict_text(results) == results["verdict"]
+    assert verdict_lines(results) == [results["verdict"]]
+
+
+def test_several_pairs_have_a_line_each(results: dict[str, Any]) -> None:
+    pairs = [("a", "b", "all"), ("a", "c", "all"), ("a", "b", "clean"), ("a", "c", "clean")]
+    results["verdicts"] = [{"a": a, "b": b, "subset": subset, "text": subset} for a, b, subset in pairs]
+    assert verdict_lines(results) == ["a and b: all", "a and c: all"]
+    assert [*other_verdicts(results).values()] == [["a and b: clean", "a and c: clean"]]
 
 
 def test_the_terminal_shows_the_verdict_first(three: dict[str, Any]) -> None:
     lines = terminal_table(three).splitlines()
     assert lines[0] == "warning: lstm: seed 2 diverged hello"
-    assert lines[1].startswith("lstm is better than transformer by 0.021")
-    assert lines[3].split() == ["lstm", "transformer", "plato.jsonl"]
+    assert lines[1].startswith("lstm and transformer: lstm is better than transformer by 0.021")
+    assert lines[3].startswith("transformer and plato.jsonl: ")
+    assert lines[5].split() == ["lstm", "transformer", "plato.jsonl"]
 
 
 def test_columns_are_aligned_and_decided_values_marked(results: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from dialog.comparison.grid.folder import (
     open_grid,
     read_grid,
 )
-from dialog.comparison.grid.responses import match_responses, read_test_set
+from dialog.comparison.grid.responses import Row, examples_of_recipe, match_responses, read_test_set
 from dialog.errors import UserError
 from dialog.paths import fresh_folder
 from dialog.runs.check import check_recipe
@@ -91,8 +91,8 @@ def prepare_grid(request: Request) -> Grid:
     missing = any(cell.contender.kind == "recipe" and not is_trained(cell.folder) for cell in planned.cells())
     if missing or planned != current:
         check_single_process(planned.contenders)
-        data = check_same_data(planned.contenders, quiet=request.job)
-        check_responses(planned.contenders)
+        data = prepare_all(planned.contenders, quiet=request.job)
+        check_test_sets(planned.contenders, data)
         if request.strict:
             from dialog.comparison.grid.strict import check_strict
 
@@ -132,25 +132,45 @@ def check_single_process(contenders: Sequence[Contender]) -> None:
             )
 
 
-def check_same_data(contenders: Sequence[Contender], *, quiet: bool) -> Path | None:
-    """Return the folder of the prepared data; None if there are files of responses only.
+def prepare_all(contenders: Sequence[Contender], *, quiet: bool) -> dict[str, Path]:
+    """Prepare the data of all recipes; return their folders by contender."""
+    trained = [contender for contender in contenders if contender.kind != "responses"]
+    return {contender.name: prepare_data(contender.composed.recipe, quiet=quiet) for contender in trained}
+
+
+def check_test_sets(contenders: Sequence[Contender], data: Mapping[str, Path]) -> None:
+    """Check that all contenders have the same test set; training data and tokenizers may differ.
+
+    Args:
+        contenders: Recipes, run folders and files of responses.
+        data: Folders of prepared data by contender; contenders of one folder have one test set.
 
     Raises:
-        UserError: the contenders read different data.
+        UserError: a recipe with other test examples, or a file that does not answer all of them.
     """
-    recipes = {contender.name: contender.composed.recipe for contender in contenders if contender.kind != "responses"}
-    prepared = {name: prepare_data(recipe, quiet=quiet) for name, recipe in recipes.items()}
-    if len(set(prepared.values())) > 1:
-        folders = "; ".join(f"{name}: {path.name}" for name, path in prepared.items())
-        raise UserError(
-            f"the contenders do not share data and tokenizer ({folders}); give them the same `data` section"
-        )
-    return next(iter(prepared.values()), None)
+    recipes = {contender.name: contender.composed.recipe for contender in contenders if contender.name in data}
+    files = [contender.file for contender in contenders if contender.kind == "responses"]
+    names: dict[Path, str] = {}  # the first contender of each folder
+    for name, folder in data.items():
+        names.setdefault(folder, name)
+    first, *others = names.values() if names else ("",)
+    if not others and not files:
+        return
+    expected = read_test_set(contenders, SPLIT)
+    for name in others:
+        if difference := first_difference(expected, examples_of_recipe(recipes[name], SPLIT)):
+            raise UserError(
+                f"{first} and {name} have different test sets ({difference}); give them the same corpus, "
+                "data.filters and data.context_turns"
+            )
+    for file in files:
+        match_responses(Path(file), expected)
 
 
-def check_responses(contenders: Sequence[Contender]) -> None:
-    """Raise UserError unless all files of responses answer the test set of the other contenders."""
-    if files := [contender.file for contender in contenders if contender.kind == "responses"]:
-        expected = read_test_set(contenders, SPLIT)
-        for file in files:
-            match_responses(Path(file), expected)
+def first_difference(expected: Sequence[Row], others: Sequence[Row]) -> str:
+    """Return how two test sets differ, for a message; empty if they are equal."""
+    if len(expected) != len(others):
+        return f"{len(expected):,} and {len(others):,} examples"
+    return next(
+        (f"example {one['id']} differs" for one, other in zip(expected, others, strict=True) if one != other), ""
+    )

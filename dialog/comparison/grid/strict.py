@@ -1,8 +1,8 @@
-"""``--strict``: the parity contract before training, as far as recipes determine it."""
+"""``--strict``: reject contenders that break the parity contract, before training and after it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,42 +12,36 @@ from dialog.comparison.parity import EvaluatedSystem, broken, parity
 from dialog.errors import UserError
 
 
-def check_strict(grid: Grid, data: Path | None) -> None:
+def check_strict(grid: Grid, data: Mapping[str, Path]) -> None:
     """Raise UserError if contenders differ in a setting that must be equal and that their recipes determine.
 
     Args:
         grid: Contenders and seeds.
-        data: Prepared data, whose vocabulary determines the number of parameters; None without a recipe.
+        data: Folders of prepared data, by contender; of files of responses there are none.
     """
-    seeds = {name: [cell.seed for cell in grid.cells() if cell.contender.name == name] for name in names_of(grid)}
-    recipes = [contender for contender in grid.contenders if contender.kind != "responses"]
-    raise_broken(parity([planned_system(contender, seeds[contender.name], data) for contender in recipes]))
+    trained = [contender for contender in grid.contenders if contender.name in data]
+    seeds = {
+        contender.name: [cell.seed for cell in grid.cells() if cell.contender == contender] for contender in trained
+    }
+    systems = [planned_system(contender, seeds[contender.name], data[contender.name]) for contender in trained]
+    raise_broken(parity(systems))
 
 
-def names_of(grid: Grid) -> list[str]:
-    """Return the names of the contenders."""
-    return [contender.name for contender in grid.contenders]
-
-
-def planned_system(contender: Contender, seeds: Sequence[int | None], data: Path | None) -> EvaluatedSystem:
-    """Return a contender as it will be: recipe, seeds and number of parameters."""
-    nothing = {"metrics": {}, "curve": [], "diverged": False, "steps": 0, "seconds": 0, "target_tokens": 0}
-    runs: list[dict[str, Any]] = [{"seed": seed, **nothing} for seed in seeds]
-    recipe = contender.composed.recipe
-    parameters = {} if data is None else planned_parameters(contender, data)
-    return EvaluatedSystem(recipe, {}, {"name": contender.name, "parameters": parameters, "runs": runs})
-
-
-def planned_parameters(contender: Contender, data: Path) -> dict[str, int]:
-    """Return the number of parameters of a contender with the vocabulary of the prepared data."""
+def planned_system(contender: Contender, seeds: Sequence[int | None], data: Path) -> EvaluatedSystem:
+    """Return a contender as it will be: recipe, seeds, fingerprints of its data, and number of parameters."""
     import torch
 
     from dialog.data.store.store import Store
     from dialog.models.seq2seq import count_parameters
 
+    nothing = {"metrics": {}, "curve": [], "diverged": False, "steps": 0, "seconds": 0, "target_tokens": 0}
+    runs: list[dict[str, Any]] = [{"seed": seed, **nothing} for seed in seeds]
+    store = Store(data, "validation")
     with torch.device("meta"):
-        model = build_model(contender.composed.recipe.model, len(Store(data, "validation").tokenizer))
-    return count_parameters(model)
+        model = build_model(contender.composed.recipe.model, len(store.tokenizer))
+    entry = {"name": contender.name, "parameters": count_parameters(model), "runs": runs}
+    fingerprints = {"data": store.manifest["fingerprint"], "tokenizer": store.tokenizer.fingerprint}
+    return EvaluatedSystem(contender.composed.recipe, fingerprints, entry)
 
 
 def raise_broken(rows: Sequence[dict[str, Any]]) -> None:

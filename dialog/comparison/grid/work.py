@@ -76,7 +76,7 @@ class Work:
             return held
 
     def finish(self, cell: Cell) -> None:
-        """Train and evaluate a run as far as that is not done."""
+        """Train and evaluate a run unless that is done."""
         if cell.contender.kind == "responses":
             others = self.grid.contenders
             self.evaluations[cell.name] = measure_responses(cell.contender, others, cell.folder, SPLIT)

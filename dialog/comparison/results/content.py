@@ -46,7 +46,8 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
     rows = rows_of(systems)
     samples = draw_samples(rows)
     runs = {system.name: [run.measured for run in system.runs if run.measured is not None] for system in measured}
-    section = statistics_section(runs, diverged=numbers_diverged(systems))
+    files = [system.name for system in systems if system.contender.kind == "responses"]
+    section = statistics_section(runs, diverged=numbers_diverged(systems), files=files)
     untested = [system for system in systems if not system.measured_runs]
     return {
         "format": FORMAT,

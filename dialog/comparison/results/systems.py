@@ -100,6 +100,7 @@ def finished_system(contender: Contender, runs: list[FinishedRun]) -> System:
     model: dict[str, Any] = {
         "name": contender.name,
         "kind": contender.kind,
+        "tokenizer": None,
         "parameters": {},
         "flops_per_target_token": None,
         "trials": None,
@@ -116,8 +117,9 @@ def finished_system(contender: Contender, runs: list[FinishedRun]) -> System:
         model["flops_per_target_token"] = flops_per_target_token(loaded, sample_of(loaded, SPLIT))
     folder = trained or runs[0].folder
     recipe = compose(str(folder / RECIPE)).recipe  # with the precision of the machine
-    model["trials"] = recipe.about.trials
-    return System(contender, EvaluatedSystem(recipe, read_json(folder / ENVIRONMENT), model), runs)
+    environment = read_json(folder / ENVIRONMENT)
+    model |= {"trials": recipe.about.trials, "tokenizer": environment.get("tokenizer")}
+    return System(contender, EvaluatedSystem(recipe, environment, model), runs)
 
 
 def summaries(runs: list[FinishedRun]) -> dict[str, dict[str, Any]]:

@@ -142,8 +142,9 @@ def _record(
 
 
 def _difference(subset: Subset, a: str, b: str, metric: str) -> float | None:
-    """Return the difference of means without a test; None if a run has no value."""
+    """Return the difference of means without a test; None if a run has no value, or tokenizers differ."""
     try:
+        subset.check_tokenizers(a, b, metric)
         return float(subset.values(a, metric).mean() - subset.values(b, metric).mean())
     except UntestableError:
         return None

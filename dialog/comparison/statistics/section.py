@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from dialog.comparison.statistics.differences import differences
 from dialog.comparison.statistics.evaluated import run_metrics
 from dialog.comparison.statistics.subset import SystemRuns
-from dialog.comparison.statistics.verdict import verdicts, whole_verdict
+from dialog.comparison.statistics.verdict import verdicts
 from dialog.report.measures import metric_display, sort_metrics
+from dialog.report.verdict import paired_texts
 
 if TYPE_CHECKING:
     from dialog.analysis.measured import Measured
@@ -27,6 +28,7 @@ def statistics_section(
     evaluations: Mapping[str, Sequence[Measured]],
     *,
     diverged: Mapping[str, tuple[int, int]] | None = None,
+    files: Collection[str] = (),
     resamples: int = RESAMPLES,
 ) -> dict[str, Any]:
     """Return "verdict", "verdicts", "differences" and "statistics" of results.json.
@@ -35,16 +37,20 @@ def statistics_section(
         evaluations: Evaluations of the runs of each contender, one for each seed; all of the same examples in the same
             order.
         diverged: Number of diverged runs and of all runs, by contender.
+        files: Contenders that are files of responses.
         resamples: Number of bootstrap resamples and of random swaps for pairs of single runs.
     """
-    systems = [SystemRuns(name, [run_metrics(run) for run in runs]) for name, runs in evaluations.items()]
+    systems = [
+        SystemRuns(name, [run_metrics(run) for run in runs], reference_tokens(runs[0]))
+        for name, runs in evaluations.items()
+    ]
     names = {metric for system in systems for run in system.runs for metric in run} - NOT_COMPARED
     better = {metric: metric_display(metric).better for metric in sort_metrics(names)}
     first = next(iter(evaluations.values()))[0]
     records = differences(systems, better, subset_masks(first), level=LEVEL, resamples=resamples)
-    texts = verdicts(records, better, diverged=diverged, level=LEVEL)
+    texts = verdicts(records, better, diverged=diverged, files=files, level=LEVEL)
     return {
-        "verdict": whole_verdict(texts),
+        "verdict": "\n".join(paired_texts(texts)),
         "verdicts": texts,
         "differences": [asdict(record) for record in records],
         "statistics": {
@@ -53,6 +59,13 @@ def statistics_section(
             "seeds": {system.name: len(system.runs) for system in systems},
         },
     }
+
+
+def reference_tokens(measured: Measured) -> NDArray[np.float64] | None:
+    """Return the numbers of target tokens and of unknown ones of each reference [N, 2]; None if they are not known."""
+    if not all("reference_tokens" in row for row in measured.rows):
+        return None
+    return np.array([(row["reference_tokens"], row.get("reference_unknown", 0)) for row in measured.rows], np.float64)
 
 
 def subset_masks(measured: Measured) -> dict[str, NDArray[np.bool_]]:

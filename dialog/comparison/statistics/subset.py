@@ -13,13 +13,20 @@ from dialog.comparison.statistics.interval import Interval, Runs, Variances, int
 from dialog.comparison.statistics.measured import Floats, RunMetric, Sums
 from dialog.comparison.statistics.resampling import bootstrap, bootstrap_interval, randomization
 
+PER_TOKEN = {"perplexity_token", "token_accuracy"}
+"""Metrics that depend on the tokenizer."""
+
 
 @dataclass(frozen=True)
 class SystemRuns:
-    """A system and the metrics of its runs, one mapping for each seed; all runs have the same examples."""
+    """A system and the metrics of its runs, one mapping for each seed; all runs have the same examples.
+
+    `tokens` are the numbers of target tokens and of unknown ones of each reference [N, 2]; None if they are not known.
+    """
 
     name: str
     runs: Sequence[Mapping[str, RunMetric]]
+    tokens: Floats | None = None
 
 
 class UntestableError(Exception):
@@ -57,6 +64,7 @@ class Subset:
             contender.name: [{key: run[key].restrict(examples) for key in run} for run in contender.runs]
             for contender in contenders
         }
+        self.tokens = {contender.name: contender.tokens for contender in contenders}
         self.level, self.resamples, self.seed = level, resamples, seed
         self._runs: dict[tuple[str, str], Runs] = {}
         self._resampled = self._resample_single_runs()
@@ -65,14 +73,22 @@ class Subset:
         """Return the metric of each run of a contender [n].
 
         Raises:
-            UntestableError: a run has no finite value.
+            UntestableError: a run has no value, or no finite one.
         """
         runs = self.runs[name]
-        values = np.array([run[metric].value() if metric in run else np.nan for run in runs])
+        if not all(metric in run for run in runs):
+            raise UntestableError(f"not measured for {name}")
+        values = np.array([run[metric].value() for run in runs])
         undefined = np.flatnonzero(~np.isfinite(values)) + 1
         if len(undefined):
             raise UntestableError(f"undefined for {name}, run {', '.join(map(str, undefined))} of {len(runs)}")
         return values
+
+    def check_tokenizers(self, a: str, b: str, metric: str) -> None:
+        """Raise UntestableError for a metric per token if two systems do not divide each reference into as many."""
+        one, other = self.tokens[a], self.tokens[b]
+        if metric in PER_TOKEN and one is not None and other is not None and (one != other).any():
+            raise UntestableError("the tokenizers differ, and this depends on the tokenizer")
 
     def test(self, a: str, b: str, metrics: Sequence[str]) -> dict[str, Tested | UntestableError]:
         """Test the difference between two contenders in each metric."""
@@ -80,6 +96,7 @@ class Subset:
         results: dict[str, Tested | UntestableError] = {}
         for metric in metrics:
             try:
+                self.check_tokenizers(a, b, metric)
                 results[metric] = self._two_runs(a, b, metric) if single else self._architectures(a, b, metric)
             except UntestableError as reason:
                 results[metric] = reason

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from dialog.comparison.statistics.differences import (
@@ -29,6 +29,7 @@ def verdicts(
     better: Mapping[str, Better],
     *,
     diverged: Mapping[str, tuple[int, int]] | None = None,
+    files: Collection[str] = (),
     level: float = 0.95,
 ) -> list[dict[str, str]]:
     """Return "verdicts" of results.json: a, b, subset and text for each pair and subset.
@@ -37,24 +38,18 @@ def verdicts(
         differences: Records of `differences`, the primary metric first.
         better: Better direction of each metric; without one, no contender is called better.
         diverged: Number of diverged runs and of all runs, by contender.
+        files: Contenders that are files of responses.
         level: Level of the intervals.
     """
     verdicts = []
     for (subset, a, b), records in groupby(differences, lambda record: (record.subset, record.a, record.b)):
-        sentences = [*_sentences([*records], better, level)]
+        entries = [*records]
+        sentences = [*_sentences(entries, better, level)]
         if subset == "all":
-            sentences += [*_diverged(a, b, diverged or {})]
+            sentences = [*_scope(entries, files), *sentences, *_diverged(a, b, diverged or {})]
         text = SUBSETS.get(subset, f"{subset}: ") + " ".join(sentences)
         verdicts.append({"a": a, "b": b, "subset": subset, "text": text})
     return verdicts
-
-
-def whole_verdict(verdicts: Sequence[Mapping[str, str]]) -> str:
-    """Return "verdict" of results.json: all sentences; with the pair in front if there are several."""
-    several = len({(verdict["a"], verdict["b"]) for verdict in verdicts}) > 1
-    return "\n".join(
-        (f"{verdict['a']} and {verdict['b']}: " if several else "") + verdict["text"] for verdict in verdicts
-    )
 
 
 def _sentences(records: Sequence[Difference], better: Mapping[str, Better], level: float) -> Iterator[str]:
@@ -62,8 +57,6 @@ def _sentences(records: Sequence[Difference], better: Mapping[str, Better], leve
     tested = [record for record in records if not record.method.startswith(NOT_TESTED)]
     judged = [record for record in tested if better[record.metric] is not None]
     headline = [record for record in judged if record.metric in HEADLINE or record.metric not in METRIC_DISPLAYS]
-    if records[0].subset == "all":
-        yield from _scope(tested)
     yield from _better([record for record in headline if record.decided], better, level)
     yield from _undecided([record for record in headline if not record.decided])
     yield from _further([record for record in judged if record not in headline], better)
@@ -73,16 +66,26 @@ def _sentences(records: Sequence[Difference], better: Mapping[str, Better], leve
             yield f"{_labels(untested)}: {reason}."
 
 
-def _scope(tested: Sequence[Difference]) -> Iterator[str]:
-    """Yield to which systems the verdict applies if a contender has a single run."""
-    if not tested:
+def _scope(records: Sequence[Difference], files: Collection[str]) -> Iterator[str]:
+    """Yield to which systems the verdict applies if a contender has a single run or is a file of responses."""
+    tested = next((record for record in records if not record.method.startswith(NOT_TESTED)), None)
+    if tested is None:
         return
-    a, b, method = tested[0].a, tested[0].b, tested[0].method
-    if method in (TWO_RUNS, TWO_RUNS_OF_COUNTS):
+    a, b, method = tested.a, tested.b, tested.method
+    of_file = [name in files for name in (a, b)]
+    if method in (TWO_RUNS, TWO_RUNS_OF_COUNTS) and any(of_file):
+        systems = " and ".join(
+            f"{'' if file else 'this run of '}{name}" for name, file in zip((a, b), of_file, strict=True)
+        )
+        yield f"This is about two systems, {systems}, and not about architectures."
+    elif method in (TWO_RUNS, TWO_RUNS_OF_COUNTS):
         yield f"With one run each, this is about two runs and not about the architectures {a} and {b}."
     elif method in (ONE_RUN_OF_A, ONE_RUN_OF_B):
         single, other = (a, b) if method == ONE_RUN_OF_A else (b, a)
-        yield f"{single} has one run, so this is about that run and the architecture {other}."
+        if single in files:
+            yield f"This is about the architecture {other} and the system {single}, whose other runs are not known."
+        else:
+            yield f"{single} has one run, so this is about that run and the architecture {other}."
 
 
 def _better(decided: Sequence[Difference], better: Mapping[str, Better], level: float) -> Iterator[str]:

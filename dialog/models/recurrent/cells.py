@@ -6,7 +6,6 @@ Shapes: B rows, T steps, I input width, D hidden width, C cell state width (D fo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -216,57 +215,6 @@ def initialise(layer: nn.Module, gates: int) -> None:
                 nn.init.orthogonal_(gate)
         else:
             nn.init.xavier_uniform_(parameter)
-
-
-def run_layer(
-    cell: RecurrentCell,
-    layer: Any,  # noqa: ANN401 - nn.LSTM or nn.GRU
-    inputs: Tensor,
-    hidden: Tensor,
-    cell_state: Tensor,
-    mask: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Run a layer over inputs [B, T, I]: outputs [B, T, D], and the last hidden [B, D] and cell state [B, C].
-
-    A dropout ``mask`` [B, D] multiplies the hidden state in each step's product; then a loop of
-    :meth:`RecurrentCell.step` replaces the fused kernel. Autocast is disabled on a CPU: its kernels would round the
-    cell state to half precision.
-    """
-    if torch.is_autocast_enabled("cpu"):
-        with torch.autocast("cpu", enabled=False):
-            dtype = layer.weight_ih_l0.dtype
-            return _run_layer(cell, layer, inputs.to(dtype), hidden.to(dtype), cell_state.to(dtype), mask)
-    return _run_layer(cell, layer, inputs, hidden, cell_state, mask)
-
-
-def _run_layer(
-    cell: RecurrentCell,
-    layer: Any,  # noqa: ANN401 - nn.LSTM or nn.GRU
-    inputs: Tensor,
-    hidden: Tensor,
-    cell_state: Tensor,
-    mask: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    if mask is None:
-        return cell.fused(layer, inputs, hidden, cell_state)
-    entering = F.linear(inputs, cell.from_inputs(layer.weight_ih_l0), cell.from_inputs(layer.bias_ih_l0))
-    weight, bias = cell.from_hidden(layer.weight_hh_l0), cell.from_hidden(layer.bias_hh_l0)
-    outputs = []
-    for gates in entering.unbind(1):  # [B, 4 D]
-        hidden, cell_state = cell.step(gates + F.linear(hidden * mask, weight, bias), hidden, cell_state)
-        outputs.append(hidden)
-    return torch.stack(outputs, 1), hidden, cell_state
-
-
-def run_to_ends(cell: RecurrentCell, layer: nn.RNNBase, inputs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Run a layer from zeros over right-padded inputs [B, S, I], mask [B, S], as `RecurrentCell.final`.
-
-    Autocast is disabled on a CPU, as in :func:`run_layer`.
-    """
-    if torch.is_autocast_enabled("cpu"):
-        with torch.autocast("cpu", enabled=False):
-            return cell.final(layer, inputs.to(layer.get_parameter("weight_ih_l0").dtype), mask)
-    return cell.final(layer, inputs, mask)
 
 
 def take_steps(states: Tensor, steps: Tensor) -> Tensor:

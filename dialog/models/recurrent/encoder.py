@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from dialog.errors import UserError
 from dialog.models.contracts import AttentionHook, Encoded, Encoder
-from dialog.models.recurrent.cells import RecurrentCell, run_layer, run_to_ends, shared_mask, take_steps
+from dialog.models.recurrent.cells import RecurrentCell, shared_mask, take_steps
+from dialog.models.recurrent.sequences import run_layer, run_to_ends
 from dialog.models.recurrent.settings import RecurrentSettings
 
 

@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dialog.models.recurrent.cells import RecurrentCell, run_layer, shared_mask
+from dialog.models.recurrent.cells import RecurrentCell, shared_mask
+from dialog.models.recurrent.sequences import run_layer
 from dialog.models.recurrent.settings import RecurrentSettings
 from dialog.models.state import Rows
 

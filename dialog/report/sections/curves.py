@@ -16,10 +16,11 @@ def curves(results: Results) -> ReportSection:
         return ReportSection("Learning curves")
     longest = max(point["seconds"] for model in trained.values() for run in model["runs"] for point in _points(run))
     scale, unit = (3600, "hours") if longest > 7200 else (60, "minutes") if longest > 120 else (1, "seconds")
-    drawings = [
-        _chart(trained, lambda _, point: float(point["target_tokens"]), "target tokens"),
-        _chart(trained, lambda _, point: point["seconds"] / scale, f"training time ({unit})"),
-    ]
+    drawings = [_chart(trained, lambda _, point: point["seconds"] / scale, f"training time ({unit})")]
+    if (
+        len({model.get("tokenizer") for model in trained.values()}) == 1
+    ):  # tokens of different tokenizers do not compare
+        drawings.insert(0, _chart(trained, lambda _, point: float(point["target_tokens"]), "target tokens"))
     if all(model["flops_per_target_token"] for model in trained.values()):
         drawings.append(_chart(trained, _flops, "training FLOPs"))
     several = any(len(model["runs"]) > 1 for model in trained.values())

@@ -98,6 +98,46 @@ def test_failed_run_does_not_stop_the_others(
     assert not [*(recipes / "out").rglob(".*.error")]
 
 
+def test_systems_without_a_recipe(recipes: Path, compare: Compare, trained: Callable[[str], Path]) -> None:
+    """Files of responses alone are compared as systems; one with another number of lines or test set is rejected."""
+    answers = (trained("lstm") / "evaluation/test/responses.jsonl").read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in answers.splitlines()]
+    fields = ("id", "context", "reference", "response")
+    files = {
+        "one": rows,
+        "two": [{**row, "response": row["reference"]} for row in rows],
+        "missing": rows[:-1],
+        "double": [*rows, rows[0]],
+        "other": [{**row, "context": ["Hi"], "reference": "Ho", "id": f"x{row['id']}"} for row in rows],
+    }
+    for name, lines in files.items():
+        text = "".join(json.dumps({field: row[field] for field in fields}) + "\n" for row in lines)
+        (recipes / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    messages = {"missing": "no response to 1 of", "double": "is listed twice", "other": "is not in the test set"}
+    for name, message in messages.items():
+        code, line = compare("one.jsonl", f"{name}.jsonl", "--output", "out")
+        assert (code, message in line) == (2, True), line
+    assert compare("one.jsonl", "two.jsonl", "--output", "out")[0] == 0
+    verdict = results(recipes / "out")["verdict"]
+    assert verdict.startswith("This is about two systems, one and two, and not about architectures. F1")
+    assert [model["summary"]["all"]["f1"]["mean"] for model in results(recipes / "out")["models"]][1] == 100
+
+
+def test_tokenizers_may_differ(recipes: Path, compare: Compare) -> None:
+    """Bits per byte are tested, metrics per token are not, and the parity contract shows it first."""
+    text = (recipes / "lstm.yaml").read_text(encoding="utf-8")
+    (recipes / "small.yaml").write_text(text.replace("vocabulary: 400", "vocabulary: 300"), encoding="utf-8")
+    code, line = compare("lstm.yaml", "small.yaml", "--strict", "--output", "out")
+    assert (code, "the contenders differ in tokenizer: " in line) == (2, True), line
+    assert compare("lstm.yaml", "small.yaml", "--output", "out")[0] == 0
+    compared = results(recipes / "out")
+    methods = {row["metric"]: row["method"] for row in compared["differences"] if row["subset"] == "all"}
+    assert methods["bits_per_byte"].startswith("paired bootstrap")
+    assert methods["perplexity_token"].startswith("not tested: the tokenizers differ")
+    assert (compared["parity"][0]["what"], compared["parity"][0]["equal"]) == ("tokenizer", False)
+    assert {entry["axis"] for entry in compared["crossings"]} <= {"seconds", "flops"}
+
+
 def test_strict_rejects_before_training(recipes: Path, compare: Compare) -> None:
     other = (recipes / "lstm.yaml").read_text(encoding="utf-8").replace("max_steps: 4", "max_steps: 8")
     (recipes / "longer.yaml").write_text(other, encoding="utf-8")

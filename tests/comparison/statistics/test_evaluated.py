@@ -72,3 +72,20 @@ def test_the_section_of_results_json(tmp_path: Path) -> None:
     assert {"f1", "distinct_2", "length_mean"} <= {*metrics}
     assert "nll_nats" not in metrics
     assert json.loads(json.dumps(section))["differences"][0].keys() == section["differences"][0].keys()
+
+
+def test_metrics_per_token_need_one_tokenizer(tmp_path: Path) -> None:
+    """Two systems whose references have other numbers of tokens, or of unknown ones, are compared per byte only."""
+    plain, longer, unknown = (read_measured(write_responses(tmp_path / f"{seed}.jsonl", seed)) for seed in range(3))
+    longer = replace(longer, rows=[{**row, "reference_tokens": 7 + (row["id"] == "59")} for row in longer.rows])
+    unknown = replace(unknown, rows=[{**row, "reference_unknown": int(row["id"] == "3")} for row in unknown.rows])
+    for other, reason in ((plain, ""), (longer, "the tokenizers differ"), (unknown, "the tokenizers differ")):
+        section = statistics_section({"a": [plain], "b": [other]}, resamples=100)
+        methods = {record["metric"]: record["method"] for record in section["differences"]}
+        assert methods["bits_per_byte"].startswith("paired bootstrap")
+        for metric in ("perplexity_token", "token_accuracy"):
+            assert methods[metric].startswith("not tested") == bool(reason)
+            assert reason in methods[metric]
+        assert ("Token accuracy: not tested: the tokenizers differ" in section["verdict"]) == bool(reason)
+        values = [r["difference"] for r in section["differences"] if r["metric"] == "perplexity_token"]
+        assert (values == [None]) == bool(reason)

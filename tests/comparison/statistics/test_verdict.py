@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from dialog.comparison.statistics.differences import ARCHITECTURES, ONE_RUN_OF_B, TWO_RUNS, Better, Difference
-from dialog.comparison.statistics.verdict import verdicts, whole_verdict
+from dialog.comparison.statistics.verdict import verdicts
+from dialog.report.verdict import paired_texts
 
 BETTER: dict[str, Better] = {
     "bits_per_byte": "lower",
@@ -120,7 +121,18 @@ def test_subsets_and_pairs_have_their_own_sentences() -> None:
         ("transformer", "leaked"),
         ("gru", "all"),
     ]
-    lines = whole_verdict(everything).splitlines()
+    lines = paired_texts(everything)
     assert lines[1].startswith("lstm and transformer: Clean subset: F1: undecided")
     assert lines[3] == "lstm and gru: lstm is better in F1 by 1.00 to 2.00 (95 % interval)."
-    assert whole_verdict(everything[:3]).startswith("lstm is better")
+    assert paired_texts(everything[:3])[0].startswith("lstm is better")
+
+
+def test_files_of_responses_are_systems_not_architectures() -> None:
+    single = record("f1", -1, 1, method=TWO_RUNS)
+    both = text(single, files=["lstm", "transformer"])
+    assert both.startswith("This is about two systems, lstm and transformer, and not about architectures. F1")
+    assert text(single, files=["transformer"]).startswith(
+        "This is about two systems, this run of lstm and transformer,"
+    )
+    several = text(record("f1", -1, 1, method=ONE_RUN_OF_B), files=["transformer"])
+    assert several.startswith("This is about the architecture lstm and the system transformer, whose other runs")

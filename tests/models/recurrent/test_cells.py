@@ -6,7 +6,8 @@ from recurrent_by_hand import SIZE, Agree, Draw, Stir, both_cells, up_to_three_l
 from torch import nn
 
 from dialog.models.recurrent import RecurrentSettings
-from dialog.models.recurrent.cells import RecurrentCell, run_layer
+from dialog.models.recurrent.cells import RecurrentCell
+from dialog.models.recurrent.sequences import run_layer
 from dialog.models.recurrent.stack import Stack, StackLoop
 
 

@@ -65,6 +65,8 @@ def test_learning_curves_over_tokens_time_and_flops(results: dict[str, Any]) -> 
         assert label in drawing
         assert drawing.count("<polygon") == 2, "a band per model"
     assert section.notes == ("lstm leads until 18 s hello",)
+    results["models"][0]["tokenizer"] = "other"
+    assert not any("target tokens" in drawing for drawing in curves(results).figures[0].drawings)
 
 
 def test_curves_of_one_seed_have_no_band(one_seed: dict[str, Any]) -> None:
