@@ -50,7 +50,7 @@ def source_ids(turns: RoleIds, *, max_source: int, facts: RoleIds = (), layout: 
 
 
 def last_turn(source: Sequence[int], layout: str = ROLES) -> list[int]:
-    """Return the ids of the last turn of a source, as far as it is not truncated; padding may follow it.
+    """Return the ids of the last turn of a source, or what truncation leaves of it; padding may follow it.
 
     In the layout `separated` these are the ids after the last `<unk>` that others follow.
     """
