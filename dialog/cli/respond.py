@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from dialog.cli.ensemble import ensemble_option
 from dialog.cli.json_lines import answer_lines
 from dialog.paths import check_new
 
@@ -17,8 +18,11 @@ from dialog.paths import check_new
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--input", "source", default="-", help="File of JSON lines, one context each; - is standard input.")
 @click.option("--output", "target", default="-", help="New file for the responses; - is standard output.")
+@ensemble_option
 @click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
-def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, trust: bool) -> None:
+def respond(
+    run: Path, overrides: tuple[str, ...], source: str, target: str, ensemble: tuple[Path, ...], trust: bool
+) -> None:
     """Generate responses with a RUN: reads {"context": [TEXT, ...]} per line, writes the line with its response.
 
     Each line of a pipe is answered before the next one is read. A line that cannot be answered gets {"id", "error"} in
@@ -31,7 +35,7 @@ def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, tru
         check_new(Path(target))
     from dialog.runs.load import load
 
-    loaded = load(run, overrides=overrides, trust=trust)
+    loaded = load([run, *ensemble], overrides=overrides, trust=trust)
     from dialog.generation.responder import response_row
 
     def answer(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

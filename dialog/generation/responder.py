@@ -44,7 +44,7 @@ def no_reverse(folder: str) -> Likelihoods:
 
 @dataclass(frozen=True)
 class Responder:
-    """Generates responses to batches of contexts; an ensemble averages the probabilities of several models.
+    """Generates responses to batches of contexts.
 
     ``load_reverse`` loads the reverse model of a run folder, for the search ``mmi``.
     """
@@ -57,7 +57,6 @@ class Responder:
     normalise: bool = True
     layout: str = ROLES
     silence: str | None = None
-    others: tuple[Seq2Seq, ...] = ()  # of an ensemble
     load_reverse: Callable[[str], Likelihoods] = no_reverse
 
     def respond(
@@ -104,7 +103,7 @@ class Responder:
     ) -> list[list[Candidate]]:
         """Generate responses to each source [B, S], the best one first."""
         decode, source = self.search(search), source.to(next(self.model.parameters()).device)
-        models = (self.model, *self.others)
+        models = self.model.members
         watchable = decode.streams and len(source) == 1
         step = WatchedStep(models, watch) if watch is not None and watchable else NetworkStep(models)
         memory, state = step.start(source, source != PAD)

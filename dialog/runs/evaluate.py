@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,7 +67,7 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
 
     data = run.recipe.data
     job = build_job(run.recipe)
-    settings = settings_of(run.recipe, corpus_hash(job.corpus))
+    settings = settings_of(run.recipe, corpus_hash(job.corpus), run.others)
     if name is not None:
         check_name(name, run.folder / "evaluation" / f"{split}-{name}", settings)
     stream = examples(job.corpus.dialogues(split), job.rules, Counter())
@@ -147,8 +148,11 @@ def current_evaluation(folder: Path, recipe: Recipe, split: str, corpus: str | N
     return None
 
 
-def settings_of(recipe: Recipe, corpus: str | None) -> dict[str, Any]:
-    """Return everything that an evaluation depends on but the weights; ``corpus`` is the hash of the corpus."""
+def settings_of(recipe: Recipe, corpus: str | None, others: Sequence[Path] = ()) -> dict[str, Any]:
+    """Return everything that an evaluation depends on but the run's own weights.
+
+    ``corpus`` is the hash of the corpus; ``others`` are the other runs of an ensemble, recorded by their weights.
+    """
     from dialog.data.preparation.job import without_paths
 
     values = to_dict(recipe)
@@ -156,6 +160,8 @@ def settings_of(recipe: Recipe, corpus: str | None) -> dict[str, Any]:
     data = {key: without_paths(value) for key, value in values["data"].items() if key not in UNUSED}
     search = with_reverse_weights(values["generation"]["search"])
     generation = {**values["generation"], "search": search}
+    if others:
+        generation["ensemble"] = [sha256(folder / WEIGHTS) for folder in others]
     return {**settings, "generation": generation, "data": {**data, "fingerprint": corpus}}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +25,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("dialog")
 
 
+SAME_INPUT = ("context_turns", "silence", "normalise", "layout", "max_source", "reverse")
+"""Keys of the section ``data`` in which the runs of an ensemble agree."""
+
+
 def load(
-    folder: str | Path,
+    folder: str | Path | Sequence[str | Path],
     *,
     overrides: Sequence[str] = (),
     device: str = "auto",
@@ -36,16 +40,44 @@ def load(
     """Load the recipe (with overrides), the tokenizer and the best weights of a run folder.
 
     Args:
-        folder: A run with at least one validation; it may still be training.
+        folder: A run with at least one validation; it may still be training. Several runs of one tokenizer are an
+            ensemble, whose probabilities are averaged; its recipe is that of the first.
         overrides: ``key=value`` lines over the run's recipe.
         device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
         precision: "float32", "bfloat16" or "float16".
         trust: Whether the recipe may import parts by dotted names, that is, run code.
 
     Raises:
-        UserError: not a run folder, not validated yet, changed files, or a recipe that imports parts without ``trust``.
+        UserError: not a run folder, not validated yet, changed files, or a recipe that imports parts without ``trust``;
+            or several runs that read different input.
     """
-    folder = Path(folder)
+    folders = [folder] if isinstance(folder, str | Path) else folder
+    runs = [load_one(Path(one), overrides, device=device, precision=precision, trust=trust) for one in folders]
+    return ensemble(runs) if len(runs) > 1 else runs[0]
+
+
+def ensemble(runs: Sequence[Run]) -> Run:
+    """Return the ensemble of several runs.
+
+    Raises:
+        UserError: their tokenizers differ, or the input of their models.
+    """
+    from dialog.models.ensemble import Ensemble
+
+    first, *others = runs
+    for run in others:
+        if run.tokenizer.fingerprint != first.tokenizer.fingerprint:
+            raise UserError(f"{run.folder}: its tokenizer is not that of {first.folder}, as in an ensemble it must be")
+        for key in SAME_INPUT:
+            own, other = (getattr(one.recipe.data, key) for one in (run, first))
+            if own != other:
+                raise UserError(f"{run.folder}: data.{key} is {own}, not {other} as in {first.folder}")
+    model = Ensemble([run.model for run in runs]).eval()
+    return replace(first, model=model, others=tuple(run.folder for run in others))
+
+
+def load_one(folder: Path, overrides: Sequence[str], *, device: str, precision: str, trust: bool) -> Run:
+    """Load one run folder; see `load`."""
     recipe = read_recipe(folder, overrides)
     if not trust:
         check_no_imports(recipe, folder)

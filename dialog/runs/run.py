@@ -33,7 +33,10 @@ class Reply:
 
 @dataclass(frozen=True)
 class Run:
-    """Trained model of a run folder; ``load_reverse`` loads the reverse model of another one for the search mmi."""
+    """Trained model of a run folder, or an ensemble of it with the models of ``others``.
+
+    ``load_reverse`` loads the reverse model of another run folder, for the search mmi.
+    """
 
     folder: Path
     name: str
@@ -41,6 +44,7 @@ class Run:
     model: Seq2Seq
     tokenizer: Tokenizer
     load_reverse: Callable[[str], Likelihoods] = field(repr=False)
+    others: tuple[Path, ...] = ()
 
     @cached_property
     def responder(self) -> Responder:
