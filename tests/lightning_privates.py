@@ -9,11 +9,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
 from source_code import FILES, imported, tree
 
 
 class Privates(NamedTuple):
-    """Private names in Lightning's sources: those of each class with its bases, and all together."""
+    """Private names in Lightning's sources: those of each class with its bases, and all that torch has not too."""
 
     classes: dict[str, set[str]]
     everywhere: set[str]
@@ -54,7 +55,9 @@ def lightning_privates() -> Privates:
         bases = (inherited(base, below | {name}) for base in base_names(nodes[name]))
         return private_names(nodes[name]).union(*bases)
 
-    return Privates({name: inherited(name) for name in nodes}, set().union(*map(private_names, modules)))
+    torch_own = {*dir(torch.Tensor), *vars(torch.nn.Module())}
+    everywhere = set().union(*map(private_names, modules)) - torch_own
+    return Privates({name: inherited(name) for name in nodes}, everywhere)
 
 
 @cache

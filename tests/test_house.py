@@ -35,6 +35,7 @@ FLOORS = (
     ("build",),
     ("runs",),
     ("comparison", "tuning", "profiling", "chat", "export"),
+    ("recipes",),
     ("cli",),
 )
 """Packages and modules directly under ``dialog``, lowest floor first; those of the lowest floor count as one."""

@@ -7,12 +7,11 @@ from typing import NamedTuple
 
 import click
 
-from dialog.chat.session import run_names
 from dialog.escaping import to_json
 from dialog.metrics import DistinctN, UniqueRatio
 from dialog.metrics.counts import CountMetric
 from dialog.report.terminal import one_line
-from dialog.runs.run import Run
+from dialog.runs.run import Run, run_names
 
 
 class NamedTurn(NamedTuple):

@@ -15,7 +15,7 @@ from dialog.errors import UserError
 from dialog.escaping import to_json
 from dialog.generation.responder import Candidate
 from dialog.paths import check_new
-from dialog.runs.run import Run
+from dialog.runs.run import Run, run_names
 
 Watch = Callable[[int, str], None]
 """Receives the number of a run and each new piece of its reply; an empty piece ends the reply."""
@@ -179,11 +179,3 @@ class Session:
         if not self.exchanges:
             raise UserError(f"{command}: the conversation is empty; write a line first")
         return self.exchanges[-1]
-
-
-def run_names(runs: Sequence[Run]) -> list[str]:
-    """Return a short name for each run: of its recipe, else of its folder, numbered if both are equal."""
-    for names in ([run.name for run in runs], [run.folder.name for run in runs]):
-        if len(set(names)) == len(names):
-            return names
-    return [f"{run.name} {number}" for number, run in enumerate(runs, start=1)]

@@ -27,6 +27,7 @@ VERBS = {
     "tune": "Suggest a learning rate or a batch size for a recipe.",
     "train": "Train a recipe into a run folder.",
     "evaluate": "Compute metrics and responses of a run on one split.",
+    "tune-generation": "Measure searches on validation, plot quality against diversity, select one.",
     "verify": "List the files of a run that have changed, and what can be rebuilt.",
     "respond": "Generate responses: JSON lines in, JSON lines out.",
     "chat": "Talk to a run, or to two, in the terminal.",
@@ -49,10 +50,11 @@ class VerbGroup(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command ``dialog.cli.<name>.<name>``."""
+        """Import the command ``dialog.cli.<name>.<name>``, with underscores for hyphens."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = getattr(importlib.import_module(f"dialog.cli.{cmd_name}"), cmd_name)
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(importlib.import_module(f"dialog.cli.{name}"), name)
         return command
 
     def resolve_command(

@@ -18,9 +18,16 @@ from dialog.errors import UserError
 @click.option("--start", metavar="TEXT", help="First turn of --self-chat [default: an empty context].")
 @click.option("--json", "as_json", is_flag=True, help="Print the result of --self-chat as JSON.")
 @ensemble_option
+@click.option("--precision", default="float32", show_default=True, help="float32, bfloat16, float16 or int8.")
 @click.option("--trust", is_flag=True, help="Allow the runs' recipes to import code.")
 def chat(
-    runs: tuple[str, ...], turns: int | None, start: str | None, as_json: bool, ensemble: tuple[Path, ...], trust: bool
+    runs: tuple[str, ...],
+    turns: int | None,
+    start: str | None,
+    as_json: bool,
+    ensemble: tuple[Path, ...],
+    precision: str,
+    trust: bool,
 ) -> None:
     """Talk to a RUN, or to two at a time, in the terminal; /help lists the commands.
 
@@ -45,7 +52,7 @@ def chat(
         raise UserError(f"{'--json' if as_json else '--start'}: only with --self-chat N")
     from dialog.runs.load import load
 
-    loaded = [load([folder, *ensemble], overrides=overrides, trust=trust) for folder in folders]
+    loaded = [load([folder, *ensemble], overrides=overrides, precision=precision, trust=trust) for folder in folders]
     if turns is not None:
         from dialog.chat.self_chat import print_self_chat
 

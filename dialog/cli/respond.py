@@ -19,9 +19,16 @@ from dialog.paths import check_new
 @click.option("--input", "source", default="-", help="File of JSON lines, one context each; - is standard input.")
 @click.option("--output", "target", default="-", help="New file for the responses; - is standard output.")
 @ensemble_option
+@click.option("--precision", default="float32", show_default=True, help="float32, bfloat16, float16 or int8.")
 @click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
 def respond(
-    run: Path, overrides: tuple[str, ...], source: str, target: str, ensemble: tuple[Path, ...], trust: bool
+    run: Path,
+    overrides: tuple[str, ...],
+    source: str,
+    target: str,
+    ensemble: tuple[Path, ...],
+    precision: str,
+    trust: bool,
 ) -> None:
     """Generate responses with a RUN: reads {"context": [TEXT, ...]} per line, writes the line with its response.
 
@@ -35,7 +42,7 @@ def respond(
         check_new(Path(target))
     from dialog.runs.load import load
 
-    loaded = load([run, *ensemble], overrides=overrides, trust=trust)
+    loaded = load([run, *ensemble], overrides=overrides, precision=precision, trust=trust)
     from dialog.generation.responder import response_row
 
     def answer(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -93,10 +93,10 @@ def group_files(recipe: Path) -> dict[str, dict[str, Path]]:
 def compose(name: str, overrides: Sequence[str] = ()) -> Composed:
     """Compose a recipe: schema defaults < the groups in its ``defaults`` < its own lines < the command line.
 
-    ``group=choice`` swaps a group and drops the recipe's own lines for that section; ``key=value`` sets a value (split
-    at the first ``=``); ``~key`` removes a key. A group that is not a section (``debug``) may set keys of any section
-    and overrides the recipe's own lines. A component whose name changes is configured from scratch: the arguments of
-    the old part are dropped.
+    ``group=choice`` swaps a group and drops the recipe's own lines for that section; the choice is a name or, on the
+    command line, the path of a YAML file. ``key=value`` sets a value (split at the first ``=``); ``~key`` removes a
+    key. A group that is not a section (``debug``) may set keys of any section and overrides the recipe's own lines. A
+    component whose name changes is configured from scratch: the arguments of the old part are dropped.
 
     Raises:
         UserError: with the file and line, or the key, and the nearest name.
@@ -134,15 +134,26 @@ def read_groups(
     for group, choice in choices.items():
         if group not in groups:
             raise UserError(f"{places[group]}: unknown group {group!r}{hint(group, groups)}")
-        if str(choice) not in groups[group]:
-            raise UserError(f"{places[group]}: unknown {group} {str(choice)!r}{hint(str(choice), groups[group])}")
-        layer = read_yaml(groups[group][str(choice)])
+        layer = read_yaml(choice_file(group, str(choice), groups[group], places[group]))
         if group in SECTIONS:
             origin = {f"{group}.{key}": place for key, place in layer.origin.items()}
             sections.append(Layer({group: layer.values}, origin))
         else:
             overlays.append(layer)
     return sections, overlays
+
+
+def choice_file(group: str, choice: str, files: Mapping[str, Path], place: str) -> Path:
+    """Return the file of a group's choice: a name, or on the command line the path of a YAML file.
+
+    Raises:
+        UserError: unknown name.
+    """
+    if is_path(choice) and place == COMMAND_LINE:
+        return Path(choice)
+    if choice not in files:
+        raise UserError(f"{place}: unknown {group} {choice!r}{hint(choice, files)}")
+    return files[choice]
 
 
 def parse_overrides(overrides: Sequence[str], groups: Container[str]) -> tuple[dict[str, str], list[tuple[str, Any]]]:

@@ -15,12 +15,13 @@ from dialog.config.schema import GenerationConfig
 from dialog.data.batching import collate
 from dialog.data.dialogue import Example, Turn
 from dialog.data.store.layout import ROLES, encode_example, last_turn
-from dialog.data.tokenizers.tokenizer import BOS, PAD, Tokenizer
+from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD, Tokenizer
 from dialog.errors import UserError
 from dialog.generation.build import build_search
-from dialog.generation.contract import Search
+from dialog.generation.contract import Hypothesis, Search
 from dialog.generation.network_step import NetworkStep, Watch, WatchedStep
 from dialog.generation.searches.mmi import ReverseScores
+from dialog.models.inference import PreparedNetworks
 from dialog.models.seq2seq import Seq2Seq
 
 Likelihoods = Callable[[Sequence[tuple[Sequence[str], str]]], list[float]]
@@ -35,6 +36,7 @@ class Candidate(NamedTuple):
     tokens: int  # number of tokens; counts the end token if it was generated
     token_scores: list[float]  # of each token, in nats
     rank: float  # what the search sorts by, higher is better
+    ids: Sequence[int] = ()  # token ids, with the end token if it was generated
 
 
 def no_reverse(folder: str) -> Likelihoods:
@@ -58,6 +60,7 @@ class Responder:
     layout: str = ROLES
     silence: str | None = None
     load_reverse: Callable[[str], Likelihoods] = no_reverse
+    int8: bool = False  # products of the decoders and heads in int8, see `dialog.load`
 
     def respond(
         self, contexts: Sequence[Sequence[str]], search: Component | None = None, watch: Watch | None = None
@@ -103,24 +106,16 @@ class Responder:
     ) -> list[list[Candidate]]:
         """Generate responses to each source [B, S], the best one first."""
         decode, source = self.search(search), source.to(next(self.model.parameters()).device)
-        models = self.model.members
+        models = self._networks.current()
         watchable = decode.streams and len(source) == 1
         step = WatchedStep(models, watch) if watch is not None and watchable else NetworkStep(models)
         memory, state = step.start(source, source != PAD)
         replies = decode(step, source.new_full((len(source), 1), BOS), memory, state, source)
-        return [
-            [
-                Candidate(
-                    self.tokenizer.decode(reply.tokens),
-                    reply.score,
-                    len(reply.token_scores),
-                    reply.token_scores,
-                    reply.rank,
-                )
-                for reply in hypotheses
-            ]
-            for hypotheses in replies
-        ]
+        return [[self._candidate(reply) for reply in hypotheses] for hypotheses in replies]
+
+    def _candidate(self, reply: Hypothesis) -> Candidate:
+        text, ids = self.tokenizer.decode(reply.tokens), (*reply.tokens, *([EOS] if reply.finished else []))
+        return Candidate(text, reply.score, len(ids), reply.token_scores, reply.rank, ids)
 
     def search(self, component: Component | None = None) -> Search:
         """Return the recipe's search or that of a component; built once.
@@ -155,6 +150,10 @@ class Responder:
         return scores
 
     @cached_property
+    def _networks(self) -> PreparedNetworks:
+        return PreparedNetworks(self.model.members, int8=self.int8)
+
+    @cached_property
     def _searches(self) -> dict[str, Search]:
         return {}
 
@@ -163,5 +162,5 @@ def response_row(name: Any, context: Sequence[str], candidates: Sequence[Candida
     """Return one output line of ``dialog respond``; an error without a candidate."""
     if not candidates:
         return {"id": name, "error": "the scores of the model are not numbers"}
-    rows = [candidate._asdict() for candidate in candidates]
+    rows = [{key: value for key, value in candidate._asdict().items() if key != "ids"} for candidate in candidates]
     return {"id": name, "context": list(context), "response": candidates[0].text, "candidates": rows}

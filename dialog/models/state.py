@@ -15,21 +15,22 @@ class Rows:
 
     def select(self, rows: Tensor) -> Self:
         """Return the rows [N] in this order, to reorder a beam or to drop finished rows."""
-        return self._map(lambda tensor: tensor.index_select(0, rows))
+        return self._map(lambda part: part.select(rows) if isinstance(part, Rows) else part.index_select(0, rows))
 
     def repeat(self, times: int) -> Self:
         """Repeat each row, copies side by side: one source for a whole beam."""
-        return self._map(lambda tensor: tensor.repeat_interleave(times, 0))
+        return self._map(
+            lambda part: part.repeat(times) if isinstance(part, Rows) else part.repeat_interleave(times, 0)
+        )
 
-    def _map(self, change: Callable[[Tensor], Tensor]) -> Self:
+    def _map(self, change: Callable[[Any], Any]) -> Self:
+        """Change each tensor and each bundle."""
         return replace(self, **{item.name: _map(change, getattr(self, item.name)) for item in fields(self)})
 
 
-def _map(change: Callable[[Tensor], Tensor], tree: Any) -> Any:  # noqa: ANN401 - a tree of tensors
-    if isinstance(tree, Tensor):
+def _map(change: Callable[[Any], Any], tree: Any) -> Any:  # noqa: ANN401 - a tree of tensors
+    if isinstance(tree, Tensor | Rows):
         return change(tree)
     if isinstance(tree, tuple):
         return tuple(_map(change, branch) for branch in tree)
-    if isinstance(tree, Rows):
-        return tree._map(change)
     raise TypeError(f"a bundle of tensors cannot hold {type(tree).__name__}")

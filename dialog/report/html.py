@@ -33,7 +33,7 @@ def write_html(results: Results, path: Path) -> None:
     """Write a report of results.json; its texts are escaped and cannot add elements or addresses."""
     results = complete(results)
     values = template_values(printable_json(results), rating_fingerprint(results))
-    write_text(path, render_page("dialog.report", "report.html.j2", values, script="rating.js"))
+    write_text(path, render_page("dialog.report", "report.html.j2", values, scripts=("rating.js",)))
 
 
 def template_values(results: Results, rating: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -13,11 +14,20 @@ from markupsafe import Markup
 from dialog.report.terminal import printable
 
 
-def render_page(package: str, template: str, values: dict[str, Any], *, script: str = "") -> str:
+def render_page(
+    package: str, template: str, values: dict[str, Any], *, scripts: Sequence[str] = (), style: str = ""
+) -> str:
     """Render a template of a package; texts in `values` are escaped and cannot add elements or addresses.
 
     The template also receives `style`, the style sheet shared by all pages, `policy`, the content security policy, and
-    `script`, the text of a file of the package; the policy allows this text and no other script.
+    `script`, the files of the package that are named in `scripts`; the policy allows this text and no other script.
+
+    Args:
+        package: Package of the files.
+        template: File of the package.
+        values: Variables of the template.
+        scripts: Files of the package that are joined to one script.
+        style: Continues the shared style sheet; the policy then allows no other style, not even a style attribute.
     """
 
     def source(name: str) -> str:
@@ -31,17 +41,21 @@ def render_page(package: str, template: str, values: dict[str, Any], *, script: 
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    style = Markup((files("dialog.report") / "report.css").read_text(encoding="utf-8"))
-    code = source(script) if script else ""
-    shared = {"style": style, "policy": security_policy(code), "script": Markup(code)}
+    sheet = (files("dialog.report") / "report.css").read_text(encoding="utf-8") + style
+    code = "".join(map(source, scripts))
+    shared = {"style": Markup(sheet), "policy": security_policy(code, sheet if style else ""), "script": Markup(code)}
     return environment.get_template(template).render(**shared, **values)
 
 
-def security_policy(script: str) -> str:
-    """Return a content security policy that allows inline styles and this script, and nothing else."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    allowed = f"script-src 'sha256-{digest}'; " if script else ""
-    return f"default-src 'none'; {allowed}style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+def security_policy(script: str, style: str = "") -> str:
+    """Return a content security policy that allows this script, this style sheet or any inline style, nothing else."""
+    allowed = f"script-src {_digest(script)}; " if script else ""
+    styles = _digest(style) if style else "'unsafe-inline'"
+    return f"default-src 'none'; {allowed}style-src {styles}; base-uri 'none'; form-action 'none'"
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def printable_json(value: Any) -> Any:  # noqa: ANN401 - any JSON

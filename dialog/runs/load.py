@@ -21,8 +21,11 @@ from dialog.training.checkpoints.manifest import MANIFEST, check_intact, read_ma
 
 if TYPE_CHECKING:
     from dialog.generation.responder import Likelihoods
+    from dialog.models.seq2seq import Seq2Seq
 
 log = logging.getLogger("dialog")
+PRECISIONS = {"float32": "float32", "bfloat16": "bfloat16", "float16": "float16", "int8": "float32"}
+"""Type of the parameters for each precision."""
 
 
 SAME_INPUT = ("context_turns", "silence", "normalise", "layout", "max_source", "reverse")
@@ -44,7 +47,8 @@ def load(
             ensemble, whose probabilities are averaged; its recipe is that of the first.
         overrides: ``key=value`` lines over the run's recipe.
         device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
-        precision: "float32", "bfloat16" or "float16".
+        precision: "float32", "bfloat16" or "float16"; or "int8": float32, but generation multiplies large matrices of
+            decoder and head in int8, with a scale for each row of both factors. Only on a CPU with VNNI.
         trust: Whether the recipe may import parts by dotted names, that is, run code.
 
     Raises:
@@ -96,15 +100,16 @@ def load_one(folder: Path, overrides: Sequence[str], *, device: str, precision: 
         load_model(model, str(folder / WEIGHTS))
     except Exception as error:  # safetensors raises its own type, torch RuntimeError
         raise UserError(f"{folder / WEIGHTS}: does not fit the recipe: {_one_line(error)}") from error
-    precisions = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    dtype = lookup(precisions, precision, "precision")
+    dtype = getattr(torch, lookup(PRECISIONS, precision, "precision"))
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     try:
         model = model.to(device, dtype)
     except (AssertionError, RuntimeError) as error:  # torch raises either
         raise UserError(f"device {device}: {_one_line(error)}") from error
-    others = cache(partial(reverse_likelihoods, device=device, precision=precision, trust=trust))
-    return Run(folder, name_of(folder.parent), recipe, model.eval(), tokenizer, others)
+    if precision == "int8":
+        check_int8(model.eval())
+    reverse = cache(partial(reverse_likelihoods, device=device, precision=precision, trust=trust))
+    return Run(folder, name_of(folder.parent), recipe, model.eval(), tokenizer, reverse, int8=precision == "int8")
 
 
 def reverse_likelihoods(folder: str, **options: Any) -> Likelihoods:  # noqa: ANN401 - those of `load`
@@ -118,6 +123,23 @@ def reverse_likelihoods(folder: str, **options: Any) -> Likelihoods:  # noqa: AN
     if not data.reverse or data.context_turns != 1:
         raise UserError(f"{folder}: not a reverse model; train one with data.reverse=true data.context_turns=1")
     return lambda pairs: [-nll for nll, _ in run.likelihoods(pairs)]
+
+
+def check_int8(model: Seq2Seq) -> None:
+    """Check that a model generates in int8 on its device.
+
+    Raises:
+        UserError: another device than a CPU with VNNI, or a decoder or head without int8 products.
+    """
+    from dialog.models.inference import can_prepare, has_int8
+
+    if not has_int8(next(model.parameters()).device.type):
+        raise UserError("precision int8: needs a CPU with VNNI; choose float32 or bfloat16")
+    if not can_prepare(model):
+        raise UserError(
+            "precision int8: supported for head vocabulary with decoder transformer, or lstm and gru with attention "
+            "additive; choose float32 or bfloat16"
+        )
 
 
 def check_files(folder: Path) -> None:

@@ -12,9 +12,11 @@ from dialog.config.schema import Recipe
 from dialog.errors import UserError
 
 if TYPE_CHECKING:
+    from dialog.data.dialogue import Example
     from dialog.data.tokenizers.tokenizer import Tokenizer
     from dialog.generation.responder import Candidate, Likelihoods, Responder
     from dialog.models.seq2seq import Seq2Seq
+    from dialog.report.drawing.attention.reading import AttentionReading
 
 
 @dataclass(frozen=True)
@@ -26,9 +28,9 @@ class Reply:
     context: Sequence[str]
     run: Run = field(repr=False)
 
-    def attention(self) -> dict[str, Any]:
-        """Return the attention maps of every layer and head for this response."""
-        return self.run.attention(self.context, self.text)
+    def attention(self) -> AttentionReading:
+        """Return the attention maps of every layer and head over the tokens that the search has chosen."""
+        return self.run.attention(self.context, self.candidates[0])
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Run:
     tokenizer: Tokenizer
     load_reverse: Callable[[str], Likelihoods] = field(repr=False)
     others: tuple[Path, ...] = ()
+    int8: bool = False
 
     @cached_property
     def responder(self) -> Responder:
@@ -62,6 +65,7 @@ class Run:
             layout=data.layout,
             silence=data.silence,
             load_reverse=self.load_reverse,
+            int8=self.int8,
         )
 
     def respond(self, context: Sequence[str], search: Mapping[str, Any] | None = None) -> Reply:
@@ -78,19 +82,39 @@ class Run:
             for candidates, context in zip(responses, contexts, strict=True)
         ]
 
-    def attention(self, context: Sequence[str], response: str) -> dict[str, Any]:
-        """Return the attention maps of every layer and head for a response, as ``dialog attention`` writes them."""
+    def attention(self, context: Sequence[str], response: str | Candidate) -> AttentionReading:
+        """Return the attention maps of every layer and head for a response, as ``dialog attention`` writes them.
+
+        Of a generated response, the maps are over the tokens that the search has chosen, which may differ from the
+        tokens of its text; they are the maps that the search used.
+        """
+        from dialog.report.drawing.attention.reading import AttentionReading
+
+        example = self.responder.example(context, response if isinstance(response, str) else response.text)
+        ids = None if isinstance(response, str) else response.ids
+        reading = self.attention_of_example(example, ids)
+        return AttentionReading(**reading, unread_turns=list(context[: len(context) - len(example.context)]))
+
+    def attention_of_example(self, example: Example, response: Sequence[int] | None = None) -> AttentionReading:
+        """Return the attention maps of an example; `response` replaces the tokens of its text, end token included."""
         import torch
 
+        from dialog.analysis.attention.groups import token_groups
         from dialog.analysis.attention.maps import attention_maps, maps_to_json, turn_indices
-        from dialog.data.tokenizers.tokenizer import PAD
+        from dialog.data.tokenizers.tokenizer import BOS, PAD
+        from dialog.report.drawing.attention.reading import AttentionReading
 
-        pair = self.responder.encode(self.responder.example(context, response))
+        source, target = self.responder.encode(example)
+        target = target if response is None else [BOS, *response]
         device = next(self.model.parameters()).device
-        source, target = (torch.tensor([ids], device=device) for ids in pair)
-        maps = attention_maps(self.model, source, source != PAD, target[:, :-1])
-        source_labels, target_labels = (list(map(self.tokenizer.label, ids)) for ids in (pair[0], pair[1][1:]))
-        return maps_to_json(maps, 0, source_labels, target_labels, turn_indices(self.model, source[0], len(pair[0])))
+        sources, targets = (torch.tensor([ids], device=device) for ids in (source, target))
+        maps = attention_maps(self.model, sources, sources != PAD, targets[:, :-1])
+        context, predicted = (list(map(self.tokenizer.label, ids)) for ids in (source, target[1:]))
+        data = self.recipe.data
+        return AttentionReading(
+            **maps_to_json(maps, 0, context, predicted, turn_indices(self.model, sources[0], len(source))),
+            **token_groups(self.tokenizer, example, source, target[1:], max_source=data.max_source, layout=data.layout),
+        )
 
     def score(self, context: Sequence[str], response: str) -> float:
         """Return log p(response | context) in nats, end token included."""
@@ -104,3 +128,11 @@ class Run:
         examples = [self.responder.example(context, response) for context, response in pairs]
         evaluator = Evaluator(self.responder, self.recipe.generation.search, self.recipe.data.batch_tokens)
         return [(scored.nll, scored.tokens) for scored in evaluator.scores(examples)]
+
+
+def run_names(runs: Sequence[Run]) -> list[str]:
+    """Return a short name for each run: of its recipe, else of its folder, numbered if both are equal."""
+    for names in ([run.name for run in runs], [run.folder.name for run in runs]):
+        if len(set(names)) == len(names):
+            return names
+    return [f"{run.name} {number}" for number, run in enumerate(runs, start=1)]

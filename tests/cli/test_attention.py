@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 from program import Done
@@ -31,11 +33,40 @@ def test_every_format_shows_the_response(
     with Image.open(here / "map.png") as image:
         assert min(image.size) > 100
     page = (here / "map.html").read_text(encoding="utf-8")
-    assert "<script" not in page
+    assert "<script>alert" not in page
     assert "&lt;script&gt;" in page
-    heads = [len(one["weights"]) for one in maps["maps"]]
-    assert page.count("<svg") == sum(number + (number > 1) for number in heads)
+    data = json.loads(page.partition('<script type="application/json">')[2].partition("</script>")[0])
+    (packed,) = data["examples"][0]["readings"]
+    assert [one["name"] for one in packed["maps"]] == [one["name"] for one in maps["maps"]]
+    assert [group[0] for group in packed["axes"]["source"]["groups"]] == [
+        "turn 1, responder",
+        "turn 2, other speaker",
+        "end",
+    ]
+    for one, exact in zip(packed["maps"], maps["maps"], strict=True):
+        weights = np.frombuffer(base64.b64decode(one["weights"]), "<u2").reshape(one["shape"]) / 65535
+        np.testing.assert_allclose(weights, exact["weights"], atol=0.5 / 65535 + 1e-9)
     assert (here / "map.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_the_chosen_map_is_drawn(here: Path, call: Callable[..., Done], trained: Callable[[str], Path]) -> None:
+    run, name = trained("transformer"), "encoder.layers.0.self_attention"
+    options = [*TURNS, "--response", "Fine .", "--layer", name, "--head", "1"]
+    for suffix in ("svg", "html", "png"):
+        done = call("attention", str(run), *options, "--output", f"map.{suffix}")
+        assert done.code == 0, done.err
+    assert f"{name}, head 1" in (here / "map.svg").read_text(encoding="utf-8")
+    assert f'"first":{{"map":"{name}","head":1}}' in (here / "map.html").read_text(encoding="utf-8")
+
+
+def test_two_runs_are_on_one_page(here: Path, call: Callable[..., Done], trained: Callable[[str], Path]) -> None:
+    runs = [str(trained(family)) for family in ("lstm", "transformer")]
+    done = call("attention", *runs, *TURNS, "--output", "map.html")
+    assert done.code == 0, done.err
+    page = (here / "map.html").read_text(encoding="utf-8")
+    assert "decoder.attention</code>" in page
+    assert "decoder.layers.1.cross_attention</code>" in page
+    assert call("attention", *runs, *TURNS, "--output", "map.svg").code == 2
 
 
 def test_a_response_is_generated_if_none_is_given(
@@ -49,12 +80,24 @@ def test_a_response_is_generated_if_none_is_given(
 
 
 @pytest.mark.parametrize(
-    ("output", "message"), [("map.pdf", "ends in .html, .png, .svg, .json"), ("taken.svg", "taken.svg exists")]
+    ("options", "message"),
+    [
+        (["--output", "map.pdf"], "ends in .html, .png, .svg, .json"),
+        (["--output", "taken.svg"], "taken.svg exists"),
+        (
+            ["--output", "a.svg", "--layer", "decoder.atention"],
+            "unknown --layer 'decoder.atention'; did you mean 'decoder.attention'?",
+        ),
+        (["--output", "a.png", "--head", "7"], "unknown --head of decoder.attention '7'; choose from 0"),
+        (["--output", "a.json", "--head", "0"], "--head: a.json has all maps"),
+        (["--output", "a.svg", "--bertviz"], "--bertviz writes .html, not .svg"),
+    ],
 )
-def test_outputs_that_cannot_be_written(
-    output: str, message: str, here: Path, call: Callable[..., Done], trained: Callable[[str], Path]
+def test_arguments_that_do_not_fit(
+    options: list[str], message: str, here: Path, call: Callable[..., Done], trained: Callable[[str], Path]
 ) -> None:
     (here / "taken.svg").touch()
-    done = call("attention", str(trained("lstm")), *TURNS, "--output", output)
+    done = call("attention", str(trained("lstm")), *TURNS, "--response", "Fine .", *options)
     assert done.code == 2
     assert message in done.err
+    assert done.err.count("\n") == 1

@@ -109,6 +109,25 @@ def test_half_precision_responds(run: dialog.Run) -> None:
     assert half.score(CONTEXT, "Monday.") == pytest.approx(run.score(CONTEXT, "Monday."), rel=0.05)
 
 
+def test_int8_responds_and_keeps_float32_scores(run: dialog.Run) -> None:
+    quantised = dialog.load(run.folder, precision="int8")
+    assert quantised.responder.int8
+    assert quantised.respond(CONTEXT).candidates[0].tokens > 0
+    assert quantised.score(CONTEXT, "Monday.") == run.score(CONTEXT, "Monday.")
+
+
+@pytest.mark.parametrize(
+    ("lacks_vnni", "message"), [(True, r"^precision int8: .*VNNI"), (False, r"^precision int8: .*additive")]
+)
+def test_int8_without_its_products(
+    run: dialog.Run, monkeypatch: pytest.MonkeyPatch, lacks_vnni: bool, message: str
+) -> None:
+    monkeypatch.setattr("dialog.models.inference.has_int8", lambda _: not lacks_vnni)
+    monkeypatch.setattr("dialog.models.inference.can_prepare", lambda _: False)
+    with pytest.raises(dialog.UserError, match=message):
+        dialog.load(run.folder, precision="int8")
+
+
 # ------------------------------------------------------------------ trust
 
 PARTS = {

@@ -13,6 +13,7 @@ from pathlib import Path
 from dialog.comparison.grid.folder import GRID, Contender, contender_hash, flat, is_comparison
 from dialog.config.compose import Composed, compose
 from dialog.config.schema import to_dict
+from dialog.config.variations import parse_variation, short_names
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 from dialog.paths import name_of
@@ -99,43 +100,6 @@ def vary(composed: Composed, name: str, overrides: Sequence[str], variations: Se
         )
         recipes.append(replace(compose(name, [*overrides, *settings]), name=f"{composed.name}[{label}]"))
     return recipes
-
-
-def parse_variation(text: str) -> tuple[str, list[str]]:
-    """Split ``KEY=A,B`` at the commas outside of brackets.
-
-    Raises:
-        UserError: no key, fewer than one value, or a value listed twice.
-    """
-    key, _, listed = text.partition("=")
-    values, depth = [""], 0
-    for character in listed:
-        depth += (character in "{[(") - (character in "}])")
-        if character == "," and not depth:
-            values.append("")
-        else:
-            values[-1] += character
-    values = [value.strip() for value in values]
-    if not key or not all(values):
-        raise UserError(f"--vary {text!r}: give KEY=A,B, such as model.decoder.attention=additive,dot")
-    if len(set(values)) < len(values):
-        raise UserError(f"--vary {text!r}: a value is listed twice")
-    return key, values
-
-
-def short_names(keys: Sequence[str]) -> dict[str, str]:
-    """Return the last parts of dotted keys, as many as tell them apart.
-
-    Raises:
-        UserError: a key listed twice.
-    """
-    if len(set(keys)) < len(keys):
-        raise UserError(f"--vary {max(keys, key=list(keys).count)}: listed twice; give its values in one list")
-    parts = {key: key.removesuffix(".name").split(".") for key in keys}
-    length = 1
-    while len({".".join(part[-length:]) for part in parts.values()}) < len(keys):
-        length += 1
-    return {key: ".".join(part[-length:]) for key, part in parts.items()}
 
 
 # ------------------------------------------------------------------ trained runs

@@ -1,7 +1,7 @@
 """Comparison folder: its contenders and seeds in grid.json, and one run folder per contender and seed.
 
     grid.json                     format, version, commands, seeds, overrides, contenders with recipe and hash
-    runs/<contender>/seed-<n>/    run folder; of a file of responses: runs/<contender>/
+    runs/<contender>/seed-<n>/    run folder, unless grid.json names another; of a file of responses: runs/<contender>/
     results.json, report.*        written at the end, by one process
 
 Beside the folder of a run: ``.seed-<n>.lock``, held while a process works on the run, and ``.seed-<n>.error``, the
@@ -49,7 +49,7 @@ class Contender:
         kind: "recipe" (trained here), "runs" (trained run folders), or "responses" (a file of another system).
         hash: Of the recipe without `IGNORED`, or of the file.
         recipe: The composed recipe as plain values; empty for responses.
-        folders: Run folders by seed, for "runs".
+        folders: Run folders by seed; for a recipe those outside of the comparison, which comparisons may share.
         file: The file of responses.
     """
 
@@ -113,7 +113,11 @@ class Grid:
     def _cells_of(self, contender: Contender) -> list[Cell]:
         runs = self.folder / "runs" / contender.name
         if contender.kind == "recipe":
-            return [Cell(contender, seed, runs / f"seed-{seed}", runs / f".seed-{seed}") for seed in self.seeds]
+            folders = [Path(contender.folders.get(seed, runs / f"seed-{seed}")) for seed in self.seeds]
+            return [
+                Cell(contender, seed, folder, folder.with_name(f".{folder.name}"))
+                for seed, folder in zip(self.seeds, folders, strict=True)
+            ]
         if contender.kind == "responses":
             return [Cell(contender, None, runs, runs.with_name(f".{runs.name}"))]
         places = self.folder / "runs" / f".{contender.name.replace('/', '-')}"

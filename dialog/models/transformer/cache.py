@@ -58,6 +58,18 @@ class SelfAttentionState(Rows):
         has_room = tokens == 1 and not torch.is_grad_enabled()
         return Extension(self.length, end, max(ROOM, 2 * end) if has_room else end, None)
 
+    def select(self, rows: Tensor) -> SelfAttentionState:
+        """Return the rows [N] in this order; outside of training only the filled places are copied."""
+        if torch.is_grad_enabled():
+            return super().select(rows)
+
+        def selected(buffer: Tensor) -> Tensor:
+            rest = buffer.new_empty(len(rows), *buffer.shape[1:])
+            torch.index_select(buffer[:, :, : self.length], 0, rows, out=rest[:, :, : self.length])
+            return rest
+
+        return self._map(selected)
+
     def _map(self, change: Callable[[Tensor], Tensor]) -> SelfAttentionState:
         """Change the rows of all buffers; ``change`` returns new tensors, which no other state holds."""
         layers = tuple((change(keys), change(values)) for keys, values in self.layers)

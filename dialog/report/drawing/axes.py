@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from dialog.report.drawing.canvas import Canvas, Colour, Point
+from dialog.report.drawing.canvas import Colour, Drawing, Point
 
 SERIES: tuple[Colour, ...] = (
     ("#0072b2", "#4aa8e0"),
@@ -44,7 +44,7 @@ def padded(values: Sequence[float]) -> Range:
     return low - margin, high + margin
 
 
-def draw_axes(canvas: Canvas, plot: Plot, x: str, y: str) -> None:
+def draw_axes(canvas: Drawing, plot: Plot, x: str, y: str) -> None:
     """Draw both axes with ticks and labels."""
     for value in ticks(*plot.x):
         position, _ = plot.pixel(value, plot.y[0])
@@ -53,7 +53,7 @@ def draw_axes(canvas: Canvas, plot: Plot, x: str, y: str) -> None:
     draw_frame(canvas, plot, x, y)
 
 
-def draw_frame(canvas: Canvas, plot: Plot, x: str, y: str) -> None:
+def draw_frame(canvas: Drawing, plot: Plot, x: str, y: str) -> None:
     """Draw the vertical axis with ticks, the horizontal axis without, and the labels of both."""
     for value in ticks(*plot.y):
         _, height = plot.pixel(0, value)
@@ -61,7 +61,7 @@ def draw_frame(canvas: Canvas, plot: Plot, x: str, y: str) -> None:
         canvas.text(tick_label(value), (plot.left - 8, height + 4), anchor="end")
     canvas.line([(plot.left, plot.bottom), (plot.right, plot.bottom)], opacity=0.6)
     canvas.text(x, ((plot.left + plot.right) / 2, plot.bottom + 36), anchor="middle")
-    canvas.text(y, (13, (plot.top + plot.bottom) / 2), anchor="middle", angle=-90)
+    canvas.text(y, (plot.left - 49, (plot.top + plot.bottom) / 2), anchor="middle", angle=-90)
 
 
 def model_colour(index: int) -> Colour:
@@ -70,7 +70,7 @@ def model_colour(index: int) -> Colour:
 
 
 def model_line(
-    canvas: Canvas, points: list[Point], model: int, *, width: float = 1.8, opacity: float = 0.9, tip: str = ""
+    canvas: Drawing, points: list[Point], model: int, *, width: float = 1.8, opacity: float = 0.9, tip: str = ""
 ) -> None:
     """Draw a line in the colour of a model."""
     canvas.line(points, model_colour(model), width=width, opacity=opacity, dashed=model >= len(SERIES), tip=tip)

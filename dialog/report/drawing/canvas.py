@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 from xml.etree import ElementTree as Xml
 
 from dialog.report.terminal import one_line, truncate
@@ -12,6 +13,39 @@ Colour = tuple[str, str]
 """Colour on a light page, and on a dark one if the page declares `color-scheme: light dark`."""
 
 INK: Colour = ("currentColor", "currentColor")
+
+
+class Drawing(Protocol):
+    """The methods that charts draw with: `Canvas` writes SVG, `PixelCanvas` an image."""
+
+    def rectangle(self, corner: Point, size: Point, fill: Colour, *, tip: str = "") -> None:
+        """Draw a filled rectangle."""
+
+    def line(
+        self,
+        points: list[Point],
+        colour: Colour = INK,
+        *,
+        width: float = 1,
+        opacity: float = 1,
+        dashed: bool = False,
+        tip: str = "",
+    ) -> None:
+        """Draw a line through points."""
+
+    def area(self, points: list[Point], colour: Colour, *, opacity: float, tip: str = "") -> None:
+        """Fill the area inside a closed line through points."""
+
+    def dot(self, centre: Point, colour: Colour, *, tip: str = "") -> None:
+        """Draw a small disc."""
+
+    def ring(self, centre: Point, colour: Colour, *, tip: str = "") -> None:
+        """Draw a small circle."""
+
+    def text(
+        self, text: str, at: Point, *, anchor: str = "start", bold: bool = False, angle: int = 0, limit: int = 90
+    ) -> None:
+        """Draw one line of text."""
 
 
 class Canvas:
@@ -46,11 +80,11 @@ class Canvas:
         dashes = {"stroke-dasharray": "6 3"} if dashed else {}
         self._add("polyline", path | _stroke(colour, width) | {"opacity": f"{opacity:g}"} | dashes, tip)
 
-    def area(self, points: list[Point], colour: Colour, *, opacity: float) -> None:
+    def area(self, points: list[Point], colour: Colour, *, opacity: float, tip: str = "") -> None:
         """Fill the area inside a closed line through points."""
         light, dark = colour
         path = {"points": " ".join(f"{x:.1f},{y:.1f}" for x, y in points), "fill": light, "opacity": f"{opacity:g}"}
-        self._add("polygon", path | {"style": f"fill:light-dark({light},{dark})"}, "")
+        self._add("polygon", path | {"style": f"fill:light-dark({light},{dark})"}, tip)
 
     def dot(self, centre: Point, colour: Colour, *, tip: str = "") -> None:
         """Draw a small disc."""

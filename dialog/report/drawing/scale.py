@@ -14,6 +14,12 @@ visible in greyscale and with any colour vision."""
 ON_DARK = ("#1c1e2b", "#213670", "#0d5c80", "#00868c", "#4ab08b", "#9ad470", "#ffea6d")
 """Scale for a dark page, from its background to light yellow; lightness rises in even steps."""
 
+DIFFERENCE_ON_LIGHT = ("#7a2d00", "#c9691f", "#eeb98c", "#f3f4f2", "#9fc3e0", "#2f7fbd", "#0b3d77")
+"""Scale of differences for a light page: brown below 0, paper, blue above."""
+
+DIFFERENCE_ON_DARK = ("#ffc48a", "#d9772b", "#7a4420", "#1c1e2b", "#1f4f7d", "#3a8fd0", "#a8d8ff")
+"""Scale of differences for a dark page: orange below 0, its background, blue above."""
+
 MISSING = "#9a9a9a"
 """Colour of NaN."""
 

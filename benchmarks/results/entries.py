@@ -1,0 +1,156 @@
+"""The entries of queue.yaml: tables of runs, and sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dialog.config.components import hint
+from dialog.config.compose import Composed, compose
+from dialog.config.yaml_layers import read_yaml
+from dialog.errors import UserError
+from dialog.tuning.results import best_file
+
+STAGES = "abcdef"
+TABLE_KEYS = ("stage", "purpose", "recipes", "seeds", "overrides", "tuned_by", "columns")
+SWEEP_KEYS = ("stage", "purpose", "sweep", "trials", "space", "overrides", "hours")
+ROW_KEYS = ("recipe", "overrides", "hours")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One contender of a table: a recipe, its overrides besides those of the table, and core hours for each run."""
+
+    name: str
+    recipe: str
+    overrides: tuple[str, ...]
+    hours: float
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of the queue.
+
+    Attributes:
+        stage: One of `STAGES`, which are processed in this order.
+        name: Name of the entry, of its folder, and of the recorded results.
+        purpose: One line: the question that it answers.
+        rows: Contenders of a table; empty for a sweep.
+        seeds: Number of seeds of a table.
+        overrides: For every recipe of the entry.
+        tuned_by: Name of the sweep whose best recipes are trained in place of the recipes themselves.
+        columns: Metrics of the table in the README.
+        sweep: Recipes of a sweep; empty for a table.
+        options: Options of ``dialog sweep``.
+        hours: Core hours in all.
+    """
+
+    stage: str
+    name: str
+    purpose: str
+    rows: tuple[Row, ...] = ()
+    seeds: int = 1
+    overrides: tuple[str, ...] = ()
+    tuned_by: str = ""
+    columns: tuple[str, ...] = ("bits_per_byte",)
+    sweep: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    hours: float = field(default=0.0)
+
+    @property
+    def seed_list(self) -> range:
+        """The seeds of a table: from 1 on."""
+        return range(1, self.seeds + 1)
+
+    @property
+    def corpus(self) -> str:
+        """The folder of recipes whose results it records: that of its first recipe."""
+        return self.rows[0].recipe.partition("/")[0] if self.rows else ""
+
+
+def read_queue(path: Path) -> list[Entry]:
+    """Read the entries in the order in which they are processed: by stage, and those of a stage as in the file.
+
+    Raises:
+        UserError: with file and line.
+    """
+    layer = read_yaml(path)
+    entries = [read_entry(name, values, layer.origin, path) for name, values in layer.values.items()]
+    sweeps = {entry.name for entry in entries if entry.sweep}
+    for entry in entries:
+        if entry.tuned_by and entry.tuned_by not in sweeps:
+            place = layer.origin[f"{entry.name}.tuned_by"]
+            raise UserError(f"{place}: unknown sweep {entry.tuned_by!r}{hint(entry.tuned_by, sweeps)}")
+    return sorted(entries, key=lambda entry: entry.stage)
+
+
+def read_entry(name: str, values: object, origin: Mapping[str, str], path: Path) -> Entry:
+    """Read one entry."""
+    place = origin.get(name, str(path))
+    if not isinstance(values, dict):
+        raise UserError(f"{place}: {name}: must be a mapping with stage, purpose, and recipes or sweep")
+    keys = SWEEP_KEYS if "sweep" in values else TABLE_KEYS
+    for key in values:
+        if key not in keys:
+            raise UserError(f"{origin.get(f'{name}.{key}', place)}: {name}.{key}: unknown key{hint(key, keys)}")
+    for key in ("stage", "purpose", "trials" if "sweep" in values else "recipes"):
+        if key not in values:
+            raise UserError(f"{place}: {name}: has no {key}")
+    if values["stage"] not in STAGES:
+        raise UserError(f"{place}: {name}.stage: must be one of {', '.join(STAGES)}, not {values['stage']!r}")
+    common = (str(values["stage"]), name, str(values["purpose"]))
+    overrides = texts(values.get("overrides"))
+    if "sweep" in values:
+        space = ["--space", str(values["space"])] if "space" in values else []
+        options = ("--trials", str(values["trials"]), *space)
+        recipes = texts(values["sweep"])
+        return Entry(*common, overrides=overrides, sweep=recipes, options=options, hours=float(values.get("hours", 0)))
+    if not isinstance(values["recipes"], dict) or not values["recipes"]:
+        raise UserError(f"{place}: {name}.recipes: must map recipes to their core hours")
+    rows = tuple(read_row(label, row, f"{place}: {name}.recipes") for label, row in values["recipes"].items())
+    seeds = int(values.get("seeds", 1))
+    return Entry(
+        *common,
+        rows=rows,
+        seeds=seeds,
+        overrides=overrides,
+        tuned_by=values.get("tuned_by", ""),
+        columns=texts(values.get("columns")) or ("bits_per_byte",),
+        hours=seeds * sum(row.hours for row in rows),
+    )
+
+
+def read_row(label: str, values: object, place: str) -> Row:
+    """Read one contender: its core hours, or a mapping."""
+    if isinstance(values, int | float):
+        return Row(label, label, (), float(values))
+    if not isinstance(values, dict) or not values.keys() <= set(ROW_KEYS) or "hours" not in values:
+        raise UserError(f"{place}: {label}: must be core hours, or a mapping of {', '.join(ROW_KEYS)}")
+    return Row(label, values.get("recipe", label), texts(values.get("overrides")), float(values["hours"]))
+
+
+def texts(values: object) -> tuple[str, ...]:
+    """Return a list of YAML as texts."""
+    return tuple(str(value) for value in values) if isinstance(values, list) else ()
+
+
+def compose_row(entry: Entry, row: Row, output: Path) -> Composed:
+    """Compose a contender; with ``tuned_by``, the best recipe of the sweep.
+
+    Raises:
+        UserError: an invalid recipe or override, or a sweep that has not finished.
+    """
+    name = row.recipe
+    if entry.tuned_by:
+        best = sweep_folder(output, entry.tuned_by) / best_file(row.recipe)
+        if not best.is_file():
+            raise UserError(f"waits for the sweep {entry.tuned_by}")
+        name = str(best)
+    composed = compose(name, [*entry.overrides, *row.overrides])
+    return Composed(row.name, composed.recipe, composed.origin)
+
+
+def sweep_folder(output: Path, name: str) -> Path:
+    """Return the folder of a sweep."""
+    return output / "sweeps" / name

@@ -1,0 +1,250 @@
+"""Record the finished runs of a table: recipes/<corpus>/results/<name>.json, and tables in the README beside it.
+
+A README has the table of an entry between ``<!-- results: NAME -->`` and ``<!-- end of results -->``; markers that are
+missing are added at the end.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from entries import Entry
+from tables import COMMAND, RESULTS, Table, plan_table
+
+from dialog.atomic import write_text
+from dialog.comparison.compare import covers
+from dialog.comparison.grid.work import Work
+from dialog.comparison.results.systems import FinishedRun, System, finished_systems
+from dialog.escaping import to_json
+from dialog.json_files import read_json
+from dialog.recipes.measured import MeasuredFigure, figures_of, formatted, staleness
+from dialog.report.measures import METRIC_DISPLAYS, count, duration, hardware
+from dialog.runs.environment import environment
+from dialog.runs.folder import ENVIRONMENT
+
+FORMAT = 1
+START, END = "<!-- results: {} -->", "<!-- end of results -->"
+DROPPED = {"baselines", "calibration", "signatures", "left_out", "generation", "data", "history", "weights"}
+"""Parts of metrics.json that are not recorded."""
+DIFFERENCE = ("metric", "a", "b", "subset", "difference", "interval", "p", "p_holm", "decided")
+RUN = ("steps", "seconds", "target_tokens", "diverged")
+DIGITS = 6
+log = logging.getLogger("dialog")
+
+
+def record(entries: Sequence[Entry], output: Path, recipes: Path) -> None:
+    """Write the records of all tables that have finished runs into a folder of recipes, and their READMEs."""
+    for entry in entries:
+        if entry.sweep:
+            continue
+        table = plan_table(entry, output, prepare=True)
+        work = table.work()
+        systems = finished_systems(work) if table.grid.contenders else []
+        if not systems:
+            log.info("%s: no finished run", entry.name)
+            continue
+        folder = recipes / entry.corpus
+        content = content_of(table, work, systems)
+        path = folder / "results" / f"{entry.name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, compact(content))
+        readme = folder / "README.md"
+        text = readme.read_text(encoding="utf-8") if readme.is_file() else f"# {entry.corpus}\n"
+        write_text(readme, with_table(text, entry.name, to_markdown(content)))
+        log.info("%s: %s", entry.name, path)
+
+
+def content_of(table: Table, work: Work, systems: Sequence[System]) -> dict[str, Any]:
+    """Return the record of a table: no weights and no responses, but metrics and learning curves of every run."""
+    entry, now = table.entry, environment()
+    rows = {row.name: row for row in entry.rows}
+    recipes = [
+        {
+            "name": system.name,
+            "recipe": rows[system.name].recipe,
+            "overrides": [*entry.overrides, *rows[system.name].overrides],
+            "hash": table.hashes[system.name],
+            "parameters": system.evaluated.model["parameters"].get("total"),
+            "trials": system.evaluated.model["trials"],
+            "runs": [run_of(run) for run in system.runs],
+        }
+        for system in systems
+    ]
+    results = table.grid.folder / RESULTS
+    compared = read_json(results) if results.is_file() else {}
+    if not compared or not covers(compared, work):
+        compared = {}
+    differences = [
+        item for item in compared.get("differences", []) if item["metric"] in {*entry.columns, "bits_per_byte"}
+    ]
+    return {
+        "format": FORMAT,
+        "name": entry.name,
+        "stage": entry.stage,
+        "purpose": entry.purpose,
+        "columns": list(entry.columns),
+        "command": COMMAND.format(entry.name),
+        "commit": now["git"],
+        "date": f"{datetime.now():%Y-%m-%d}",
+        "seeds": list(entry.seed_list),
+        "environment": {key: now[key] for key in ("dialog", "torch", "cpu", "gpu")},
+        "missing": [*missing_runs(work), *(f"{name} ({reason})" for name, reason in table.missing.items())],
+        "notes": table.notes,
+        "recipes": recipes,
+        "verdict": compared.get("verdict", ""),
+        "differences": [{key: item.get(key) for key in DIFFERENCE} for item in differences],
+    }
+
+
+def run_of(run: FinishedRun) -> dict[str, Any]:
+    """Return one run: where it was trained, its cost, its metrics and its learning curve as columns."""
+    trained = read_json(run.folder / ENVIRONMENT, "git", "time", "data")
+    curve = [point for point in run.entry["curve"] if point["validation/bits_per_byte"] is not None]
+    names = ("step", "epoch", "seconds", "validation/bits_per_byte")
+    return {
+        "seed": run.entry["seed"],
+        "commit": trained["git"],
+        "date": trained["time"][:10],
+        "hardware": hardware(trained),
+        "threads": trained["threads"],
+        "data": trained["data"],
+        "fingerprint": run.entry["metrics"].get("fingerprint"),
+        **{key: run.entry[key] for key in RUN},
+        "metrics": numbers(run.entry["metrics"]),
+        "curve": {name: [point[name] for point in curve] for name in names},
+    }
+
+
+def missing_runs(work: Work) -> list[str]:
+    """Return the names of the runs of a table that have not finished."""
+    return [cell.name for cell in work.cells if not work.is_finished(cell)]
+
+
+def numbers(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the numbers of nested metrics, without `DROPPED`."""
+    kept: dict[str, Any] = {}
+    for key, value in values.items():
+        if key in DROPPED:
+            continue
+        if isinstance(value, Mapping):
+            kept[key] = numbers(value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            kept[key] = value
+    return kept
+
+
+def compact(content: dict[str, Any]) -> str:
+    """Return indented JSON with six significant digits and lists of numbers on one line."""
+    text = to_json(rounded(content), indent=1) + "\n"
+    return re.sub(
+        r"\[[\s\d.,e+-]+\]", lambda match: re.sub(r"\s+", " ", match[0]).replace("[ ", "[").replace(" ]", "]"), text
+    )
+
+
+def rounded(value: object) -> object:
+    """Return nested values with rounded numbers."""
+    if isinstance(value, Mapping):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(item) for item in value]
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+
+
+# ------------------------------------------------------------------ README
+
+
+def with_table(text: str, name: str, table: str) -> str:
+    """Return a README with the table of an entry between its markers, which are added if they are missing."""
+    start = START.format(name)
+    if start not in text:
+        text = f"{text.rstrip()}\n\n{start}\n{END}\n"
+    before, _, rest = text.partition(start)
+    if END not in rest:
+        rest = f"\n{END}{rest}"
+    return f"{before}{start}\n{table}\n{rest[rest.index(END) :]}"
+
+
+def to_markdown(record: Mapping[str, Any]) -> str:
+    """Return the table of a record: a row for each recipe, current runs only, and what it was made with."""
+    columns = record["columns"]
+    head = ["recipe", *map(label, columns), "parameters", "seeds", "steps", "training time"]
+    lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
+    stale: list[str] = []
+    for row in record["recipes"]:
+        current = [run for run in row["runs"] if not staleness(row, run, row["hash"])]
+        stale += [f"{row['name']} seed {run['seed']}" for run in row["runs"] if run not in current]
+        lines.append("| " + " | ".join([f"`{row['name']}`", *cells(row, current, columns)]) + " |")
+    return "\n".join([*lines, "", *captions(record, stale)])
+
+
+def label(metric: str) -> str:
+    """Return the name of a metric with an arrow in its better direction."""
+    display = METRIC_DISPLAYS.get(metric)
+    if display is None:
+        return metric
+    return display.label + {"lower": " ↓", "higher": " ↑", None: ""}[display.better]
+
+
+def cells(row: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
+    """Return the columns of a recipe after its name: metrics, size, seeds and cost of the current runs."""
+    if not runs:
+        return ["–"] * len(columns) + [parameters(row), "–", "–", "–"]
+    figures = {
+        figure.metric: figure
+        for name in columns
+        for figure in figures_of({**row, "runs": runs}, name, now=row["hash"], table="")
+    }
+    steps = sorted({run["steps"] for run in runs})
+    seconds = sum(run["seconds"] for run in runs) / len(runs)
+    return [
+        *(cell(figures.get(name)) for name in columns),
+        parameters(row),
+        ", ".join(str(run["seed"]) for run in runs),
+        count(steps[0]) if len(steps) == 1 else f"{count(steps[0])} to {count(steps[-1])}",
+        duration(seconds),
+    ]
+
+
+def parameters(row: Mapping[str, Any]) -> str:
+    """Return the number of parameters; unknown if all runs diverged before their first validation."""
+    return "–" if row["parameters"] is None else count(row["parameters"])
+
+
+def cell(figure: MeasuredFigure | None) -> str:
+    """Return mean and standard deviation."""
+    if figure is None:
+        return "–"
+    mean = formatted(figure.metric, figure.mean)
+    return mean if figure.deviation is None else f"{mean} ± {formatted(figure.metric, figure.deviation)}"
+
+
+def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
+    """Return the sentences below a table: command, commit, hardware, date, seeds, what is missing or not current."""
+    runs = [run for row in record["recipes"] for run in row["runs"]]
+    machines = ", ".join(
+        dict.fromkeys(f"{run['hardware']}, {run['threads']} thread{'s' * (run['threads'] > 1)}" for run in runs)
+    )
+    commits = ", ".join(dict.fromkeys(run["commit"] for run in runs))
+    days = sorted({run["date"] for run in runs})
+    dates = " to ".join(dict.fromkeys([days[0], days[-1]]))
+    lines = [
+        f"`{record['command']}` at {commits}; {machines}; torch {record['environment']['torch']}; {dates}. "
+        "Mean ± sample standard deviation over seeds; training time of one run."
+    ]
+    if record["verdict"] and not stale:
+        lines += [f"Verdict: {record['verdict']}".replace("\n", "\n  ")]
+    if stale:
+        lines.append(f"Not current, because the package has changed since, and not shown: {', '.join(stale)}.")
+    if diverged := [
+        f"{row['name']} seed {run['seed']}" for row in record["recipes"] for run in row["runs"] if run["diverged"]
+    ]:
+        lines.append(f"Diverged: {', '.join(diverged)}.")
+    if record["missing"]:
+        lines.append(f"Not measured yet: {', '.join(record['missing'])}.")
+    lines += [f"{note}." for note in record["notes"]]
+    return [f"* {line}" for line in lines]

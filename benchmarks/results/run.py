@@ -1,0 +1,144 @@
+"""Make the results of the recipes: process the queue of runs, and record finished tables.
+
+    python benchmarks/results/run.py [--jobs N] [--core N ...] [--only NAME ...]     train, evaluate and compare
+    python benchmarks/results/run.py --status                                        finished, running, left
+    python benchmarks/results/run.py --record                                        write recipes/*/results and READMEs
+
+The queue is queue.yaml, or --queue FILE. Runs go to --output (default runs/results), which git ignores; a run of the
+same recipe, seed and data that is there already, under whatever name, is continued or used as it is. Each run has one
+thread. SIGTERM stops at a checkpoint with exit code 143; the same command continues, also after a kill. A recipe that
+fails is reported at the end (exit code 1, or 2 if you can fix it) and does not stop the others.
+
+Nothing in the checkout is changed while the queue runs, so that all runs are of one commit; --record does that.
+Corpora are looked up in $DIALOG_DATA.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+from entries import Entry, read_queue, sweep_folder
+from records import record
+from status import print_status
+from tables import is_done, plan_table, train_table
+
+import dialog
+from dialog.cli import leave, shorten_spinning
+from dialog.cli.sweep import sweep
+from dialog.errors import RunError, UserError
+from dialog.training.distributed.signals import stopping
+
+ROOT = Path(dialog.__file__).parents[1]
+ADVICE = "continue with the same command"
+log = logging.getLogger("dialog")
+
+
+def main() -> None:
+    """Parse the command line; exit as ``dialog`` does."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--queue", type=Path, default=Path(__file__).with_name("queue.yaml"), metavar="FILE")
+    parser.add_argument("--output", type=Path, default=ROOT / "runs" / "results", metavar="DIR")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="entries, or letters of stages")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time")
+    parser.add_argument("--core", type=int, nargs="+", metavar="N", help="use these cores only")
+    parser.add_argument("--recipes", type=Path, default=ROOT / "recipes", metavar="DIR", help="where --record writes")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--status", action="store_true", help="print finished, running and missing runs")
+    action.add_argument("--record", action="store_true", help="write recipes/*/results and the tables of the READMEs")
+    options = parser.parse_args()
+    logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
+    log.setLevel(logging.INFO)
+    shorten_spinning()
+    if options.core:
+        os.sched_setaffinity(0, options.core)
+    queue, output, recipes = (path.resolve() for path in (options.queue, options.output, options.recipes))
+    os.chdir(ROOT)  # whose commit the runs record
+    try:
+        entries = chosen(read_queue(queue), options.only)
+        if options.status:
+            print_status(entries, output)
+        elif options.record:
+            record(entries, output, recipes)
+        else:
+            with stopping(ADVICE):
+                process(entries, output, options.jobs)
+    except UserError as error:
+        leave(str(error), 2)
+    except RunError as error:
+        leave(str(error), 1)
+    except KeyboardInterrupt as error:
+        leave(str(error) or "interrupted", 130)
+
+
+def chosen(entries: list[Entry], only: list[str]) -> list[Entry]:
+    """Return the entries with these names or stages; all without any."""
+    unknown = set(only) - {entry.name for entry in entries} - {entry.stage for entry in entries}
+    if unknown:
+        raise UserError(f"--only {min(unknown)}: no entry or stage of this name; --status lists them")
+    return [entry for entry in entries if not only or entry.name in only or entry.stage in only]
+
+
+def process(entries: list[Entry], output: Path, jobs: int) -> None:
+    """Process all entries, one after the other; raise for those that failed at the end.
+
+    Raises:
+        UserError: entries failed for reasons that the user can fix.
+        RunError: entries failed otherwise.
+    """
+    failures: dict[str, Exception] = {}
+    for entry in entries:
+        log.info("%s %s: %s", entry.stage, entry.name, entry.purpose)
+        try:
+            (sweep_entry if entry.sweep else train_entry)(entry, output, jobs)
+        except Exception as error:  # the others continue; signals are no Exception
+            failures[entry.name] = error
+            log.error("%s failed: %s", entry.name, error)
+    if failures:
+        kind = UserError if all(isinstance(error, UserError) for error in failures.values()) else RunError
+        lines = "; ".join(f"{name}: {message_of(error)}" for name, error in failures.items())
+        raise kind(f"{len(failures)} of {len(entries)} entries failed: {lines}")
+
+
+def train_entry(entry: Entry, output: Path, jobs: int) -> None:
+    """Train, evaluate and compare a table as far as that is not done."""
+    table = plan_table(entry, output, prepare=True)
+    for note in table.notes:
+        log.warning("%s: %s", entry.name, note)
+    failed: Exception | None = None
+    if table.grid.contenders and not is_done(table, table.work()):
+        try:
+            train_table(table, jobs)
+        except (UserError, RunError) as error:
+            failed = error
+    if table.missing:
+        lines = "; ".join(f"{name}: {reason}" for name, reason in table.missing.items())
+        raise UserError("; ".join(filter(None, [lines, str(failed or "")])))
+    if failed is not None:
+        raise failed
+
+
+def sweep_entry(entry: Entry, output: Path, jobs: int) -> None:
+    """Start or resume a sweep; its trials run one at a time."""
+    del jobs
+    folder = sweep_folder(output, entry.name)
+    arguments = ["--resume", str(folder)]
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        arguments = [*entry.sweep, *entry.overrides, *entry.options, "--output", str(folder)]
+    sweep.main(arguments, standalone_mode=False)
+
+
+def message_of(error: Exception) -> str:
+    """Return the message of an error; for an unexpected one also its type."""
+    return str(error) if isinstance(error, UserError | RunError) else f"{type(error).__name__}: {error}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""Comparison folders of the queue's tables; the runs lie beside them and are shared between tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from entries import Entry, compose_row
+
+from dialog.build import with_precision
+from dialog.comparison.compare import RESULTS, compare, covers, raise_failures
+from dialog.comparison.grid.contenders import of_recipe
+from dialog.comparison.grid.folder import Contender, Grid, contender_hash, open_grid
+from dialog.comparison.grid.plan import Request, check_single_process
+from dialog.comparison.grid.work import Work
+from dialog.config.compose import compose
+from dialog.data.store.manifest import read_manifest
+from dialog.errors import UserError
+from dialog.json_files import read_json
+from dialog.runs.folder import ENVIRONMENT, RECIPE, hash_of
+from dialog.runs.prepare import prepare_data
+from dialog.training.distributed.signals import stopping
+
+SHORT = 8
+"""Characters of a hash in the name of a folder."""
+COMMAND = "python benchmarks/results/run.py --only {}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as far as it can be trained.
+
+    Attributes:
+        entry: Its entry in the queue.
+        grid: Its comparison.
+        missing: Reasons why contenders are left out, by name.
+        hashes: Hash of each contender as composed, before ``precision: auto`` is resolved for this machine.
+        notes: Run folders of the same recipe and seed that are not used, with the reason.
+    """
+
+    entry: Entry
+    grid: Grid
+    missing: dict[str, str]
+    hashes: dict[str, str]
+    notes: list[str] = field(default_factory=list)
+
+    def work(self) -> Work:
+        """Return the runs as this process sees them."""
+        return Work(self.grid, f"continue with: {COMMAND.format(self.entry.name)}")
+
+
+def plan_table(entry: Entry, output: Path, *, prepare: bool) -> Table:
+    """Compose the contenders of a table and find their run folders; one that cannot be composed is left out.
+
+    Args:
+        entry: Of the queue.
+        output: Folder of all runs.
+        prepare: Prepare the data. A contender is then left out too if its data are missing or differ from those of the
+            first, and a run of the same recipe and seed that was trained on other data is not used.
+    """
+    existing = existing_runs(output)
+    contenders: list[Contender] = []
+    missing: dict[str, str] = {}
+    hashes: dict[str, str] = {}
+    notes: list[str] = []
+    first: Path | None = None
+    for row in entry.rows:
+        try:
+            composed = compose_row(entry, row, output)
+            resolved = replace(composed, recipe=with_precision(composed.recipe))
+            contender = of_recipe(resolved)
+            check_single_process([contender])
+            data = prepare_data(resolved.recipe) if prepare else None
+            if None not in (first, data) and data != first:
+                raise UserError(f"its data differ from those of {contenders[0].name}; give it a table of its own")
+            first = data
+            folders = {
+                seed: str(run_folder(output, contender, seed, existing, fingerprint(data), notes))
+                for seed in entry.seed_list
+            }
+        except UserError as error:
+            missing[row.name] = str(error)
+            continue
+        contenders.append(replace(contender, folders=folders))
+        hashes[row.name] = contender_hash(composed.recipe)
+    version = hash_of([[contender.hash, contender.folders] for contender in contenders])[:SHORT]
+    folder = output / "comparisons" / f"{entry.name}-{version}"
+    return Table(entry, Grid(folder, tuple(contenders), tuple(entry.seed_list)), missing, hashes, notes)
+
+
+def existing_runs(output: Path) -> dict[tuple[str, int], list[Path]]:
+    """Map recipes (by hash) and seeds to the run folders of the output folder, however they are named."""
+    runs: dict[tuple[str, int], list[Path]] = {}
+    for path in sorted(output.glob(f"*/{RECIPE}")):
+        recipe = compose(str(path)).recipe
+        runs.setdefault((contender_hash(recipe), recipe.seed), []).append(path.parent)
+    return runs
+
+
+def run_folder(
+    output: Path,
+    contender: Contender,
+    seed: int,
+    existing: Mapping[tuple[str, int], list[Path]],
+    data: str | None,
+    notes: list[str],
+) -> Path:
+    """Return the folder of a run: one of the same recipe, seed and data, else a new one, named by recipe and seed."""
+    for folder in existing.get((contender.hash, seed), []):
+        trained_on = read_json(folder / ENVIRONMENT, "data")["data"] if (folder / ENVIRONMENT).is_file() else None
+        if None in (data, trained_on) or trained_on == data:
+            return folder.resolve()
+        notes.append(f"{folder.name}: trained on other data ({trained_on[:12]}, now {data[:12]}), not used")
+    new = output / f"{contender.name.replace('/', '-')}-{seed}"
+    if (new / RECIPE).exists():  # of another recipe of this name, or on other data
+        new = new.with_name(f"{new.name}-{hash_of([contender.hash, data])[:SHORT]}")
+    return new.resolve()
+
+
+def fingerprint(data: Path | None) -> str | None:
+    """Return the fingerprint of prepared data."""
+    return None if data is None else str(read_manifest(data)["fingerprint"])
+
+
+def is_done(table: Table, work: Work) -> bool:
+    """Return whether all runs of a table are trained and evaluated, and compared if they can be."""
+    if table.missing or not all(work.is_finished(cell) for cell in work.cells):
+        return False
+    results = table.grid.folder / RESULTS
+    return len(table.grid.contenders) < 2 or (results.is_file() and covers(read_json(results), work))
+
+
+def train_table(table: Table, jobs: int) -> None:
+    """Train, evaluate and compare what is missing.
+
+    Raises:
+        UserError, RunError: runs failed; the others are finished.
+    """
+    grid = table.grid
+    grid = open_grid(grid.folder, grid.contenders, grid.seeds, (), COMMAND.format(table.entry.name))
+    if len(grid.contenders) > 1:
+        compare(grid, Request((), jobs=jobs))
+        return
+    work = table.work()
+    with stopping(work.advice):
+        work.run()
+    raise_failures(work)

@@ -1,0 +1,80 @@
+"""``dialog tune-generation``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dialog.config.compose import split_overrides
+from dialog.errors import UserError
+from dialog.escaping import to_json
+
+
+@click.command("tune-generation")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN] [KEY=VALUE]...")
+@click.option(
+    "--settings",
+    metavar="NAME|FILE",
+    help="Settings to measure: a shipped list or a YAML file [default: standard; with --vary the recipe's own].",
+)
+@click.option("--vary", multiple=True, metavar="KEY=A,B", help="Measure every value of a key; may be repeated.")
+@click.option(
+    "--examples", type=click.IntRange(2), default=500, show_default=True, help="Number of validation examples."
+)
+@click.option("--rule", "rule_text", metavar="RULE", help="Rule that selects a setting (see below).")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Folder of page and plots [default: RUN/generation].",
+)
+@click.option("--trust", is_flag=True, help="Allow the runs' recipes to import code.")
+@click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the tables.")
+def tune_generation(
+    runs: tuple[str, ...],
+    settings: str | None,
+    vary: tuple[str, ...],
+    examples: int,
+    rule_text: str | None,
+    output: Path | None,
+    trust: bool,
+    as_json: bool,
+) -> None:
+    """Measure searches of a RUN, or of two, on the validation split; plot quality against diversity, select one.
+
+    Every setting answers the same examples. The selected one is written to configs/generation/tuned.yaml of its run,
+    so that generation=tuned selects it in any verb (and generation=FILE a file elsewhere). The same command continues
+    after an interruption; settings that were measured before are not measured again.
+
+    RULE is METRIC if METRIC >= NUMBER [human] and ...; "0.5 human" is half of the references' value. Metrics: f1,
+    sacrebleu, bleu_2, distinct_1, distinct_2, entropy_1, entropy_2, unique_ratio, repetition_3, length_mean. The
+    default is "f1 if distinct_2 >= 0.5 human".
+
+    \b
+    Example: dialog-seq2seq tune-generation runs/quickstart/transformer/...
+    Two runs in one plot: dialog-seq2seq tune-generation RUN RUN --examples 1000
+    A grid: dialog-seq2seq tune-generation RUN --vary generation=beam5,top_p --vary generation.no_repeat_ngram=0,3
+    """  # noqa: D301 - click reads the character \b
+    folders, overrides = split_overrides(runs)
+    if not 1 <= len(folders) <= 2:
+        raise UserError(f"{len(folders)} runs; give one or two run folders")
+    if len({Path(folder).resolve() for folder in folders}) < len(folders):
+        raise UserError(f"{folders[0]}: listed twice")
+    from dialog.runs.load import load
+    from dialog.tuning.generation.page import table_lines, write_pages
+    from dialog.tuning.generation.rule import DEFAULT, parse_rule
+    from dialog.tuning.generation.sample import NAMES, draw_sample
+    from dialog.tuning.generation.settings import read_settings, settings_file
+    from dialog.tuning.generation.tune import TuningTask, tune_generation
+
+    rule = parse_rule(rule_text or DEFAULT, NAMES)
+    chosen = settings or (None if vary else "standard")
+    path = None if chosen is None else settings_file(chosen)
+    loaded = [load(folder, overrides=overrides, trust=trust) for folder in folders]
+    read = [read_settings(run, path, overrides, vary) for run in loaded]
+    tasks = [TuningTask(run, own, draw_sample(run, examples)) for run, own in zip(loaded, read, strict=True)]
+    results = tune_generation(tasks, rule)
+    folder = write_pages(results, tasks[0].sample, output or Path(folders[0]) / "generation")
+    click.echo(to_json(results, indent=1) if as_json else "\n".join(table_lines(results)))
+    click.echo(f"page and plots in {folder}", err=True)

@@ -1,0 +1,85 @@
+"""Prepare a trained network for generation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+
+import torch
+from torch import Tensor
+
+from dialog.models.heads import Decoded, Head, VocabularyHead
+from dialog.models.inference.products import product
+from dialog.models.inference.recurrent import PreparedBahdanau, supports_recurrent
+from dialog.models.inference.transformer import PreparedTransformer, supports_transformer
+from dialog.models.seq2seq import Seq2Seq
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+class PreparedHead(Head):
+    """Scores of a `VocabularyHead` in float32."""
+
+    def __init__(self, head: VocabularyHead, *, int8: bool) -> None:
+        super().__init__()
+        self.scores = product(head.weight, head.bias, int8=int8)
+
+    def forward(self, decoded: Decoded) -> Tensor:
+        """Scores [.., V]."""
+        outputs = decoded.outputs
+        return self.scores(outputs.flatten(0, -2)).view(*outputs.shape[:-1], -1)
+
+    def measures(self, decoded: Decoded) -> dict[str, Tensor]:
+        """No values."""
+        return {}
+
+
+def can_prepare(model: Seq2Seq) -> bool:
+    """Return whether the formulas of `inference/` are those of a network: its parts, no hooks, and no training."""
+    return (
+        type(model) is Seq2Seq
+        and type(model.head) is VocabularyHead
+        and (supports_recurrent(model.decoder) or supports_transformer(model.decoder))
+        and model.head.weight.dtype in DTYPES
+        and not any(part.training or part._forward_hooks or part._forward_pre_hooks for part in model.modules())
+    )
+
+
+def prepare(model: Seq2Seq, *, int8: bool = False) -> Seq2Seq:
+    """Return a network that generates the same in less time; it shares encoder and embeddings, and copies the rest."""
+    prepared = copy(model)
+    prepared._modules = dict(model._modules)
+    decoder, head = model.decoder, model.head
+    assert isinstance(head, VocabularyHead)
+    if supports_transformer(decoder):
+        prepared.decoder = PreparedTransformer(decoder, int8=int8)
+    elif supports_recurrent(decoder):
+        prepared.decoder = PreparedBahdanau(decoder, int8=int8)
+    prepared.head = PreparedHead(head, int8=int8)
+    return prepared.eval()
+
+
+class PreparedNetworks:
+    """Networks prepared when they are first used, and again when their weights have changed.
+
+    A network that cannot be prepared, or under autocast, stands for itself.
+    """
+
+    def __init__(self, models: Sequence[Seq2Seq], *, int8: bool = False) -> None:
+        self.models = tuple(models)
+        self.int8 = int8
+        self._prepared: dict[int, tuple[list[tuple[int, int]], Seq2Seq]] = {}
+
+    def current(self) -> tuple[Seq2Seq, ...]:
+        """Return the networks to generate with."""
+        return tuple(map(self._current, self.models, range(len(self.models))))
+
+    def _current(self, model: Seq2Seq, place: int) -> Seq2Seq:
+        if torch.is_autocast_enabled(next(model.parameters()).device.type) or not can_prepare(model):
+            return model
+        weights = [
+            (weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in model.parameters()
+        ]
+        if place not in self._prepared or self._prepared[place][0] != weights:
+            self._prepared[place] = weights, prepare(model, int8=self.int8)
+        return self._prepared[place][1]

@@ -1,0 +1,104 @@
+"""Products x W' + b whose weights are laid out once: in float32, in half precision, or in int8.
+
+All map float32 [N, I] to float32 [N, O], so that sums over time, softmax and norms keep that precision.
+
+Shapes: N rows, I inputs, O outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Product = Callable[[Tensor], Tensor]
+"""From rows [N, I] in float32 to x W' + b [N, O] in float32."""
+
+LARGE = 2**19
+"""Weights of a matrix from which int8 is faster for one row: a smaller one stays in the processor's cache."""
+LIMIT = 127
+"""Largest magnitude in int8."""
+ZERO = 128
+"""Stands for 0 in x, which the kernels read unsigned; for signed ones oneDNN has no fast kernel of one row."""
+
+
+class FloatProduct:
+    """x W' + b with W' stored, which is faster for few rows."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.weight = weight.float().t().contiguous()  # [I, O]
+        self.bias = None if bias is None else bias.float()
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """Return [N, O]."""
+        if self.bias is None:
+            return torch.mm(inputs, self.weight)
+        return torch.addmm(self.bias, inputs, self.weight)
+
+
+class HalfProduct:
+    """x W' + b in bfloat16 or float16, summed in float32 and rounded once.
+
+    On a CPU, W is packed once for the kernel of oneDNN; ``F.linear`` packs it at each call.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.weight, self.bias = weight, bias
+        self.packed: Tensor | None = None
+        is_cpu = weight.device.type == "cpu" and weight.dtype is torch.bfloat16
+        if is_cpu and torch.ops.mkldnn._is_mkldnn_bf16_supported():
+            self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """Return [N, O]."""
+        low = inputs.to(self.weight.dtype)
+        if self.packed is None:
+            return F.linear(low, self.weight, self.bias).float()
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(low, self.packed, self.bias, "none", [], "")
+        return product.float()
+
+
+class Int8Product:
+    """x W' + b with int8 factors and sums in int32: one scale for each row of W, and for each row of x (dynamic).
+
+    The result of a row does not depend on the other rows.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        weight = weight.float()
+        scales = _scales(weight)  # [O, 1]
+        rounded = (weight / scales).round_().to(torch.int8)
+        self.weight = torch.ops.onednn.qlinear_prepack(rounded, None)
+        self.scales = scales.squeeze(1)
+        self.zeros = torch.zeros(len(weight), dtype=torch.long)
+        self.bias = None if bias is None else bias.float()
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """Return [N, O]."""
+        scales = _scales(inputs)  # [N, 1]
+        shifted = (inputs / scales).add_(ZERO).round_().to(torch.uint8)
+        product: Tensor = torch.ops.onednn.qlinear_pointwise(
+            shifted, 1.0, ZERO, self.weight, self.scales, self.zeros, None, 1.0, 0, torch.float32, "none", [], ""
+        )
+        product.mul_(scales)
+        return product if self.bias is None else product.add_(self.bias)
+
+
+def has_int8(device: str) -> bool:
+    """Return whether a type of device multiplies int8 exactly: a CPU with VNNI, whose sums do not saturate."""
+    return device == "cpu" and (torch.cpu._is_vnni_supported() or torch.cpu._is_amx_tile_supported())
+
+
+def product(weight: Tensor, bias: Tensor | None = None, *, int8: bool = False) -> Product:
+    """Return the product of a matrix [O, I], and a bias [O], in the precision of the weights or in int8."""
+    weight, bias = weight.detach(), None if bias is None else bias.detach()
+    if int8 and weight.numel() >= LARGE:
+        return Int8Product(weight, bias)
+    return HalfProduct(weight, bias) if weight.dtype.itemsize < 4 else FloatProduct(weight, bias)
+
+
+def _scales(rows: Tensor) -> Tensor:
+    """Return the scale of each row [.., 1], so that its largest element becomes 127."""
+    return rows.abs().amax(1, keepdim=True).div_(LIMIT).clamp_min_(torch.finfo(torch.float32).tiny)

@@ -1,0 +1,42 @@
+"""Memory of sources that the rows of a beam share.
+
+Shapes: N sources, K rows of each, S source tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from dialog.models.state import Rows
+
+
+@dataclass(frozen=True)
+class SharedRows(Rows):
+    """Bundle of N sources that stands for N K rows; K consecutive rows share a source, which is stored once."""
+
+    parts: tuple[Tensor, ...]  # each [N, ..]
+    copies: int = 1  # K
+
+    def repeat(self, times: int) -> Self:
+        """Let ``times`` as many rows share each source."""
+        return replace(self, copies=self.copies * times)
+
+    def select(self, rows: Tensor) -> Self:
+        """Return the sources of rows; they stay shared if all rows of each source are selected together."""
+        sources = rows.div(self.copies, rounding_mode="floor")
+        copies = self.copies
+        if copies > 1:
+            groups = sources.view(-1, copies) if len(rows) % copies == 0 else sources.view(-1, 1)
+            is_whole = groups.shape[1] == copies and bool((groups == groups[:, :1]).all())
+            sources, copies = (groups[:, 0], copies) if is_whole else (sources, 1)
+        return replace(self, parts=tuple(part.index_select(0, sources) for part in self.parts), copies=copies)
+
+
+def additive_mask(mask: Tensor) -> Tensor:
+    """Return 0 at real tokens and the lowest number at padding, to be added to scores: float32, of the mask's shape."""
+    zeros = torch.zeros(mask.shape, device=mask.device)
+    return zeros.masked_fill_(~mask, torch.finfo(torch.float32).min)

@@ -1,0 +1,164 @@
+"""Transformer decoder prepared for generation.
+
+Formula: `TransformerDecoder.forward`. The token's query, key and value are one product, positions are computed once,
+and the rows of a beam share their source's keys and values.
+
+Shapes: B rows, N sources, K = B / N rows of a source, S source tokens, T target tokens, D width, H heads, G heads of
+keys and values, W = D / H.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any, TypeGuard, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dialog.models.attention import MultiHeadAttention
+from dialog.models.contracts import AttentionHook, Decoder, Encoded
+from dialog.models.inference.products import Product, product
+from dialog.models.inference.shared import SharedRows, additive_mask
+from dialog.models.positions import Turn
+from dialog.models.transformer.cache import Extension, KeysValues, SelfAttentionState
+from dialog.models.transformer.decoder import TransformerDecoder
+from dialog.models.transformer.feed_forward import FeedForward, SwiGLU
+from dialog.models.transformer.layers import DecoderLayer
+from dialog.models.transformer.sublayers import Residual
+
+
+class PreparedTransformer(Decoder):
+    """Decoder layers in float32, with products in the precision of the weights or in int8."""
+
+    pointer = None
+    own_dropout = True
+
+    def __init__(self, decoder: TransformerDecoder, *, int8: bool) -> None:
+        super().__init__()
+        self.original = decoder
+        self.layers = nn.ModuleList(_PreparedLayer(layer, int8) for layer in decoder.layers)
+        self.norm = deepcopy(decoder.norm).float()
+        self.positions: list[tuple[Tensor, Turn]] = []
+
+    def start(self, encoded: Encoded) -> tuple[SharedRows, SelfAttentionState]:
+        """Return the mask and the keys and values of each layer, and a state of no tokens."""
+        memory, _ = self.original.start(encoded)
+        parts = [part.float().contiguous() for layer in memory.layers for part in layer]
+        state = SelfAttentionState.empty(len(memory.layers), like=parts[0])
+        return SharedRows((additive_mask(memory.mask), *parts)), state
+
+    def forward(
+        self, inputs: Tensor, memory: SharedRows, state: SelfAttentionState, hook: AttentionHook | None = None
+    ) -> tuple[Tensor, SelfAttentionState]:
+        """Map inputs [B, T, D] to outputs [B, T, D]; the hook is never called."""
+        outputs = []
+        mask, *source = memory.parts
+        for token in inputs.float().unbind(1):  # [B, D]
+            shift, turn = self._position(token, state.length)
+            states, extension, buffers = token + shift, state.extended(1), []
+            for depth, layer in enumerate(self.layers):
+                keys_values = source[2 * depth], source[2 * depth + 1]
+                states, written = layer(states, state.layers[depth], keys_values, extension, mask, turn)
+                buffers.append(written)
+            state = extension.state(tuple(buffers))
+            outputs.append(self.norm(states))
+        return torch.stack(outputs, 1), state
+
+    def _position(self, token: Tensor, place: int) -> tuple[Tensor, Turn]:
+        """Return what is added to an input [D] at a position, and how its heads are turned; computed once."""
+        while len(self.positions) <= place:
+            zeros = token.new_zeros(1, 1, token.shape[1])
+            positions, place_of = self.original.positions, len(self.positions)
+            self.positions.append((positions(zeros, place_of).float().view(-1), positions.turn_at(zeros, place_of)))
+        return self.positions[place]
+
+
+class _PreparedLayer(nn.Module):
+    def __init__(self, layer: Any, int8: bool) -> None:  # noqa: ANN401 - a DecoderLayer out of a ModuleList
+        super().__init__()
+        own, source = layer.self_attention, layer.cross_attention
+        self.heads, self.groups, self.width = own.heads, own.key.out_features // own.width, own.width
+        self.own = _joined([own.query, own.key, own.value], int8)
+        self.own_output, self.query, self.source_output = (
+            product(part.weight, part.bias, int8=int8) for part in (own.output, source.query, source.output)
+        )
+        self.feed = _feed_forward(layer.feed_forward, int8)
+        self.residuals = [_residual(part) for part in (layer.self_residual, layer.cross_residual, layer.feed_residual)]
+
+    def forward(
+        self,
+        states: Tensor,
+        past: KeysValues,
+        source: KeysValues,
+        extension: Extension,
+        mask: Tensor,
+        turn: Turn,
+    ) -> tuple[Tensor, KeysValues]:
+        """Map states [B, D] to [B, D]; also return the buffers with the new key and value."""
+        written = past
+        around_own, around_source, around_feed = self.residuals
+
+        def attend_to_target(x: Tensor) -> Tensor:
+            nonlocal written
+            heads = self.own(x).view(len(x), -1, 1, self.width)  # [B, H + 2 G, 1, W]
+            query, key, value = torch.split(heads, [self.heads, self.groups, self.groups], 1)
+            written = extension.write(past[0], turn(key)), extension.write(past[1], value)
+            keys, values = map(extension.filled, written)  # [B, G, T', W]
+            mixed = self._mix(turn(query), keys, values, None)
+            return self.own_output(mixed.reshape(x.shape))
+
+        def attend_to_source(x: Tensor) -> Tensor:
+            query = self.query(x).view(len(source[0]), -1, self.heads, self.width).transpose(1, 2)  # [N, H, K, W]
+            return self.source_output(self._mix(query, *source, mask).transpose(1, 2).reshape(x.shape))
+
+        states = around_own(states, attend_to_target)
+        states = around_source(states, attend_to_source)
+        return around_feed(states, self.feed), written
+
+    def _mix(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+        return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=self.heads != self.groups)
+
+
+def _joined(layers: list[nn.Linear], int8: bool) -> Product:
+    """Return one product for several layers with the same input."""
+    has_bias = layers[0].bias is not None
+    bias = torch.cat([layer.bias for layer in layers]) if has_bias else None
+    return product(torch.cat([layer.weight for layer in layers]), bias, int8=int8)
+
+
+def _feed_forward(layer: nn.Module, int8: bool) -> Product:
+    """Return the feed-forward network for states [B, D]."""
+    if isinstance(layer, SwiGLU):
+        both, output = _joined([layer.gate, layer.value], int8), product(layer.output.weight, int8=int8)
+
+        def gated(states: Tensor) -> Tensor:
+            gate, value = both(states).chunk(2, 1)
+            return output(F.silu(gate).mul_(value))
+
+        return gated
+    assert isinstance(layer, FeedForward)
+    first, activation, _, last = layer
+    inner, outer = (_joined([cast("nn.Linear", part)], int8) for part in (first, last))
+    return lambda states: outer(activation(inner(states)))
+
+
+def _residual(residual: Residual) -> Callable[[Tensor, Product], Tensor]:
+    """Return the norm and the sum around a sublayer."""
+    norm = deepcopy(residual.norm).float()
+    if residual.norm_first:
+        return lambda states, sublayer: states + sublayer(norm(states))
+    return lambda states, sublayer: norm(states + sublayer(states))
+
+
+def supports_transformer(decoder: nn.Module) -> TypeGuard[TransformerDecoder]:
+    """Return whether all parts of a decoder are those whose formula is written here."""
+    attentions = (
+        part for layer in getattr(decoder, "layers", ()) for part in (layer.self_attention, layer.cross_attention)
+    )
+    return (
+        type(decoder) is TransformerDecoder
+        and all(type(layer) is DecoderLayer for layer in decoder.layers)
+        and all(type(attention) is MultiHeadAttention for attention in attentions)
+    )

@@ -1,0 +1,141 @@
+"""Measured results of the shipped recipes: ``recipes/<corpus>/results/<table>.json``, written by the queue of results.
+
+    format, name, stage, purpose, columns       the table, as benchmarks/results/queue.yaml describes it
+    command, commit, date, environment          how, where and when it was recorded
+    recipes: [{name, recipe, overrides, hash, parameters, trials,
+               runs: [{seed, commit, date, data, fingerprint, steps, seconds, ..., metrics, curve}]}]
+    verdict, differences                        of the comparison, if it has at least two recipes
+
+``hash`` identifies the composed recipe, ``data`` the prepared data. A run is current if the recipe composes to the same
+hash and, in a checkout, the package has not changed since the commit of the run.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
+
+from dialog.comparison.grid.folder import contender_hash
+from dialog.config.compose import Composed, asset_folders
+from dialog.json_files import read_json
+from dialog.report.measures import METRIC_DISPLAYS, general
+
+RESULTS = "results"
+PRIMARY = "bits_per_byte"
+"""The metric of a recipe that expects none."""
+DIRTY = "-dirty"
+
+
+class MeasuredFigure(NamedTuple):
+    """A metric of a recipe over the runs of one table; `stale` is empty, or the reason why it is not current."""
+
+    metric: str
+    mean: float
+    deviation: float | None
+    seeds: list[int]
+    commit: str
+    date: str
+    table: str
+    stale: str
+
+    def text(self) -> str:
+        """Return the figure for a list: name, mean, standard deviation, number of seeds, and whether it is current."""
+        spread = "" if self.deviation is None else f" ± {formatted(self.metric, self.deviation)}"
+        seeds = f"{len(self.seeds)} seed{'s' * (len(self.seeds) > 1)}"
+        old = f"; not current: {self.stale}" if self.stale else ""
+        return f"{self.metric} {formatted(self.metric, self.mean)}{spread} ({seeds}{old})"
+
+
+def measured_figures(composed: Composed) -> list[MeasuredFigure]:
+    """Return the measured figures of a shipped recipe, for the metrics that it expects.
+
+    Without overrides only. Current runs are preferred; without any, those that are not current are returned with the
+    reason.
+    """
+    metrics = list(dict.fromkeys(str(item["metric"]) for item in composed.recipe.expect)) or [PRIMARY]
+    now = contender_hash(composed.recipe)
+    figures = []
+    for path in record_files():
+        record = read_json(path, "name", "recipes")
+        for row in record["recipes"]:
+            if row["name"] == composed.name and not row["overrides"]:
+                figures += [
+                    figure for metric in metrics for figure in figures_of(row, metric, now=now, table=record["name"])
+                ]
+    return [figure for figure in figures if not figure.stale] or figures
+
+
+def figures_of(row: Mapping[str, Any], metric: str, *, now: str, table: str) -> list[MeasuredFigure]:
+    """Return a metric over the current runs of a table's row, or over the others for each reason."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for run in row["runs"]:
+        if metric_at(run["metrics"], metric) is not None:
+            groups.setdefault(staleness(row, run, now), []).append(run)
+    if "" in groups:
+        groups = {"": groups[""]}
+    return [figure_of(runs, metric, table, stale) for stale, runs in groups.items()]
+
+
+def figure_of(runs: Sequence[Mapping[str, Any]], metric: str, table: str, stale: str) -> MeasuredFigure:
+    """Return mean and sample standard deviation of a metric over runs, with their seeds, commits and last date."""
+    values = [float(metric_at(run["metrics"], metric) or 0.0) for run in runs]
+    deviation = stdev(values) if len(values) > 1 else None
+    seeds, commits = [run["seed"] for run in runs], ", ".join(dict.fromkeys(run["commit"] for run in runs))
+    return MeasuredFigure(
+        metric, fmean(values), deviation, seeds, commits, max(run["date"] for run in runs), table, stale
+    )
+
+
+def staleness(row: Mapping[str, Any], run: Mapping[str, Any], now: str) -> str:
+    """Return the reason why a run is not a result of the present recipe and package, or an empty text."""
+    if row["hash"] != now:
+        return "the recipe has changed since"
+    return old_commit(run["commit"])
+
+
+@cache
+def old_commit(commit: str) -> str:
+    """Return the reason why results of a commit are not of the present package, or an empty text.
+
+    A checkout is asked whether the package has changed; an installed package is that of its recorded results.
+    """
+    package = Path(str(files("dialog")))
+    if commit.endswith(DIRTY):
+        return f"measured at {commit.removesuffix(DIRTY)} with uncommitted changes"
+    if not (package.parent / ".git").exists():
+        return ""
+    command = ["git", "-C", str(package.parent), "diff", "--quiet", commit, "--", package.name]
+    try:
+        same = subprocess.run(command, capture_output=True, timeout=10).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        same = False
+    return "" if same else f"measured at {commit}, the package has changed since"
+
+
+def record_files() -> list[Path]:
+    """Return the recorded tables."""
+    return sorted(asset_folders("recipes")[-1].glob(f"**/{RESULTS}/*.json"))
+
+
+def metric_at(metrics: Mapping[str, Any], name: str) -> float | None:
+    """Return a metric by its dotted name, such as ``parlai_sets.S1``; None if it was not measured.
+
+    Of a metric with a signature, such as sacrebleu, the score is returned.
+    """
+    value: object = metrics
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    if isinstance(value, Mapping):
+        value = value.get("score")
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def formatted(metric: str, value: float) -> str:
+    """Format a value of a metric as the report does; a part of a metric with four significant digits."""
+    display = METRIC_DISPLAYS.get(metric)
+    return display.format(value) if display else general(value)

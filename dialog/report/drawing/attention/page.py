@@ -1,0 +1,90 @@
+"""The attention maps of one or more responses as one self-contained page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from markupsafe import Markup
+
+from dialog.report.drawing.attention.packing import pack
+from dialog.report.drawing.attention.still import StillMap, shade_styles, still_map
+from dialog.report.drawing.scale import DIFFERENCE_ON_DARK, DIFFERENCE_ON_LIGHT, ON_DARK, ON_LIGHT
+from dialog.report.page import printable_json, render_page
+
+PACKAGE = "dialog.report.drawing.attention"
+
+Readings = Sequence[tuple[str, Mapping[str, Any]]]
+"""Labels and the maps of a response, as `Run.attention` returns them."""
+
+
+def attention_page(
+    readings: Readings, *, title: str, note: str = "", first: tuple[str, int | None] | None = None
+) -> str:
+    """Return a page of the maps of one response by one or more runs.
+
+    Args:
+        readings: One for each run.
+        title: Name of the page.
+        note: Sentence about the response, such as the search that generated it.
+        first: Name of the map, and the head or None for the mean, that the page shows first.
+    """
+    packed = [pack(maps, label) for label, maps in readings]
+    reading = readings[0][1]
+    values = {
+        "title": title,
+        "note": note,
+        "turns": _dialogue(reading),
+        "response": reading.get("response", ""),
+        "notes": [f"{one['label']}: {text}" if one["label"] else text for one in packed for text in one["notes"]],
+    }
+    data = explorer_json([{"id": "", "readings": packed}], first=first)
+    return render_page(
+        PACKAGE,
+        "page.html.j2",
+        {**printable_json(values), "stills": stills(readings), "data": data},
+        scripts=("explorer.js",),
+        style=explorer_style(),
+    )
+
+
+def explorer_json(
+    examples: Sequence[Mapping[str, Any]], *, first: tuple[str, int | None] | None = None, second: bool | None = None
+) -> Markup:
+    """Return the data of `explorer.js` for a script element; texts cannot end the element.
+
+    Args:
+        examples: Each has an "id" and "readings", the results of `pack`.
+        first: Name of the map and the head, or None for the mean, that is shown first.
+        second: Whether two maps are shown side by side; by default, if an example has two readings.
+    """
+    data = {
+        "examples": examples,
+        "first": None if first is None else {"map": first[0], "head": first[1]},
+        "second": len(examples[0]["readings"]) > 1 if second is None else second,
+        "scales": {
+            "light": {"weights": ON_LIGHT, "differences": DIFFERENCE_ON_LIGHT},
+            "dark": {"weights": ON_DARK, "differences": DIFFERENCE_ON_DARK},
+        },
+    }
+    text = json.dumps(printable_json(data), ensure_ascii=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c"))
+
+
+def explorer_style() -> str:
+    """Return the style sheet of the component."""
+    return (files(PACKAGE) / "explorer.css").read_text(encoding="utf-8") + shade_styles()
+
+
+def stills(readings: Readings) -> list[StillMap]:
+    """Return the tables that are shown without scripts."""
+    return [still for label, maps in readings if (still := still_map(printable_json(maps), label)) is not None]
+
+
+def _dialogue(reading: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the turns of the context: speaker, text, and whether the model reads them."""
+    lines = reading.get("context_lines", [])
+    unread = [{"speaker": "", "text": text, "read": False} for text in reading.get("unread_turns", [])]
+    return unread + [{**turn, "read": line in lines} for line, turn in enumerate(reading.get("turns", []))]

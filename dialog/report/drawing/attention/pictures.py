@@ -1,0 +1,100 @@
+"""One attention map as SVG or PNG for a paper.
+
+Shapes: H heads, T rows, S columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from dialog.config.components import lookup
+from dialog.errors import UserError
+from dialog.report.drawing.attention.packing import NamedMap, TokenAxis, Weights, axes_of, last_cross_attention, maps_of
+from dialog.report.drawing.attention.still import fold
+from dialog.report.drawing.image import heatmap_grid
+from dialog.report.drawing.svg import heatmap_svg
+
+MEAN = "mean"
+"""The choice of the mean over heads."""
+MOST_COLUMNS = 240
+"""Columns of a picture; above, turns are folded from the first one on."""
+
+
+class Picture(NamedTuple):
+    """Map to draw: some heads, or their mean, of one module."""
+
+    title: str
+    weights: Weights  # [H, T, S]
+    headings: list[str]
+    rows: Sequence[str]
+    columns: Sequence[str]
+
+    def svg(self) -> str:
+        """Draw the mean over the chosen heads."""
+        title = f"{self.title}, {self.headings[0] if len(self.headings) == 1 else 'mean over heads'}"
+        return heatmap_svg(self.weights.mean(0), rows=self.rows, columns=self.columns, title=title)
+
+    def png(self) -> Image.Image:
+        """Draw every chosen head as a panel."""
+        return heatmap_grid(self.weights, rows=self.rows, columns=self.columns, titles=self.headings, title=self.title)
+
+
+def picture(reading: Mapping[str, Any], layer: str | None = None, head: str | None = None) -> Picture:
+    """Return the chosen map: by default all heads of the last cross-attention, or of the last map without one.
+
+    Raises:
+        UserError: the map or head is unknown, or the response has no maps.
+    """
+    one = chosen_map(reading, layer)
+    number = chosen_head(one, head)
+    axes = axes_of(reading)
+    heads = (
+        one.weights if head is None else one.weights.mean(0, keepdims=True) if number is None else one.weights[[number]]
+    )
+    headings = [f"head {place}" for place in range(len(heads))] if head is None else [head_name(number)]
+    title, columns = one.name, axes[one.columns].tokens
+    if one.columns == "source":
+        folded, columns, heads = folded_heads(heads, axes["source"])
+        title += f" (first {folded} turns summed)" if folded else ""
+    return Picture(title, heads, headings, axes[one.rows].tokens, columns)
+
+
+def chosen_map(reading: Mapping[str, Any], layer: str | None) -> NamedMap:
+    """Return the map of this name, by default the last cross-attention.
+
+    Raises:
+        UserError: unknown name, or no maps.
+    """
+    maps = maps_of(reading)
+    if not maps:
+        raise UserError("the run has no attention; there is nothing to draw")
+    if layer is not None:
+        return lookup({one.name: one for one in maps}, layer, "--layer")
+    return last_cross_attention(reading) or maps[-1]
+
+
+def chosen_head(one: NamedMap, head: str | None) -> int | None:
+    """Return the number of a head; None for the mean over heads.
+
+    Raises:
+        UserError: the map lacks this head.
+    """
+    if head in (None, MEAN):
+        return None
+    return lookup({str(number): number for number in range(len(one.weights))}, head, f"--head of {one.name}")
+
+
+def head_name(head: int | None) -> str:
+    """Return the name of a head on a picture."""
+    return "mean over heads" if head is None else f"head {head}"
+
+
+def folded_heads(heads: Weights, axis: TokenAxis) -> tuple[int, list[str], Weights]:
+    """Fold the first turns of wide maps [H, T, S]; return their number, the labels of columns and the weights."""
+    parts = [fold(head, axis, most=MOST_COLUMNS) for head in heads]
+    folded, (columns, _) = parts[0]
+    return folded, columns, np.stack([weights for _, (_, weights) in parts])

@@ -1,0 +1,4 @@
+"""Measure searches on the validation split and select one by a rule.
+
+Read first: `tune.py`.
+"""

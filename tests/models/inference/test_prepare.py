@@ -1,0 +1,130 @@
+"""Prepared networks compute what the readable ones do."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from dialog.models.inference import PreparedNetworks, can_prepare, prepare
+from dialog.models.inference.prepare import PreparedHead
+from dialog.models.seq2seq import Seq2Seq
+
+VOCABULARY, PAD = 50, 0
+Component = dict[str, Any]
+ADDITIVE = {"attention": {"name": "additive", "size": 12}}
+RECURRENT: Component = {"name": "lstm", "size": 16}
+TRANSFORMER: Component = {"name": "transformer", "heads": 4, "feed_forward_size": 24, "layers": 2}
+MODERN = {"norm": "rms_norm", "activation": "swiglu", "positions": {"name": "rotary"}, "key_value_heads": 2}
+CASES: list[tuple[Component, Component]] = [
+    (RECURRENT, RECURRENT | ADDITIVE),
+    (TRANSFORMER, {"name": "gru", "size": 20, "layers": 2} | ADDITIVE),
+    (TRANSFORMER, TRANSFORMER),
+    (RECURRENT, TRANSFORMER | {"norm_first": False, "activation": "gelu", "positions": {"name": "learned"}}),
+    (TRANSFORMER, TRANSFORMER | MODERN),
+]
+each_case = pytest.mark.parametrize(("encoder", "decoder"), CASES)
+
+
+def network(encoder: Component, decoder: Component, head: str = "vocabulary") -> Seq2Seq:
+    torch.manual_seed(3)
+    parts = {"encoder": encoder, "decoder": decoder, "head": {"name": head}}
+    model = Seq2Seq(VOCABULARY, padding=PAD, embedding_size=16, **parts).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(0.1 * torch.randn_like(weight))  # no bias is 0, no gain is 1
+    return model
+
+
+@pytest.fixture
+def source() -> Tensor:
+    """Three sources, of 9, 4 and 1 tokens."""
+    source = torch.randint(1, VOCABULARY, (3, 9), generator=torch.Generator().manual_seed(5))
+    source[1, 4:], source[2, 1:] = PAD, PAD
+    return source
+
+
+@torch.inference_mode()
+def scores(model: Seq2Seq, source: Tensor, width: int = 1) -> Tensor:
+    """Logits of all steps of a beam that is reordered after each, and loses its first source after three."""
+    memory, state = model.start(source, source != PAD)
+    memory, state = memory.repeat(width), state.repeat(width)
+    generator = torch.Generator().manual_seed(8)
+    sources, seen = len(source), []
+    for step in range(6):
+        tokens = torch.randint(1, VOCABULARY, (sources * width, 1), generator=generator)
+        logits, state = model.step(tokens, memory, state)
+        seen.append(logits)
+        first = width if step == 2 else 0
+        rows = torch.arange(first, sources * width).view(-1, width)
+        rows = rows.gather(1, torch.randint(width, rows.shape, generator=generator)).flatten()
+        state = state.select(rows)
+        if first:
+            memory, sources = memory.select(rows), sources - 1
+    return torch.cat(seen)
+
+
+@each_case
+@pytest.mark.parametrize("width", [1, 3])
+def test_scores_are_those_of_the_readable_network(
+    encoder: Component, decoder: Component, width: int, source: Tensor
+) -> None:
+    model = network(encoder, decoder)
+    torch.testing.assert_close(scores(prepare(model), source, width), scores(model, source, width), rtol=0, atol=2e-5)
+
+
+@each_case
+def test_half_precision_stays_near_float32(encoder: Component, decoder: Component, source: Tensor) -> None:
+    model = network(encoder, decoder)
+    exact = scores(model, source)
+    assert (scores(prepare(model.bfloat16()), source) - exact).abs().max() < 0.05 * exact.std() * 3
+
+
+@each_case
+def test_several_tokens_at_once_are_one_after_the_other(encoder: Component, decoder: Component, source: Tensor) -> None:
+    model, tokens = prepare(network(encoder, decoder)), torch.randint(1, VOCABULARY, (3, 5))
+    with torch.inference_mode():
+        memory, state = model.start(source, source != PAD)
+        whole, _ = model.step(tokens, memory, state)
+        parts = []
+        for token in tokens.split(1, 1):
+            logits, state = model.step(token, memory, state)
+            parts.append(logits)
+    torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=0, atol=1e-5)
+
+
+@each_case
+def test_a_state_can_be_stepped_again(encoder: Component, decoder: Component, source: Tensor) -> None:
+    model, (one, other) = prepare(network(encoder, decoder)), torch.randint(1, VOCABULARY, (2, 3, 1))
+    with torch.inference_mode():
+        memory, state = model.start(source, source != PAD)
+        _, state = model.step(one, memory, state)
+        first, _ = model.step(one, memory, state)
+        model.step(other, memory, state)
+        assert torch.equal(model.step(one, memory, state)[0], first)
+
+
+def test_only_known_parts_are_prepared() -> None:
+    dot = network(TRANSFORMER, RECURRENT | {"attention": {"name": "multi_head", "heads": 2}})
+    pointer = network(TRANSFORMER, TRANSFORMER, head="pointer")
+    assert not can_prepare(dot)
+    assert not can_prepare(pointer)
+    assert not can_prepare(network(*CASES[0]).train())
+    assert not can_prepare(network(*CASES[0]).double())
+    watched = network(*CASES[2])
+    watched.decoder.layers[0].cross_attention.register_forward_hook(lambda *_: None)
+    assert not can_prepare(watched)
+
+
+def test_networks_are_prepared_again_when_weights_change() -> None:
+    model = network(*CASES[0])
+    networks = PreparedNetworks([model])
+    (before,) = networks.current()
+    assert isinstance(before.head, PreparedHead)
+    assert networks.current()[0] is before
+    with torch.no_grad():
+        model.head.weight.mul_(2)
+    (after,) = networks.current()
+    assert after is not before
+    with torch.autocast("cpu", torch.bfloat16):
+        assert networks.current()[0] is model

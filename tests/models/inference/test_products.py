@@ -1,0 +1,62 @@
+"""Products in several precisions."""
+
+import pytest
+import torch
+
+from dialog.models.inference.products import FloatProduct, HalfProduct, Int8Product, has_int8, product
+
+needs_vnni = pytest.mark.skipif(not has_int8("cpu"), reason="the processor has no VNNI")
+INPUTS, OUTPUTS = 96, 80
+
+
+def factors(rows: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(rows)
+    sizes = [(rows, INPUTS), (OUTPUTS, INPUTS), (OUTPUTS,)]
+    inputs, weight, bias = (torch.randn(size, generator=generator) for size in sizes)
+    return inputs * torch.logspace(-3, 3, rows).unsqueeze(1), weight, bias
+
+
+@pytest.mark.parametrize("rows", [1, 5, 40])
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_float_products_are_exact_and_half_products_rounded(rows: int, has_bias: bool) -> None:
+    inputs, weight, bias = factors(rows)
+    own = bias if has_bias else None
+    expected = torch.nn.functional.linear(inputs, weight, own)
+    torch.testing.assert_close(FloatProduct(weight, own)(inputs), expected, rtol=1e-5, atol=1e-4)
+    half = HalfProduct(weight.bfloat16(), None if own is None else own.bfloat16())(inputs)
+    assert half.dtype is torch.float32
+    bound = 2**-8 * 3 * (inputs.abs() @ weight.abs().t() + bias.abs())  # three roundings of 8 bits
+    assert ((half - expected).abs() <= bound).all()
+
+
+@needs_vnni
+@pytest.mark.parametrize("rows", [1, 5, 40])
+def test_int8_products_err_by_the_roundings_of_both_factors(rows: int) -> None:
+    inputs, weight, bias = factors(rows)
+    error = (Int8Product(weight, bias)(inputs) - torch.nn.functional.linear(inputs, weight, bias)).abs()
+    step, weight_step = (part.abs().amax(1) / 254 for part in (inputs, weight))  # half of the distance of two values
+    bound = (
+        weight_step * inputs.abs().sum(1, keepdim=True)
+        + step.unsqueeze(1) * weight.abs().sum(1)
+        + INPUTS * step.unsqueeze(1) * weight_step
+    )
+    assert (error <= bound * 1.001 + 1e-4).all()
+    assert error.max() > 0
+
+
+@needs_vnni
+def test_rows_of_an_int8_product_do_not_depend_on_each_other() -> None:
+    inputs, weight, bias = factors(40)
+    inputs[3] = 0
+    multiply = Int8Product(weight, bias)
+    whole = multiply(inputs)
+    assert torch.equal(whole[3], bias)
+    for rows in ([7], [3, 7, 20], list(range(39, -1, -1))):
+        assert torch.equal(multiply(inputs[rows]), whole[rows])
+
+
+@needs_vnni
+def test_only_large_matrices_are_in_int8() -> None:
+    assert isinstance(product(torch.zeros(1024, 512), int8=True), Int8Product)
+    assert isinstance(product(torch.zeros(64, 64), int8=True), FloatProduct)
+    assert isinstance(product(torch.zeros(1024, 512)), FloatProduct)

@@ -1,0 +1,179 @@
+"""The page of attention maps: in Chromium, without scripts, and with hostile text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import needs_chromium, run_in_chromium
+
+from dialog.report.drawing.attention.page import attention_page
+from dialog.report.drawing.attention.reading import AttentionReading
+
+MASSES = "all('.group > button').map((button) => button.textContent)"
+
+
+@needs_chromium
+def test_readers_explore_rows_heads_and_hidden_tokens(two_heads: dict[str, Any], tmp_path: Path) -> None:
+    steps = f"""
+      const seen = {{ still: shown(one('.still')), options: all('[role=option]').map((token) => token.textContent) }};
+      seen.mean = {MASSES};
+      pick(one('.panel .pick select', 2), '0');
+      one('[role=option]').focus();
+      seen.first = {MASSES};
+      seen.status = one('.status').textContent;
+      press(document.activeElement, 'ArrowRight');
+      seen.second = {MASSES};
+      seen.focused = document.activeElement.textContent;
+      press(document.activeElement, 'Home');
+      labelled('end and start').click();
+      labelled('punctuation').click();
+      one('[role=option]').focus();
+      seen.hidden = {MASSES};
+      seen.note = all('.note').map((note) => note.textContent).join(' ');
+      press(document.activeElement, 'Escape');
+      seen.selected = all('[aria-selected=true]').length;
+      one('.group > button').click();
+      seen.folded = one('.group > button').getAttribute('aria-expanded');
+      seen.canvas = one('canvas').width > 100;
+      return seen;
+    """
+    seen = run_in_chromium(attention_page([("", two_heads)], title="run"), steps, tmp_path)
+    assert not seen["still"]
+    assert seen["options"] == ["I", "do", "</s>"]
+    assert seen["mean"] == ["turn 1, responder 12 %", "turn 2, other speaker 22 %", "end 67 %"]
+    assert seen["first"] == ["turn 1, responder 60 %", "turn 2, other speaker 20 %", "end 20 %"]
+    assert seen["status"].startswith("▁I → ▁Hi 0.50 (turn 1, responder), ")
+    assert seen["second"] == ["turn 1, responder 0.0 %", "turn 2, other speaker 100 %", "end 0.0 %"]
+    assert seen["focused"] == "do"
+    assert seen["hidden"] == ["turn 1, responder 75 %", "turn 2, other speaker 25 %", "end 0.0 %"]
+    assert "Hidden: end and start tokens, punctuation. Each row is renormalised" in seen["note"]
+    assert "hold 33 % of a row on average" in seen["note"]
+    assert seen["selected"] == 0
+    assert seen["folded"] == "false"
+    assert seen["canvas"]
+
+
+@needs_chromium
+def test_two_runs_side_by_side_and_their_difference(two_heads: dict[str, Any], tmp_path: Path) -> None:
+    steps = f"""
+      const panels = () => all('.panel').filter(shown).map((panel) => panel.querySelector('h3').textContent);
+      const seen = {{ two: panels() }};
+      pick(all('.panel')[0].querySelectorAll('select')[2], '0');
+      pick(all('.panel')[1].querySelectorAll('select')[2], '1');
+      labelled('difference').click();
+      seen.three = panels();
+      all('.panel')[0].querySelector('[role=option]').focus();
+      seen.masses = {MASSES}.slice(-3);
+      seen.selected = all('[aria-selected=true]').length;
+      return seen;
+    """
+    page = attention_page([("lstm", two_heads), ("transformer", two_heads)], title="two")
+    seen = run_in_chromium(page, steps, tmp_path)
+    head = "decoder.attention, mean over heads"
+    assert seen["two"] == [f"A: lstm: {head}", f"B: transformer: {head}"]
+    assert seen["three"][2] == "Difference A − B: blue where A is larger"
+    assert seen["masses"] == ["turn 1, responder +60 %", "turn 2, other speaker +20 %", "end -80.0 %"]
+    assert seen["selected"] == 3
+
+
+@needs_chromium
+def test_maps_of_different_tokens_have_no_difference(two_heads: dict[str, Any], tmp_path: Path) -> None:
+    other = two_heads | {"context_tokens": ["x", *two_heads["context_tokens"][1:]]}
+    page = attention_page([("a", two_heads), ("b", other)], title="two")
+    assert run_in_chromium(page, "return labelled('difference').disabled", tmp_path)
+
+
+def long_reading(turns: int, length: int) -> dict[str, Any]:
+    tokens = turns * length
+    return {
+        "context_tokens": [f"▁word{place}" for place in range(tokens)],
+        "response_tokens": ["▁a", "</s>"],
+        "turns": [{"speaker": "other", "text": f"turn {turn}"} for turn in range(turns)],
+        "context_lines": [place // length for place in range(tokens)],
+        "maps": [
+            {"name": "encoder.layers.0.self_attention", "kind": "self", "side": "source", "columns": "source",
+             "weights": [[[1 / tokens] * tokens] * tokens]},
+            {"name": "decoder.attention", "kind": "cross", "side": "target", "columns": "source",
+             "weights": [[[1 / tokens] * tokens] * 2]},
+        ],
+    }  # fmt: skip
+
+
+@needs_chromium
+def test_a_long_context_is_folded_and_the_page_small(tmp_path: Path) -> None:
+    page = attention_page([("", long_reading(20, 100))], title="long")
+    assert len(page) < 1_000_000
+    steps = """
+      const seen = { open: all('.group > button[aria-expanded=true]').length, notes: one('.note').textContent };
+      seen.wide = document.documentElement.scrollWidth > innerWidth;
+      seen.cells = all('.heat thead th').length;
+      return seen;
+    """
+    seen = run_in_chromium(page, steps, tmp_path)
+    assert seen["open"] == 1
+    assert seen["notes"].startswith("encoder.layers.0.self_attention: mean over heads only, summed over turns; ")
+    assert not seen["wide"]
+    assert seen["cells"] == 1 + 19 + 100
+
+
+@needs_chromium
+def test_hostile_texts_are_inert(hostile: dict[str, Any], tmp_path: Path) -> None:
+    page = attention_page([("", hostile)], title=hostile["turns"][0]["text"])
+    assert page.count("<script") == 2
+    assert "<img" not in page
+    assert not set(page) & set("\u202e\x1b")
+    steps = (
+        "return [all('img').length, one('.rows').textContent.includes('<' + '/script></title><img'), document.title]"
+    )
+    images, readable, title = run_in_chromium(page, steps, tmp_path)
+    assert images == 0
+    assert readable
+    assert title.startswith("Attention of </script>")
+
+
+def test_the_policy_allows_one_script_and_one_style(two_heads: dict[str, Any]) -> None:
+    page = attention_page([("", two_heads)], title="run")
+    (script,) = re.findall("<script>(.*?)</script>", page, re.DOTALL)
+    (style,) = re.findall("<style>(.*?)</style>", page, re.DOTALL)
+    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style)]
+    assert "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; base".format(*digests) in unescape(page)
+    assert 'style="' not in page, "the policy forbids style attributes"
+    assert not re.search(r"https?://|url\(|@import|innerHTML", page)
+
+
+def test_readable_without_scripts(two_heads: dict[str, Any]) -> None:
+    page = attention_page([("", two_heads)], title="run")
+    table = page[page.index('<table class="heat">') : page.index("</table>")]
+    assert table.count("<td") == 3 * 7
+    assert 'title="0.250"' in table, "the mean of two heads"
+    assert "<bdi>▁Hi</bdi> 0.25" in page
+    assert "mean over heads of <code>decoder.attention</code>" in page
+
+
+def test_what_is_not_read_is_shown(two_heads: dict[str, Any]) -> None:
+    maps = two_heads | {"unread_turns": ["Long ago ."], "dropped_tokens": 7}
+    text = unescape(attention_page([("", maps)], title="run"))
+    assert 'class="unread"><span dir="auto">Long ago .</span><small>not read' in text
+    assert "limited number of turns; not read: the first 1 turn." in text
+    assert "its first 7 tokens are not read" in text
+
+
+def test_a_notebook_shows_readings_in_frames(two_heads: dict[str, Any]) -> None:
+    html = AttentionReading(two_heads)._repr_html_()
+    assert html.startswith('<iframe sandbox="allow-scripts" ')
+    assert html.count("<") == 2, "the page is one attribute"
+    assert unescape(html).count("<!doctype html>") == 1
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+def test_an_empty_context(two_heads: dict[str, Any], turns: int) -> None:
+    weights = [[[1.0]] * 3] * 2
+    maps = two_heads | {"context_tokens": ["</s>"], "context_kinds": ["end"], "context_lines": [-1]}
+    maps |= {"turns": [{"speaker": "other", "text": ""}] * turns, "maps": [two_heads["maps"][0] | {"weights": weights}]}
+    assert ("(empty context)" in attention_page([("", maps)], title="run")) is (turns == 0)

@@ -1,0 +1,211 @@
+"""tune-generation: what it measures, writes and selects, interrupted or not, and what it rejects."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as Xml
+
+import click
+import pytest
+import yaml
+from PIL import Image
+
+from dialog.atomic import lock
+from dialog.cli import program
+from dialog.config.compose import compose
+from dialog.errors import UserError
+from dialog.generation.responder import Responder
+from dialog.runs.evaluate import evaluate
+from dialog.runs.load import load
+from dialog.tuning.generation.settings import read_settings, settings_file
+
+SETTINGS = """
+greedy: {search: {name: greedy}}
+beam, short: {search: {name: beam, width: 3}, max_length: 4}
+draws 1.5: {search: {name: sampling, top_p: 0.9}}
+"""
+
+
+@pytest.fixture
+def runs(trained: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Copies of both tiny runs, and a file of settings, in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    Path("settings.yaml").write_text(SETTINGS, encoding="utf-8")
+    return [str(shutil.copytree(trained(family), tmp_path / family)) for family in ("lstm", "transformer")]
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    program.main(["tune-generation", *arguments], standalone_mode=False)
+    return capsys.readouterr().out
+
+
+def test_two_runs_are_measured_drawn_and_selected(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    out = call(capsys, *runs, "--settings", "settings.yaml", "--json", "--rule", "distinct_2", "--output", "out")
+    results = json.loads(out)
+    assert results == json.loads(Path("out/results.json").read_text(encoding="utf-8"))
+    assert results["split"] == "validation"
+    assert 0 < results["examples"] == results["available"]
+    assert results["human"]["f1"] == 100
+    assert [run["name"] for run in results["runs"]] == ["lstm", "transformer"]
+    for run in results["runs"]:
+        assert [row["name"] for row in run["settings"]] == ["greedy", "beam, short", "draws 1.5"]
+        best = max(run["settings"], key=lambda row: row["distinct_2"])
+        assert (run["selected"], [row["selected"] for row in run["settings"]].count(True)) == (best["name"], 1)
+        assert sum(row["frontier"] for row in run["settings"]) >= 1
+        assert all(len(row["responses"]) == results["examples"] for row in run["settings"])
+    svg = Xml.fromstring(Path("out/frontier.svg").read_text(encoding="utf-8"))
+    titles = [title.text or "" for title in svg.iter("{http://www.w3.org/2000/svg}title")]
+    assert len([title for title in titles if title.startswith("beam, short: Distinct-2")]) == 2 * len(runs)
+    with Image.open("out/frontier.png") as image:
+        assert image.size[0] > 2000
+    page = Path("out/frontier.html").read_text(encoding="utf-8")
+    assert all(text in page for text in ("draws 1.5", "the highest Distinct-2 of all settings", "<svg", "lstm"))
+    assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")
+
+
+def test_metrics_are_those_of_an_evaluation(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    call(capsys, runs[0], "--settings", "settings.yaml", "--examples", "100000", "--rule", "length_mean")
+    line = json.loads(Path(runs[0], "generation", "settings.jsonl").read_text("utf-8").splitlines()[1])
+    overrides = ["generation.search={name: beam, width: 3}", "generation.max_length=4"]
+    metrics = evaluate(load(runs[0], overrides=overrides), "validation", quiet=True).metrics
+    for name in ("f1", "bleu_2", "distinct_1", "distinct_2", "entropy_2", "length_mean", "repetition_3"):
+        assert line["metrics"][name] == pytest.approx(metrics[name], abs=1e-9), name
+    assert line["metrics"]["sacrebleu"] == pytest.approx(metrics["sacrebleu"]["score"])
+
+
+def test_selected_file_is_a_choice_of_generation(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    table = call(capsys, runs[0], "--settings", "settings.yaml", "--examples", "9", "--rule", "f1 if length_mean <= 4")
+    chosen = Path(runs[0], "configs", "generation", "tuned.yaml")
+    assert "of at most 4.0" in chosen.read_text(encoding="utf-8").splitlines()[0]
+    assert yaml.safe_load(chosen.read_text(encoding="utf-8")) == {
+        "search": {"name": "beam", "width": 3},
+        "max_length": 4,
+    }
+    for choice in ("tuned", str(chosen)):
+        generation = load(runs[0], overrides=[f"generation={choice}"]).recipe.generation
+        assert (generation.search, generation.max_length) == ({"name": "beam", "width": 3}, 4)
+    assert compose("quickstart/transformer", [f"generation={chosen}"]).recipe.generation.max_length == 4
+    (row,) = [line for line in table.splitlines() if line.startswith("*")]
+    assert row.split()[:2] == ["*beam,", "short"] or row.split()[0] == "*+beam,"
+
+
+def test_interrupted_tuning_continues(
+    runs: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = [runs[0], "--settings", "settings.yaml", "--examples", "20", "--json"]
+    generate, searches = Responder.generate, []
+
+    def counted(self: Responder, source: Any, search: Any = None, watch: Any = None) -> Any:  # noqa: ANN401 - as generate
+        searches.append(search["name"])
+        if searches[-1] == "sampling" and searches.count("sampling") == 1:
+            raise KeyboardInterrupt
+        return generate(self, source, search, watch)
+
+    monkeypatch.setattr(Responder, "generate", counted)
+    with pytest.raises(click.Abort) as stopped:
+        call(capsys, *arguments)
+    assert str(stopped.value.__cause__) == "interrupted; run the same command again to continue"
+    capsys.readouterr()
+    before = len(searches)
+    results = json.loads(call(capsys, *arguments))
+    assert set(searches[before:]) == {"sampling"}
+    again = json.loads(call(capsys, *arguments))
+    assert searches[-1] == "sampling"
+    assert again == results
+    monkeypatch.setattr(Responder, "generate", generate)
+    shutil.rmtree(Path(runs[0], "generation"))
+    whole = json.loads(call(capsys, *arguments))
+    for one, other in zip(results["runs"][0]["settings"], whole["runs"][0]["settings"], strict=True):
+        assert {**one, "seconds": 0} == {**other, "seconds": 0}
+
+
+def test_another_sample_is_measured_again(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    for examples, lines in (("9", 3), ("10", 6), ("9", 6)):
+        call(capsys, runs[0], "--settings", "settings.yaml", "--examples", examples)
+        assert len(Path(runs[0], "generation", "settings.jsonl").read_text("utf-8").splitlines()) == lines
+
+
+def test_variations_and_the_shipped_list(runs: list[str]) -> None:
+    run = load(runs[0])
+    grid = read_settings(run, None, (), ("generation=greedy,beam5", "generation.no_repeat_ngram=0,3"))
+    assert [setting.name for setting in grid] == [
+        f"generation={search}, no_repeat_ngram={order}" for search in ("greedy", "beam5") for order in (0, 3)
+    ]
+    assert grid[3].component == {**grid[2].component, "no_repeat_ngram": 3}
+    standard = read_settings(run, settings_file("standard"), ("generation.max_length=7",))
+    assert len(standard) >= 20
+    assert {setting.generation["max_length"] for setting in standard} == {7}
+    assert {setting.generation["search"]["name"] for setting in standard} >= {
+        "greedy",
+        "beam",
+        "diverse_beam",
+        "sampling",
+    }
+    crossed = read_settings(run, Path("settings.yaml"), (), ("generation.min_length=1,2",))
+    assert [setting.name for setting in crossed[:2]] == ["greedy, min_length=1", "greedy, min_length=2"]
+    assert crossed[2].chosen() == {"search": {"name": "beam", "width": 3}, "max_length": 4}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: {search: {name: bean}}", "bad.yaml:1: unknown search 'bean'; did you mean 'beam'"),
+        ("a: {search: {name: beam, widht: 3}}", "bad.yaml:1: .*beam: unknown argument 'widht'; did you mean 'width'"),
+        ("a:\n  serach: {name: beam}", "bad.yaml:2: a: unknown key 'serach'; did you mean 'search'"),
+        ("a: {min_length: 9, max_length: 3}", "bad.yaml:1: .*min_length <= max_length"),
+        ("a: greedy", "bad.yaml:1: a: must have keys of the section generation"),
+        ("", "bad.yaml: has no setting"),
+    ],
+)
+def test_invalid_settings(text: str, message: str, runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("bad.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match=message):
+        call(capsys, runs[0], "--settings", "bad.yaml")
+    assert not Path(runs[0], "generation").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{lstm}", "--settings", "nothing"], "--settings: unknown list 'nothing'; choose from standard"),
+        (["{lstm}", "--vary", "generation.search.width=2"], "--vary width=2: .*unknown argument 'width'"),
+        (["{lstm}", "--vary", "generation=bim5,greedy"], "--vary .*unknown generation 'bim5'; did you mean 'beam5'"),
+        (["{lstm}", "{lstm}/."], "listed twice"),
+        (["generation=x"], "0 runs; give one or two run folders"),
+        (["{lstm}", "{other}", "--settings", "settings.yaml"], "has other validation examples than"),
+        (["{lstm}", "data.corpus={name: jsonl}", "data.path=lines", "--settings", "settings.yaml"], "validation"),
+        (["{lstm}", "--rule", "f3"], "unknown metric in --rule 'f3'"),
+    ],
+)
+def test_invalid_command(
+    arguments: list[str], message: str, runs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(runs[1], "other")
+    recipe = Path("other", "recipe.yaml")
+    recipe.write_text(recipe.read_text("utf-8").replace("first_turns: false", "first_turns: true"), encoding="utf-8")
+    Path("other", "manifest.json").unlink()
+    Path("lines").mkdir()
+    Path("lines", "train.jsonl").write_text('{"turns": ["Hi !", "Hello ."]}\n' * 3, encoding="utf-8")
+    places = {"lstm": runs[0], "other": "other"}
+    with pytest.raises(UserError, match=message):
+        call(capsys, *(places.get(argument.strip("{}/."), argument) for argument in arguments))
+
+
+def test_scores_that_are_not_numbers_are_one_line(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    from safetensors.torch import load_file, save_file
+
+    weights = Path(runs[0], "model.safetensors")
+    save_file({name: tensor * float("nan") for name, tensor in load_file(weights).items()}, weights)
+    Path(runs[0], "manifest.json").unlink()
+    with pytest.raises(UserError, match="the scores of the model are not numbers"):
+        call(capsys, runs[0], "--settings", "settings.yaml", "--examples", "5")
+
+
+def test_two_processes_do_not_measure_one_run(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    Path(runs[0], "generation").mkdir()
+    with lock(Path(runs[0], "generation", ".lock")), pytest.raises(UserError, match="another process measures"):
+        call(capsys, runs[0], "--settings", "settings.yaml", "--examples", "5")
