@@ -16,7 +16,7 @@ import dialog
 from dialog.cli.respond import respond
 from dialog.cli.score import score
 from dialog.errors import UserError
-from dialog.models.ensemble import Ensemble
+from dialog.models.inference.ensemble import Ensemble
 from dialog.models.seq2seq import Seq2Seq
 from dialog.runs.evaluate import evaluate
 
