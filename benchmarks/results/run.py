@@ -107,7 +107,7 @@ def process(entries: list[Entry], output: Path, jobs: int) -> None:
 
 
 def train_entry(entry: Entry, output: Path, jobs: int) -> None:
-    """Train, evaluate and compare a table as far as that is not done."""
+    """Train, evaluate and compare what a table lacks."""
     table = plan_table(entry, output, prepare=True)
     for note in table.notes:
         log.warning("%s: %s", entry.name, note)

@@ -29,7 +29,7 @@ COMMAND = "python benchmarks/results/run.py --only {}"
 
 @dataclass(frozen=True)
 class Table:
-    """A table as far as it can be trained.
+    """The runs of a table that can be trained.
 
     Attributes:
         entry: Its entry in the queue.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
 from dialog.config.components import name_and_arguments
-from dialog.config.compose import Composed, compose, shipped_recipes
+from dialog.config.compose import Composed, compose, find_recipe, shipped_recipes, split_overrides
+from dialog.errors import RunError, UserError
 from dialog.escaping import to_json
 
 
@@ -20,8 +23,11 @@ def recipes(context: click.Context, as_json: bool) -> None:
     A measured result comes from recorded runs and is given with its number of seeds; one of an earlier version of the
     recipe or of the package is marked.
 
+    \b
     Example: dialog-seq2seq recipes
-    """
+    A copy to change:    dialog-seq2seq recipes copy quickstart/transformer mine
+    Does a recipe hold:  dialog-seq2seq recipes verify quickstart/transformer --full
+    """  # noqa: D301 - click marks unwrapped text with a backspace
     if context.invoked_subcommand is not None:
         return
     rows = [describe(compose(name)) for name in shipped_recipes()]
@@ -49,7 +55,7 @@ def describe(composed: Composed) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
-    """Return two aligned lines for each recipe: what it is, and its expected and measured results."""
+    """Return two lines for each recipe: aligned columns, and its expected and measured results."""
     heads = [
         (
             row["name"],
@@ -60,10 +66,61 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         )
         for row in rows
     ]
-    widths = [max(len(head[column]) for head in heads) for column in range(len(heads[0]))]
+    indent = " " * max(len(row["name"]) for row in rows)
     lines = []
-    for row, head in zip(rows, heads, strict=True):
-        lines.append("  ".join(f"{text:<{width}}" for text, width in zip(head, widths, strict=True)).rstrip())
+    for row, head in zip(rows, aligned(heads), strict=True):
         expected = "; ".join(f"{item['metric']} {item['value']} ± {item['tolerance']}" for item in row["expect"])
-        lines.append(f"{'':<{widths[0]}}  expected: {expected or '-'}; measured: {row['measured'] or '-'}")
+        lines += [head, f"{indent}  expected: {expected or '-'}; measured: {row['measured'] or '-'}"]
     return lines
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows of text as lines with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+@recipes.command()
+@click.argument("name")
+@click.argument("destination", type=click.Path(path_type=Path), metavar="DEST")
+def copy(name: str, destination: Path) -> None:
+    """Copy the recipe NAME, with all groups that it composes, into a new folder DEST; print the path of the copy.
+
+    Example: dialog-seq2seq recipes copy dailydialog/lstm_bahdanau mine
+    """
+    from dialog.recipes.copy import copy_recipe
+
+    click.echo(str(copy_recipe(name, destination)))
+
+
+@recipes.command()
+@click.argument("names", nargs=-1, metavar="[NAME]... [KEY=VALUE]...")
+@click.option("--full", is_flag=True, help="Train to the end, and compare the metrics with what the recipe expects.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def verify(names: tuple[str, ...], full: bool, as_json: bool) -> None:
+    """Run recipes, by default all, and check what they expect on the test split; a failure does not stop the others.
+
+    Without --full a recipe is trained for the few steps of its smoke overrides only: the expected metrics must then be
+    measured, but their values are not compared.
+
+    Exit codes: 0 if everything held, 2 if only errors occurred that you can fix, such as a missing corpus, else 1.
+
+    Example: dialog-seq2seq recipes verify quickstart/lstm_bahdanau quickstart/transformer --full
+    """
+    from dialog.recipes.verify import verify_recipes
+
+    listed, overrides = split_overrides(names)
+    for name in listed:
+        find_recipe(name)
+    outcomes = []
+    for rows in verify_recipes(listed or list(shipped_recipes()), overrides, full=full):
+        outcomes += rows
+        for row in rows:
+            click.echo(": ".join(filter(None, [row.recipe, row.metric, row.state, row.message])), err=True)
+    head = ("recipe", "metric", "expected", "measured", "outcome")
+    table = "\n".join(aligned([head, *(row.cells() for row in outcomes)]))
+    click.echo(to_json([row._asdict() for row in outcomes], indent=1) if as_json else table)
+    if failed := [row for row in outcomes if row.code]:
+        kind = UserError if all(row.code == 2 for row in failed) else RunError
+        names_failed = ", ".join(dict.fromkeys(row.recipe for row in failed))
+        raise kind(f"{len(failed)} of {len(outcomes)} checks failed: {names_failed}")

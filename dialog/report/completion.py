@@ -24,7 +24,7 @@ FIELDS: Mapping[str, Any] = {
     "calibration": {},
     "samples": (),
     "disagreements": (),
-    "attention": (),
+    "attention": {},
     "rating": (),
     "ratings": {},
 }
@@ -46,8 +46,10 @@ def complete(results: Results) -> dict[str, Any]:
     metrics: Mapping[str, Any] = next(
         (run["metrics"] for model in models for run in model["runs"] if run["metrics"]), {}
     )
+    attention = results.get("attention")
     sizes = {key: metrics[key] for key in ("fingerprint", "examples", "dialogues") if key in metrics}
-    return {**FIELDS, **sizes, **_present(results), "models": models}
+    present = {**FIELDS, **sizes, **_present(results), "models": models}
+    return present if isinstance(attention, Mapping) else {**present, "attention": {}}  # a list in format 2
 
 
 def _model(model: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from markupsafe import Markup
 
 from dialog.atomic import write_text
 from dialog.report.completion import complete
+from dialog.report.drawing.attention.packing import pack
+from dialog.report.drawing.attention.page import explorer_json, explorer_style, stills
 from dialog.report.drawing.axes import SERIES
-from dialog.report.drawing.scale import highest_weight
-from dialog.report.drawing.svg import heatmap_svg
 from dialog.report.measures import METRIC_DISPLAYS, duration, hardware
 from dialog.report.page import printable_json, render_page
 from dialog.report.sections.order import appendix, main_sections
@@ -23,8 +22,8 @@ from dialog.report.tables import Figure, Results, model_names, provenance
 from dialog.report.terminal import truncate
 from dialog.report.verdict import other_verdicts, verdict_lines
 
-MOST_CELLS = 4000
-"""Cells of all attention maps together, so that the page stays below 2 MB."""
+MOST_WEIGHTS, STILLS, STILL_ROWS = 200_000, 2, 30
+"""Weights of all attention maps together, 0.5 MB of a page below 2 MB; models and rows of maps without scripts."""
 MOST_TURNS, TURN_COLUMNS, RESPONSE_COLUMNS = 10, 400, 1000
 """Last turns of a context that are shown, and columns to which a turn and a response are truncated."""
 
@@ -33,7 +32,10 @@ def write_html(results: Results, path: Path) -> None:
     """Write a report of results.json; its texts are escaped and cannot add elements or addresses."""
     results = complete(results)
     values = template_values(printable_json(results), rating_fingerprint(results))
-    write_text(path, render_page("dialog.report", "report.html.j2", values, scripts=("rating.js",)))
+    write_text(
+        path,
+        render_page("dialog.report", "report.html.j2", values, scripts=("rating.js", "drawing/attention/explorer.js")),
+    )
 
 
 def template_values(results: Results, rating: str) -> dict[str, Any]:
@@ -51,7 +53,8 @@ def template_values(results: Results, rating: str) -> dict[str, Any]:
             ("Responses that differ most", [_short(sample) for sample in results["disagreements"]]),
             ("Random responses", [_short(sample) for sample in results["samples"]]),
         ],
-        "maps": _maps(results),
+        "attention": _attention(results),
+        "explorer_style": explorer_style(),
         "rating": [_short(pair) | {"id": pair["id"]} for pair in results["rating"]],
         "rating_fingerprint": rating,
         "metrics": [METRIC_DISPLAYS[name] for name in metric_names(results) if name in METRIC_DISPLAYS],
@@ -88,18 +91,26 @@ def _truncate(text: str, limit: int) -> str:
     return truncate(text[: 4 * limit], limit)
 
 
-def _maps(results: Results) -> list[dict[str, Any]]:
-    """Draw every attention map, all on one scale; of large maps the last columns and the first rows."""
-    attention = results["attention"]
-    peak = highest_weight(*(np.asarray(entry["weights"], dtype=np.float64) for entry in attention))
-    maps = []
-    for entry in attention:
-        rows = entry["response_tokens"][:32]
-        columns = entry["context_tokens"][-max(1, MOST_CELLS // (len(attention) * max(1, len(rows)))) :]
-        weights = np.asarray(entry["weights"], dtype=np.float64)[: len(rows), -len(columns) :]
-        svg = heatmap_svg(weights, rows=rows, columns=columns, title=entry["model"], peak=peak)
-        maps.append({"name": entry["name"], "head": entry["head"], "svg": _trust_svg(svg)})
-    return maps
+def _attention(results: Results) -> dict[str, Any] | None:
+    """Return the data, tables and notes of the attention section; None without maps."""
+    examples = [
+        (example["id"], [(_reading_label(entry), entry) for entry in example["models"]])
+        for example in results["attention"].get("examples", ())
+    ]
+    if not examples:
+        return None
+    limit = MOST_WEIGHTS // sum(len(readings) for _, readings in examples)
+    packed = [
+        {"id": name, "readings": [pack(maps, label, most_cells=limit) for label, maps in readings]}
+        for name, readings in examples
+    ]
+    models = [entry["model"] for _, entry in examples[0][1]]
+    first = [reading for place, reading in enumerate(examples[0][1]) if models.index(models[place]) == place]
+    return {"data": explorer_json(packed), "stills": stills(first[:STILLS], rows=STILL_ROWS), "notes": []}
+
+
+def _reading_label(entry: Mapping[str, Any]) -> str:
+    return entry["model"] if entry["seed"] is None else f"{entry['model']}, seed {entry['seed']}"
 
 
 def _drawings(figure: Figure) -> Sequence[Markup]:

@@ -72,7 +72,7 @@ def test_results(comparison: Comparison) -> None:
         "verdict", "verdicts", "warnings", "models", "references", "parity", "differences", "statistics", "crossings",
         "history", "breakdown", "calibration", "samples", "disagreements", "attention", "rating", "ratings",
     }  # fmt: skip
-    assert (results["format"], results["split"]) == (2, "test")
+    assert (results["format"], results["split"]) == (3, "test")
     assert results["statistics"]["seeds"] == {"lstm": 2, "transformer": 2}
     assert "--seeds 2" in results["command"]
     assert "lstm.yaml transformer.yaml trainer.max_steps=8" in results["command"]
@@ -185,14 +185,22 @@ def test_names_of_run_folders() -> None:
 
 
 def test_attention(comparison: Comparison) -> None:
-    maps = comparison.results["attention"]
-    assert [entry["model"] for entry in maps] == ["lstm", "transformer"]
-    for entry in maps:
-        assert entry.keys() == {"model", "name", "head", "context_tokens", "response_tokens", "weights"}
-        assert len(entry["weights"]) == len(entry["response_tokens"])
-        for row in entry["weights"]:
-            assert len(row) == len(entry["context_tokens"])
-            assert sum(row) == pytest.approx(1, abs=1e-4)
+    """Every run of both families on the same references, first runs first."""
+    examples = comparison.results["attention"]["examples"]
+    assert len(examples) == 4
+    ids = {sample["id"] for sample in comparison.results["samples"]}
+    for example in examples:
+        assert example["id"] in ids
+        runs_of = [(entry["model"], entry["seed"]) for entry in example["models"]]
+        assert runs_of == [("lstm", 7), ("transformer", 7), ("lstm", 8), ("transformer", 8)]
+        for entry in example["models"]:
+            assert entry["response"] == example["response"]
+            assert entry["maps"]
+            for one in entry["maps"]:
+                assert one["columns"] == "source"
+                for row in one["weights"][0]:
+                    assert len(row) == len(entry["context_tokens"])
+                    assert sum(row) == pytest.approx(1, abs=1e-3)
 
 
 # ------------------------------------------------------------------ files
@@ -202,7 +210,8 @@ def test_reports_are_self_contained(comparison: Comparison) -> None:
     files = {path.name for path in comparison.folder.iterdir() if not path.name.startswith(".")}
     assert files == {"grid.json", "report.html", "report.md", "report.tex", "results.json", "runs"}
     page = (comparison.folder / "report.html").read_text(encoding="utf-8")
-    assert page.count("<svg") >= 4  # two curves, a map a model
+    assert page.count("<svg") >= 2  # curves
+    assert page.count('<table class="heat">') == 2
     page = re.sub(r"(<script>).*?(</script>)", "", page, flags=re.DOTALL)
     assert not re.search(r"<(link|iframe|img|base)\b|(?:src|href)\s*=\s*[\"']?(?!#)|url\(|@import", page, re.I)
     text = (comparison.folder / "report.md").read_text(encoding="utf-8")

@@ -4,7 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dialog.comparison.results.samples import disagreements, draw_samples, rating_pairs, select_sample
+import pytest
+
+from dialog.comparison.results.attention import SeedReading, choose_examples, within_limit
+from dialog.comparison.results.samples import disagreements, draw_samples, rating_pairs
 from dialog.comparison.results.summary import learning_curve
 from dialog.escaping import to_json
 
@@ -47,15 +50,32 @@ def test_numbers_that_are_not_finite_are_null() -> None:
     assert read == {"a": [None, 1.5], "b": {"c": None, "d": "NaN"}}
 
 
-def test_attention_is_shown_for_a_correct_response() -> None:
-    def sample(context: int, *responses: str) -> dict[str, Any]:
-        return {"id": str(context), "context": ["Hi"] * context, "reference": "Ten .", "responses": list(responses)}
+def test_attention_is_shown_for_short_references() -> None:
+    samples = [
+        {"id": str(place), "context": ["Hi"] * turns, "reference": "word " * words}
+        for place, (turns, words) in enumerate([(2, 5), (9, 40), (3, 5), (1, 5), (4, 20)])
+    ]
+    assert [sample["id"] for sample in choose_examples(samples)] == ["4", "2", "0", "3"]
 
-    correct, longer, wrong = sample(2, "Ten .", "Ten ."), sample(3, "Ten .", "Ten ."), sample(9, "Ten .", "Two .")
-    rambling = sample(10, "and so on " * 9, "Two .")
-    assert select_sample([wrong, correct, longer, rambling]) == longer
-    assert select_sample([rambling, wrong]) == wrong
-    assert select_sample([rambling]) == rambling
+
+@pytest.mark.parametrize(
+    ("limit", "kept"),
+    [
+        (99, [(0, 0), (1, 0), (0, 0), (1, 0), (0, 1), (1, 1)]),
+        (50, [(0, 0), (1, 0), (0, 0), (1, 0)]),
+        (39, [(0, 0), (0, 0)]),
+        (1, [(0, 0), (0, 0)]),
+    ],
+)
+def test_maps_of_later_seeds_and_examples_are_left_out(limit: int, kept: list[tuple[int, int]]) -> None:
+    """Two models with two seeds on two examples, but the second model has one run."""
+    readings = [
+        SeedReading(example, rank, {"model": model}, 10)
+        for model, ranks in (("a", 2), ("b", 1))
+        for rank in range(ranks)
+        for example in range(2)
+    ]
+    assert [(reading.example, reading.rank) for reading in within_limit(readings, limit)] == kept
 
 
 def test_target_tokens_of_validations_are_interpolated(tmp_path: Path) -> None:

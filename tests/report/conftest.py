@@ -195,10 +195,15 @@ def _calibration(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _attention(names: Sequence[str], text: str) -> list[dict[str, Any]]:
-    tokens = {"context_tokens": [text, "b", "</s>"], "response_tokens": ["x", text]}
-    weights = [[0.2, 0.8, 0.0], [0.1, 0.3, 0.6]]
-    return [{"model": name, "name": "decoder.attention", "head": None, **tokens, "weights": weights} for name in names]
+def _attention(names: Sequence[str], text: str) -> dict[str, Any]:
+    tokens = {"context_tokens": [text, "b", "</s>"], "response_tokens": ["x", text], "context_lines": [0, 0, -1]}
+    kinds = {"context_kinds": ["word", "word", "end"], "turns": [{"speaker": "other", "text": text}]}
+    maps = [
+        {"name": "decoder.attention", "kind": "cross", "side": "target", "columns": "source",
+         "weights": [[[0.2, 0.8, 0.0], [0.1, 0.3, 0.6]]]}
+    ]  # fmt: skip
+    models = [{"model": name, "seed": seed, **tokens, **kinds, "maps": maps} for seed in range(2) for name in names]
+    return {"examples": [{"id": f"{n}{text}", "context": [text], "response": text, "models": models} for n in range(2)]}
 
 
 def _parity(names: Sequence[str], text: str) -> list[dict[str, Any]]:
@@ -258,7 +263,7 @@ def example_results(
     ngrams = {f"ngram_{order}": {"bits_per_byte": 2.4 - 0.2 * order} for order in range(1, 6)}
     rows = {name: {metric: value * 0.8 for metric, value in GENERATION.items()} for name in REFERENCES}
     return {
-        "format": 2,
+        "format": 3,
         "command": f"dialog compare {text}",
         "environment": {"torch": "2.13.0", "cpu": text, text: 3},
         "split": "test",

@@ -1,4 +1,4 @@
-"""Analyse the finished runs of a comparison: the content of results.json, format 2."""
+"""Analyse the finished runs of a comparison: the content of results.json, format 3."""
 
 from __future__ import annotations
 
@@ -14,19 +14,13 @@ from dialog.comparison.grid.folder import SPLIT, Grid
 from dialog.comparison.history import history_results, measure_history, sample_of
 from dialog.comparison.parity import parity
 from dialog.comparison.references import ngram_warnings, references_of
-from dialog.comparison.results.samples import (
-    SHARED,
-    attention_map,
-    disagreements,
-    draw_samples,
-    rating_pairs,
-    select_sample,
-)
+from dialog.comparison.results.attention import attention
+from dialog.comparison.results.samples import SHARED, disagreements, draw_samples, rating_pairs
 from dialog.comparison.results.systems import System
 from dialog.comparison.statistics.section import statistics_section
 from dialog.runs.load import load
 
-FORMAT = 2
+FORMAT = 3
 log = logging.getLogger("dialog")
 
 
@@ -70,7 +64,7 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
         "calibration": calibrations(measured),
         "samples": samples,
         "disagreements": disagreements(rows),
-        "attention": attention(systems, select_sample(samples)),
+        "attention": attention(systems, samples),
         "rating": rating_pairs(rows),
     }
 
@@ -149,14 +143,3 @@ def calibrations(systems: Sequence[System]) -> dict[str, Any]:
             bins = [{"error": values["calibration_error"], **values["calibration"]} for values in metrics]
             pools[system.name] = pooled(bins)
     return pools
-
-
-def attention(systems: Sequence[System], sample: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a cross-attention map of the first evaluated run of each recipe on one sample."""
-    maps = []
-    for system, response in zip(systems, sample["responses"], strict=True):
-        run = system.load_first()
-        if run is not None:
-            metrics = system.measured_runs[0].entry["metrics"]
-            maps.append(attention_map(run, system.name, metrics, sample["context"], response))
-    return [entry for entry in maps if entry is not None]

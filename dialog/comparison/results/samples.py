@@ -1,14 +1,11 @@
-"""Examples of a comparison: random ones, those on which contenders differ most, pairs for blind rating, attention."""
+"""Examples of a comparison: random ones, those on which contenders differ most, pairs for blind rating."""
 
 from __future__ import annotations
 
 import random
-import statistics
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
-
-from dialog.runs.run import Run
 
 SHARED = ("id", "context", "reference")
 """Fields of responses.jsonl that are equal for all models."""
@@ -74,39 +71,3 @@ def rating_pairs(contenders: Sequence[Rows], *, count: int = 50) -> list[dict[st
         if len(chosen) == count:
             break
     return chosen
-
-
-def select_sample(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Choose the sample whose attention is shown: all responses correct, then all short, then the longest context."""
-
-    def preference(sample: dict[str, Any]) -> tuple[bool, bool, int]:
-        responses = sample["responses"]
-        correct = all(response == sample["reference"] for response in responses)
-        return correct, max(len(response.split()) for response in responses) <= 20, len(sample["context"])
-
-    return max(samples, key=preference)
-
-
-def attention_map(
-    run: Run, name: str, metrics: dict[str, Any], context: Sequence[str], response: str
-) -> dict[str, Any] | None:
-    """Return one cross-attention map over a model's own response; None without cross-attention.
-
-    The map is the head with the best alignment accuracy if that was measured, else the mean over heads of the last
-    cross-attention.
-    """
-    attention = run.attention(context, response)
-    cross = [entry for entry in attention["maps"] if (entry["kind"], entry["columns"]) == ("cross", "source")]
-    if not cross:
-        return None
-    best = metrics.get("alignment_head")
-    if best is not None:
-        module, _, number = str(best).rpartition(".")
-        head: int | None = int(number)
-        weights = next(entry["weights"] for entry in cross if entry["name"] == module)[int(number)]
-    else:
-        module, heads = cross[-1]["name"], cross[-1]["weights"]
-        head = 0 if len(heads) == 1 else None
-        weights = [[statistics.fmean(cell) for cell in zip(*rows, strict=True)] for rows in zip(*heads, strict=True)]
-    tokens = {key: attention[key] for key in ("context_tokens", "response_tokens")}
-    return {"model": name, "name": module, "head": head, **tokens, "weights": weights}

@@ -16,7 +16,6 @@ from dialog.config.compose import compose
 from dialog.json_files import read_json
 from dialog.runs.folder import ENVIRONMENT, METRICS, RECIPE, WEIGHTS, read_summary
 from dialog.runs.load import load
-from dialog.runs.run import Run
 
 SUBSETS = ("all", "clean", "leaked")
 
@@ -51,11 +50,6 @@ class System(NamedTuple):
     def evaluations(self) -> list[Path]:
         """Folders of the evaluations."""
         return [run.evaluation for run in self.runs if run.evaluation is not None]
-
-    def load_first(self) -> Run | None:
-        """Load the first evaluated run; None without one, and for a file of responses."""
-        runs = self.measured_runs if self.contender.kind != "responses" else []
-        return load(runs[0].folder, trust=True) if runs else None
 
 
 def finished_systems(work: Work) -> list[System]:

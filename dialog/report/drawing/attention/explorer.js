@@ -32,10 +32,11 @@
   const total = (values) => values.reduce((sum, value) => sum + value, 0);
   const largest = (rows) => rows.reduce((most, row) => row.reduce((peak, value) => Math.max(peak, Math.abs(value)), most), 0);
   const shortened = (text) => {
-    const letters = [...text.replaceAll("▁", "_")];
+    const letters = [...readable(text)];
     return letters.length > MOST_LABEL ? `${letters.slice(0, MOST_LABEL - 1).join("")}…` : letters.join("");
   };
-  const percent = (share) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
+  const percent = (share) => `${(100 * share).toFixed(Math.abs(share) < 0.1 ? 1 : 0).replace(/^-(0\.0)$/, "$1")} %`;
+  const readable = (token) => token.replaceAll("▁", "_");
   const sameTexts = (one, other) => one.length === other.length && one.every((text, place) => text === other[place]);
 
   // ---------------------------------------------------------------- numbers
@@ -239,7 +240,7 @@
       if (row !== null) this.options.forEach((option, place) => { option.tabIndex = place === row ? 0 : -1; });
       for (const { share, bar, spans, shown, own } of this.groups) {
         const mass = total(own.map(({ index }) => values[index]));
-        share.textContent = `${isDifference && mass > 0 ? "+" : ""}${percent(mass)}`;
+        share.textContent = `${isDifference && mass > 0.0005 ? "+" : ""}${percent(mass)}`;
         bar.style.width = `${100 * Math.min(1, Math.abs(mass))}%`;
         spans.forEach((span, place) => {
           const weight = shown.has(place) ? values[shown.get(place)] : 0;
@@ -307,7 +308,7 @@
       this.tip.hidden = !(items[x] && values[y]);
       if (this.tip.hidden) return;
       if (y !== this.row) this.explorer.select(this, y);
-      this.tip.textContent = `${rows.tokens[y]} → ${items[x].text}: ${values[y][x].toFixed(3)}`;
+      this.tip.textContent = readable(`${rows.tokens[y]} → ${items[x].text}: ${values[y][x].toFixed(3)}`);
       this.tip.style.left = `${Math.max(this.frame.scrollLeft, Math.min(event.offsetX + 12, this.frame.scrollLeft + this.frame.clientWidth - 180))}px`;
       this.tip.style.top = `${event.offsetY + 14}px`;
     }
@@ -316,7 +317,7 @@
       const { items, rows, columns } = this.matrix;
       const order = range(0, items.length).sort((one, other) => Math.abs(this.values[other]) - Math.abs(this.values[one])).slice(0, STRONGEST);
       const texts = order.map((item) => `${items[item].text} ${this.values[item].toFixed(2)} (${columns.groups[items[item].group][0]})`);
-      return `${rows.tokens[this.row]} → ${texts.join(", ")}`;
+      return readable(`${rows.tokens[this.row]} → ${texts.join(", ")}`);
     }
   }
 

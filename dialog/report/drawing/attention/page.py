@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from dialog.report.drawing.attention.packing import pack
-from dialog.report.drawing.attention.still import StillMap, shade_styles, still_map
+from dialog.report.drawing.attention.still import MOST_ROWS, StillMap, shade_styles, still_map
 from dialog.report.drawing.scale import DIFFERENCE_ON_DARK, DIFFERENCE_ON_LIGHT, ON_DARK, ON_LIGHT
 from dialog.report.page import printable_json, render_page
 
@@ -32,12 +32,13 @@ def attention_page(
         first: Name of the map, and the head or None for the mean, that the page shows first.
     """
     packed = [pack(maps, label) for label, maps in readings]
-    reading = readings[0][1]
+    unread, turns = _dialogue(readings[0][1])
     values = {
         "title": title,
         "note": note,
-        "turns": _dialogue(reading),
-        "response": reading.get("response", ""),
+        "unread": unread,
+        "turns": turns,
+        "response": readings[0][1].get("response", ""),
         "notes": [f"{one['label']}: {text}" if one["label"] else text for one in packed for text in one["notes"]],
     }
     data = explorer_json([{"id": "", "readings": packed}], first=first)
@@ -73,18 +74,20 @@ def explorer_json(
     return Markup(text.replace("<", "\\u003c"))
 
 
-def explorer_style() -> str:
+def explorer_style() -> Markup:
     """Return the style sheet of the component."""
-    return (files(PACKAGE) / "explorer.css").read_text(encoding="utf-8") + shade_styles()
+    return Markup((files(PACKAGE) / "explorer.css").read_text(encoding="utf-8") + shade_styles())
 
 
-def stills(readings: Readings) -> list[StillMap]:
-    """Return the tables that are shown without scripts."""
-    return [still for label, maps in readings if (still := still_map(printable_json(maps), label)) is not None]
+def stills(readings: Readings, *, rows: int = MOST_ROWS) -> list[StillMap]:
+    """Return the tables that are shown without scripts, of at most `rows` rows each."""
+    tables = (still_map(printable_json(maps), label, rows=rows) for label, maps in readings)
+    return [table for table in tables if table is not None]
 
 
-def _dialogue(reading: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the turns of the context: speaker, text, and whether the model reads them."""
-    lines = reading.get("context_lines", [])
-    unread = [{"speaker": "", "text": text, "read": False} for text in reading.get("unread_turns", [])]
-    return unread + [{**turn, "read": line in lines} for line, turn in enumerate(reading.get("turns", []))]
+def _dialogue(reading: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the texts of the turns that the model does not read, and of those that it reads, if only in part."""
+    texts = [turn["text"] for turn in reading.get("turns", [])]
+    lines = [line for line in reading.get("context_lines", []) if line >= 0]
+    first = min(lines, default=len(texts)) if texts else 0
+    return [*reading.get("unread_turns", []), *texts[:first]], texts[first:]

@@ -38,16 +38,16 @@ class StillMap(NamedTuple):
     rows: list[tuple[str, list[StillCell], list[tuple[str, str]]]]  # token, cells, strongest tokens and their weights
 
 
-def still_map(reading: Mapping[str, Any], label: str) -> StillMap | None:
-    """Return the table of one response; None without cross-attention."""
+def still_map(reading: Mapping[str, Any], label: str, *, rows: int = MOST_ROWS) -> StillMap | None:
+    """Return the table of one response with at most `rows` rows; None without cross-attention."""
     last = last_cross_attention(reading)
     if last is None:
         return None
     axes = axes_of(reading)
-    weights = last.weights.mean(0)[:MOST_ROWS]  # [T, S]
+    weights = last.weights.mean(0)[:rows]  # [T, S]
     folded, columns = fold(weights, axes["source"])
     shades = np.rint((SHADES - 1) * columns[1] / (columns[1].max() or 1)).astype(int)
-    rows = [
+    lines = [
         (
             token,
             [StillCell(int(shade), f"{weight:.3f}") for shade, weight in zip(shades[place], row, strict=True)],
@@ -56,7 +56,7 @@ def still_map(reading: Mapping[str, Any], label: str) -> StillMap | None:
         for place, (token, row) in enumerate(zip(axes["target"].tokens, columns[1], strict=False))
     ]
     omitted = last.weights.shape[1] - len(weights)
-    return StillMap(label, last.name, columns[0], folded, omitted, rows)
+    return StillMap(label, last.name, columns[0], folded, omitted, lines)
 
 
 def fold(weights: Weights, axis: TokenAxis, *, most: int = MOST_COLUMNS) -> tuple[int, tuple[list[str], Weights]]:

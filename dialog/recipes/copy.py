@@ -1,0 +1,43 @@
+"""Copy a recipe with the groups that it composes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from dialog.atomic import write_text
+from dialog.config.compose import find_recipe, group_files, is_path
+from dialog.config.yaml_layers import read_yaml
+from dialog.errors import UserError
+from dialog.paths import check_new, make_folder
+from dialog.version import __version__
+
+
+def copy_recipe(name: str, destination: Path) -> Path:
+    """Copy a recipe and its groups into a new folder; return the copy, which composes to the same recipe.
+
+        DEST/<recipe>.yaml              stamped with the name and the version that it was copied from
+        DEST/configs/<group>/<choice>   take precedence over the groups of the package
+
+    Raises:
+        UserError: an unknown recipe or group, or the destination exists.
+    """
+    source = find_recipe(name)
+    groups = group_files(source)
+    files = {source: Path(source.name)}
+    for group, choice in read_yaml(source).values.get("defaults", {}).items():
+        if str(choice) not in groups.get(group, {}):
+            raise UserError(f"{name}: its group {group}={choice} does not exist")
+        files[groups[group][str(choice)]] = Path("configs") / group / f"{choice}.yaml"
+    check_new(destination, "DEST")
+    make_folder(destination)
+    label = source.name if is_path(name) else name
+    try:
+        for path, target in files.items():
+            (destination / target).parent.mkdir(parents=True, exist_ok=True)
+            stamp = f"# Copied from {label if path == source else path.stem} of dialog-seq2seq {__version__}.\n"
+            write_text(destination / target, stamp + path.read_text(encoding="utf-8"))
+    except BaseException:
+        shutil.rmtree(destination, ignore_errors=True)
+        raise
+    return destination / source.name

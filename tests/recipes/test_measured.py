@@ -1,0 +1,94 @@
+"""Measured figures of ``dialog recipes``: means over current runs, and why others are not current."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dialog.comparison.grid.folder import contender_hash
+from dialog.config.compose import compose
+from dialog.recipes import measured
+from dialog.recipes.measured import measured_figures, metric_at, old_commit
+
+NAME = "reverse/transformer"
+COMPOSED = compose(NAME)
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package of one module in a git repository."""
+    package = tmp_path / "checkout" / "dialog"
+    package.mkdir(parents=True)
+    (package / "part.py").write_text("one = 1\n")
+    monkeypatch.setattr(measured, "files", lambda name: package)
+    old_commit.cache_clear()
+    git(package, "init", "--quiet")
+    return package
+
+
+def git(package: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    command = ["git", "-C", str(package.parent), *identity, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def commit(package: Path) -> str:
+    git(package, "add", "--all")
+    git(package, "commit", "--quiet", "--message", "change")
+    return git(package, "describe", "--always", "--abbrev=12")
+
+
+def record(folder: Path, runs: list[dict[str, Any]], **changes: object) -> None:
+    row = {"name": NAME, "overrides": [], "hash": contender_hash(COMPOSED.recipe), "runs": runs, **changes}
+    path = folder / "reverse" / "results" / "table.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"name": "table", "recipes": [row]}))
+
+
+def run_of(seed: int, commit: str, value: float) -> dict[str, Any]:
+    metrics = {"answer_accuracy": value, "alignment_accuracy": 1.0}
+    return {"seed": seed, "commits": [commit], "date": "2026-01-01", "metrics": metrics}
+
+
+def test_figures_are_of_current_runs(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "asset_folders", lambda kind: [tmp_path / "recipes"])
+    old = commit(package)
+    (package.parent / "page.md").write_text("not of the package")
+    same = commit(package)
+    record(tmp_path / "recipes", [run_of(1, old, 0.98), run_of(2, same, 1.0)])
+    exact, aligned = measured_figures(COMPOSED)
+    assert exact.text() == "answer_accuracy 99.0 % ± 1.4 % (2 seeds)"
+    assert (exact.seeds, exact.commit, exact.table) == ([1, 2], f"{old}, {same}", "table")
+    assert aligned.text() == "alignment_accuracy 100.0 % ± 0.0 % (2 seeds)"
+
+    (package / "part.py").write_text("one = 2\n")
+    new = commit(package)
+    old_commit.cache_clear()
+    record(tmp_path / "recipes", [run_of(1, old, 0.5), run_of(2, new, 1.0)])
+    assert measured_figures(COMPOSED)[0].text() == "answer_accuracy 100.0 % (1 seed)"
+    record(tmp_path / "recipes", [run_of(1, old, 0.5)])
+    stale = f"measured at {old}, the package has changed since"
+    assert measured_figures(COMPOSED)[0].text() == f"answer_accuracy 50.0 % (1 seed; not current: {stale})"
+    assert old_commit(f"{new}-dirty") == f"measured at {new} with uncommitted changes"
+
+
+def test_figures_of_another_recipe_are_not_current(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measured, "asset_folders", lambda kind: [tmp_path / "recipes"])
+    now = commit(package)
+    record(tmp_path / "recipes", [run_of(1, now, 0.5)], hash="another")
+    assert {figure.stale for figure in measured_figures(COMPOSED)} == {"the recipe has changed since"}
+    record(tmp_path / "recipes", [run_of(1, now, 0.5)], overrides=["trainer.max_steps=5"])
+    assert measured_figures(COMPOSED) == []
+
+
+def test_nested_metrics_and_scores() -> None:
+    metrics = {"parlai_sets": {"S1": 29.5}, "sacrebleu": {"score": 3, "signature": "x"}, "lossless": True}
+    assert metric_at(metrics, "parlai_sets.S1") == 29.5
+    assert metric_at(metrics, "sacrebleu") == 3.0
+    assert metric_at(metrics, "parlai_sets") is metric_at(metrics, "lossless") is metric_at(metrics, "f1.x") is None

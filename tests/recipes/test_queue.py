@@ -1,0 +1,175 @@
+"""benchmarks/results/run.py on a queue of two tiny recipes: stopped, continued, with a failing recipe, recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import dialog
+from dialog.config.compose import shipped_recipes
+
+SCRIPT = Path(dialog.__file__).parents[1] / "benchmarks" / "results" / "run.py"
+OVERRIDES = """[data.corpus.size=60, data.tokenizer.vocabulary=400, data.batch_tokens=700, model.embedding_size=8,
+    trainer.max_steps=12, trainer.val_check_interval=4, trainer.log_every_n_steps=1, checkpoint.every_n_steps=3,
+    checkpoint.patience=null, generation.max_length=3, preflight=false]"""
+QUEUE = f"""
+second:
+  stage: b
+  purpose: a recipe fails, another run is shared
+  recipes:
+    quickstart/lstm_bahdanau: 0.1
+    unknown: {{recipe: quickstart/transformr, hours: 0.5}}
+  overrides: {OVERRIDES}
+first:
+  stage: a
+  purpose: two recipes
+  recipes: {{quickstart/lstm_bahdanau: 0.1, quickstart/transformer: 0.1}}
+  overrides: {OVERRIDES}
+  columns: [bits_per_byte, answer_accuracy]
+"""
+Call = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> list[str]:
+    (tmp_path / "queue.yaml").write_text(QUEUE)
+    options = {"queue": "queue.yaml", "output": "out", "recipes": "recipes"}
+    return [text for name, value in options.items() for text in (f"--{name}", str(tmp_path / value))]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str], queue: list[str]) -> Call:
+    """Run the script in this process; return exit code and standard output."""
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*options: str) -> tuple[int, str]:
+        import run
+
+        capfd.readouterr()
+        monkeypatch.setattr(sys, "argv", [str(SCRIPT), *queue, *options])
+        try:
+            run.main()
+        except SystemExit as end:
+            return int(end.code or 0), "".join(capfd.readouterr())
+        return 0, capfd.readouterr().out
+
+    return run
+
+
+def lines(folder: Path) -> int:
+    return (folder / "metrics.jsonl").read_bytes().count(b"\n") if (folder / "metrics.jsonl").is_file() else 0
+
+
+def test_queue_continues_reports_failures_and_records(tmp_path: Path, queue: list[str], call: Call) -> None:
+    out = tmp_path / "out"
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[2])}
+    started = subprocess.Popen([sys.executable, str(SCRIPT), *queue], env=environment, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    stopped = out / "quickstart-lstm_bahdanau-1"
+    while not lines(stopped) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    started.send_signal(signal.SIGTERM)
+    assert started.wait(timeout=60) == 143
+    assert not (stopped / "summary.json").exists()
+    stopped.rename(out / "of-another-name")  # a run of the same recipe and seed is adopted
+    _, before = call("--status")
+    assert "  quickstart/lstm_bahdanau seed 1  stopped after" in before
+    assert (
+        "unknown recipe 'quickstart/transformr'; did you mean 'quickstart/transformer'?; about 30 min 00 s left"
+        in before
+    )
+    assert before.splitlines()[0] == "a first: two recipes"
+
+    code, printed = call()
+    assert code == 2
+    assert "1 of 2 entries failed: second: unknown: unknown recipe 'quickstart/transformr'" in printed.splitlines()[-1]
+    runs = {path.parent.name for path in out.glob("*/summary.json")}
+    assert runs == {"of-another-name", "quickstart-transformer-1"}
+    assert lines(out / "of-another-name") >= 12
+
+    _, after = call("--status")
+    assert after.count("finished in") == 3
+    assert ", see first" in after
+    assert "core hours left, by stage: a 0.0, b 0.5; in all 0.5" in after
+
+    (tmp_path / "recipes" / "quickstart").mkdir(parents=True)
+    readme = tmp_path / "recipes" / "quickstart" / "README.md"
+    readme.write_text("# Quickstart\n\n<!-- results: first -->\nold\n<!-- end of results -->\n\nMore.\n")
+    call("--record", "--only", "first")
+    text = readme.read_text()
+    assert "| `quickstart/transformer` |" in text
+    assert "old" not in text
+    assert text.endswith("<!-- end of results -->\n\nMore.\n")
+    assert "`python benchmarks/results/run.py --only first` at " in text
+    record = json.loads((tmp_path / "recipes" / "quickstart" / "results" / "first.json").read_text())
+    (run,) = record["recipes"][0]["runs"]
+    assert run["curve"]["step"] == [4, 8, 12]
+    assert len(run["curve"]["validation/bits_per_byte"]) == 3
+    metrics = json.loads((out / "of-another-name" / "evaluation" / "test" / "metrics.json").read_text())
+    assert run["metrics"]["bits_per_byte"] == pytest.approx(metrics["bits_per_byte"], rel=1e-5)
+    assert {item["metric"] for item in record["differences"]} == {"bits_per_byte"}
+
+
+def test_run_on_other_data_is_left_alone_and_named(call: Call, tmp_path: Path) -> None:
+    call("--status", "--only", "a")
+    from tables import run_folder
+
+    from dialog.comparison.grid.folder import Contender
+
+    contender = Contender("quickstart/transformer", "recipe", "hash")
+    folder = tmp_path / "quickstart-transformer-1"
+    folder.mkdir()
+    (folder / "recipe.yaml").write_text("seed: 1\n")
+    (folder / "environment.json").write_text(json.dumps({"data": "before"}))
+    existing = {("hash", 1): [folder]}
+    notes: list[str] = []
+    assert run_folder(tmp_path, contender, 1, existing, "before", notes) == folder
+    assert run_folder(tmp_path, contender, 1, existing, None, notes) == folder  # data not prepared, for --status
+    assert not notes
+    other = run_folder(tmp_path, contender, 1, existing, "after", notes)
+    assert other != folder
+    assert not other.exists()
+    assert notes == ["quickstart-transformer-1: trained on other data (before, now after), not used"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("stage: a", "stage: g"), r"queue.yaml:\d+: first.stage: must be one of a, b, c, d, e, f, not 'g'"),
+        (("columns:", "colums:"), r"queue.yaml:\d+: first.colums: unknown key; did you mean 'columns'"),
+        (("  purpose: two recipes\n", ""), r"queue.yaml:\d+: first: has no purpose"),
+        (("columns: [", "tuned_by: nothing # ["), r"queue.yaml:\d+: unknown sweep 'nothing'"),
+        (("quickstart/transformer: 0.1}", "quickstart/transformer: {}}"), "quickstart/transformer: must be core hours"),
+    ],
+)
+def test_faults_of_the_queue_are_named(change: tuple[str, str], message: str, tmp_path: Path, call: Call) -> None:
+    (tmp_path / "queue.yaml").write_text(QUEUE.replace(*change))
+    code, printed = call("--status")
+    assert code == 2
+    assert re.search(message, printed)
+
+
+def test_shipped_queue_composes(call: Call, tmp_path: Path) -> None:
+    """Every recipe with its overrides; those of a sweep with the recipe that the sweep starts from."""
+    call("--status", "--only", "first")
+    from entries import compose_row, read_queue
+
+    entries = read_queue(SCRIPT.with_name("queue.yaml"))
+    assert [entry.stage for entry in entries] == sorted(entry.stage for entry in entries)
+    for entry in entries:
+        for row in entry.rows:
+            assert compose_row(replace(entry, tuned_by=""), row, tmp_path).recipe.about.summary
+    listed = {row.recipe for entry in entries for row in entry.rows}
+    assert listed == set(shipped_recipes())
