@@ -25,7 +25,7 @@ from dialog.json_files import read_json
 from dialog.recipes.measured import MeasuredFigure, figures_of, formatted, staleness
 from dialog.report.measures import METRIC_DISPLAYS, count, duration, hardware
 from dialog.runs.environment import environment
-from dialog.runs.folder import ENVIRONMENT
+from dialog.runs.folder import ENVIRONMENT, commits_of
 
 FORMAT = 1
 START, END = "<!-- results: {} -->", "<!-- end of results -->"
@@ -103,12 +103,12 @@ def content_of(table: Table, work: Work, systems: Sequence[System]) -> dict[str,
 
 def run_of(run: FinishedRun) -> dict[str, Any]:
     """Return one run: where it was trained, its cost, its metrics and its learning curve as columns."""
-    trained = read_json(run.folder / ENVIRONMENT, "git", "time", "data")
+    trained = read_json(run.folder / ENVIRONMENT, "time", "data")
     curve = [point for point in run.entry["curve"] if point["validation/bits_per_byte"] is not None]
     names = ("step", "epoch", "seconds", "validation/bits_per_byte")
     return {
         "seed": run.entry["seed"],
-        "commit": trained["git"],
+        "commits": commits_of(run.folder),
         "date": trained["time"][:10],
         "hardware": hardware(trained),
         "threads": trained["threads"],
@@ -229,7 +229,7 @@ def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
     machines = ", ".join(
         dict.fromkeys(f"{run['hardware']}, {run['threads']} thread{'s' * (run['threads'] > 1)}" for run in runs)
     )
-    commits = ", ".join(dict.fromkeys(run["commit"] for run in runs))
+    commits = ", ".join(dict.fromkeys(commit for run in runs for commit in run["commits"]))
     days = sorted({run["date"] for run in runs})
     dates = " to ".join(dict.fromkeys([days[0], days[-1]]))
     lines = [

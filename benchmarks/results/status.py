@@ -17,7 +17,7 @@ from dialog.errors import UserError
 from dialog.json_files import read_json
 from dialog.recipes.measured import old_commit
 from dialog.report.measures import duration
-from dialog.runs.folder import ENVIRONMENT, METRICS, RECIPE
+from dialog.runs.folder import METRICS, RECIPE, commits_of
 
 
 def print_status(entries: Sequence[Entry], output: Path) -> None:
@@ -64,7 +64,7 @@ def cell_state(cell: Cell, hours: float) -> tuple[str, float]:
     progress = state_of(cell)
     spent = (progress.seconds or 0.0) / 3600
     if progress.fraction >= 1:
-        stale = old_commit(read_json(cell.folder / ENVIRONMENT, "git")["git"])
+        stale = next(filter(None, map(old_commit, commits_of(cell.folder))), "")
         state = "diverged" if is_diverged(cell.folder) else "finished"
         return f"{state} in {duration(3600 * spent)}" + (f", not current: {stale}" if stale else ""), 0.0
     after = f" after {duration(3600 * spent)}" if spent else ""

@@ -3,11 +3,11 @@
     format, name, stage, purpose, columns       the table, as benchmarks/results/queue.yaml describes it
     command, commit, date, environment          how, where and when it was recorded
     recipes: [{name, recipe, overrides, hash, parameters, trials,
-               runs: [{seed, commit, date, data, fingerprint, steps, seconds, ..., metrics, curve}]}]
+               runs: [{seed, commits, date, data, fingerprint, steps, seconds, ..., metrics, curve}]}]
     verdict, differences                        of the comparison, if it has at least two recipes
 
 ``hash`` identifies the composed recipe, ``data`` the prepared data. A run is current if the recipe composes to the same
-hash and, in a checkout, the package has not changed since the commit of the run.
+hash and, in a checkout, the package has not changed since the commits at which the run was started and resumed.
 """
 
 from __future__ import annotations
@@ -85,7 +85,10 @@ def figure_of(runs: Sequence[Mapping[str, Any]], metric: str, table: str, stale:
     """Return mean and sample standard deviation of a metric over runs, with their seeds, commits and last date."""
     values = [float(metric_at(run["metrics"], metric) or 0.0) for run in runs]
     deviation = stdev(values) if len(values) > 1 else None
-    seeds, commits = [run["seed"] for run in runs], ", ".join(dict.fromkeys(run["commit"] for run in runs))
+    seeds, commits = (
+        [run["seed"] for run in runs],
+        ", ".join(dict.fromkeys(commit for run in runs for commit in run["commits"])),
+    )
     return MeasuredFigure(
         metric, fmean(values), deviation, seeds, commits, max(run["date"] for run in runs), table, stale
     )
@@ -95,7 +98,7 @@ def staleness(row: Mapping[str, Any], run: Mapping[str, Any], now: str) -> str:
     """Return the reason why a run is not a result of the present recipe and package, or an empty text."""
     if row["hash"] != now:
         return "the recipe has changed since"
-    return old_commit(run["commit"])
+    return next(filter(None, map(old_commit, run["commits"])), "")
 
 
 @cache

@@ -3,6 +3,7 @@
     recipe.yaml          composed; can be run again unchanged
     environment.json     versions, hardware, git state, seed, fingerprints of data and tokenizer
     tokenizer.json       with tokenizer_config.json for transformers
+    resumed.json         commits at which the run was resumed, if they differ from that of environment.json
     initial.json         what came from another run or from word vectors, if anything did
     manifest.json        SHA-256 of the files that results depend on: those above but the last, and the weights
     checkpoints/         best.ckpt, last.ckpt, previous.ckpt, and a manifest.json of their own
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 RECIPE = "recipe.yaml"
 ENVIRONMENT = "environment.json"
+RESUMED = "resumed.json"
 TOKENIZER = "tokenizer.json"
 METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
@@ -125,6 +127,8 @@ def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: 
         if not resumed:
             store.tokenizer.save(folder / TOKENIZER)
             write_json(folder / ENVIRONMENT, {**environment(), "seed": recipe.seed, **fingerprints})
+        elif (commits := commits_of(folder))[-1] != (commit := environment()["git"]):
+            write_json(folder / RESUMED, {"commits": [*commits[1:], commit]})
         if read_manifest(folder) is None:  # a new run, or one of a version without manifests
             list_files(folder, LISTED)
         (folder / SUMMARY).unlink(missing_ok=True)  # of a finished run whose training is extended
@@ -171,6 +175,12 @@ def read_summary(folder: Path) -> Trained | None:
         return None
     summary = read_json(path, "seconds", "steps", "target_tokens")
     return Trained(folder, summary["seconds"], summary["steps"], summary["target_tokens"])
+
+
+def commits_of(folder: Path) -> list[str]:
+    """Return the commit at which a run was started, and those at which it was resumed."""
+    started = read_json(folder / ENVIRONMENT).get("git", "unknown")
+    return [started, *(read_json(folder / RESUMED, "commits")["commits"] if (folder / RESUMED).is_file() else ())]
 
 
 def check_same_data(folder: Path, now: Mapping[str, Any]) -> None:

@@ -66,7 +66,7 @@ def ensemble(runs: Sequence[Run]) -> Run:
     Raises:
         UserError: their tokenizers differ, or the input of their models.
     """
-    from dialog.models.ensemble import Ensemble
+    from dialog.models.inference.ensemble import Ensemble
 
     first, *others = runs
     for run in others:

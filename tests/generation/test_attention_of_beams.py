@@ -59,6 +59,9 @@ def test_maps_follow_the_chosen_beam(
     run = dialog.load(trained(family))
     monkeypatch.setattr("dialog.generation.responder.NetworkStep", RecordingStep)
     monkeypatch.setattr(RecordingStep, "seen", {})
+    monkeypatch.setattr(
+        "dialog.models.inference.prepare.can_prepare", lambda model: False
+    )  # prepared ones have no hook
     reply = run.respond(["Hello .", "How are you ?"], search)
     for candidate in reply.candidates:
         used = RecordingStep.seen[1, *candidate.ids[:-1]]  # [T, H, S]

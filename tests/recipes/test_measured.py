@@ -51,7 +51,7 @@ def record(folder: Path, runs: list[dict[str, Any]], **changes: object) -> None:
 
 def run_of(seed: int, commit: str, value: float) -> dict[str, Any]:
     metrics = {"answer_accuracy": value, "alignment_accuracy": 1.0}
-    return {"seed": seed, "commit": commit, "date": "2026-01-01", "metrics": metrics}
+    return {"seed": seed, "commits": [commit], "date": "2026-01-01", "metrics": metrics}
 
 
 def test_figures_are_of_current_runs(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,6 +122,28 @@ def test_queue_continues_reports_failures_and_records(tmp_path: Path, queue: lis
     assert {item["metric"] for item in record["differences"]} == {"bits_per_byte"}
 
 
+def test_run_on_other_data_is_left_alone_and_named(call: Call, tmp_path: Path) -> None:
+    call("--status", "--only", "a")
+    from tables import run_folder
+
+    from dialog.comparison.grid.folder import Contender
+
+    contender = Contender("quickstart/transformer", "recipe", "hash")
+    folder = tmp_path / "quickstart-transformer-1"
+    folder.mkdir()
+    (folder / "recipe.yaml").write_text("seed: 1\n")
+    (folder / "environment.json").write_text(json.dumps({"data": "before"}))
+    existing = {("hash", 1): [folder]}
+    notes: list[str] = []
+    assert run_folder(tmp_path, contender, 1, existing, "before", notes) == folder
+    assert run_folder(tmp_path, contender, 1, existing, None, notes) == folder  # data not prepared, for --status
+    assert not notes
+    other = run_folder(tmp_path, contender, 1, existing, "after", notes)
+    assert other != folder
+    assert not other.exists()
+    assert notes == ["quickstart-transformer-1: trained on other data (before, now after), not used"]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from dialog.data.batching import Batch
 from dialog.errors import UserError
-from dialog.runs.folder import LISTED
+from dialog.runs.folder import LISTED, commits_of
 from dialog.runs.proof import compare
 from dialog.runs.resume import resume
 from dialog.runs.train import train
@@ -287,6 +287,15 @@ def test_finished_run_can_be_extended(
     assert longer.target_tokens == straight.target_tokens
     assert same(load_file(folder / "model.safetensors"), load_file(tmp_path / "nine" / "model.safetensors"))
     assert resume(folder, quiet=True).steps == 9
+
+
+def test_commits_of_resumes_are_recorded(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(shutil.copytree(whole, tmp_path / "moved"))
+    (started,) = commits_of(folder)
+    for steps, commit in (7, started), (8, "0123456789ab"), (9, "0123456789ab"), (10, "ba9876543210"):
+        monkeypatch.setattr("dialog.runs.environment._git", lambda commit=commit: commit)
+        resume(folder, [f"trainer.max_steps={steps}"], quiet=True)
+    assert commits_of(folder) == [started, "0123456789ab", "ba9876543210"]
 
 
 @pytest.mark.parametrize("override", ["model.dropout=0", "trainer.accumulate_grad_batches=4", "seed=2", "data=builtin"])

@@ -16,7 +16,7 @@ import dialog
 from dialog.cli.respond import respond
 from dialog.cli.score import score
 from dialog.errors import UserError
-from dialog.models.ensemble import Ensemble
+from dialog.models.inference.ensemble import Ensemble
 from dialog.models.seq2seq import Seq2Seq
 from dialog.runs.evaluate import evaluate
 
@@ -96,12 +96,12 @@ def test_command_line(folders: list[Path], tmp_path: Path) -> None:
 
 def test_different_input_is_one_line(folders: list[Path], tmp_path: Path) -> None:
     other = Path(shutil.copytree(folders[1], tmp_path / "other"))
+    (other / "manifest.json").unlink()
     recipe = (other / "recipe.yaml").read_text(encoding="utf-8")
     (other / "recipe.yaml").write_text(recipe.replace("max_source: 128", "max_source: 64"), encoding="utf-8")
     with pytest.raises(UserError, match=r"other: data.max_source is 64, not 128 as in"):
         dialog.load([folders[0], other])
     tokenizer = (other / "tokenizer.json").read_text(encoding="utf-8")
-    (other / "manifest.json").unlink()
     (other / "tokenizer.json").write_text(tokenizer + "\n", encoding="utf-8")
     with pytest.raises(UserError, match="other: its tokenizer is not that of"):
         dialog.load([folders[0], other])
