@@ -69,6 +69,12 @@ def test_best_responses_of_a_chain_with_a_known_answer() -> None:
     assert chain.search(Greedy(constraints=limits()))[0][0].tokens == [a, b]
 
 
+def test_length_penalties_by_hand() -> None:
+    assert LengthPenalty(0.6, "gnmt")(7) == pytest.approx(2**0.6)
+    assert LengthPenalty(2.0, "average")(3) == 9
+    assert LengthPenalty(0.0, "gnmt")(7) == LengthPenalty(0.0, "average")(7) == 1
+
+
 @pytest.mark.parametrize("width", [1, 2, 3, 5])
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_scores_are_likelihoods_and_ranks_are_sorted(width: int, penalty: dict[str, Any]) -> None:
@@ -110,7 +116,7 @@ def test_width_one_is_greedy_search(penalty: dict[str, Any]) -> None:
 )
 def test_batched_equals_single(search: Callable[..., Search]) -> None:
     source = torch.tensor([[row + 6, row + 7, 0] for row in range(12)])
-    decode = search(limits(max_length=9))
+    decode = search(limits(max_length=9, no_repeat_ngram=2))
     for seed in range(5):
         chain = Chain.draw(VOCABULARY, seed)
         together = chain.search(decode, 12, source)
