@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from dialog.config.components import Component, accepts, hint
-from dialog.config.compose import group_files
+from dialog.config.compose import group_files, is_path
 from dialog.config.schema import GenerationConfig
 from dialog.config.yaml_layers import first_line, parse_value, read_yaml
 from dialog.errors import UserError
@@ -71,14 +72,14 @@ class Settings:
         return settings._checked()
 
     def select(self, name: str) -> Settings:
-        """Select a file of ``configs/generation``, or a search by its name with the constraints of the recipe.
+        """Select a file of ``configs/generation`` by name, one by its path, or a search with the recipe's constraints.
 
         Raises:
             UserError: unknown name.
         """
         files = group_files(self.run.folder / RECIPE)["generation"]
-        if name in files:
-            section = read_yaml(files[name]).values
+        if name in files or is_path(name):
+            section = read_yaml(files.get(name, Path(name))).values
         elif name in SEARCHES:
             section = {**asdict(self.run.recipe.generation), "search": {"name": name}}
         else:

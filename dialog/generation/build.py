@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -42,6 +42,8 @@ def build_search(
     Raises:
         UserError: unknown search or argument, or constraints that contradict each other.
     """
+    if tokenizer is not None:
+        check_width(component, len(tokenizer))
     limits = {item.name: getattr(generation, item.name) for item in fields(GenerationConfig) if item.name != "search"}
     own = {key: value for key, value in component.items() if key not in limits}
     limits |= {key: value for key, value in component.items() if key in limits}
@@ -50,6 +52,18 @@ def build_search(
     except ValueError as error:
         raise UserError(f"{own.get('name')}: {error}") from error
     return build(SEARCHES, own, constraints=constraints, load_reverse=load_reverse, empty_source=empty_source)
+
+
+def check_width(component: Component, vocabulary: int) -> None:
+    """Check that no beam search of a component is wider than the vocabulary.
+
+    Raises:
+        UserError: it is.
+    """
+    for search in (component, component.get("search")):
+        width = search.get("width", 1) if isinstance(search, Mapping) else 1
+        if isinstance(width, int) and width > vocabulary:
+            raise UserError(f"{component['name']}: width is {width}; the vocabulary has {vocabulary} tokens")
 
 
 def build_constraints(limits: dict[str, Any], tokenizer: Tokenizer | None) -> Constraints:

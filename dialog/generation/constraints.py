@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import inf, isfinite
 from typing import NamedTuple
 
 import torch
@@ -86,8 +87,10 @@ class Constraints:
         for name in ("no_repeat_ngram", "block_context_ngram"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; give 0 for no limit, or the length of an n-gram")
-        if self.repetition_penalty <= 0:
+        if not 0 < self.repetition_penalty < inf:
             raise ValueError(f"repetition_penalty is {self.repetition_penalty}; give a number above 0, or 1 for none")
+        if not isfinite(self.frequency_penalty):
+            raise ValueError(f"frequency_penalty is {self.frequency_penalty}; give a number, or 0 for none")
         if len(self.prefix) > self.max_length:
             raise ValueError(f"prefix has {len(self.prefix)} tokens, more than max_length {self.max_length}")
         needed = 0 if self.required is None else int(self.required.lengths.sum())

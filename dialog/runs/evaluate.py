@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,8 @@ UNUSED = ("path", "batch_tokens")
 """Keys of the section ``data`` that change no result."""
 KEPT = ("generation", "data")
 """Sections that metrics.json records."""
+ABLATED = "ablated"
+"""Key of metrics.json and of the settings: the attention heads that were removed, if any."""
 METRICS = "metrics.json"
 COST = "cost.json"
 """Measured times, which differ from run to run; metrics.json depends on weights, data and settings only."""
@@ -68,6 +70,8 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
     data = run.recipe.data
     job = build_job(run.recipe)
     settings = settings_of(run.recipe, corpus_hash(job.corpus), run.others)
+    if run.ablated:
+        settings[ABLATED] = list(run.ablated)
     if name is not None:
         check_name(name, run.folder / "evaluation" / f"{split}-{name}", settings)
     stream = examples(job.corpus.dialogues(split), job.rules, Counter())
@@ -108,7 +112,9 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
         metrics = evaluation.metrics(split)
         alignments, seconds = zip(*gather_to_first((aligned, evaluator.decoding.total)), strict=True)
         metrics |= AlignmentAccuracy.total(alignments).metrics()
-        metrics |= {key: settings[key] for key in KEPT} | {"weights": sha256(run.folder / WEIGHTS)}
+        metrics |= {key: settings[key] for key in (*KEPT, ABLATED) if key in settings} | {
+            "weights": sha256(run.folder / WEIGHTS)
+        }
         if baselines is not None:
             metrics |= baselines.metrics(evaluation.measurement, evaluation.dialogue_ids)
         leaked = None if baselines is None else baselines.is_leaked(evaluation.dialogue_ids)
@@ -141,7 +147,7 @@ def current_evaluation(folder: Path, recipe: Recipe, split: str, corpus: str | N
         except UserError:  # damaged, or of an older version
             continue
         settings = settings_of(recipe, metrics["data"].get("fingerprint") if corpus is None else corpus)
-        same = all(metrics[key] == settings[key] for key in KEPT)
+        same = has_settings(metrics, settings)
         complete = all((metrics_file.parent / name).is_file() for name in (RESPONSES, STATISTICS))
         if same and complete and metrics["weights"] == sha256(folder / WEIGHTS):
             return Evaluated(metrics_file.parent, metrics)
@@ -171,6 +177,11 @@ def with_reverse_weights(search: Component) -> Component:
     return {**search, "reverse_weights": sha256(weights)} if "reverse" in search and weights.is_file() else search
 
 
+def has_settings(metrics: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
+    """Return whether a metrics.json records these settings."""
+    return all(metrics.get(key) == settings.get(key) for key in (*KEPT, ABLATED))
+
+
 def corpus_hash(corpus: Corpus) -> str | None:
     """Return the SHA-256 of a corpus's fingerprint; None if it lacks files that training needs."""
     try:
@@ -196,5 +207,5 @@ def check_name(name: str, folder: Path, settings: dict[str, Any]) -> None:
         raise UserError(f"--name {name!r}: use letters, digits, '.', '_' and '-' only")
     if (folder / METRICS).is_file():
         before = read_json(folder / METRICS)
-        if any(before.get(key) != settings[key] for key in KEPT):
+        if not has_settings(before, settings):
             raise UserError(f"--name {name}: {folder} has an evaluation with other settings or data; use another name")

@@ -39,6 +39,7 @@ def load(
     device: str = "auto",
     precision: str = "float32",
     trust: bool = False,
+    ablate: Sequence[str] = (),
 ) -> Run:
     """Load the recipe (with overrides), the tokenizer and the best weights of a run folder.
 
@@ -50,13 +51,17 @@ def load(
         precision: "float32", "bfloat16" or "float16"; or "int8": float32, but generation multiplies large matrices of
             decoder and head in int8, with a scale for each row of both factors. Only on a CPU with VNNI.
         trust: Whether the recipe may import parts by dotted names, that is, run code.
+        ablate: Attention heads to remove, such as ``decoder.layers.0.cross_attention.3``; see `remove_heads`.
 
     Raises:
-        UserError: not a run folder, not validated yet, changed files, or a recipe that imports parts without ``trust``;
-            or several runs that read different input.
+        UserError: not a run folder, not validated yet, changed files, an unknown head, or a recipe that imports parts
+            without ``trust``; or several runs that read different input.
     """
     folders = [folder] if isinstance(folder, str | Path) else folder
-    runs = [load_one(Path(one), overrides, device=device, precision=precision, trust=trust) for one in folders]
+    runs = [
+        load_one(Path(one), overrides, device=device, precision=precision, trust=trust, ablate=ablate)
+        for one in folders
+    ]
     return ensemble(runs) if len(runs) > 1 else runs[0]
 
 
@@ -80,7 +85,9 @@ def ensemble(runs: Sequence[Run]) -> Run:
     return replace(first, model=model, others=tuple(run.folder for run in others))
 
 
-def load_one(folder: Path, overrides: Sequence[str], *, device: str, precision: str, trust: bool) -> Run:
+def load_one(
+    folder: Path, overrides: Sequence[str], *, device: str, precision: str, trust: bool, ablate: Sequence[str]
+) -> Run:
     """Load one run folder; see `load`."""
     recipe = read_recipe(folder, overrides)
     if not trust:
@@ -91,6 +98,7 @@ def load_one(folder: Path, overrides: Sequence[str], *, device: str, precision: 
     from safetensors.torch import load_model
 
     from dialog.data.tokenizers.tokenizer import Tokenizer
+    from dialog.models.attention.heads import remove_heads
 
     check_search(recipe)
     tokenizer = Tokenizer.load(folder / TOKENIZER)
@@ -106,10 +114,19 @@ def load_one(folder: Path, overrides: Sequence[str], *, device: str, precision: 
         model = model.to(device, dtype)
     except (AssertionError, RuntimeError) as error:  # torch raises either
         raise UserError(f"device {device}: {_one_line(error)}") from error
+    remove_heads(model, ablate)
     if precision == "int8":
         check_int8(model.eval())
-    reverse = cache(partial(reverse_likelihoods, device=device, precision=precision, trust=trust))
-    return Run(folder, name_of(folder.parent), recipe, model.eval(), tokenizer, reverse, int8=precision == "int8")
+    return Run(
+        folder,
+        name_of(folder.parent),
+        recipe,
+        model.eval(),
+        tokenizer,
+        cache(partial(reverse_likelihoods, device=device, precision=precision, trust=trust)),
+        int8=precision == "int8",
+        ablated=tuple(sorted(set(ablate))),
+    )
 
 
 def reverse_likelihoods(folder: str, **options: Any) -> Likelihoods:  # noqa: ANN401 - those of `load`

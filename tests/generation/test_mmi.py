@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import torch
-from chains import END, START, Before, Chain, responses, total
-from torch import Tensor
+from chains import END, START, Sourced, responses, total
 
 from dialog.config.components import build
 from dialog.errors import UserError
 from dialog.generation.constraints import Constraints
-from dialog.generation.contract import Hypothesis, Replies, Search
+from dialog.generation.contract import Hypothesis, Search
 from dialog.generation.searches.family import SEARCHES
-from dialog.models.state import Rows
 
 VOCABULARY, EMPTY, ROWS = 5, 3, 4
+"""The last of the kinds of sources is the empty one."""
 EVERYTHING = {"name": "beam", "width": 400, "candidates": 400, "length_penalty": 0.0}
 INNER = [
     {"name": "greedy"},
@@ -28,45 +25,6 @@ INNER = [
     {"name": "delayed_beam", "width": 3, "candidates": 2, "top_k": 0},
     {"name": "sampling", "candidates": 3},
 ]
-
-
-@dataclass(frozen=True)
-class Kind(Rows):
-    """Memory of a source: the table that its responses are drawn from."""
-
-    table: Tensor  # [N]
-
-
-@dataclass
-class Sourced:
-    """One Markov chain of order 2 for each kind of source."""
-
-    tables: Tensor  # [kinds, V, V, V]
-
-    @classmethod
-    def draw(cls, seed: int, *, ignored: bool = False) -> Sourced:
-        """Draw chains, equal ones if the source is to be ignored."""
-        kinds = [Chain.draw(VOCABULARY, seed + (0 if ignored else kind)).logits for kind in range(ROWS)]
-        return cls(torch.stack(kinds))
-
-    def start(self, source: Tensor, mask: Tensor) -> tuple[Kind, Before]:
-        return Kind(source[:, 0]), Before(torch.full((len(source),), START))
-
-    def __call__(self, tokens: Tensor, memory: Kind, state: Before) -> tuple[Tensor, Before]:
-        logits, before = [], state.token
-        for token in tokens.T:
-            logits.append(self.tables[memory.table, before, token])
-            before = token
-        return torch.stack(logits, 1), Before(before)
-
-    def search(self, search: Search) -> Replies:
-        """Decode a response to each kind of source but the empty one."""
-        source = torch.arange(EMPTY).unsqueeze(1)
-        memory, state = self.start(source, source >= 0)
-        return search(self, torch.full((EMPTY, 1), START), memory, state, source)
-
-    def scores(self, kind: int, tokens: Sequence[int], *, finished: bool = True) -> list[float]:
-        return Chain(self.tables[kind]).scores(list(tokens), finished=finished)
 
 
 def reverse(sources: list[list[int]], candidates: list[list[list[int]]]) -> list[list[float]]:
@@ -95,8 +53,8 @@ def ended(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
 def test_reranking_everything_is_enumeration(weight: float, length_weight: float) -> None:
     search = component("mmi", reverse="run", weight=weight, length_weight=length_weight, search=EVERYTHING)
     for seed in range(0, 16, ROWS):
-        step = Sourced.draw(seed)
-        for kind, hypotheses in enumerate(step.search(search)):
+        step = Sourced.draw(VOCABULARY, range(seed, seed + ROWS))
+        for kind, hypotheses in enumerate(step.search(search, EMPTY)):
             ranks = {
                 tuple(tokens): total(step.scores(kind, tokens))
                 + weight * reverse([[kind]], [[tokens]])[0][0]
@@ -115,8 +73,8 @@ def test_weight_zero_is_the_search_by_likelihood(search: dict[str, Any]) -> None
     arguments = {**search, **({} if search["name"] == "sampling" else {"length_penalty": 0.0})}
     plain, mmi = component(**arguments), component("mmi", reverse="run", weight=0.0, search=arguments)
     for seed in range(20):
-        step = Sourced.draw(seed)
-        for own, reranked in zip(step.search(plain), step.search(mmi), strict=True):
+        step = Sourced.draw(VOCABULARY, range(seed, seed + ROWS))
+        for own, reranked in zip(step.search(plain, EMPTY), step.search(mmi, EMPTY), strict=True):
             assert ended(reranked) == [reply._replace(rank=pytest.approx(reply.score)) for reply in ended(own)]
 
 
@@ -126,8 +84,8 @@ def test_anti_lm_of_everything_is_enumeration(tokens: int, length_weight: float)
     """The ranks are exact differences, and the scores are the model's."""
     search = component("anti_lm", weight=0.7, tokens=tokens, length_weight=length_weight, search=EVERYTHING)
     for seed in range(0, 8, ROWS):
-        step = Sourced.draw(seed)
-        for kind, hypotheses in enumerate(step.search(search)):
+        step = Sourced.draw(VOCABULARY, range(seed, seed + ROWS))
+        for kind, hypotheses in enumerate(step.search(search, EMPTY)):
             ranks = {
                 tuple(response): total(step.scores(kind, response))
                 - 0.7 * total(step.scores(EMPTY, response)[:tokens])
@@ -145,8 +103,8 @@ def test_anti_lm_of_everything_is_enumeration(tokens: int, length_weight: float)
 def test_anti_lm_of_weight_zero_is_the_search(search: dict[str, Any]) -> None:
     plain, anti = component(**search), component("anti_lm", weight=0.0, search=search)
     for seed in range(10):
-        step = Sourced.draw(seed)
-        for own, other in zip(step.search(plain), step.search(anti), strict=True):
+        step = Sourced.draw(VOCABULARY, range(seed, seed + ROWS))
+        for own, other in zip(step.search(plain, EMPTY), step.search(anti, EMPTY), strict=True):
             assert [reply.tokens for reply in own] == [reply.tokens for reply in other]
             assert [reply.rank for reply in own] == pytest.approx([reply.rank for reply in other], abs=1e-5)
             for one, two in zip(own, other, strict=True):
@@ -158,8 +116,8 @@ def test_anti_lm_of_a_model_that_ignores_its_source() -> None:
     search = component("anti_lm", weight=0.25, tokens=9, search={**EVERYTHING, "width": 8, "candidates": 8})
     plain = component(**{**EVERYTHING, "width": 8, "candidates": 8})
     for seed in range(10):
-        step = Sourced.draw(seed, ignored=True)
-        for own, other in zip(step.search(plain), step.search(search), strict=True):
+        step = Sourced.draw(VOCABULARY, [seed] * ROWS)
+        for own, other in zip(step.search(plain, EMPTY), step.search(search, EMPTY), strict=True):
             for reply in other:
                 assert reply.rank == pytest.approx(0.75 * reply.score, abs=1e-5)
             assert own[0].tokens == other[0].tokens
@@ -171,12 +129,12 @@ def test_scores_that_are_no_numbers_give_no_reply() -> None:
             [math.nan if source[0] == 1 else -1.0] * len(rows) for source, rows in zip(sources, candidates, strict=True)
         ]
 
-    replies = Sourced.draw(0).search(component("mmi", broken, reverse="run"))
+    replies = Sourced.draw(VOCABULARY, range(ROWS)).search(component("mmi", broken, reverse="run"), EMPTY)
     assert [bool(hypotheses) for hypotheses in replies] == [True, False, True]
-    step = Sourced.draw(0)
+    step = Sourced.draw(VOCABULARY, range(ROWS))
     step.tables[1] = math.nan
     for search in (component("mmi", reverse="run"), component("anti_lm")):
-        assert [bool(hypotheses) for hypotheses in step.search(search)] == [True, False, True]
+        assert [bool(hypotheses) for hypotheses in step.search(search, EMPTY)] == [True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -187,6 +145,9 @@ def test_scores_that_are_no_numbers_give_no_reply() -> None:
         ({"name": "mmi", "reverse": "run", "search": {"name": "beem"}}, "unknown search 'beem'; did you mean 'beam'"),
         ({"name": "anti_lm", "search": {"name": "contrastive"}}, "choose another search"),
         ({"name": "anti_lm", "tokens": -1}, "tokens is -1"),
+        ({"name": "anti_lm", "weight": math.inf}, "weight is inf"),
+        ({"name": "mmi", "reverse": "run", "length_weight": math.nan}, "length_weight is nan"),
+        ({"name": "mmi", "reverse": "run", "search": "beam"}, "a component needs a name"),
     ],
 )
 def test_invalid_settings_are_rejected(arguments: dict[str, Any], message: str) -> None:

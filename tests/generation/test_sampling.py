@@ -35,6 +35,11 @@ def sampler(max_length: int = 1, **settings: object) -> Sampling:
         ({"min_p": 0.3}, [0.5, 0.25 / 0.8, 0.15 / 0.8, 0, 0, 0]),
         # entropy 1.51 nats; information 0.92, 1.39, 1.90, 2.30, ...: the nearest are the second and the third
         ({"typical_p": 0.3}, [0, 0.25 / 0.4, 0.15 / 0.4, 0, 0, 0]),
+        # the square roots are 0.63, 0.50, 0.39, ... of 2.28: half of the mass is reached with the third
+        (
+            {"temperature": 2.0, "top_p": 0.5},
+            [*(PROBABILITIES[:3] ** 0.5 / (PROBABILITIES[:3] ** 0.5).sum()).tolist(), 0, 0, 0],
+        ),
         ({"top_k": 3, "top_p": 0.5}, [0.4 / 0.65, 0.25 / 0.65, 0, 0, 0, 0]),
     ],
 )
@@ -71,6 +76,7 @@ def test_candidates_are_sorted_by_likelihood() -> None:
     chain = Chain.draw(7, 3)
     (found,) = chain.search(sampler(9, candidates=16))
     assert len(found) == 16
+    assert len({tuple(reply.tokens) for reply in found}) > 2
     assert [reply.score for reply in found] == sorted((reply.score for reply in found), reverse=True)
     for reply in found:
         assert reply.token_scores == pytest.approx(chain.scores(reply.tokens, finished=reply.finished), abs=1e-6)

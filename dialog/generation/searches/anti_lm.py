@@ -15,6 +15,7 @@ from torch import Tensor
 from dialog.config.components import Component, build
 from dialog.generation.constraints import Constraints
 from dialog.generation.contract import EncodingStep, Hypothesis, Replies, Search, Step
+from dialog.generation.searches.mmi import check_finite
 from dialog.generation.searches.single import SINGLE
 from dialog.models.contracts import Memory, State
 from dialog.models.state import Rows
@@ -56,6 +57,7 @@ class AntiLanguageModel(Search):
         length_weight: float = 0.0,
         search: Component = BEAM,
     ) -> None:
+        check_finite(weight=weight, length_weight=length_weight)
         if search.get("name") == "contrastive":
             raise ValueError("contrastive search needs probabilities; choose another search")
         if tokens < 0:

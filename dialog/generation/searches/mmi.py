@@ -6,7 +6,7 @@ Shapes: N sources, S source tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import isnan
+from math import isfinite, isnan
 
 from torch import Tensor
 
@@ -21,6 +21,13 @@ ReverseScores = Callable[[list[list[int]], list[list[list[int]]]], list[list[flo
 LoadReverse = Callable[[str], ReverseScores]
 """Load the reverse model of a run folder."""
 BEAM: Component = {"name": "beam", "width": 10, "candidates": 10, "length_penalty": 0.0}
+
+
+def check_finite(**weights: float) -> None:
+    """Raise ValueError for a weight that is infinite or not a number."""
+    for name, weight in weights.items():
+        if not isfinite(weight):
+            raise ValueError(f"{name} is {weight}; give a number")
 
 
 class MutualInformation(Search):
@@ -46,6 +53,7 @@ class MutualInformation(Search):
         length_weight: float = 0.0,
         search: Component = BEAM,
     ) -> None:
+        check_finite(weight=weight, length_weight=length_weight)
         self.inner = build(SINGLE, search, constraints=constraints)
         self.candidates = self.inner.candidates
         if self.candidates < 2:

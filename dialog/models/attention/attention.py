@@ -17,6 +17,7 @@ from dialog.config.components import Component, Family, build
 from dialog.errors import UserError
 from dialog.models.attention.additive import AdditiveScorer
 from dialog.models.attention.content import CONTENT_SCORERS
+from dialog.models.attention.heads import HeadSlices
 from dialog.models.attention.interactive import InteractiveScorer
 from dialog.models.attention.multi_head_scorer import MultiHeadScorer
 from dialog.models.attention.positional import LocalScorer, LocationScorer
@@ -33,6 +34,7 @@ class AttentionScorer(Protocol):
     ``needs``: a set of further inputs of the call, passed by name: ``mask`` [B, S], ``last`` [B, S] (the weights of the
     last step) and ``coverage`` [B, S] (the sum of the weights of all earlier steps). Default: none.
     ``values(states)`` -> [B, H, S, W] and ``join(contexts)`` -> [B, T, M]: H heads; the scores are then [B, H, T, S].
+    ``head_output``: a `HeadSlices`; only with it can single heads be removed.
     ``write(states, query, last)`` -> [B, S, M]: changes the states, called before each read.
     """
 
@@ -117,6 +119,12 @@ class Attention(SourceReader):
         self.needs = declared_needs(self.scorer, SCORER_INPUTS)
         self.has_heads, self.writes = hasattr(self.scorer, "join"), hasattr(self.scorer, "write")
         self.is_stateful = self.writes or not self.needs.isdisjoint(("last", "coverage"))
+
+    @property
+    def head_slices(self) -> HeadSlices | None:
+        """Heads of the scorer; None if it has one."""
+        slices: HeadSlices | None = getattr(self.scorer, "head_output", None)
+        return slices
 
     @property
     def additive(self) -> AdditiveScorer | None:
