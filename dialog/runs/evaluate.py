@@ -66,7 +66,9 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
     from dialog.metrics.family import components_of
     from dialog.runs.evaluator import BLOCK, Evaluation, Evaluator
     from dialog.training.distributed.collectives import gather_to_first
+    from dialog.training.optimization.allocator import keep_freed_memory
 
+    keep_freed_memory()
     data = run.recipe.data
     job = build_job(run.recipe)
     settings = settings_of(run.recipe, corpus_hash(job.corpus), run.others)
@@ -92,6 +94,7 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
         run.tokenizer,
         lambda: examples(job.corpus.dialogues(split), job.rules, Counter()),
         max_source=run.responder.max_source,
+        layout=run.responder.layout,
         rank=rank(),
         world=world_size(),
     )
