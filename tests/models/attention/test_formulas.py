@@ -115,6 +115,17 @@ def heads_of(scorer: MultiHeadScorer, query: Vector, sources: list[Vector]) -> t
     return weights, [pool(numbers) for numbers in zip(*contexts, strict=True)]
 
 
+def features_of(scorer: nn.Module, query: Vector, sources: list[Vector]) -> tuple[Vector, Vector]:
+    """Choi et al. 2018: the mean weights over the features, and the context."""
+    hidden = [
+        [each.tanh() for each in plus(times(scorer.query, query), times(scorer.key, source))] for source in sources
+    ]
+    energies = [times(scorer.energy, each) for each in hidden]  # [S][M]
+    weights = [normalised([energy[d].exp() for energy in energies]) for d in range(len(sources[0]))]  # [M][S]
+    context = [dot(row, [source[d] for source in sources]) for d, row in enumerate(weights)]
+    return [sum(row[j] for row in weights) / len(weights) for j in range(len(sources))], context
+
+
 def written(scorer: nn.Module, query: Vector, sources: list[Vector], last: Vector) -> list[Vector]:
     """Meng et al. 2016, 3.2."""
     forget = [each.sigmoid() for each in times(scorer.forget, query)]
@@ -141,6 +152,11 @@ def read_by_hand(
                 weights, context = heads_of(scorer, query, sources)
                 contexts.append(context)
                 shown.append(weights)
+                continue
+            case "fine_grained":
+                weights, context = features_of(scorer, query, sources)
+                contexts.append(context)
+                shown.append([weights])
                 continue
             case "location":
                 last = location_weights(scorer, query, sources, [last, coverage])
