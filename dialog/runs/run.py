@@ -98,11 +98,15 @@ class Run:
         return AttentionReading(**reading, unread_turns=list(context[: len(context) - len(example.context)]))
 
     def attention_of_example(self, example: Example, response: Sequence[int] | None = None) -> AttentionReading:
-        """Return the attention maps of an example; `response` replaces the tokens of its text, end token included."""
+        """Return the attention maps of an example; `response` replaces the tokens of its text, end token included.
+
+        "rollout" has the `rollout` [T, S] through all layers; None without self-attention, where it is the last map.
+        """
         import torch
 
         from dialog.analysis.attention.groups import token_groups
         from dialog.analysis.attention.maps import attention_maps, maps_to_json, turn_indices
+        from dialog.analysis.attention.rollout import rollout
         from dialog.data.tokenizers.tokenizer import BOS, PAD
         from dialog.report.drawing.attention.reading import AttentionReading
 
@@ -113,8 +117,10 @@ class Run:
         maps = attention_maps(self.model, sources, sources != PAD, targets[:, :-1])
         context, predicted = (list(map(self.tokenizer.label, ids)) for ids in (source, target[1:]))
         data = self.recipe.data
+        rolled = rollout(maps) if any(one.kind == "self" for one in maps) else None
         return AttentionReading(
             **maps_to_json(maps, 0, context, predicted, turn_indices(self.model, sources[0], len(source))),
+            rollout=None if rolled is None else rolled[0].float().cpu().tolist(),
             **token_groups(self.tokenizer, example, source, target[1:], max_source=data.max_source, layout=data.layout),
         )
 
