@@ -127,8 +127,8 @@
       const { readings } = this.explorer.example;
       const run = preferred.run ?? Math.min(Number(this.run.select.value || 0), readings.length - 1);
       const { maps } = readings[run];
-      const titles = { cross: "Cross-attention", source: "Encoder self-attention", target: "Decoder self-attention" };
-      const kindOf = (map) => map.kind === "cross" ? "cross" : map.rows === "target" ? "target" : "source";
+      const titles = { cross: "Cross-attention", rollout: "Through all layers", source: "Encoder self-attention", target: "Decoder self-attention" };
+      const kindOf = (map) => map.kind !== "self" ? map.kind : map.rows === "target" ? "target" : "source";
       const cross = maps.findLastIndex((map) => map.kind === "cross" && ["source", "lines"].includes(map.columns));
       const named = (name) => maps.findIndex((map) => map.name === name);
       const layer = [preferred.map, this.layer.select.value].map(named).find((place) => place >= 0)
