@@ -22,7 +22,7 @@ from dialog.config.components import imported_names
 from dialog.errors import RunError, UserError
 from dialog.json_files import read_json
 from dialog.report.files import write_reports
-from dialog.training.distributed.signals import stopping
+from dialog.signals import stopping
 
 RESULTS = "results.json"
 

@@ -203,6 +203,26 @@ def test_attention(comparison: Comparison) -> None:
                     assert sum(row) == pytest.approx(1, abs=1e-3)
 
 
+def test_attention_statistics(comparison: Comparison) -> None:
+    """Every run of both families, kept with its evaluation; equal weights are the same for all runs."""
+    entries = comparison.results["attention"]["statistics"]
+    assert [(entry["model"], entry["seed"]) for entry in entries] == [
+        *(("lstm", seed) for seed in (7, 8)),
+        *(("transformer", seed) for seed in (7, 8)),
+    ]
+    rows = [{(row["module"], row["head"]): row for row in entry["rows"]} for entry in entries]
+    assert all({("mean", 0), ("rollout", 0), ("uniform", 0)} < set(heads) for heads in rows)
+    assert {"entropy", "mass_distance_0", "erasure"} <= set(rows[0]["decoder.attention", 0])
+    assert all("cross_attention" in module for module, _ in set(rows[2]) - set(rows[0]))
+    assert all(heads["uniform", 0] == rows[0]["uniform", 0] for heads in rows)
+    kept = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in comparison.folder.glob("runs/*/*/evaluation/test/attention.json")
+    ]
+    assert {one["examples"] for one in kept} == {comparison.results["examples"]}
+    assert len(kept) == 4
+
+
 # ------------------------------------------------------------------ files
 
 

@@ -34,6 +34,7 @@ ATTENTION_CASES: list[Component] = [
     {"name": "multi_head", "heads": 2},
     {"name": "multi_head", "heads": 4, "join": "mean", "size": 12},
     {"name": "multi_head", "heads": 2, "join": "max"},
+    {"name": "fine_grained", "size": 5},
     {"name": "location", "size": 5, "filters": 3, "width": 3},
     {"name": "local", "size": 5, "window": 2},
     {"name": "interactive", "scorer": {"name": "additive", "size": 5}},

@@ -33,7 +33,7 @@ MUTANTS = (
         FREQUENCIES,
         (
             SAMPLING,
-            "scaled = (preferences / self.temperature).softmax(-1)  # [n, V]",
+            "scaled = ((preferences - highest) / self.temperature).softmax(-1)  # [n, V]",
             "scaled = preferences.softmax(-1)",
         ),
         (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -33,6 +35,10 @@ def history_effects(examples: Sequence[Example], score: Score) -> dict[str, Any]
     2019. "distance" is averaged over the examples that have a turn at this distance, "examples" of them. Changes that
     change no context are left out. Every distinct context of an example is scored once.
 
+    "standard_error" is that of the change in bits per byte, a ratio of sums over D dialogues: sqrt(D / (D - 1) sum_d
+    (x_d - change * b_d)^2) / sum_d b_d, with the change x_d of a dialogue in bits and its bytes b_d; None for one
+    dialogue.
+
     Args:
         examples: A sample, with whole dialogues.
         score: Returns the likelihood of the reference of each example.
@@ -50,7 +56,9 @@ def history_effects(examples: Sequence[Example], score: Score) -> dict[str, Any]
         changed = sum(_key(variant) != _key(example) for variant, example in zip(variants, examples, strict=True))
         if changed:
             scored = [table[_key(variant)] for variant in variants]
-            perturbations.append({"perturbation": name, "changed": changed, **_change(plain, scored, sizes)})
+            change = _change(plain, scored, sizes)
+            error = _standard_error(examples, plain, scored)
+            perturbations.append({"perturbation": name, "changed": changed, **change, "standard_error": error})
     by_distance = []
     for distance, shortened in distances.items():
         rows = [(row, table[_key(variant)]) for row, variant in enumerate(shortened) if variant is not None]
@@ -77,6 +85,23 @@ def _values(scored: Sequence[Likelihood], sizes: Sequence[int]) -> dict[str, flo
     nll, tokens = (sum(column) for column in zip(*scored, strict=True))
     bits, perplexity = BitsPerByte(), PerplexityToken()
     return {"bits_per_byte": bits.value(nll, sum(sizes), 0), "perplexity_token": perplexity.value(nll, tokens)}
+
+
+def _standard_error(
+    examples: Sequence[Example], plain: Sequence[Likelihood], scored: Sequence[Likelihood]
+) -> float | None:
+    """Return the standard error of the change in bits per byte, with dialogues as clusters."""
+    changes: dict[str, float] = defaultdict(float)
+    sizes: dict[str, int] = defaultdict(int)
+    for example, before, after in zip(examples, plain, scored, strict=True):
+        changes[example.dialogue_id] += (after.nll - before.nll) / math.log(2)
+        sizes[example.dialogue_id] += len(example.response.text.encode())
+    total, count = sum(sizes.values()), len(sizes)
+    if count < 2 or not total:
+        return None
+    change = sum(changes.values()) / total
+    squares = sum((changes[name] - change * sizes[name]) ** 2 for name in changes)
+    return math.sqrt(squares * count / (count - 1)) / total
 
 
 def _change(plain: Sequence[Likelihood], scored: Sequence[Likelihood], sizes: Sequence[int]) -> dict[str, float]:

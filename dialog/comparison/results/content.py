@@ -15,6 +15,7 @@ from dialog.comparison.history import history_results, measure_history, sample_o
 from dialog.comparison.parity import parity
 from dialog.comparison.references import ngram_warnings, references_of
 from dialog.comparison.results.attention import attention
+from dialog.comparison.results.attention_statistics import attention_statistics
 from dialog.comparison.results.samples import SHARED, disagreements, draw_samples, rating_pairs
 from dialog.comparison.results.systems import System
 from dialog.comparison.statistics.section import statistics_section
@@ -64,7 +65,7 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
         "calibration": calibrations(measured),
         "samples": samples,
         "disagreements": disagreements(rows),
-        "attention": attention(systems, samples),
+        "attention": {**attention(systems, samples), "statistics": attention_statistics(measured)},
         "rating": rating_pairs(rows),
     }
 

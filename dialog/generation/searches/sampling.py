@@ -93,7 +93,8 @@ class Sampling(Search):
 
     def truncate(self, preferences: Tensor) -> Tensor:
         """Return the probabilities to draw from [n, V], 0 where truncated."""
-        scaled = (preferences / self.temperature).softmax(-1)  # [n, V]
+        highest = preferences.amax(-1, keepdim=True)  # subtracted, so that no temperature overflows
+        scaled = ((preferences - highest) / self.temperature).softmax(-1)  # [n, V]
         kept = scaled
         if self.top_k:
             smallest = scaled.topk(min(self.top_k, scaled.shape[-1])).values[:, -1:]  # [n, 1]

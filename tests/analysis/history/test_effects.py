@@ -35,7 +35,10 @@ def test_effects_by_hand() -> None:
     assert rows["only last"]["bits_per_byte"] == pytest.approx(5 / math.log(2) / 12)
     assert rows["only last"]["perplexity_token"] == pytest.approx(math.exp((nats + 5) / 12) - math.exp(nats / 12))
     assert rows["drop first"]["bits_per_byte"] == pytest.approx(2 / math.log(2) / 12)
-    assert rows["word reverse"]["bits_per_byte"] == 0
+    assert rows["word reverse"]["bits_per_byte"] == rows["word reverse"]["standard_error"] == 0
+    rest = [(0, 4), (2, 2), (3, 6)]  # nats and bytes of each dialogue
+    squares = sum((nats - 5 / 12 * size) ** 2 for nats, size in rest)
+    assert rows["only last"]["standard_error"] == pytest.approx(math.sqrt(squares * 3 / 2) / math.log(2) / 12)
     assert rows["random context"]["changed"] == 3
 
 
