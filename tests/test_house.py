@@ -28,7 +28,7 @@ from source_code import (
 )
 
 FLOORS = (
-    ("errors", "version", "paths", "atomic", "escaping", "json_files", "ranks", "config"),
+    ("errors", "version", "paths", "atomic", "escaping", "json_files", "ranks", "signals", "config"),
     ("data", "metrics", "models"),
     ("generation", "analysis", "report"),
     ("inspection", "training"),

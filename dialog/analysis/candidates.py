@@ -1,6 +1,6 @@
 """Rank the reference of an example among references of other examples by their likelihood.
 
-Shapes: C contexts, K candidates of each, S source tokens, T target tokens, B targets in a batch, V vocabulary.
+Shapes: C contexts, K candidates of each, S source tokens, T target tokens, B targets in a batch.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from dialog.data.dialogue import Example
-from dialog.data.store.layout import encode_example, target_ids
+from dialog.data.store.layout import ROLES, encode_example, target_ids
 from dialog.data.tokenizers.tokenizer import PAD, Tokenizer
+from dialog.models.kernels.likelihood import target_scores
 from dialog.models.seq2seq import Seq2Seq
 
 CANDIDATES = 20
@@ -32,6 +33,7 @@ def candidate_ranks(
     examples: Callable[[], Iterator[Example]],
     *,
     max_source: int,
+    layout: str = ROLES,
     rank: int = 0,
     world: int = 1,
 ) -> dict[int, int] | None:
@@ -49,7 +51,7 @@ def candidate_ranks(
     if drawn is None:
         return None
     sources = {
-        index: encode_example(tokenizer, example, max_source=max_source, max_target=None)[0]
+        index: encode_example(tokenizer, example, max_source=max_source, max_target=None, layout=layout)[0]
         for index, example in enumerate(examples())
         if index in drawn
     }
@@ -96,12 +98,11 @@ def candidate_scores(
     for batch in batches([len(ids) for ids in flat]):
         target = padded([flat[index] for index in batch]).to(device)  # [B, T + 1]
         rows = torch.tensor(batch, device=device) // len(targets[0])  # [B], the source of each target
-        logits, _ = model.step(target[:, :-1], memory.select(rows), state.select(rows))  # [B, T, V]
+        decoded, _ = model.decode(target[:, :-1], memory.select(rows), state.select(rows))  # [B, T, ..]
         labels = target[:, 1:]  # [B, T]
-        exact = logits if logits.dtype.itemsize >= 4 else logits.float()
-        likelihood = exact.gather(-1, labels.unsqueeze(-1)).squeeze(-1) - exact.logsumexp(-1)  # [B, T]
         real = labels != PAD
-        scores[batch] = ((likelihood.double() * real).sum(1) / real.sum(1)).cpu()
+        nll = target_scores(model.head, decoded, labels, real).nll  # [B, T]
+        scores[batch] = -(nll.double().sum(1) / real.sum(1)).cpu()
     return scores.view(len(sources), -1)
 
 

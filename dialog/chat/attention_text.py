@@ -24,46 +24,63 @@ LABEL = 14
 TURNS = (SPECIAL_TOKENS[OTHER], SPECIAL_TOKENS[SELF])
 
 
-def attention_lines(maps: Mapping[str, Any], width: int) -> list[str]:
+def attention_lines(maps: Mapping[str, Any], width: int, place: Sequence[int] = ()) -> list[str]:
     """Return the lines of a table and a block map of at most `width` columns, from the result of `Run.attention`.
 
+    Args:
+        maps: The maps of a reply.
+        width: Columns of the terminal.
+        place: Layer, or layer and head, counted from 0; the others are averaged.
+
     Raises:
-        UserError: the network has no cross-attention over tokens.
+        UserError: the network has no cross-attention over tokens, or not this layer or head.
     """
-    weights = mean_cross_attention(maps)
+    title, weights = chosen_attention(maps, place)
     context, reply = maps["context_tokens"], maps["response_tokens"]
     groups = max(1, min(len(context), width - LABEL - 3))
     bounds = [len(context) * group // groups for group in range(groups + 1)]
     starts = "".join(
         "┬" if any(token in TURNS for token in context[low:high]) else "─" for low, high in pairwise(bounds)
     )
-    blocks = ["".join(shade(row[low:high].max()) for low, high in pairwise(bounds)) for row in weights]
+    peak = float(weights.max())
+    blocks = ["".join(shade(row[low:high].max() / peak) for low, high in pairwise(bounds)) for row in weights]
     table = [f"{label(token)}  {strongest(row, context)}" for token, row in zip(reply, weights, strict=True)]
     rows = [f"{label(token)} │{row}│" for token, row in zip(reply, blocks, strict=True)]
     return [
-        "attention, mean of all layers and heads: each reply token with its strongest context tokens",
+        f"{title}: each reply token with its strongest context tokens",
         *(truncate(line, width) for line in table),
-        f"block map: {len(context)} context tokens from left to right, ┬ begins a turn",
+        f"block map: {len(context)} context tokens from left to right, ┬ begins a turn, {SHADES[-1]} is {peak:.2f}",
         f"{' ' * LABEL} ┌{starts}┐",
         *rows,
     ]
 
 
-def mean_cross_attention(maps: Mapping[str, Any]) -> NDArray[np.float64]:
-    """Return the mean over layers and heads of the cross-attention [T, S].
+def chosen_attention(maps: Mapping[str, Any], place: Sequence[int]) -> tuple[str, NDArray[np.float64]]:
+    """Return a title and the cross-attention [T, S] of a layer or head, or the mean over what is not chosen.
 
     Raises:
-        UserError: the network has none.
+        UserError: the network has none, or not this layer or head.
     """
-    tables = [
-        np.asarray(layer["weights"], dtype=np.float64).mean(0)
+    layers = [
+        np.asarray(layer["weights"], dtype=np.float64)  # [H, T, S]
         for layer in maps["maps"]
         if layer["kind"] == "cross" and layer["side"] == "target" and layer["columns"] == "source"
     ]
-    if not tables:
+    if not layers:
         raise UserError("/why: this run has no attention")
-    mean: NDArray[np.float64] = np.mean(tables, axis=0)
-    return mean
+    parts = []
+    for noun, number, count in zip(("layer", "head"), place, (len(layers), len(layers[0])), strict=False):
+        if number >= count:
+            raise UserError(f"/why: {noun} {number}; choose from 0 to {count - 1}")
+        parts.append(f"{noun} {number}")
+    layers = layers[place[0] :][:1] if place else layers
+    heads = [layer[place[1] :][:1] if len(place) > 1 else layer for layer in layers]
+    counts = {"layers": len(heads), "heads": len(heads[0])}
+    averaged = [f"{count} {noun}" for noun, count in counts.items() if count > 1]
+    if averaged:
+        parts.append(f"mean of {' and '.join(averaged)}")
+    mean: NDArray[np.float64] = np.mean([layer.mean(0) for layer in heads], axis=0)
+    return ", ".join(["attention", *parts]), mean
 
 
 def shade(weight: float) -> str:

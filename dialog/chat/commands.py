@@ -99,12 +99,15 @@ def show_candidates(session: Session, request: CommandCall) -> Effect:
 
 
 def show_attention(session: Session, request: CommandCall) -> Effect:
-    """Show the attention of the last replies."""
+    """Show the attention of the last replies: the mean, or that of a layer, or of a layer and head."""
+    place = request.argument.split()
+    if len(place) > 2 or not all(map(str.isdecimal, place)):
+        raise UserError("/why: give nothing, a layer, or a layer and a head, counted from 0, such as /why 1 3")
     lines: list[str] = []
     for number, maps in enumerate(session.attention()):
         lines += [named(session, number, "")] if len(session.runs) > 1 else []
         try:
-            lines += attention_lines(maps, request.width)
+            lines += attention_lines(maps, request.width, list(map(int, place)))
         except UserError as error:
             if len(session.runs) == 1:
                 raise
@@ -157,7 +160,9 @@ COMMANDS: Mapping[str, Command] = {
     "/nbest": Command(
         "/nbest N", "show the N best candidates for the last reply, with scores in nats", show_candidates
     ),
-    "/why": Command("/why", "show the attention of the last reply", show_attention),
+    "/why": Command(
+        "/why [LAYER [HEAD]]", "show the attention of the last reply; without numbers the mean", show_attention
+    ),
     "/undo": Command("/undo", "remove the last turn and its reply", undo),
     "/retry": Command("/retry", "generate the last reply again; a search that draws uses another seed", retry),
     "/reset": Command("/reset", "start a new conversation; settings stay", reset),

@@ -16,6 +16,7 @@ from typing import NoReturn
 import click
 
 from dialog.errors import RunError, UserError, disk_error
+from dialog.signals import stopping
 from dialog.version import __version__
 
 VERBS = {
@@ -101,12 +102,16 @@ def program() -> None:
 
 
 def main() -> NoReturn:
-    """Run the command line; exit with 2 for a UserError, 1 for a RunError or an internal failure, 130 for SIGINT."""
+    """Run the command line; exit with 2 for a UserError, 1 for a RunError or an internal failure.
+
+    After signals it exits with 130 (SIGINT), 129 (SIGHUP) or 143 (SIGTERM, SIGUSR1).
+    """
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
     logging.getLogger("dialog").setLevel(logging.INFO)
     shorten_spinning()
     try:
-        code = program.main(sys.argv[1:] or ["--help"], standalone_mode=False)
+        with stopping():
+            code = program.main(sys.argv[1:] or ["--help"], standalone_mode=False)
     except UserError as error:
         leave(str(error), 2)
     except RunError as error:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from dialog.cli.ablation import ablate_option
+from dialog.cli.ensemble import ensemble_option
 from dialog.data.dialogue import SPLITS
 from dialog.escaping import to_json
 
@@ -17,9 +19,20 @@ from dialog.escaping import to_json
 @click.option(
     "--name", help="Write to evaluation/SPLIT-NAME [default: SPLIT, or SPLIT-HASH with other settings or data]."
 )
+@ensemble_option
+@ablate_option
 @click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
 @click.option("--json", "as_json", is_flag=True, help="Print the metrics as JSON.")
-def evaluate(run: Path, overrides: tuple[str, ...], split: str, name: str | None, trust: bool, as_json: bool) -> None:
+def evaluate(
+    run: Path,
+    overrides: tuple[str, ...],
+    split: str,
+    name: str | None,
+    ensemble: tuple[Path, ...],
+    ablate: tuple[str, ...],
+    trust: bool,
+    as_json: bool,
+) -> None:
     """Evaluate a RUN on one split; writes metrics.json and responses.jsonl to its evaluation folder.
 
     With settings or data that are not those of the RUN's recipe, the results go to a folder of their own.
@@ -33,7 +46,8 @@ def evaluate(run: Path, overrides: tuple[str, ...], split: str, name: str | None
     from dialog.training.distributed.cluster import process_group
 
     with process_group():
-        folder, metrics = evaluate_run(load(run, overrides=overrides, trust=trust), split, name=name)
+        together = load([run, *ensemble], overrides=overrides, trust=trust, ablate=ablate)
+        folder, metrics = evaluate_run(together, split, name=name)
     click.echo(f"results in {folder}", err=True)
     if as_json:
         click.echo(to_json(metrics, indent=1))

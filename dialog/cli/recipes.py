@@ -36,7 +36,7 @@ def recipes(context: click.Context, as_json: bool) -> None:
 
 def describe(composed: Composed) -> dict[str, Any]:
     """Return the row of a recipe."""
-    from dialog.recipes.measured import measured_figures
+    from dialog.recipes.measured import measured_figures, summary
 
     recipe = composed.recipe
     figures = measured_figures(composed)
@@ -49,7 +49,7 @@ def describe(composed: Composed) -> dict[str, Any]:
         "parameters": recipe.about.parameters,
         "cost": recipe.about.cost,
         "expect": recipe.expect,
-        "measured": "; ".join(figure.text() for figure in figures) or recipe.about.measured,
+        "measured": summary(figures) or recipe.about.measured,
         "results": [figure._asdict() for figure in figures],
     }
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from dialog.cli.ablation import ablate_option
+from dialog.cli.ensemble import ensemble_option
 from dialog.cli.json_lines import answer_lines
 from dialog.paths import check_new
 
@@ -17,9 +19,20 @@ from dialog.paths import check_new
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--input", "source", default="-", help="File of JSON lines, one context each; - is standard input.")
 @click.option("--output", "target", default="-", help="New file for the responses; - is standard output.")
+@ensemble_option
 @click.option("--precision", default="float32", show_default=True, help="float32, bfloat16, float16 or int8.")
+@ablate_option
 @click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
-def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, precision: str, trust: bool) -> None:
+def respond(
+    run: Path,
+    overrides: tuple[str, ...],
+    source: str,
+    target: str,
+    ensemble: tuple[Path, ...],
+    precision: str,
+    ablate: tuple[str, ...],
+    trust: bool,
+) -> None:
     """Generate responses with a RUN: reads {"context": [TEXT, ...]} per line, writes the line with its response.
 
     Each line of a pipe is answered before the next one is read. A line that cannot be answered gets {"id", "error"} in
@@ -32,7 +45,7 @@ def respond(run: Path, overrides: tuple[str, ...], source: str, target: str, pre
         check_new(Path(target))
     from dialog.runs.load import load
 
-    loaded = load(run, overrides=overrides, precision=precision, trust=trust)
+    loaded = load([run, *ensemble], overrides=overrides, precision=precision, trust=trust, ablate=ablate)
     from dialog.generation.responder import response_row
 
     def answer(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -29,7 +29,9 @@ from dialog.metrics.likelihood import (
     TokenAccuracy,
     UnknownRatio,
 )
-from dialog.metrics.meaning import EmbeddingAverage, Meteor
+from dialog.metrics.meaning.bert_score import BertScore
+from dialog.metrics.meaning.mauve import Mauve
+from dialog.metrics.meaning.words import EmbeddingAverage, Meteor
 from dialog.metrics.measurement import INPUTS, Measurement, arguments_of
 from dialog.metrics.overlap import F1, PlatoBLEU, RougeL
 from dialog.metrics.parlai_sets import ParlaiSets
@@ -64,6 +66,8 @@ METRICS: Family[Metric] = Family(
         "parlai_sets": ParlaiSets,
         "meteor": Meteor,
         "embedding_average": EmbeddingAverage,
+        "bert_score": BertScore,
+        "mauve": Mauve,
     },
     runtime=("language",),
 )
@@ -73,7 +77,7 @@ ORDERS = {
     **{"distinct": (1, 2), "ead": (1, 2), "entropy": (1, 2), "repetition": (3,)},
 }
 """The n of the standard metrics of n-grams."""
-ADDED = {"parlai_sets", "meteor", "embedding_average"}
+ADDED = {"parlai_sets", "meteor", "embedding_average", "bert_score", "mauve"}
 """Metrics that are measured if a recipe adds them."""
 STANDARD: tuple[Component, ...] = tuple(
     {"name": name, **arguments}

@@ -44,11 +44,20 @@ class MeasuredFigure(NamedTuple):
     stale: str
 
     def text(self) -> str:
-        """Return the figure for a list: name, mean, standard deviation, number of seeds, and whether it is current."""
+        """Return name, mean and standard deviation."""
         spread = "" if self.deviation is None else f" ± {formatted(self.metric, self.deviation)}"
-        seeds = f"{len(self.seeds)} seed{'s' * (len(self.seeds) > 1)}"
-        old = f"; not current: {self.stale}" if self.stale else ""
-        return f"{self.metric} {formatted(self.metric, self.mean)}{spread} ({seeds}{old})"
+        return f"{self.metric} {formatted(self.metric, self.mean)}{spread}"
+
+
+def summary(figures: Sequence[MeasuredFigure]) -> str:
+    """Return figures for a list, with the number of seeds and whether they are current."""
+    groups: dict[tuple[str, int, str], list[str]] = {}
+    for figure in figures:
+        groups.setdefault((figure.table, len(figure.seeds), figure.stale), []).append(figure.text())
+    return "; ".join(
+        f"{', '.join(texts)} ({seeds} seed{'s' * (seeds > 1)}{f'; not current: {stale}' if stale else ''})"
+        for (_, seeds, stale), texts in groups.items()
+    )
 
 
 def measured_figures(composed: Composed) -> list[MeasuredFigure]:

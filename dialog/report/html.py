@@ -54,7 +54,7 @@ def template_values(results: Results, rating: str) -> dict[str, Any]:
             ("Random responses", [_short(sample) for sample in results["samples"]]),
         ],
         "attention": _attention(results),
-        "explorer_style": explorer_style(),
+        "explorer_style": Markup(explorer_style()),
         "rating": [_short(pair) | {"id": pair["id"]} for pair in results["rating"]],
         "rating_fingerprint": rating,
         "metrics": [METRIC_DISPLAYS[name] for name in metric_names(results) if name in METRIC_DISPLAYS],

@@ -170,6 +170,20 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
         decimals(2),
         "Cosine of the mean word vectors of response and reference, times 100; mean over responses (Liu et al. 2016).",
     ),
+    "bert_score": MetricDisplay(
+        "BERTScore",
+        "higher",
+        decimals(2),
+        "F1 of the best matches of contextual token embeddings, times 100, without rescaling; mean over responses "
+        "(Zhang et al. 2020). Compare values of the same model only.",
+    ),
+    "mauve": MetricDisplay(
+        "MAUVE",
+        "higher",
+        decimals(2),
+        "Area under the divergence curve of the embeddings of all responses and references, in [0, 100] (Pillutla et "
+        "al. 2021). Compare values of the same model and number of responses only.",
+    ),
     "distinct_1": MetricDisplay(
         "Distinct-1",
         None,

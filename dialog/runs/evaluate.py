@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dialog.analysis.measured import RESPONSES, STATISTICS, write_statistics
 from dialog.atomic import beside, rename, sync, write_json
 from dialog.build import build_job
+from dialog.config.components import Component
 from dialog.config.schema import Recipe, to_dict
 from dialog.data.corpora import Corpus
 from dialog.data.reading.files import sha256
@@ -25,6 +27,8 @@ UNUSED = ("path", "batch_tokens")
 """Keys of the section ``data`` that change no result."""
 KEPT = ("generation", "data")
 """Sections that metrics.json records."""
+ABLATED = "ablated"
+"""Key of metrics.json and of the settings: the attention heads that were removed, if any."""
 METRICS = "metrics.json"
 COST = "cost.json"
 """Measured times, which differ from run to run; metrics.json depends on weights, data and settings only."""
@@ -62,14 +66,19 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
     from dialog.metrics.family import components_of
     from dialog.runs.evaluator import BLOCK, Evaluation, Evaluator
     from dialog.training.distributed.collectives import gather_to_first
+    from dialog.training.optimization.allocator import keep_freed_memory
 
+    keep_freed_memory()
     data = run.recipe.data
     job = build_job(run.recipe)
-    settings = settings_of(run.recipe, corpus_hash(job.corpus))
+    settings = settings_of(run.recipe, corpus_hash(job.corpus), run.others)
+    if run.ablated:
+        settings[ABLATED] = list(run.ablated)
     if name is not None:
         check_name(name, run.folder / "evaluation" / f"{split}-{name}", settings)
     stream = examples(job.corpus.dialogues(split), job.rules, Counter())
     search = run.recipe.generation.search
+    run.responder.search(search)  # before all else, so that an error costs no time
     evaluator = Evaluator(
         run.responder, search, data.batch_tokens, rank=rank(), world=world_size(), gather=gather_to_first
     )
@@ -85,6 +94,7 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
         run.tokenizer,
         lambda: examples(job.corpus.dialogues(split), job.rules, Counter()),
         max_source=run.responder.max_source,
+        layout=run.responder.layout,
         rank=rank(),
         world=world_size(),
     )
@@ -105,7 +115,9 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
         metrics = evaluation.metrics(split)
         alignments, seconds = zip(*gather_to_first((aligned, evaluator.decoding.total)), strict=True)
         metrics |= AlignmentAccuracy.total(alignments).metrics()
-        metrics |= {key: settings[key] for key in KEPT} | {"weights": sha256(run.folder / WEIGHTS)}
+        metrics |= {key: settings[key] for key in (*KEPT, ABLATED) if key in settings} | {
+            "weights": sha256(run.folder / WEIGHTS)
+        }
         if baselines is not None:
             metrics |= baselines.metrics(evaluation.measurement, evaluation.dialogue_ids)
         leaked = None if baselines is None else baselines.is_leaked(evaluation.dialogue_ids)
@@ -138,21 +150,39 @@ def current_evaluation(folder: Path, recipe: Recipe, split: str, corpus: str | N
         except UserError:  # damaged, or of an older version
             continue
         settings = settings_of(recipe, metrics["data"].get("fingerprint") if corpus is None else corpus)
-        same = all(metrics[key] == settings[key] for key in KEPT)
+        same = has_settings(metrics, settings)
         complete = all((metrics_file.parent / name).is_file() for name in (RESPONSES, STATISTICS))
         if same and complete and metrics["weights"] == sha256(folder / WEIGHTS):
             return Evaluated(metrics_file.parent, metrics)
     return None
 
 
-def settings_of(recipe: Recipe, corpus: str | None) -> dict[str, Any]:
-    """Return everything that an evaluation depends on but the weights; ``corpus`` is the hash of the corpus."""
+def settings_of(recipe: Recipe, corpus: str | None, others: Sequence[Path] = ()) -> dict[str, Any]:
+    """Return everything that an evaluation depends on but the run's own weights.
+
+    ``corpus`` is the hash of the corpus; ``others`` are the other runs of an ensemble, recorded by their weights.
+    """
     from dialog.data.preparation.job import without_paths
 
     values = to_dict(recipe)
     settings = {key: value for key, value in values.items() if key in USED}
     data = {key: without_paths(value) for key, value in values["data"].items() if key not in UNUSED}
-    return {**settings, "data": {**data, "fingerprint": corpus}}
+    search = with_reverse_weights(values["generation"]["search"])
+    generation = {**values["generation"], "search": search}
+    if others:
+        generation["ensemble"] = [sha256(folder / WEIGHTS) for folder in others]
+    return {**settings, "generation": generation, "data": {**data, "fingerprint": corpus}}
+
+
+def with_reverse_weights(search: Component) -> Component:
+    """Return the search ``mmi`` with the SHA-256 of its reverse model's weights, other searches as they are."""
+    weights = Path(search.get("reverse", "")) / WEIGHTS
+    return {**search, "reverse_weights": sha256(weights)} if "reverse" in search and weights.is_file() else search
+
+
+def has_settings(metrics: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
+    """Return whether a metrics.json records these settings."""
+    return all(metrics.get(key) == settings.get(key) for key in (*KEPT, ABLATED))
 
 
 def corpus_hash(corpus: Corpus) -> str | None:
@@ -180,5 +210,5 @@ def check_name(name: str, folder: Path, settings: dict[str, Any]) -> None:
         raise UserError(f"--name {name!r}: use letters, digits, '.', '_' and '-' only")
     if (folder / METRICS).is_file():
         before = read_json(folder / METRICS)
-        if any(before.get(key) != settings[key] for key in KEPT):
+        if not has_settings(before, settings):
             raise UserError(f"--name {name}: {folder} has an evaluation with other settings or data; use another name")

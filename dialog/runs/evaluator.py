@@ -37,6 +37,7 @@ from dialog.generation.responder import Candidate, Responder
 from dialog.metrics import words
 from dialog.metrics.family import results
 from dialog.metrics.measurement import Measurement
+from dialog.models.kernels.likelihood import target_scores
 
 UNITS = ("tokens", "words", "bytes")
 BLOCK = 4096
@@ -312,15 +313,12 @@ class Evaluator:
         device = next(model.parameters()).device
         source, target = batch.source.to(device), batch.target.to(device)
         watch = aligned.hook(model, gold) if aligned is not None and gold is not None and any(gold) else None
-        logits = model(source, source != PAD, target[:, :-1], watch)  # [B, T, V]
+        memory, state = model.start(source, source != PAD, watch)
+        decoded, _ = model.decode(target[:, :-1], memory, state, watch)
         targets = target[:, 1:]  # [B, T]
         real = targets != PAD
-        scores = logits if logits.dtype.itemsize >= 4 else logits.float()
-        normaliser = scores.logsumexp(-1)  # [B, T]
-        nll = normaliser - scores.gather(-1, targets.unsqueeze(-1)).squeeze(-1)  # [B, T]
-        best, predicted = scores.max(-1)  # [B, T]
-        correct = (predicted == targets) & real
-        confidences = bin_sums((best - normaliser).exp(), correct, real).tolist()
-        sums = (nll.double() * real).sum(1).tolist()
-        rows = zip(sums, real.sum(1).tolist(), correct.sum(1).tolist(), confidences, strict=True)
+        scores = target_scores(model.head, decoded, targets, real)
+        sums = scores.nll.double().sum(1).tolist()
+        confidences = bin_sums(scores.confidence, scores.correct, real).tolist()
+        rows = zip(sums, real.sum(1).tolist(), scores.correct.sum(1).tolist(), confidences, strict=True)
         return [Scored(nats, tokens, hits, confidences=tuple(bins)) for nats, tokens, hits, bins in rows]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,9 +12,10 @@ from dialog.config.schema import Recipe
 from dialog.errors import UserError
 
 if TYPE_CHECKING:
+    from dialog.analysis.attention.split import Encoding
     from dialog.data.dialogue import Example
     from dialog.data.tokenizers.tokenizer import Tokenizer
-    from dialog.generation.responder import Candidate, Responder
+    from dialog.generation.responder import Candidate, Likelihoods, Responder
     from dialog.models.seq2seq import Seq2Seq
     from dialog.report.drawing.attention.reading import AttentionReading
 
@@ -35,14 +36,20 @@ class Reply:
 
 @dataclass(frozen=True)
 class Run:
-    """Trained model of a run folder."""
+    """Trained model of a run folder, or an ensemble of it with the models of ``others``.
+
+    ``load_reverse`` loads the reverse model of another run folder, for the search mmi.
+    """
 
     folder: Path
     name: str
     recipe: Recipe
     model: Seq2Seq
     tokenizer: Tokenizer
+    load_reverse: Callable[[str], Likelihoods] = field(repr=False)
+    others: tuple[Path, ...] = ()
     int8: bool = False
+    ablated: tuple[str, ...] = ()  # removed attention heads
 
     @cached_property
     def responder(self) -> Responder:
@@ -59,6 +66,7 @@ class Run:
             normalise=data.normalise,
             layout=data.layout,
             silence=data.silence,
+            load_reverse=self.load_reverse,
             int8=self.int8,
         )
 
@@ -90,11 +98,15 @@ class Run:
         return AttentionReading(**reading, unread_turns=list(context[: len(context) - len(example.context)]))
 
     def attention_of_example(self, example: Example, response: Sequence[int] | None = None) -> AttentionReading:
-        """Return the attention maps of an example; `response` replaces the tokens of its text, end token included."""
+        """Return the attention maps of an example; `response` replaces the tokens of its text, end token included.
+
+        "rollout" has the `rollout` [T, S] through all layers; None without self-attention, where it is the last map.
+        """
         import torch
 
         from dialog.analysis.attention.groups import token_groups
         from dialog.analysis.attention.maps import attention_maps, maps_to_json, turn_indices
+        from dialog.analysis.attention.rollout import rollout
         from dialog.data.tokenizers.tokenizer import BOS, PAD
         from dialog.report.drawing.attention.reading import AttentionReading
 
@@ -105,10 +117,77 @@ class Run:
         maps = attention_maps(self.model, sources, sources != PAD, targets[:, :-1])
         context, predicted = (list(map(self.tokenizer.label, ids)) for ids in (source, target[1:]))
         data = self.recipe.data
+        rolled = rollout(maps) if any(one.kind == "self" for one in maps) else None
         return AttentionReading(
             **maps_to_json(maps, 0, context, predicted, turn_indices(self.model, sources[0], len(source))),
+            rollout=None if rolled is None else rolled[0].float().cpu().tolist(),
             **token_groups(self.tokenizer, example, source, target[1:], max_source=data.max_source, layout=data.layout),
         )
+
+    def attention_statistics(self, split: str, *, sample: int | None = None, quiet: bool = False) -> dict[str, Any]:
+        """Return statistics of each attention head over a split of the run's corpus: see `split_statistics`.
+
+        Raises:
+            UserError: the model has no attention, or the split no examples.
+        """
+        from dialog.analysis.attention.split import SAMPLE, split_statistics
+
+        stream = self._examples(split, "attention", quiet=quiet)
+        sample = SAMPLE if sample is None else sample
+        measured = split_statistics(self.model, self._encoding, stream, sample=sample)
+        self._check_measured(split, measured["examples"])
+        if not measured["rows"]:
+            raise UserError(f"{self.folder}: the model has no attention, so it has no statistics")
+        return {"split": split, **measured}
+
+    def head_ablation(self, split: str, *, sample: int | None = None, quiet: bool = False) -> dict[str, Any]:
+        """Return the importance of each head (validation split), and bits per byte of a split as heads are removed.
+
+        Each is measured on a uniform sample; see `head_ablation` in `analysis/attention/split.py`.
+
+        Raises:
+            UserError: the model has no multi-head attention, or a split no examples.
+        """
+        from dialog.analysis.attention.split import ABLATION_SAMPLE, head_ablation
+        from dialog.analysis.reservoir import Reservoir
+        from dialog.data.dialogue import Example
+        from dialog.models.attention.heads import heads_of
+
+        if not heads_of(self.model):
+            raise UserError(f"{self.folder}: the model has no multi-head attention, whose heads could be removed")
+        samples = []
+        for part in ("validation", split):
+            reservoir = Reservoir[Example](ABLATION_SAMPLE if sample is None else sample)
+            for example in self._examples(part, "reading", quiet=quiet):
+                reservoir.add(example)
+            self._check_measured(part, len(reservoir.items))
+            samples.append(reservoir.items)
+        measured = head_ablation(self.model, self._encoding, *samples)
+        return {"split": split, "ranking_split": "validation", **measured}
+
+    def _examples(self, split: str, title: str, *, quiet: bool) -> Iterator[Example]:
+        """Yield the examples of a split, with a progress bar."""
+        from collections import Counter
+
+        from tqdm import tqdm
+
+        from dialog.build import build_job
+        from dialog.data.examples import examples
+
+        job = build_job(self.recipe)
+        stream = examples(job.corpus.dialogues(split), job.rules, Counter())
+        yield from tqdm(stream, f"{title} {split}", unit="example", disable=True if quiet else None, leave=False)
+
+    def _check_measured(self, split: str, examples: int) -> None:
+        if not examples:
+            raise UserError(f"{self.folder}: the {split} split has no examples; check data.path")
+
+    @cached_property
+    def _encoding(self) -> Encoding:
+        from dialog.analysis.attention.split import Encoding
+
+        data = self.recipe.data
+        return Encoding(self.tokenizer, data.max_source, data.layout, data.batch_tokens)
 
     def score(self, context: Sequence[str], response: str) -> float:
         """Return log p(response | context) in nats, end token included."""

@@ -19,8 +19,9 @@ from dialog.data.batching import Batch
 from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import UserError
 from dialog.models.heads import Decoded, Head
+from dialog.models.kernels.likelihood import real_positions, token_scores
 from dialog.models.seq2seq import Seq2Seq
-from dialog.training.losses import LOSSES, CrossEntropy, Loss, LossSums, build_loss, needs_of
+from dialog.training.losses import LOSSES, Loss, LossSums, build_loss, needs_of
 from dialog.training.losses.chunks import Sums, in_chunks
 from dialog.training.losses.coverage import coverage_loss
 from dialog.training.objectives.joint import Auxiliary, build_objectives
@@ -82,7 +83,9 @@ class TrainingStep:
     def validate(self, model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the sum of -log p over target tokens, and the number whose token has the highest score."""
         decoded = self._decode(model, batch.source, batch.target, turn_shape=batch.turn_shape)
-        return likelihood_sums(model.head, self._select([decoded], batch.target, batch.target_tokens))
+        real = self._select([decoded], batch.target, batch.target_tokens)
+        scores = token_scores(model.head, real.passes[0], real.targets)
+        return scores.nll.sum(), scores.correct.sum()
 
     def _decode(
         self,
@@ -99,9 +102,7 @@ class TrainingStep:
     def _select(self, passes: Sequence[Decoded], target: Tensor, count: int | None = None) -> RealPositions:
         """Select the real positions of targets [B, T + 1]; a known ``count`` saves a wait for the device."""
         targets = target[:, 1:]  # [B, T]
-        mask = targets != self.padding
-        indices = mask.nonzero() if count is None else mask.nonzero_static(size=count)  # [N, 2]
-        places = indices[:, 0], indices[:, 1]
+        places = real_positions(targets != self.padding, count)
         previous = tokens_before(targets, self.padding)[places] if "previous" in needs_of(self.loss) else None  # [N, T]
         return RealPositions(tuple(decoded[places] for decoded in passes), targets[places], previous)
 
@@ -147,18 +148,6 @@ def loss_sums(head: Head, loss: Loss, real: RealPositions) -> LossSums:
 
     parts = (part for decoded in real.passes for part in vars(decoded).values())
     return LossSums(*in_chunks(sums, (real.targets, *inputs.values(), *parts), tuple(head.parameters())))
-
-
-def likelihood_sums(head: Head, real: RealPositions) -> tuple[Tensor, Tensor]:
-    """Return the sum of -log p over real positions, and the number whose token has the highest score."""
-
-    def sums(targets: Tensor, *parts: Tensor) -> Sums:
-        logits = head(Decoded(*parts))  # [N, V]
-        return CrossEntropy()(logits, targets).nll, (logits.argmax(-1) == targets).sum()
-
-    rows = (real.targets, *vars(real.passes[0]).values())
-    nll, correct = in_chunks(sums, rows, tuple(head.parameters()))
-    return nll, correct
 
 
 def tokens_before(targets: Tensor, padding: int) -> Tensor:

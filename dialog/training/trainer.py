@@ -17,6 +17,7 @@ from lightning.pytorch import Callback, LightningDataModule, LightningModule, Tr
 from lightning.pytorch.loggers import Logger
 
 from dialog.errors import UserError
+from dialog.signals import Stopped
 from dialog.training.callbacks.heartbeat import HeartbeatCallback
 from dialog.training.callbacks.profilers import build_profiler
 from dialog.training.callbacks.progress import Progress, Throughput
@@ -28,7 +29,7 @@ from dialog.training.checkpoints.exact_loop import ExactFitLoop, StopInValidatio
 from dialog.training.distributed.cluster import check_strategy, check_world_size
 from dialog.training.distributed.fsdp import FullyShardedStrategy
 from dialog.training.distributed.local_launcher import use_local_launcher
-from dialog.training.distributed.signals import Stopped, StopSignals
+from dialog.training.distributed.signals import StopSignals
 from dialog.training.lightning_internals import replace_signals
 from dialog.training.loggers import RecordLogger, RecordPosition
 from dialog.training.optimization.allocator import bound_kernel_caches, keep_freed_memory

@@ -39,7 +39,7 @@ def workbench(recipe: Recipe, **changes: Any) -> Iterator[Workbench]:  # noqa: A
         UserError: the recipe cannot be trained, or not in one process.
         KeyboardInterrupt, SystemExit: after a signal, see `stopping`.
     """
-    from dialog.training.distributed.signals import stopping
+    from dialog.signals import stopping
 
     with stopping("tuning has no result, run it again"):
         yield from _workbench(recipe, changes)

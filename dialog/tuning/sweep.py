@@ -23,8 +23,8 @@ from dialog.errors import DivergedError, UserError
 from dialog.runs.check import check_recipe
 from dialog.runs.train import PartOf
 from dialog.runs.train import train as train_run
+from dialog.signals import stopping
 from dialog.training.callbacks.trial import PrunedError, TrialWatch
-from dialog.training.distributed.signals import stopping
 from dialog.tuning.results import best_file, best_of, results, spent, to_markdown
 from dialog.tuning.space import BUDGET, Choice, suggest
 

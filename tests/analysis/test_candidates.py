@@ -12,9 +12,11 @@ import pytest
 import dialog
 from dialog.analysis import candidates
 from dialog.analysis.candidates import batches, candidate_ranks, draw_candidates, joined
+from dialog.config.schema import GenerationConfig
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.dialogue import Example, Turn
 from dialog.data.examples import ExampleRules, examples
+from dialog.data.store.layout import LAYOUTS
 from dialog.generation.responder import Responder
 from dialog.metrics.likelihood import Hits
 from dialog.runs.evaluator import Evaluator
@@ -23,7 +25,7 @@ from dialog.runs.evaluator import Evaluator
 @pytest.fixture(scope="module", params=["lstm", "transformer"])
 def responder(request: pytest.FixtureRequest, trained: Callable[[str], Path]) -> Responder:
     run = dialog.load(trained(request.param))
-    return Responder(run.model.double(), run.tokenizer, 96, 1, 12)
+    return Responder(run.model.double(), run.tokenizer, 96, GenerationConfig())
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +36,20 @@ def split() -> list[Example]:
 
 def measured_ranks(responder: Responder, split: list[Example], **processes: int) -> dict[int, int] | None:
     return candidate_ranks(
-        responder.model, responder.tokenizer, lambda: iter(split), max_source=responder.max_source, **processes
+        responder.model,
+        responder.tokenizer,
+        lambda: iter(split),
+        max_source=responder.max_source,
+        layout=responder.layout,
+        **processes,
     )
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_ranks_agree_with_scores_of_whole_examples(
-    responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch
+    responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch, layout: str
 ) -> None:
+    responder = replace(responder, layout=layout)
     monkeypatch.setattr(candidates, "EXAMPLES", 7)
     drawn = draw_candidates([example.response.text for example in split])
     ranks = measured_ranks(responder, split)

@@ -40,6 +40,8 @@ def test_lines_are_text_or_commands(session: Callable[..., Session]) -> None:
         ("/nbest 0", "/nbest: give a number"),
         ("/save", "/save: give a new file"),
         ("/why", "/why: the conversation is empty"),
+        ("/why first", "/why: give nothing, a layer, or a layer and a head"),
+        ("/search none.yaml", "none.yaml: cannot be read"),
     ],
 )
 def test_wrong_commands_change_nothing(session: Callable[..., Session], line: str, message: str) -> None:
@@ -57,6 +59,7 @@ def test_candidates_are_listed_with_score_and_length(session: Callable[..., Sess
     search, header, *rows = apply(chat, "/nbest 3").lines
     assert search.startswith("beam, width=5, candidates=3")
     assert header.split() == ["log-probability", "tokens", "text"]
+    assert len(rows) == 3
     expected = chat.runs[0].respond([HELLO], {"name": "beam", "width": 5, "candidates": 3}).candidates
     assert [row.split()[:2] for row in rows] == [[f"{item.score:.2f}", str(item.tokens)] for item in expected]
     assert [
@@ -102,6 +105,27 @@ def test_attention_names_the_strongest_tokens(session: Callable[..., Session], f
     strongest = maps["context_tokens"][sums.index(max(sums))].strip("▁")
     assert f"{mean:.2f} {strongest}" in lines[1] or width == 40
     assert lines[2 + tokens].count("┬") == 3 or width == 40
+
+
+def test_attention_of_a_layer_or_head_can_be_chosen() -> None:
+    weights = [[[[0.8, 0.2]], [[0.4, 0.6]]], [[[0.1, 0.9]], [[0.3, 0.7]]]]  # layers, heads, rows
+    layers = [{"kind": "cross", "side": "target", "columns": "source", "weights": heads} for heads in weights]
+    maps = {"context_tokens": ["a", "b"], "response_tokens": ["c"], "maps": layers}
+    for place, title, values in (
+        ([], "attention, mean of 2 layers and 2 heads: ", ["0.60", "b", "0.40", "a"]),
+        ([1], "attention, layer 1, mean of 2 heads: ", ["0.80", "b", "0.20", "a"]),
+        ([0, 1], "attention, layer 0, head 1: ", ["0.60", "b", "0.40", "a"]),
+    ):
+        lines = attention_lines(maps, 80, place)
+        assert lines[0].startswith(title)
+        assert lines[1].split() == ["c", *values]
+        assert lines[2].endswith(f"█ is {values[0]}")
+        assert lines[-1].count("█") == 1
+    for place, message in (([2], "layer 2; choose from 0 to 1"), ([0, 2], "head 2; choose from 0 to 1")):
+        with pytest.raises(UserError, match=message):
+            attention_lines(maps, 80, place)
+    single = {**maps, "maps": [{**layers[0], "weights": weights[0][:1]}]}
+    assert attention_lines(single, 80)[0].startswith("attention: each reply token")
 
 
 def test_a_run_without_attention_has_no_map() -> None:

@@ -107,6 +107,14 @@ def test_penalties_lower_repetition() -> None:
     assert repeated(frequency_penalty=-3.0) > plain
 
 
+def test_penalties_of_logits_by_hand() -> None:
+    constraints = Constraints(end=END, min_length=0, repetition_penalty=2.0, frequency_penalty=0.5)
+    logits, history = torch.tensor([[0.0, 4.0, -1.0, 3.0]]), torch.tensor([[1, 2, 2]])
+    _, preferences = constraints(logits, history, history, constraints.start(1, torch.device("cpu")))
+    expected = torch.tensor([[0.0, 4.0 / 2 - 0.5, -1.0 * 2 - 2 * 0.5, 3.0]]).log_softmax(-1)
+    assert preferences.squeeze().tolist() == pytest.approx(expected.squeeze().tolist())
+
+
 def test_penalties_change_choices_and_not_scores() -> None:
     for seed in range(5):
         chain = Chain.draw(len(PIECES), seed)
@@ -120,10 +128,11 @@ def test_penalties_change_choices_and_not_scores() -> None:
 
 def test_a_row_in_which_everything_is_masked_ends() -> None:
     chain = Chain.draw(4, 1)  # two tokens besides begin and end
-    search = Greedy(constraints=Constraints(end=END, special=(START,), min_length=5, max_length=9, no_repeat_ngram=1))
-    ((reply,),) = chain.search(search)
-    assert sorted(reply.tokens) == [2, 3]
-    assert reply.finished
+    constraints = Constraints(end=END, special=(START,), min_length=5, max_length=9, no_repeat_ngram=1)
+    for search in (Greedy(constraints=constraints), construct(Beam, constraints=constraints, width=2)):
+        ((reply,),) = chain.search(search)
+        assert sorted(reply.tokens) == [2, 3]
+        assert reply.finished
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dialog.generation.constraints import Constraints
 from dialog.generation.searches.greedy import Greedy
-from dialog.generation.searches.sampling import Sampling, draw
+from dialog.generation.searches.sampling import FIRST, Sampling, draw, within_mass
 
 PROBABILITIES = torch.tensor([0.4, 0.25, 0.15, 0.1, 0.06, 0.04])
 DRAWS = 100_000
@@ -35,6 +35,11 @@ def sampler(max_length: int = 1, **settings: object) -> Sampling:
         ({"min_p": 0.3}, [0.5, 0.25 / 0.8, 0.15 / 0.8, 0, 0, 0]),
         # entropy 1.51 nats; information 0.92, 1.39, 1.90, 2.30, ...: the nearest are the second and the third
         ({"typical_p": 0.3}, [0, 0.25 / 0.4, 0.15 / 0.4, 0, 0, 0]),
+        # the square roots are 0.63, 0.50, 0.39, ... of 2.28: half of the mass is reached with the third
+        (
+            {"temperature": 2.0, "top_p": 0.5},
+            [*(PROBABILITIES[:3] ** 0.5 / (PROBABILITIES[:3] ** 0.5).sum()).tolist(), 0, 0, 0],
+        ),
         ({"top_k": 3, "top_p": 0.5}, [0.4 / 0.65, 0.25 / 0.65, 0, 0, 0, 0]),
     ],
 )
@@ -46,6 +51,23 @@ def test_draws_have_the_stated_frequencies(settings: dict[str, Any], expected: l
     wanted = DRAWS * torch.tensor(expected, dtype=torch.double)
     assert counts[wanted == 0].sum() == 0
     assert float(((counts - wanted) ** 2 / wanted)[wanted > 0].sum()) < CRITICAL
+
+
+@pytest.mark.parametrize("mass", [0.1, 0.5, 0.999])
+@pytest.mark.parametrize("digits", [1, 2, 7])
+def test_truncation_of_a_large_vocabulary(mass: float, digits: int) -> None:
+    generator = torch.Generator().manual_seed(digits)
+    logits = (3 * torch.randn(4, 5 * FIRST, generator=generator, dtype=torch.double)).round(decimals=digits - 1)
+    probabilities = logits.softmax(-1)  # with few digits many are equal
+    for order in (-probabilities, (probabilities.log() + 4).abs()):
+        expected = torch.zeros_like(order, dtype=torch.bool)
+        for row, (values, masses) in enumerate(zip(order.tolist(), probabilities.tolist(), strict=True)):
+            total = 0.0
+            for token in sorted(range(len(values)), key=values.__getitem__):
+                if total < mass:
+                    expected[row, token] = True
+                total += masses[token]
+        assert torch.equal(within_mass(probabilities, order, mass), expected)
 
 
 def test_responses_of_sources_have_the_frequencies_of_the_chain() -> None:
@@ -71,6 +93,7 @@ def test_candidates_are_sorted_by_likelihood() -> None:
     chain = Chain.draw(7, 3)
     (found,) = chain.search(sampler(9, candidates=16))
     assert len(found) == 16
+    assert len({tuple(reply.tokens) for reply in found}) > 2
     assert [reply.score for reply in found] == sorted((reply.score for reply in found), reverse=True)
     for reply in found:
         assert reply.token_scores == pytest.approx(chain.scores(reply.tokens, finished=reply.finished), abs=1e-6)

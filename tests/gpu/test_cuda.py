@@ -40,6 +40,7 @@ CASES: dict[str, dict[str, Any]] = {
     "scaled_dot": {},
     "bilinear": {},
     "multi_head": {"heads": 4},
+    "fine_grained": {"size": 16},
     "location": {"size": 16},
     "local": {"size": 16},
     "interactive": {"scorer": {"name": "additive", "size": 16}},

@@ -14,6 +14,8 @@ import yaml
 from torch import Tensor, nn
 
 from dialog.analysis.attention.maps import attention_maps
+from dialog.analysis.attention.statistics import Examples, statistics
+from dialog.analysis.attention.token_kinds import TokenKinds
 from dialog.models.attention.attention import ATTENTIONS
 from dialog.models.heads import HEADS, PointerHead
 from dialog.models.positions import POSITIONS
@@ -32,6 +34,7 @@ ATTENTION_CASES: list[Component] = [
     {"name": "multi_head", "heads": 2},
     {"name": "multi_head", "heads": 4, "join": "mean", "size": 12},
     {"name": "multi_head", "heads": 2, "join": "max"},
+    {"name": "fine_grained", "size": 5},
     {"name": "location", "size": 5, "filters": 3, "width": 3},
     {"name": "local", "size": 5, "window": 2},
     {"name": "interactive", "scorer": {"name": "additive", "size": 5}},
@@ -279,6 +282,36 @@ def test_a_hook_changes_nothing_and_gets_distributions(model: Seq2Seq, batch: tu
         sums = each.weights.sum(-1) * columns[each.side][:, None]
         close(sums, columns[each.side][:, None].expand_as(sums).double())
         assert (each.weights * ~real[:, None, None]).abs().max() == 0
+
+
+def test_attention_statistics_ignore_padding_and_batches(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
+    """Padding counts nowhere, and sums over batches are exact: three ways to feed the same examples."""
+    source, _, target = batch
+    target = target.clone()
+    target[1, 3], target[2, 2:] = PAD, PAD
+    kinds = TokenKinds(torch.arange(VOCABULARY) % 3 == 0)
+    alone = [
+        (
+            source[row : row + 1, : int((source[row] != PAD).sum())],
+            target[row : row + 1, : int((target[row] != PAD).sum())],
+        )
+        for row in range(3)
+    ]
+    gold = [{0: 1, 1: 0}, {0: 0}, {}]
+    whole = statistics(model, [Examples(source, target, gold=gold)], kinds)
+    parts = statistics(model, [Examples(*pair, gold=[links]) for pair, links in zip(alone, gold, strict=True)], kinds)
+    assert whole["rows"] == [
+        {name: pytest.approx(value, abs=1e-9) if isinstance(value, float) else value for name, value in row.items()}
+        for row in parts["rows"]
+    ]
+    assert {row["module"] for row in whole["rows"]} - {"mean", "rollout", "uniform"} <= set(dict(model.named_modules()))
+    assert bool(whole["rows"]) or model.decoder.pointer is None
+    for row in whole["rows"]:
+        values = {name: value for name, value in row.items() if name not in ("module", "head") and value is not None}
+        assert {name: value for name, value in values.items() if not -1e-9 <= value <= 1 + 1e-9} == {}
+        if row["module"] == "uniform":
+            assert row["entropy"] == pytest.approx(1)
+            assert row["coverage"] == pytest.approx(1)
 
 
 def test_a_later_token_never_reaches_an_earlier_logit(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from dialog.errors import UserError
 from dialog.metrics import build_metrics
-from dialog.metrics.meaning import EmbeddingAverage
+from dialog.metrics.meaning.words import EmbeddingAverage
 
 VECTORS = "3 2\nyes 1 0\nno 0 1\nmaybe 1 1\n"
 
@@ -39,5 +39,5 @@ def test_invalid_vectors_are_user_errors(tmp_path: Path, content: str | None, me
 
 def test_meteor_without_its_package_is_a_user_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nltk.corpus", None)
-    with pytest.raises(UserError, match="meteor: needs nltk and WordNet; run pip install nltk"):
+    with pytest.raises(UserError, match="meteor: needs nltk and WordNet; run pip install"):
         build_metrics([{"name": "meteor"}])

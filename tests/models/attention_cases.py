@@ -29,6 +29,7 @@ CASES: dict[str, dict[str, Any]] = {
     "multi_head, six wide": {"heads": 2, "size": 6},
     "multi_head, mean": {"heads": 3, "size": 6, "join": "mean"},
     "multi_head, max": {"heads": 3, "size": 3, "join": "max"},
+    "fine_grained": {"size": 3},
     "location": {"size": 3, "filters": 2, "width": 3},
     "location, wide": {"size": 2, "filters": 1, "width": 11},
     "local": {"size": 2, "window": 1},

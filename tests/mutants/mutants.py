@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import data_mutants
+import decoding_mutants
 import generation_mutants
 import model_mutants
 import run_mutants
@@ -33,6 +34,7 @@ MUTANTS = (
     *model_mutants.MUTANTS,
     *data_mutants.MUTANTS,
     *generation_mutants.MUTANTS,
+    *decoding_mutants.MUTANTS,
     *run_mutants.MUTANTS,
     *statistics_mutants.MUTANTS,
 )

@@ -27,5 +27,5 @@ def test_a_mutant_is_one_place_and_one_test(mutant: Mutant) -> None:
 
 def test_the_classic_mistakes_are_all_there() -> None:
     names = {each.name for each in MUTANTS}
-    groups = {"loss": 6, "attention": 8, "positions": 3, "LSTM": 4}
+    groups = {"loss": 6, "attention": 8, "positions": 3, "LSTM": 4, "beam": 7, "sampling": 3}
     assert names >= {f"{group}-{number}" for group, count in groups.items() for number in range(1, count + 1)}

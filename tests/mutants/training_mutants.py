@@ -4,7 +4,7 @@ from mutant import mutant
 
 STORAGE = "training/checkpoints/checkpoint_io.py"
 TRAINING_STEP = "training/step.py"
-MASK = "mask = targets != self.padding"
+MASK = "real_positions(targets != self.padding, count)"
 PREDICTED = "training/test_step.py::test_tokens_and_end_are_predicted_from_those_before"
 
 MUTANTS = (
@@ -25,8 +25,7 @@ MUTANTS = (
         "loss-2",
         "padding in the loss",
         PREDICTED,
-        (TRAINING_STEP, MASK, "mask = targets >= 0"),
-        (TRAINING_STEP, "mask.nonzero() if count is None else mask.nonzero_static(size=count)", "mask.nonzero()"),
+        (TRAINING_STEP, MASK, "real_positions(targets >= 0)"),
     ),
     mutant(
         "loss-3",
@@ -44,7 +43,7 @@ MUTANTS = (
         "loss-5",
         "label smoothing counts padding",
         PREDICTED,
-        (TRAINING_STEP, MASK, "mask = targets >= 0"),
+        (TRAINING_STEP, MASK, "real_positions(targets >= 0, count)"),
         (
             "training/losses/single.py",
             'nll = F.nll_loss(log_p, targets, reduction="sum")',
@@ -55,7 +54,7 @@ MUTANTS = (
         "loss-6",
         "the end token is not in the loss",
         PREDICTED,
-        (TRAINING_STEP, MASK, "mask = (targets != self.padding) & (targets != 2)"),
+        (TRAINING_STEP, MASK, "real_positions((targets != self.padding) & (targets != 2), count)"),
     ),
     mutant(
         "training-3",

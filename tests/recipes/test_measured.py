@@ -12,7 +12,7 @@ import pytest
 from dialog.comparison.grid.folder import contender_hash
 from dialog.config.compose import compose
 from dialog.recipes import measured
-from dialog.recipes.measured import measured_figures, metric_at, old_commit
+from dialog.recipes.measured import measured_figures, metric_at, old_commit, summary
 
 NAME = "reverse/transformer"
 COMPOSED = compose(NAME)
@@ -61,18 +61,18 @@ def test_figures_are_of_current_runs(package: Path, tmp_path: Path, monkeypatch:
     same = commit(package)
     record(tmp_path / "recipes", [run_of(1, old, 0.98), run_of(2, same, 1.0)])
     exact, aligned = measured_figures(COMPOSED)
-    assert exact.text() == "answer_accuracy 99.0 % ± 1.4 % (2 seeds)"
     assert (exact.seeds, exact.commit, exact.table) == ([1, 2], f"{old}, {same}", "table")
-    assert aligned.text() == "alignment_accuracy 100.0 % ± 0.0 % (2 seeds)"
+    both = "answer_accuracy 99.0 % ± 1.4 %, alignment_accuracy 100.0 % ± 0.0 % (2 seeds)"
+    assert summary([exact, aligned]) == both
 
     (package / "part.py").write_text("one = 2\n")
     new = commit(package)
     old_commit.cache_clear()
     record(tmp_path / "recipes", [run_of(1, old, 0.5), run_of(2, new, 1.0)])
-    assert measured_figures(COMPOSED)[0].text() == "answer_accuracy 100.0 % (1 seed)"
+    assert summary(measured_figures(COMPOSED)[:1]) == "answer_accuracy 100.0 % (1 seed)"
     record(tmp_path / "recipes", [run_of(1, old, 0.5)])
     stale = f"measured at {old}, the package has changed since"
-    assert measured_figures(COMPOSED)[0].text() == f"answer_accuracy 50.0 % (1 seed; not current: {stale})"
+    assert summary(measured_figures(COMPOSED)[:1]) == f"answer_accuracy 50.0 % (1 seed; not current: {stale})"
     assert old_commit(f"{new}-dirty") == f"measured at {new} with uncommitted changes"
 
 

@@ -26,9 +26,10 @@ from dialog.runs.folder import LISTED, commits_of
 from dialog.runs.proof import compare
 from dialog.runs.resume import resume
 from dialog.runs.train import train
+from dialog.signals import STOP_SIGNALS
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO, newest
 from dialog.training.checkpoints.manifest import list_files
-from dialog.training.distributed.signals import STOP_SIGNALS, StopSignals
+from dialog.training.distributed.signals import StopSignals
 from dialog.training.module import DialogModule
 
 CHANCE = [

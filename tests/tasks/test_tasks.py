@@ -6,12 +6,16 @@ The whole table, by the package's own training and evaluation, is benchmarks/tas
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dialog.analysis.attention.batch_maps import Examples
+from dialog.analysis.attention.statistics import statistics
+from dialog.analysis.attention.token_kinds import TokenKinds
 from dialog.config.components import Component
 from dialog.data.corpora.builtin.synthetic_tasks import SyntheticTasks
 from dialog.models.seq2seq import Seq2Seq
@@ -36,6 +40,7 @@ class Result(NamedTuple):
 
     exact: float
     aligned: float
+    statistics: dict[str, Any]  # of the mean of all heads
 
 
 def splits(corpus: SyntheticTasks) -> tuple[int, Data, Data]:
@@ -113,16 +118,23 @@ def measure(model: Seq2Seq, test: Data) -> Result:
     exact = ((output == test.target) | (test.target == PADDING)).all(1)
     model(test.source, test.source != PADDING, test.target[:, :-1], lambda _, weights: seen.append(weights))
     if not seen:
-        return Result(exact.double().mean().item(), 0.0)
+        return Result(exact.double().mean().item(), 0.0, {})
     argmax = seen[-1].mean(1).argmax(-1)[:, : test.places.shape[1]]  # [N, T - 2]
     aligned = test.places >= 0
-    return Result(exact.double().mean().item(), (argmax == test.places)[aligned].double().mean().item())
+    gold = [{target: place for target, place in enumerate(row) if place >= 0} for row in test.places.tolist()]
+    kinds = TokenKinds(torch.zeros(model.arguments["vocabulary"], dtype=torch.bool))
+    rows = statistics(model, [Examples(test.source, test.target, gold=gold)], kinds)["rows"]
+    (mean,) = (row for row in rows if row["module"] == "mean")
+    return Result(exact.double().mean().item(), (argmax == test.places)[aligned].double().mean().item(), mean)
 
 
 def test_attention_learns_to_reverse_and_to_align() -> None:
     found = learn(SyntheticTasks(task="reverse", symbols=12, lengths=[3, 6], size=4000), steps=400)
     assert found.exact > 0.99
     assert found.aligned > 0.99
+    assert found.statistics["alignment_accuracy"] == pytest.approx(found.aligned)
+    assert found.statistics["alignment_error_rate"] < 0.01
+    assert found.statistics["sharpness"] > 0.6  # the end token's row included, which has no alignment
 
 
 def test_a_pointer_sorts() -> None:

@@ -43,7 +43,8 @@ def attention_maps(model: Seq2Seq, source: Tensor, source_mask: Tensor, target: 
             maps.append(AttentionMap(f"{name}.turns", kind, side, "turns", sum_by_turn(weights.detach(), turns)))
 
     with torch.no_grad():
-        model(source, source_mask, target, record)
+        memory, state = model.start(source, source_mask, record)
+        model.decode(target, memory, state, record)  # without the head
     return maps
 
 

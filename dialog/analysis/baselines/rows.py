@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialog.analysis.baselines.nearest import NearestText
-from dialog.analysis.baselines.training_sample import SEED, TrainingPair, survey_training
+from dialog.analysis.baselines.training_sample import TrainingPair, survey_training
 from dialog.analysis.baselines.witten_bell import ORDER, WittenBell
+from dialog.analysis.reservoir import SEED
 from dialog.analysis.training_responses import read_training_responses
 from dialog.data.dialogue import Dialogue
 from dialog.data.examples import ExampleRules, example_windows

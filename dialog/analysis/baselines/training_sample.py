@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from dialog.analysis.reservoir import Reservoir
 from dialog.data.dialogue import Dialogue
 from dialog.data.examples import DialogueWindows, usable_dialogue
 from dialog.data.preparation.blocks import blocks
 from dialog.data.preparation.filtering import filter_block, survey_filters
 from dialog.data.preparation.job import Job
 from dialog.data.text_matching.leaks import LeakDetector, LeakReport, hash_long_pairs
-
-SEED = 0
 
 
 class TrainingPair(NamedTuple):
@@ -47,7 +45,7 @@ def survey_training(job: Job, evaluated: Sequence[Dialogue], limit: int) -> Trai
     Raises:
         UserError: the training split is missing or cannot be read.
     """
-    detector, reservoir = LeakDetector(evaluated), Reservoir(limit)
+    detector, reservoir = LeakDetector(evaluated), Reservoir[TrainingPair](limit)
     filters = survey_filters(job.build_filters(), job.corpus.dialogues, job.rules)
     for start, records in blocks(job.corpus.dialogues("train")):
         usable = (usable_dialogue(record, job.rules, Counter()) for record in records)
@@ -55,24 +53,7 @@ def survey_training(job: Job, evaluated: Sequence[Dialogue], limit: int) -> Trai
         for windows in filter_block(start, records, job.rules, filters).dialogues:
             for pair in _pairs(windows, windows.dialogue.id in leaking):
                 reservoir.add(pair)
-    return TrainingSurvey(reservoir.pairs, detector.report())
-
-
-class Reservoir:
-    """Uniform sample of a stream of unknown length (Vitter 1985, algorithm R); the same for the same stream."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit, self.count = limit, 0
-        self.pairs: list[TrainingPair] = []
-        self.random = random.Random(SEED)
-
-    def add(self, pair: TrainingPair) -> None:
-        """Add the next pair of the stream."""
-        self.count += 1
-        if len(self.pairs) < self.limit:
-            self.pairs.append(pair)
-        elif (position := self.random.randrange(self.count)) < self.limit:
-            self.pairs[position] = pair
+    return TrainingSurvey(reservoir.items, detector.report())
 
 
 def _pairs(windows: DialogueWindows, leaks: bool) -> Iterator[TrainingPair]:

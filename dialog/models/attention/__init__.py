@@ -6,6 +6,7 @@ Read first: `attention.py`; Bahdanau's scorer is in `additive.py`.
 from dialog.models.attention.additive import AdditiveScorer
 from dialog.models.attention.attention import SCORERS, Attention, AttentionScorer, NoAttention, build_attention
 from dialog.models.attention.content import BilinearScorer, DotScorer, ScaledDotScorer
+from dialog.models.attention.fine_grained import FineGrainedScorer
 from dialog.models.attention.interactive import InteractiveScorer
 from dialog.models.attention.multi_head import MultiHeadAttention
 from dialog.models.attention.multi_head_scorer import MultiHeadScorer
@@ -19,6 +20,7 @@ __all__ = [
     "AttentionScorer",
     "BilinearScorer",
     "DotScorer",
+    "FineGrainedScorer",
     "InteractiveScorer",
     "LocalScorer",
     "LocationScorer",

@@ -17,6 +17,8 @@ from dialog.config.components import Component, Family, build
 from dialog.errors import UserError
 from dialog.models.attention.additive import AdditiveScorer
 from dialog.models.attention.content import CONTENT_SCORERS
+from dialog.models.attention.fine_grained import FineGrainedScorer
+from dialog.models.attention.heads import HeadSlices
 from dialog.models.attention.interactive import InteractiveScorer
 from dialog.models.attention.multi_head_scorer import MultiHeadScorer
 from dialog.models.attention.positional import LocalScorer, LocationScorer
@@ -33,6 +35,8 @@ class AttentionScorer(Protocol):
     ``needs``: a set of further inputs of the call, passed by name: ``mask`` [B, S], ``last`` [B, S] (the weights of the
     last step) and ``coverage`` [B, S] (the sum of the weights of all earlier steps). Default: none.
     ``values(states)`` -> [B, H, S, W] and ``join(contexts)`` -> [B, T, M]: H heads; the scores are then [B, H, T, S].
+    ``head_output``: a `HeadSlices`; only with it can single heads be removed.
+    ``per_feature``: True if heads are features of the source; a hook gets the mean of their weights. Default: False.
     ``write(states, query, last)`` -> [B, S, M]: changes the states, called before each read.
     """
 
@@ -51,6 +55,7 @@ SCORERS: Family[AttentionScorer] = Family(
     {
         **CONTENT_SCORERS,
         "multi_head": MultiHeadScorer,
+        "fine_grained": FineGrainedScorer,
         "location": LocationScorer,
         "local": LocalScorer,
         "interactive": InteractiveScorer,
@@ -116,7 +121,14 @@ class Attention(SourceReader):
             raise TypeError(f"{kind}: cannot be called with (query, keys); see AttentionScorer")
         self.needs = declared_needs(self.scorer, SCORER_INPUTS)
         self.has_heads, self.writes = hasattr(self.scorer, "join"), hasattr(self.scorer, "write")
+        self.shows_mean = getattr(self.scorer, "per_feature", False)
         self.is_stateful = self.writes or not self.needs.isdisjoint(("last", "coverage"))
+
+    @property
+    def head_slices(self) -> HeadSlices | None:
+        """Heads of the scorer; None if it has one."""
+        slices: HeadSlices | None = getattr(self.scorer, "head_output", None)
+        return slices
 
     @property
     def additive(self) -> AdditiveScorer | None:
@@ -154,7 +166,8 @@ class Attention(SourceReader):
                 steps.append((context, weights))
             contexts, weights = (torch.cat(parts, -2) for parts in zip(*steps, strict=True))
         if hook is not None:
-            hook(self, weights if weights.dim() == 4 else weights.unsqueeze(1))  # [B, H, T, S]
+            shown = weights.mean(1) if self.shows_mean else weights
+            hook(self, shown if shown.dim() == 4 else shown.unsqueeze(1))  # [B, H, T, S]
         return contexts, state
 
     def _memory(self, states: Tensor, mask: Tensor) -> AttentionMemory:

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dialog.models.attention.heads import HeadSlices
 from dialog.models.attention.softmax import masked_softmax
 from dialog.models.contracts import AttentionHook, meant_for
 from dialog.models.kernels.blockwise_attention import blockwise, would_fill_memory
@@ -67,6 +68,11 @@ class MultiHeadAttention(nn.Module):
             nn.init.xavier_uniform_(layer.weight)
             if bias:
                 nn.init.zeros_(layer.bias)
+
+    @property
+    def head_slices(self) -> HeadSlices:
+        """The output layer, whose inputs are the outputs of all heads."""
+        return HeadSlices(self.output, self.heads, inputs=True)
 
     def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """Project states [B, S, D] to keys and values, each [B, G, S, D / H], G = H unless grouped; once per source."""

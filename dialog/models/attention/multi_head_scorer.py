@@ -6,9 +6,12 @@ Shapes: B rows, T queries of width Q, S source tokens of width M, H heads, W wid
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 from torch import Tensor, nn
+
+from dialog.models.attention.heads import HeadSlices
 
 JOINS = ("concatenation", "mean", "max")
 
@@ -35,6 +38,12 @@ class MultiHeadScorer(nn.Module):
         self.key = nn.Linear(key_size, size, bias=False)  # a bias would add the same to all scores of a query
         self.value = nn.Linear(key_size, key_size if join == "concatenation" else heads * key_size)
         self.output = nn.Linear(key_size, key_size) if join == "concatenation" else nn.Identity()
+
+    @property
+    def head_output(self) -> HeadSlices:
+        """The output layer, which reads all heads; for other joins the layer that computes their values."""
+        joined = self.pool == "concatenation"
+        return HeadSlices(cast("nn.Linear", self.output) if joined else self.value, self.heads, inputs=joined)
 
     def keys(self, states: Tensor) -> Tensor:
         """U k of every head and source token, scaled once for all queries."""

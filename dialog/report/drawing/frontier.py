@@ -128,7 +128,10 @@ def _label(canvas: Drawing, plot: Plot, point: FrontierPoint, pixel: Point, take
             nearest = min(max(pixel[0], left), right), min(max(pixel[1], top), bottom)
             if abs(nearest[0] - pixel[0]) + abs(nearest[1] - pixel[1]) > 14:
                 canvas.line([pixel, nearest], model_colour(point.run), width=0.7, opacity=0.5)
-            canvas.text(text, (left, bottom - 3), bold=point.selected)
+            if right <= pixel[0]:
+                canvas.text(text, (right, bottom - 3), anchor="end", bold=point.selected)
+            else:
+                canvas.text(text, (left, bottom - 3), bold=point.selected)
             taken.append(box)
             return
 

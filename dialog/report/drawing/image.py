@@ -1,7 +1,4 @@
-"""Attention maps as images, drawn within milliseconds, so that they can be logged during training.
-
-Pillow's built-in font has Latin letters only; other characters are written as code points (not so in `svg.py`).
-"""
+"""Attention maps as images, drawn within milliseconds, so that they can be logged during training."""
 
 from __future__ import annotations
 
@@ -11,12 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
+from dialog.report.drawing.fonts import Label, fonts, label_of, labels_of
 from dialog.report.drawing.scale import highest_weight, to_colours, validate_weights
-from dialog.report.terminal import one_line, truncate
 
-Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 Box = tuple[int, int, int, int]
 
 INK, PAPER = (28, 32, 38), (255, 255, 255)
@@ -110,7 +106,6 @@ def heatmap_layout(
     rows: Sequence[str], columns: Sequence[str], *, panels: int = 1, headings: bool = False, title: str = ""
 ) -> HeatmapLayout:
     """Return the layout of `heatmap` or, with panels and headings, of `heatmap_grid`."""
-    font = _font()
     cell = 24 if panels == 1 else 16
     width, height = len(columns) * cell, len(rows) * cell
     across = min(panels, max(1, round(math.sqrt(panels * height / width * 1.6))))
@@ -121,10 +116,10 @@ def heatmap_layout(
         panels=panels,
         across=across,
         cell=cell,
-        left=_label_width(font, _drawable(font, rows)) + 14,
-        top=_label_width(font, _drawable(font, columns)) + 14 + (26 if title else 0),
+        left=_label_width(labels_of(rows, limit=LABEL)) + 14,
+        top=_label_width(labels_of(columns, limit=LABEL)) + 14 + (26 if title else 0),
         heading=20 if headings else 0,
-        min_width=_label_width(font, _drawable(font, [title], limit=TITLE)) + 20,
+        min_width=label_of(title, limit=TITLE).width + 20,
     )
 
 
@@ -137,24 +132,24 @@ def _draw(
     headings: Sequence[str],
     peak: float | None,
 ) -> Image.Image:
-    font = _font()
     layout = heatmap_layout(rows, columns, panels=len(maps), headings=bool(headings), title=title)
     image = Image.new("RGB", layout.size, PAPER)
     draw = ImageDraw.Draw(image)
     peak = peak or highest_weight(*maps)
     for panel, weights in enumerate(maps):
         image.paste(_cells(to_colours(weights / peak), layout.cell), layout.corner(panel))
-    for panel, heading in enumerate(_drawable(font, headings)):
+    for panel, heading in enumerate(labels_of(headings, limit=LABEL)):
         x, y = layout.corner(panel)
-        draw.text((x, y - 4), heading, fill=INK, font=font, anchor="ld")
-    rows, columns = _drawable(font, rows), _drawable(font, columns)
+        draw.text((x, y - 4), heading.text, fill=INK, font=heading.font, anchor="ld")
+    row_labels, column_labels = labels_of(rows, limit=LABEL), labels_of(columns, limit=LABEL)
     for panel in range(0, len(maps), layout.across):
-        _row_labels(draw, font, rows, layout, panel)
+        _row_labels(draw, row_labels, layout, panel)
     for panel in range(layout.across):
-        _column_labels(image, font, columns, layout, panel)
+        _column_labels(image, column_labels, layout, panel)
     if title:
-        draw.text((10, 8), _drawable(font, [title], limit=TITLE)[0], fill=INK, font=font)
-    _colour_bar(image, draw, font, layout, peak)
+        line = label_of(title, limit=TITLE)
+        draw.text((10, 8), line.text, fill=INK, font=line.font)
+    _colour_bar(image, draw, layout, peak)
     return image
 
 
@@ -166,23 +161,22 @@ def _cells(colours: npt.NDArray[np.uint8], cell: int) -> Image.Image:
     return Image.fromarray(pixels)
 
 
-def _row_labels(
-    draw: ImageDraw.ImageDraw, font: Font, labels: Sequence[str], layout: HeatmapLayout, panel: int
-) -> None:
+def _row_labels(draw: ImageDraw.ImageDraw, labels: Sequence[Label], layout: HeatmapLayout, panel: int) -> None:
     for row in range(0, len(labels), _label_interval(layout)):
         x, y, _, bottom = layout.box(row, 0, panel=panel)
-        draw.text((x - 6, (y + bottom) / 2), labels[row], fill=INK, font=font, anchor="rm")
+        draw.text((x - 6, (y + bottom) / 2), labels[row].text, fill=INK, font=labels[row].font, anchor="rm")
 
 
-def _column_labels(image: Image.Image, font: Font, labels: Sequence[str], layout: HeatmapLayout, panel: int) -> None:
+def _column_labels(image: Image.Image, labels: Sequence[Label], layout: HeatmapLayout, panel: int) -> None:
     for column in range(0, len(labels), _label_interval(layout)):
         x, y, right, _ = layout.box(0, column, panel=panel)
-        mask = _text_mask(font, labels[column])
+        mask = labels[column].mask()
         corner = ((x + right - mask.width) // 2, y - layout.heading - 6 - mask.height)
         image.paste(INK, (*corner, corner[0] + mask.width, corner[1] + mask.height), mask)
 
 
-def _colour_bar(image: Image.Image, draw: ImageDraw.ImageDraw, font: Font, layout: HeatmapLayout, peak: float) -> None:
+def _colour_bar(image: Image.Image, draw: ImageDraw.ImageDraw, layout: HeatmapLayout, peak: float) -> None:
+    font = fonts()[0]
     x, y = layout.corner(layout.across - 1)
     x += layout.columns * layout.cell + layout.gap
     height = max(layout.rows * layout.cell, 24)
@@ -197,27 +191,5 @@ def _label_interval(layout: HeatmapLayout) -> int:
     return math.ceil(14 / layout.cell)
 
 
-def _text_mask(font: Font, text: str) -> Image.Image:
-    """Draw text as a mask, rotated by 90 degrees unless it is one character."""
-    mask = Image.new("L", (max(1, math.ceil(font.getlength(text))), 18))
-    ImageDraw.Draw(mask).text((0, 13), text, fill=255, font=font, anchor="ls")
-    return mask.rotate(90, expand=True) if len(text) > 1 else mask
-
-
-def _label_width(font: Font, labels: Sequence[str]) -> int:
-    return max(math.ceil(font.getlength(label)) for label in labels)
-
-
-def _drawable(font: Font, texts: Sequence[str], *, limit: int = LABEL) -> list[str]:
-    r"""Escape characters that the font lacks as `\u4f60`, and truncate.
-
-    The tokenizer's mark of a space becomes an underscore.
-    """
-    lines = [one_line(text) for text in texts]
-    missing = bytes(font.getmask("\U0010ffff"))
-    glyphs = {char: char for char in set().union(*lines) if bytes(font.getmask(char)) != missing} | {"▁": "_"}
-    return [truncate("".join(glyphs.get(char) or f"\\u{ord(char):04x}" for char in line), limit) for line in lines]
-
-
-def _font() -> Font:
-    return ImageFont.load_default(13)
+def _label_width(labels: Sequence[Label]) -> int:
+    return max(label.width for label in labels)

@@ -11,8 +11,9 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from dialog.signals import Stopped
 from dialog.training.checkpoints.best_and_last import BestAndLast
-from dialog.training.distributed.signals import Stopped, StopSignals
+from dialog.training.distributed.signals import StopSignals
 from dialog.training.lightning_internals import DataFetcher, EpochLoop, EpochsLoop
 
 

@@ -1,40 +1,19 @@
-"""Stop on a signal: in training a handler sets a flag, and all ranks stop at the same step; elsewhere it raises."""
+"""Stop a training on a signal: a handler sets a flag, and all ranks stop at the same step."""
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
 
 import torch
 import torch.distributed as dist
 from lightning.pytorch import Trainer
 
+from dialog.signals import STOP_SIGNALS, Stopped
 from dialog.training.lightning_internals import SignalConnector
-
-log = logging.getLogger("dialog")
-
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
-"""SLURM sends SIGTERM before it takes a node away; its ``--signal`` is usually SIGUSR1. A lost terminal: SIGHUP."""
-
-
-class Stopped(BaseException):
-    """Training was stopped by a signal; a BaseException, so that no handler of errors catches it."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
-        self.number = number
-
-    @property
-    def code(self) -> int:
-        """Exit code: 130 after SIGINT, 129 after SIGHUP, 143 after the others."""
-        return 128 + (self.number if self.number in (signal.SIGINT, signal.SIGHUP) else signal.SIGTERM)
 
 
 class StopSignals(SignalConnector):
@@ -94,31 +73,3 @@ class StopSignals(SignalConnector):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
         if not self.received:
             self.received, self.received_at = number, time.monotonic()
-
-
-@contextmanager
-def stopping(advice: str) -> Iterator[None]:
-    """Turn signals outside of a training into an exit with advice, as `trainer.fit` does within.
-
-    Raises:
-        KeyboardInterrupt: after SIGINT, with the advice.
-        SystemExit: after SIGTERM and SIGUSR1 with 143, after SIGHUP with 129.
-    """
-
-    def raise_stopped(number: int, frame: FrameType | None) -> NoReturn:
-        raise Stopped(number)
-
-    numbers = [number for number in STOP_SIGNALS if number != signal.SIGINT]
-    in_main = threading.current_thread() is threading.main_thread()
-    kept = [number for number in numbers if in_main and signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, raise_stopped) for number in kept}
-    try:
-        yield
-    except Stopped as stopped:
-        log.info("stopped by %s; %s", stopped, advice)
-        raise SystemExit(stopped.code) from None
-    except KeyboardInterrupt as error:  # has a message if it came from a training
-        raise KeyboardInterrupt(str(error) or f"interrupted; {advice}") from error
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

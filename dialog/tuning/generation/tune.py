@@ -24,7 +24,7 @@ from dialog.report.measures import metric_display
 from dialog.report.progress import ProgressBars
 from dialog.runs.folder import WEIGHTS, hash_of
 from dialog.runs.run import Run, run_names
-from dialog.training.distributed.signals import stopping
+from dialog.signals import stopping
 from dialog.tuning.generation.frontier import on_frontier
 from dialog.tuning.generation.rule import SelectionRule
 from dialog.tuning.generation.sample import SPLIT, Sample

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dialog.analysis.baselines.training_sample import Reservoir, TrainingPair, survey_training
+from dialog.analysis.baselines.training_sample import TrainingPair, survey_training
+from dialog.analysis.reservoir import Reservoir
 from dialog.data.dialogue import Dialogue, Turn
 from dialog.data.examples import ExampleRules
 from dialog.data.preparation.job import Job, Limits
@@ -82,9 +83,9 @@ def test_the_sample_is_uniform_and_reproducible() -> None:
         for number in range(start, start + 12):
             for reservoir in reservoirs:
                 reservoir.add(TrainingPair("", str((number * 7 + start) % 12), False))
-        assert reservoirs[0].pairs == reservoirs[1].pairs
-        assert len({pair.response for pair in reservoirs[0].pairs}) == 3
-        counts.update(pair.response for pair in reservoirs[0].pairs)
+        assert reservoirs[0].items == reservoirs[1].items
+        assert len({pair.response for pair in reservoirs[0].items}) == 3
+        counts.update(pair.response for pair in reservoirs[0].items)
     assert min(counts.values()) > 60  # 100 expected, standard deviation 8.7
 
 

@@ -60,6 +60,18 @@ def test_distances_by_hand() -> None:
     assert [row["bits_per_byte"] for row in distances] == pytest.approx(expected)
 
 
+def test_changes_without_each_dialogue() -> None:
+    """The change over the others: of one dialogue that lost 2 nats over 4 bytes, and one that lost 6 over 6 bytes."""
+
+    def score(examples: Sequence[Example]) -> list[Likelihood]:
+        return [Likelihood(9.0 - (2.0 if each.dialogue_id == "p" else 6.0) * len(each.context), 4) for each in examples]
+
+    pair = [example(2, "abcd", "p"), example(2, "abcdef", "q"), example(3, "ab", "p"), example(3, "ab", "q")]
+    (row,) = (row for row in history_effects(pair, score)["perturbations"] if row["perturbation"] == "drop first")
+    assert row["changed"] == 2
+    assert row["left_out"] == pytest.approx([6 / math.log(2) / 8, 2 / math.log(2) / 6])
+
+
 def test_each_distinct_context_is_scored_once() -> None:
     seen: list[Example] = []
 

@@ -47,7 +47,7 @@ def test_readers_explore_rows_heads_and_hidden_tokens(two_heads: dict[str, Any],
     assert seen["options"] == ["I", "do", "</s>"]
     assert seen["mean"] == ["turn 1, responder 12 %", "turn 2, other speaker 22 %", "end 67 %"]
     assert seen["first"] == ["turn 1, responder 60 %", "turn 2, other speaker 20 %", "end 20 %"]
-    assert seen["status"].startswith("_I → _Hi 0.50 (turn 1, responder), ")
+    assert seen["status"].startswith("\u2068_I\u2069 → \u2068_Hi\u2069 0.50 (turn 1, responder), ")
     assert seen["second"] == ["turn 1, responder 0.0 %", "turn 2, other speaker 100 %", "end 0.0 %"]
     assert seen["focused"] == "do"
     assert seen["hidden"] == ["turn 1, responder 75 %", "turn 2, other speaker 25 %", "end 0.0 %"]
@@ -142,6 +142,7 @@ def test_the_policy_allows_one_script_and_one_style(two_heads: dict[str, Any]) -
     (style,) = re.findall("<style>(.*?)</style>", page, re.DOTALL)
     digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style)]
     assert "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; base".format(*digests) in unescape(page)
+    assert "&#34;" not in style
     assert 'style="' not in page, "the policy forbids style attributes"
     assert not re.search(r"https?://|url\(|@import|innerHTML", page)
 

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from dialog.report.drawing.fonts import fonts, has, label_of
 from dialog.report.drawing.image import SIDE, heatmap, heatmap_grid, heatmap_layout
 from dialog.report.drawing.scale import MISSING, ON_LIGHT, to_colours, to_css
 
@@ -114,3 +115,22 @@ def test_a_long_dialogue_fits_into_an_image() -> None:
     image = heatmap(weights, rows=rows, columns=columns)
     assert image.size == layout.size
     assert colour(image, layout.box(299, 999)) == ON_LIGHT[-1]
+
+
+@pytest.mark.parametrize("text", ["שלום", "مرحبا", "你好", "😀", "naïve ∀x", "नमस्ते"])
+def test_a_label_has_one_font_or_code_points(text: str) -> None:
+    label = label_of(text, limit=80)
+    assert all(has(label.font, char) for char in label.text)
+    assert label.text in (text, text.encode("ascii", "backslashreplace").decode()) or "\\u" in label.text
+
+
+def test_without_fonts_of_the_system_code_points_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dialog.report.drawing.fonts.fonts", lambda: fonts()[:1])
+    assert label_of("你▁😀", limit=40).text == "\\u4f60_\\U0001f600"
+
+
+def test_right_to_left_letters_need_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    has.cache_clear()
+    monkeypatch.setattr("dialog.report.drawing.fonts.features.check", lambda _: False)
+    assert label_of("שa", limit=40).text == "\\u05e9a"
+    has.cache_clear()

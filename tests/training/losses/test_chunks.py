@@ -11,6 +11,7 @@ import dialog
 from dialog.data.batching import Batch
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.models.heads import HEADS, Decoded
+from dialog.models.kernels import likelihood
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.losses import LOSSES, CrossEntropy, chunks
 from dialog.training.losses.chunks import in_chunks
@@ -24,7 +25,12 @@ Gradients = Callable[..., tuple[Tensor, dict[str, Tensor]]]
 @pytest.fixture
 def chunk_size(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """``chunk_size(n)``: chunks of n positions."""
-    return lambda size: monkeypatch.setattr(chunks, "CHUNK", size)
+
+    def change(size: int) -> None:
+        monkeypatch.setattr(chunks, "CHUNK", size)
+        monkeypatch.setitem(likelihood.ROWS, "cpu", size)
+
+    return change
 
 
 class Recording(nn.Module):

@@ -30,7 +30,11 @@
 
   const range = (first, end) => Array.from({ length: end - first }, (_, place) => first + place);
   const total = (values) => values.reduce((sum, value) => sum + value, 0);
-  const largest = (rows) => rows.reduce((most, row) => row.reduce((peak, value) => Math.max(peak, Math.abs(value)), most), 0);
+  // Folded turns are sums, so they have a scale of their own: [largest weight of tokens, of folded turns].
+  function peaksOf(matrices) {
+    return [false, true].map((folded) => matrices.reduce((most, { items, values }) => values.reduce((peak, row) =>
+      row.reduce((high, value, item) => Boolean(items[item].folded) === folded ? Math.max(high, Math.abs(value)) : high, peak), most), 0));
+  }
   const shortened = (text) => {
     const letters = [...readable(text)];
     return letters.length > MOST_LABEL ? `${letters.slice(0, MOST_LABEL - 1).join("")}…` : letters.join("");
@@ -38,6 +42,9 @@
   const percent = (share) => `${(100 * share).toFixed(Math.abs(share) < 0.1 ? 1 : 0).replace(/^-(0\.0)$/, "$1")} %`;
   const readable = (token) => token.replaceAll("▁", "_");
   const sameTexts = (one, other) => one.length === other.length && one.every((text, place) => text === other[place]);
+
+  const isolated = (text) => `\u2068${text}\u2069`; // keeps the order of the line around text of any direction
+  const named = ({ tokens, parts }, place) => isolated(readable(tokens[place])) + (parts[place] ? ` (part of ${isolated(parts[place])})` : "");
 
   // ---------------------------------------------------------------- numbers
 
@@ -63,8 +70,8 @@
     const items = [];
     columns.groups.forEach(([label, first, end], group) => {
       const places = range(first, end).filter((place) => !hidden.has(columns.kinds[place]));
-      if (folded.has(`${map.columns} ${group}`) && places.length) items.push({ text: `${label} (${places.length})`, places, group });
-      else items.push(...places.map((place) => ({ text: columns.tokens[place], places: [place], group })));
+      if (folded.has(`${map.columns} ${group}`) && places.length) items.push({ text: `${label} (${places.length})`, name: label, places, group, folded: true });
+      else items.push(...places.map((place) => ({ text: columns.tokens[place], name: named(columns, place), places: [place], group })));
     });
     let removed = 0;
     const values = rows.tokens.map((_, row) => {
@@ -120,8 +127,8 @@
       const { readings } = this.explorer.example;
       const run = preferred.run ?? Math.min(Number(this.run.select.value || 0), readings.length - 1);
       const { maps } = readings[run];
-      const titles = { cross: "Cross-attention", source: "Encoder self-attention", target: "Decoder self-attention" };
-      const kindOf = (map) => map.kind === "cross" ? "cross" : map.rows === "target" ? "target" : "source";
+      const titles = { cross: "Cross-attention", rollout: "Through all layers", source: "Encoder self-attention", target: "Decoder self-attention" };
+      const kindOf = (map) => map.kind !== "self" ? map.kind : map.rows === "target" ? "target" : "source";
       const cross = maps.findLastIndex((map) => map.kind === "cross" && ["source", "lines"].includes(map.columns));
       const named = (name) => maps.findIndex((map) => map.name === name);
       const layer = [preferred.map, this.layer.select.value].map(named).find((place) => place >= 0)
@@ -182,7 +189,7 @@
         const begins = token.startsWith("▁") && token.length > 1;
         if (begins || !marked || kinds[place] === "r") parent.append(" ");
         const special = !"wp".includes(kinds[place]) || token.startsWith("\\");
-        const span = make("span", { class: special ? "token special" : "token" }, begins ? token.slice(1) : token);
+        const span = make("span", { class: special ? "token special" : "token", dir: special && "ltr" }, begins ? token.slice(1) : token);
         parent.append(span);
         return span;
       });
@@ -235,7 +242,7 @@
       const { row, values } = this;
       const { items, isDifference } = this.matrix;
       const scale = this.explorer.scale(isDifference ? "differences" : "weights");
-      const peak = isDifference ? largest([values]) : this.explorer.rowPeak;
+      const peak = isDifference ? peaksOf([{ items, values: [values] }])[0] : this.explorer.rowPeak;
       this.options.forEach((option, place) => option.setAttribute("aria-selected", String(place === row)));
       if (row !== null) this.options.forEach((option, place) => { option.tabIndex = place === row ? 0 : -1; });
       for (const { share, bar, spans, shown, own } of this.groups) {
@@ -249,13 +256,13 @@
           const strong = isDifference ? Math.abs(fraction) > 0.62 : fraction > (this.explorer.isDark ? 0.5 : 0.6);
           span.style.backgroundColor = fraction ? scale[Math.round(255 * Math.min(1, position))] : "";
           span.style.color = fraction && strong ? (this.explorer.isDark ? "#111" : "#fff") : "";
-          if (shown.has(place)) span.title = `${items[shown.get(place)].text}: ${weight.toFixed(3)}`;
+          if (shown.has(place)) span.title = `${items[shown.get(place)].name}: ${weight.toFixed(3)}`;
         });
       }
-      this.draw(scale, isDifference ? largest(this.matrix.values) : this.explorer.peak);
+      this.draw(scale, isDifference ? peaksOf([this.matrix]) : this.explorer.peaks);
     }
 
-    draw(scale, peak) {
+    draw(scale, peaks) {
       const { rows, items, values, isDifference } = this.matrix;
       const context = this.canvas.getContext("2d");
       const style = getComputedStyle(this.explorer.root);
@@ -274,7 +281,7 @@
       const ink = this.explorer.isDark ? "#e4e7eb" : "#1b1f24";
       const gap = Math.min(cell, height) > 7 ? 1 : 0;
       values.forEach((row, y) => row.forEach((weight, x) => {
-        const fraction = peak ? weight / peak : 0;
+        const fraction = weight / (peaks[Number(Boolean(items[x].folded))] || 1);
         context.fillStyle = scale[Math.round(255 * Math.min(1, Math.max(0, isDifference ? (fraction + 1) / 2 : fraction)))];
         context.fillRect(left + x * cell, top + y * height, cell - gap, height - gap);
       }));
@@ -308,7 +315,7 @@
       this.tip.hidden = !(items[x] && values[y]);
       if (this.tip.hidden) return;
       if (y !== this.row) this.explorer.select(this, y);
-      this.tip.textContent = readable(`${rows.tokens[y]} → ${items[x].text}: ${values[y][x].toFixed(3)}`);
+      this.tip.textContent = `${named(rows, y)} → ${items[x].name}: ${values[y][x].toFixed(3)}`;
       this.tip.style.left = `${Math.max(this.frame.scrollLeft, Math.min(event.offsetX + 12, this.frame.scrollLeft + this.frame.clientWidth - 180))}px`;
       this.tip.style.top = `${event.offsetY + 14}px`;
     }
@@ -316,8 +323,8 @@
     get strongest() {
       const { items, rows, columns } = this.matrix;
       const order = range(0, items.length).sort((one, other) => Math.abs(this.values[other]) - Math.abs(this.values[one])).slice(0, STRONGEST);
-      const texts = order.map((item) => `${items[item].text} ${this.values[item].toFixed(2)} (${columns.groups[items[item].group][0]})`);
-      return readable(`${rows.tokens[this.row]} → ${texts.join(", ")}`);
+      const texts = order.map((item) => `${items[item].name} ${this.values[item].toFixed(2)} (${columns.groups[items[item].group][0]})`);
+      return `${named(rows, this.row)} → ${texts.join(", ")}`;
     }
   }
 
@@ -422,7 +429,7 @@
       this.difference.box.disabled = !comparable;
       this.difference.label.title = both && !comparable ? "The maps have different tokens." : "";
       this.matrices = both ? matrices : matrices.slice(0, 1);
-      this.peak = largest(this.matrices.flatMap(({ values }) => values));
+      this.peaks = peaksOf(this.matrices);
       const subtracted = comparable && this.difference.box.checked;
       [second.element.hidden, third.element.hidden] = [!both, !subtracted];
       this.shown = [first, ...(both ? [second] : []), ...(subtracted ? [third] : [])];
@@ -439,6 +446,7 @@
 
     note() {
       const texts = this.shown.slice(0, this.matrices.length).flatMap(({ choice: { reading } }) => reading.notes);
+      if (this.peaks[0] && this.peaks[1]) texts.push("A folded turn is the sum over its tokens; folded turns have a colour scale of their own.");
       const names = HIDEABLE.filter(([kinds]) => this.hidden.has(kinds[0])).map(([, text]) => text);
       if (names.length) {
         const shares = this.matrices.map(({ removed }, place) => `${percent(removed)}${this.matrices.length > 1 ? ` in ${"AB"[place]}` : ""}`);
@@ -448,10 +456,10 @@
     }
 
     prepareRow(panels, matrices) {
-      this.rowPeak = largest(panels.map((panel, place) => {
+      this.rowPeak = peaksOf(panels.map((panel, place) => {
         [panel.matrix, panel.key] = [matrices[place], matrices[place].rows.tokens.join("\n")];
-        return panel.values;
-      }));
+        return { items: panel.matrix.items, values: [panel.values] };
+      }))[0];
     }
 
     select(panel, row) {

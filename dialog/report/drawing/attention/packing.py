@@ -8,6 +8,7 @@ Shapes: H heads, T rows, S columns, G groups (lines of the context).
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,8 +20,14 @@ STEPS = 65535
 """Number of steps of a weight; rounding changes it by at most 1 / (2 * 65535)."""
 MOST_CELLS = 1_000_000
 """Weights of one response on a page, which are 2.7 MB."""
+ROLLOUT = "rollout"
+"""Name and kind of the rollout."""
 BEGIN = "<s>"
 """The token that the decoder reads first."""
+ESCAPED_BYTE = re.compile(r"(\\x[0-9a-f]{2})")
+"""A byte of a token that is not a whole character, as in `Tokenizer.label`."""
+UTF8_LEADS = ((2, 0xC2, 0xDF), (3, 0xE0, 0xEF), (4, 0xF0, 0xF4))
+"""Lengths of UTF-8 sequences, and the range of their first bytes."""
 SPEAKERS = {"self": "responder", "other": "other speaker", "fact": "fact"}
 
 
@@ -78,8 +85,9 @@ def axes_of(reading: Mapping[str, Any]) -> dict[str, TokenAxis]:
 
 
 def maps_of(reading: Mapping[str, Any]) -> list[NamedMap]:
-    """Return the maps of one response in the order of the network."""
-    return [
+    """Return the maps of one response in the order of the network, and then the rollout through all layers."""
+    rolled = reading.get("rollout")
+    maps = [
         NamedMap(
             one["name"],
             one["kind"],
@@ -89,6 +97,7 @@ def maps_of(reading: Mapping[str, Any]) -> list[NamedMap]:
         )
         for one in reading["maps"]
     ]
+    return maps if rolled is None else [*maps, NamedMap(ROLLOUT, ROLLOUT, np.asarray([rolled]), "target", "source")]
 
 
 def last_cross_attention(reading: Mapping[str, Any]) -> NamedMap | None:
@@ -107,16 +116,34 @@ def notes_of(reading: Mapping[str, Any]) -> list[str]:
     return notes
 
 
+def characters_of_parts(tokens: Sequence[str]) -> dict[int, str]:
+    """Return, for each token that has some but not all bytes of a character, that character."""
+    pieces = [
+        (place, bytes.fromhex(part[2:]) if ESCAPED_BYTE.fullmatch(part) else part.encode())
+        for place, token in enumerate(tokens)
+        for part in filter(None, ESCAPED_BYTE.split(token))
+    ]
+    content = b"".join(piece for _, piece in pieces)
+    owners = [place for place, piece in pieces for _ in piece]
+    characters: dict[int, str] = {}
+    for start, length in ((start, _length(byte)) for start, byte in enumerate(content)):
+        end = start + length
+        character = content[start:end].decode(errors="ignore")
+        if len({*owners[start:end]}) > 1 and character.encode() == content[start:end]:
+            characters |= dict.fromkeys(owners[start:end], character)
+    return characters
+
+
 def pack(reading: Mapping[str, Any], label: str, *, most_cells: int = MOST_CELLS) -> dict[str, Any]:
     """Return the maps of one response for the script: its label, notes, axes and maps.
 
     Maps that exceed `most_cells` together are reduced to their mean over heads, then from tokens to turns, then left
-    out; a note states which. Cross-attention maps come before self-attention maps.
+    out; a note states which. Self-attention maps come last.
     """
     axes, notes, left = axes_of(reading), notes_of(reading), most_cells
     packed: dict[str, dict[str, Any]] = {}
     maps = maps_of(reading)
-    for one in sorted(maps, key=lambda one: one.kind != "cross"):
+    for one in sorted(maps, key=lambda one: one.kind == "self"):
         forms = ((smaller, change) for smaller, change in _reductions(one, axes) if smaller.weights.size <= left)
         smaller, change = next(forms, (None, "left out"))
         if smaller is not None:
@@ -129,7 +156,12 @@ def pack(reading: Mapping[str, Any], label: str, *, most_cells: int = MOST_CELLS
         "label": label,
         "notes": notes,
         "axes": {
-            name: {"tokens": axis.tokens, "kinds": "".join(kind[0] for kind in axis.kinds), "groups": axis.groups}
+            name: {
+                "tokens": axis.tokens,
+                "kinds": "".join(kind[0] for kind in axis.kinds),
+                "groups": axis.groups,
+                "parts": {str(place): character for place, character in characters_of_parts(axis.tokens).items()},
+            }
             for name, axis in axes.items()
             if name in used
         },
@@ -183,6 +215,11 @@ def _line_label(turns: Sequence[Mapping[str, str]], line: int) -> str:
     facts = sum(turn["speaker"] == "fact" for turn in turns)
     speaker = turns[line]["speaker"]
     return f"fact {line + 1}" if speaker == "fact" else f"turn {line + 1 - facts}, {SPEAKERS[speaker]}"
+
+
+def _length(byte: int) -> int:
+    """Return the length of a UTF-8 sequence from its first byte, 1 for a byte that begins none."""
+    return next((length for length, low, high in UTF8_LEADS if low <= byte <= high), 1)
 
 
 def _number(count: int, noun: str) -> str:

@@ -15,6 +15,8 @@ from dialog.report.drawing.scale import DIFFERENCE_ON_DARK, DIFFERENCE_ON_LIGHT,
 from dialog.report.page import printable_json, render_page
 
 PACKAGE = "dialog.report.drawing.attention"
+LONG_DIALOGUE = 1500
+"""Characters above which the page shows the dialogue on request only."""
 
 Readings = Sequence[tuple[str, Mapping[str, Any]]]
 """Labels and the maps of a response, as `Run.attention` returns them."""
@@ -38,6 +40,7 @@ def attention_page(
         "note": note,
         "unread": unread,
         "turns": turns,
+        "is_long": sum(map(len, turns)) > LONG_DIALOGUE,
         "response": readings[0][1].get("response", ""),
         "notes": [f"{one['label']}: {text}" if one["label"] else text for one in packed for text in one["notes"]],
     }
@@ -74,9 +77,9 @@ def explorer_json(
     return Markup(text.replace("<", "\\u003c"))
 
 
-def explorer_style() -> Markup:
+def explorer_style() -> str:
     """Return the style sheet of the component."""
-    return Markup((files(PACKAGE) / "explorer.css").read_text(encoding="utf-8") + shade_styles())
+    return (files(PACKAGE) / "explorer.css").read_text(encoding="utf-8") + shade_styles()
 
 
 def stills(readings: Readings, *, rows: int = MOST_ROWS) -> list[StillMap]:

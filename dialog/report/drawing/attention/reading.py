@@ -19,6 +19,6 @@ class AttentionReading(dict[str, Any]):
         """
         from dialog.report.drawing.attention.page import attention_page
 
-        page = html.escape(attention_page([("", self)], title="Attention maps"))
+        page = html.escape(attention_page([("", self)], title=""))
         style = f"width: 100%; height: {FRAME_HEIGHT}px; border: 0; resize: vertical; overflow: auto"
         return f'<iframe sandbox="allow-scripts" style="{style}" title="Attention maps" srcdoc="{page}"></iframe>'

@@ -1,4 +1,4 @@
-"""Metrics that need a package or a file of the user: METEOR and the embedding average; a recipe adds them.
+"""Metrics of single words: METEOR and the embedding average.
 
 metrics: [{name: meteor}, {name: embedding_average, vectors: glove.6B.50d.txt}]
 """
@@ -19,7 +19,8 @@ from dialog.metrics.words import words
 class Meteor(MeanOverlap):
     """METEOR = mean over responses of 100 * NLTK's METEOR, lower-cased. Banerjee & Lavie (2005), ACL workshop.
 
-    It needs the package nltk and its WordNet files: `pip install nltk`, `python -m nltk.downloader wordnet`.
+    It needs the package nltk, of the extra `meaning`, and its WordNet files: `python -m nltk.downloader wordnet`. NLTK
+    looks for synonyms of stems, not of words.
     """
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
@@ -27,9 +28,10 @@ class Meteor(MeanOverlap):
         try:
             import_module("nltk.corpus").wordnet.ensure_loaded()
             self.meteor = import_module("nltk.translate.meteor_score").single_meteor_score
-        except (ImportError, LookupError) as error:
+        except (ImportError, LookupError, OSError) as error:
             raise ValueError(
-                "needs nltk and WordNet; run pip install nltk, then python -m nltk.downloader wordnet"
+                "needs nltk and WordNet; run pip install 'dialog-seq2seq[meaning]', "
+                "then python -m nltk.downloader wordnet"
             ) from error
 
     def score(self, response: str, reference: str) -> float:

@@ -1,0 +1,128 @@
+"""Attention maps of a batch with their axes, and the sums of their statistics.
+
+Shapes: B rows, H heads, T target tokens, S source tokens, U turns of the source, K kinds, N gold links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dialog.analysis.attention.maps import AttentionMap, attention_maps
+from dialog.analysis.attention.rollout import rollout
+from dialog.analysis.attention.sums import (
+    Axes,
+    Sum,
+    alignment_sums,
+    coverage_sums,
+    kind_sums,
+    row_sums,
+    similarities,
+    turn_sums,
+)
+from dialog.analysis.attention.token_kinds import MASSES, TokenKinds
+from dialog.data.tokenizers.tokenizer import OTHER, PAD, SELF
+from dialog.models.hierarchical import turn_numbers
+from dialog.models.seq2seq import Seq2Seq
+
+MEAN, ROLLOUT, UNIFORM = "mean", "rollout", "uniform"
+"""Maps that are no module: the mean of all cross-attention heads, see `rollout`, and equal weights on all tokens."""
+
+
+class Examples(NamedTuple):
+    """A batch of examples, and what is known of their sources."""
+
+    source: Tensor  # [B, S]
+    target: Tensor  # [B, T + 1], <s> ... </s>
+    with_roles: Tensor | None = None  # [B, S], the source with a role where each turn begins, if it differs from that
+    gold: Sequence[Mapping[int, int]] = ()  # from target to source positions, see `dialog.data.gold_alignment`
+
+
+class BatchMaps:
+    """Attention maps of one batch, with their axes."""
+
+    def __init__(self, model: Seq2Seq, batch: Examples, kinds: TokenKinds) -> None:
+        device = next(model.parameters()).device
+        source, target = batch.source.to(device), batch.target.to(device)
+        inputs = target[:, :-1]
+        self.columns = source != PAD  # [B, S]
+        self.rows = target[:, 1:] != PAD  # [B, T]
+        self.own = [one for one in attention_maps(model, source, self.columns, inputs) if not _is_summed(one)]
+        with_roles = source if batch.with_roles is None else batch.with_roles.to(device)
+        self.turns = turn_numbers(with_roles, (OTHER, SELF)).masked_fill(~self.columns, -1)  # [B, S]
+        self.source_kinds = kinds.indicators(with_roles, self.columns)  # [B, S, K]
+        self.target_kinds = kinds.indicators(inputs, self.rows)  # [B, T, K]
+        self.response_tokens = int(self.rows.sum()) - len(source)
+        links = [(row, *link) for row, gold in enumerate(batch.gold) for link in gold.items()]
+        self.gold = torch.tensor(links, dtype=torch.long, device=device).reshape(-1, 3)  # [N, 3]
+
+    def maps(self) -> list[tuple[str, Tensor, Axes]]:
+        """Return name, weights [B, H, T, S] and axes of each map, with the maps that are no module at the end."""
+        maps = [(one.name, one.weights, self._axes(one)) for one in self.own]
+        cross = next((self._axes(one) for one in self.own if one.kind == "cross"), None)
+        if cross is None:
+            return maps
+        uniform = self.columns.to(maps[0][1].dtype) / self.columns.sum(1, keepdim=True).clamp(min=1)  # [B, S]
+        summaries = {**self.summaries(), UNIFORM: uniform[:, None, None].expand(-1, 1, self.rows.shape[1], -1)}
+        return maps + [(name, weights, cross) for name, weights in summaries.items()]
+
+    def crosses(self) -> dict[str, Tensor]:
+        """Return the weights [B, H, T, S] of all cross-attention, with the maps that summarise it."""
+        modules = {one.name: one.weights for one in self.own if one.kind == "cross"}
+        return {**modules, **self.summaries()} if modules else {}
+
+    def summaries(self) -> dict[str, Tensor]:
+        """Return mean and rollout, [B, 1, T, S] each, of a model with cross-attention."""
+        heads = torch.cat([one.weights for one in self.own if one.kind == "cross"], 1)
+        followed = rollout(self.own)
+        assert followed is not None
+        return {MEAN: heads.mean(1, keepdim=True), ROLLOUT: followed.unsqueeze(1)}
+
+    def sums(self, name: str, weights: Tensor, axes: Axes) -> dict[str, Sum]:
+        """Return the sums of all statistics that are defined for a map; equal weights have no alignment."""
+        sums = row_sums(weights, axes.rows, axes.visible)
+        if axes.kinds is not None:
+            sums |= kind_sums(weights, axes.rows, axes.kinds, MASSES)
+        if axes.turns is not None:
+            sums |= turn_sums(weights, axes.rows, axes.turns)
+            sums |= coverage_sums(weights, axes.rows, self.columns)
+            if len(self.gold) and name != UNIFORM:
+                sums |= alignment_sums(weights, self.gold, self.response_tokens)
+        return sums
+
+    def similarities(self) -> dict[str, tuple[list[str], Sum]]:
+        """Return the names of the heads and the sums of their cosines [H, H] for each kind of map."""
+        groups: dict[str, list[AttentionMap]] = {}
+        for one in self.own:
+            groups.setdefault(f"{one.kind}-attention of the {one.side}", []).append(one)
+        return {
+            group: (
+                [f"{one.name}.{head}" for one in maps for head in range(one.weights.shape[1])],
+                similarities(torch.cat([one.weights for one in maps], 1), self._axes(maps[0]).rows),
+            )
+            for group, maps in groups.items()
+        }
+
+    def _axes(self, one: AttentionMap) -> Axes:
+        if one.kind == "cross":
+            visible = self.columns.sum(1, keepdim=True).expand_as(self.rows)  # [B, T]
+            return Axes(self.rows, visible, self.source_kinds, self.turns)
+        if one.side == "target":
+            visible = torch.arange(1, self.rows.shape[1] + 1, device=self.rows.device).expand_as(self.rows)
+            return Axes(self.rows, visible, self.target_kinds)
+        if one.side == "turns":
+            number = self.turns.amax(1, keepdim=True) + 1  # [B, 1]
+            real = torch.arange(one.weights.shape[2], device=number.device) < number  # [B, U]
+            return Axes(real, number.expand_as(real))
+        if one.name.startswith("encoder.tokens."):  # of a hierarchical encoder, within turns
+            same = self.turns.unsqueeze(2) == self.turns.unsqueeze(1)  # [B, S, S]
+            return Axes(self.columns, same.sum(2), self.source_kinds)
+        return Axes(self.columns, self.columns.sum(1, keepdim=True).expand_as(self.columns), self.source_kinds)
+
+
+def _is_summed(one: AttentionMap) -> bool:
+    """Return whether a map only sums another one over turns."""
+    return one.kind == "cross" and one.columns == "turns"

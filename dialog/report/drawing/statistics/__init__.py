@@ -1,0 +1,4 @@
+"""Attention statistics as text, picture and page.
+
+Read first: `columns.py`.
+"""

@@ -1,0 +1,109 @@
+"""Statistics of attention in groups, with their labels and meanings, and as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dialog.report.tables import NONE
+
+Statistics = Mapping[str, Any]
+"""Content of `dialog attention --statistics --json`."""
+
+DISTANCES = range(5)
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Shape": {
+        "entropy": ("entropy", "entropy of a row divided by log n for n tokens: 0 is one token, 1 is uniform"),
+        "sharpness": ("sharpness", "largest weight of a row"),
+        "similarity": ("similarity", "mean cosine with the rows of the other heads of the same kind"),
+        "coverage": ("coverage", "share of a response's mass that reaches source tokens not fully read yet"),
+        "repetition": ("repetition", "mass on what earlier response tokens have read (coverage loss)"),
+    },
+    "Mass on kinds of tokens": {
+        "mass_start": ("start", "mass on the first token"),
+        "mass_end": ("end", "mass on the end token"),
+        "mass_roles": ("roles", "mass on role tokens, or on the separators of turns"),
+        "mass_punctuation": ("punctuation", "mass on tokens of punctuation or symbols alone"),
+    },
+    "Mass by distance of the turn": {
+        f"mass_distance_{distance}": (
+            f"{distance}+ back" if distance == DISTANCES[-1] else f"{distance} back" if distance else "last turn",
+            "mass on a turn counted from the end of the context, of contexts that have such a turn",
+        )
+        for distance in DISTANCES
+    },
+    "Mass by turn": {
+        f"mass_turn_{turn + 1}": (
+            f"turn {turn + 1}" + "+" * (turn == DISTANCES[-1]),
+            "mass on a turn counted from the beginning of the context, of contexts that have such a turn",
+        )
+        for turn in DISTANCES
+    },
+    "Agreement": {
+        "erasure": (
+            "erasure",
+            "rank correlation of weights with the change of log p when one source token is left out",
+        ),
+        "gradient": ("gradient", "rank correlation of weights with gradient x input"),
+        "alignment_accuracy": ("accuracy", "share of copied tokens whose largest weight is on the token they copy"),
+        "alignment_error_rate": ("error rate", "alignment error rate against the gold alignment"),
+    },
+}
+"""By the title of a group: for each statistic its label and its meaning."""
+SUMMARIES = {
+    "mean": "mean of all cross-attention heads",
+    "rollout": "attention rollout through all layers (Abnar & Zuidema 2020)",
+    "uniform": "equal weights on all source tokens, for comparison",
+}
+"""Rows that are no module."""
+WIDTH = 13
+
+
+def groups_of(statistics: Statistics) -> dict[str, dict[str, tuple[str, str]]]:
+    """Return the groups with the statistics that any row has."""
+    defined = {name for row in statistics["rows"] for name, value in row.items() if value is not None}
+    groups = {title: {name: text for name, text in group.items() if name in defined} for title, group in GROUPS.items()}
+    return {title: group for title, group in groups.items() if group}
+
+
+def head_label(row: Mapping[str, Any]) -> str:
+    """Return ``module.head``, or the name of a summary."""
+    return str(row["module"]) if row["module"] in SUMMARIES else f"{row['module']}.{row['head']}"
+
+
+def values_of(row: Mapping[str, Any], group: Mapping[str, Any]) -> list[str]:
+    """Return the values of a row for the statistics of a group; a dash where one is not defined."""
+    return [NONE if row.get(name) is None else f"{row[name]:.3f}" for name in group]
+
+
+def rows_with(statistics: Statistics, group: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the rows that have any statistic of a group."""
+    return [row for row in statistics["rows"] if any(row.get(name) is not None for name in group)]
+
+
+def sizes_text(statistics: Statistics) -> str:
+    """Return what was measured, in one line."""
+    size = (
+        f"{statistics['split']}: {statistics['examples']:,} examples, {statistics['target_tokens']:,} response tokens"
+    )
+    if sampled := statistics["sample"]["examples"]:
+        size += f"; erasure and gradient on {sampled} of them"
+    if (both := statistics["sample"].get("erasure_and_gradient")) is not None:
+        size += f" (correlation with each other: {both:.3f})"
+    return size
+
+
+def statistics_lines(statistics: Statistics) -> Iterator[str]:
+    """Yield a table per group, one line per head."""
+    labels = {id(row): head_label(row) for row in statistics["rows"]}
+    width = max(map(len, labels.values())) + 2
+    yield sizes_text(statistics)
+    for title, group in groups_of(statistics).items():
+        yield ""
+        yield _line(title, [label for label, _ in group.values()], max(width, len(title) + 2))
+        for row in rows_with(statistics, group):
+            yield _line(labels[id(row)], values_of(row, group), max(width, len(title) + 2))
+
+
+def _line(label: str, cells: Sequence[str], width: int) -> str:
+    return f"{label:<{width}}" + "".join(f"{cell:>{WIDTH}}" for cell in cells)

@@ -1,0 +1,74 @@
+"""Statistics of a split against the evaluation of the same run, and the layouts of sources."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import dialog
+from dialog.analysis.attention.split import Encoding
+from dialog.analysis.attention.token_kinds import TokenKinds
+from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
+from dialog.data.examples import ExampleRules, examples
+from dialog.data.store.layout import ROLES, SEPARATED
+from dialog.data.store.source_lines import lines_of_source
+from dialog.data.tokenizers import byte_bpe
+from dialog.data.tokenizers.tokenizer import EOS, OTHER, PAD, SELF, UNK
+from dialog.models.hierarchical import turn_numbers
+
+
+@pytest.mark.parametrize("layout", [ROLES, SEPARATED])
+@pytest.mark.parametrize("max_source", [400, 12])
+def test_every_layout_has_its_turns(layout: str, max_source: int) -> None:
+    """The turn of each token is that of its line; a separator is a role."""
+    rules = ExampleRules(None, first_turns=True, silence="SILENCE")
+    chosen = list(examples(BuiltinDialogues(size=6).dialogues("train"), rules, Counter()))[:20]
+    tokenizer = byte_bpe(["SILENCE", *(turn.text for example in chosen for turn in example.context)], vocabulary=320)
+    encoding = Encoding(tokenizer, max_source, layout)
+    for example in chosen:
+        (batch,) = encoding.batches([example])
+        source = batch.source if batch.with_roles is None else batch.with_roles
+        facts, turns = ([len(tokenizer.encode(one.text)) for one in part] for part in (example.facts, example.context))
+        expected = lines_of_source(facts, turns, max_source=max_source, layout=layout)
+        separators = (source == OTHER) | (source == SELF)
+        if source.tolist() != [[UNK]]:
+            assert separators[0].tolist() == expected.separators
+        assert torch.equal(source.masked_fill(separators, UNK), batch.source.masked_fill(separators, UNK))
+        lines = [line for line in expected.lines if line >= 0]
+        numbers = turn_numbers(source, (OTHER, SELF))[0, : len(lines)].tolist()
+        assert numbers == [sorted(set(lines)).index(line) for line in lines]  # truncated lines have no number
+
+
+def test_kinds_of_tokens() -> None:
+    tokenizer = byte_bpe(["Hello , you ! Fine ."] * 3, vocabulary=300)
+    ids = [OTHER, *tokenizer.encode("Hello , you !"), EOS, PAD]
+    tokens = torch.tensor([ids])
+    start, end, roles, marks = TokenKinds.of(tokenizer).indicators(tokens, tokens != PAD)[0].T.tolist()
+    assert [place for place, is_first in enumerate(start) if is_first] == [0]
+    assert [ids[place] for place, is_end in enumerate(end) if is_end] == [EOS]
+    assert [ids[place] for place, is_role in enumerate(roles) if is_role] == [OTHER]
+    assert [tokenizer.decode([ids[place]]).strip() for place, is_mark in enumerate(marks) if is_mark] == [",", "!"]
+
+
+@pytest.mark.parametrize("family", ["lstm", "transformer"])
+def test_alignment_and_likelihood_are_those_of_the_evaluation(family: str, trained: Callable[[str], Path]) -> None:
+    run = dialog.load(trained(family))
+    metrics = json.loads((run.folder / "evaluation" / "test" / "metrics.json").read_text(encoding="utf-8"))
+    measured = run.attention_statistics("test", sample=2, quiet=True)
+    assert (measured["split"], measured["examples"]) == ("test", metrics["examples"])
+    assert measured["target_tokens"] == metrics["tokens"]
+    assert measured["sample"]["examples"] == 2
+    heads = {f"{row['module']}.{row['head']}": row for row in measured["rows"]}
+    assert {name: heads[name]["alignment_accuracy"] for name in metrics["alignment_heads"]} == {
+        name: pytest.approx(value) for name, value in metrics["alignment_heads"].items()
+    }
+    assert json.loads(json.dumps(measured, allow_nan=False)) == measured
+    if family == "transformer":
+        curve = run.head_ablation("test", sample=10_000, quiet=True)["curve"]
+        assert curve[0]["bits_per_byte"] == pytest.approx(metrics["bits_per_byte"], rel=1e-6)
+        assert curve[-1]["heads_left"] == 0

@@ -1,0 +1,70 @@
+"""Compact maps, parts of characters, and bertviz's view."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dialog.errors import UserError
+from dialog.report.drawing.attention.bertviz_view import bertviz_view
+from dialog.report.drawing.attention.packing import characters_of_parts, pack
+
+
+@pytest.mark.parametrize(
+    ("tokens", "parts"),
+    [
+        (["\\xe4\\xbd", "\\xa0", "好"], {0: "你", 1: "你"}),
+        (["a\\xf0\\x9f", "\\x98", "\\x80b"], {0: "😀", 1: "😀", 2: "😀"}),
+        (["\\xe4", "x", "\\xa0"], {}),
+        (["\\xe4"], {}),
+        (["▁é", "\\xc3\\xa9"], {}),
+    ],
+)
+def test_parts_of_characters(tokens: list[str], parts: dict[int, str]) -> None:
+    assert characters_of_parts(tokens) == parts
+
+
+@pytest.mark.parametrize(
+    ("most", "shape", "note"),
+    [
+        (42, (2, 3, 7), ""),
+        (41, (1, 3, 7), "mean over heads only"),
+        (20, (1, 3, 3), "summed over turns"),
+        (8, None, "left out"),
+    ],
+)
+def test_maps_that_are_too_large_are_reduced(
+    two_heads: dict[str, Any], most: int, shape: tuple[int, ...] | None, note: str
+) -> None:
+    packed = pack(two_heads, "", most_cells=most)
+    assert [one["shape"] for one in packed["maps"]] == ([shape] if shape else [])
+    assert [note in text for text in packed["notes"]] == [True] * bool(note)
+
+
+def test_bertviz_gets_the_exact_weights(two_heads: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[dict[str, Any]] = []
+
+    def head_view(**arguments: Any) -> SimpleNamespace:  # noqa: ANN401 - as in bertviz
+        calls.append(arguments)
+        return SimpleNamespace(
+            data=f"<script>{arguments['encoder_tokens']!r}</script>".encode("unicode_escape").decode()
+        )
+
+    fake = ModuleType("bertviz")
+    fake.head_view = head_view
+    monkeypatch.setitem(sys.modules, "bertviz", fake)
+    page = bertviz_view(two_heads)
+    (arguments,) = calls
+    assert arguments["cross_attention"][0].tolist() == [two_heads["maps"][0]["weights"]]
+    assert arguments["decoder_tokens"] == ["▁I", "▁do", "\ue000/s>"]
+    assert page.count("</") == 3, "title, script and html; none from a token"
+    assert "\\u003cself>" in page
+
+
+def test_bertviz_is_optional(two_heads: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "bertviz", None)
+    with pytest.raises(UserError, match=r"pip install 'dialog-seq2seq\[bertviz\]'"):
+        bertviz_view(two_heads)
