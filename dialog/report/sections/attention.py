@@ -73,7 +73,7 @@ def _row(label: str, runs: Sequence[Run], names: Sequence[str], name: str) -> Ro
 def _text(mean: Spread | None, heads: Sequence[float]) -> str:
     if mean is None:
         return NONE
-    text = spread_text(mean.mean, mean.std, decimals(3))
+    text = spread_text(mean.mean, mean.half, decimals(3))
     return f"{text} ({min(heads):.3f} to {max(heads):.3f})" if len({*heads}) > 1 else text
 
 
