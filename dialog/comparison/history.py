@@ -28,7 +28,7 @@ from dialog.training.optimization.allocator import keep_freed_memory
 
 FILE = "history.json"
 MOST_EXAMPLES = 500
-"""Examples of the sample: standard errors of 0.0005 to 0.0035 bits per byte on DailyDialog (`history_effects`)."""
+"""Examples of the sample: standard errors of 0.0003 to 0.0057 bits per byte for an LSTM on DailyDialog."""
 SETTINGS = {
     "format": 2,
     "perturbations": [*PERTURBATIONS],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dialog.analysis.attention.split import Encoding
     from dialog.data.dialogue import Example
     from dialog.data.tokenizers.tokenizer import Tokenizer
-    from dialog.generation.responder import Candidate, Responder
+    from dialog.generation.responder import Candidate, Likelihoods, Responder
     from dialog.models.seq2seq import Seq2Seq
     from dialog.report.drawing.attention.reading import AttentionReading
 
@@ -36,13 +36,18 @@ class Reply:
 
 @dataclass(frozen=True)
 class Run:
-    """Trained model of a run folder."""
+    """Trained model of a run folder, or an ensemble of it with the models of ``others``.
+
+    ``load_reverse`` loads the reverse model of another run folder, for the search mmi.
+    """
 
     folder: Path
     name: str
     recipe: Recipe
     model: Seq2Seq
     tokenizer: Tokenizer
+    load_reverse: Callable[[str], Likelihoods] = field(repr=False)
+    others: tuple[Path, ...] = ()
     int8: bool = False
     ablated: tuple[str, ...] = ()  # removed attention heads
 
@@ -61,6 +66,7 @@ class Run:
             normalise=data.normalise,
             layout=data.layout,
             silence=data.silence,
+            load_reverse=self.load_reverse,
             int8=self.int8,
         )
 
