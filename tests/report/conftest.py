@@ -78,6 +78,7 @@ def _model(index: int, name: str, seeds: int, subsets: dict[str, float], diverge
         "kind": "recipe",
         "parameters": {"total": 8_540_000 + 560_000 * index, "embeddings": 5_120_000, "rest": 3_420_000 + 9 * index},
         "flops_per_target_token": 5.1e7 + 9e6 * index,
+        "tokenizer": "t" * 64,
         "trials": 1 if index else None,
         "runs": runs,
         "summary": {subset: _summary(runs, factor) for subset, factor in subsets.items()},
@@ -140,10 +141,11 @@ def _texts(index: int, text: str, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _by_model(models: Sequence[dict[str, Any]], value: float, std: float) -> dict[str, Any]:
+    means = {model["name"]: value * (1 + index) for index, model in enumerate(models) if model["kind"] != "responses"}
+    several = len(models[0]["runs"]) > 1
     return {
-        model["name"]: {"mean": value * (1 + index), "std": std if len(model["runs"]) > 1 else None, "n": 3}
-        for index, model in enumerate(models)
-        if model["kind"] != "responses"
+        name: {"mean": mean, "std": std if several else None, "interval": [mean - std, mean + std], "n": 3}
+        for name, mean in means.items()
     }
 
 

@@ -39,7 +39,7 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
     metrics = next((values for values in evaluated if "baselines" in values), evaluated[0])
     references = references_of(metrics)
     rows = rows_of(systems)
-    samples = draw_samples(rows)
+    samples, differing = draw_samples(rows), disagreements(rows)
     runs = {system.name: [run.measured for run in system.runs if run.measured is not None] for system in measured}
     files = [system.name for system in systems if system.contender.kind == "responses"]
     section = statistics_section(runs, diverged=numbers_diverged(systems), files=files)
@@ -64,9 +64,9 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
         "breakdown": breakdown({system.name: system.evaluations for system in measured}, *properties(systems)),
         "calibration": calibrations(measured),
         "samples": samples,
-        "disagreements": disagreements(rows),
+        "disagreements": differing,
         "attention": {**attention(systems, samples), "statistics": attention_statistics(measured)},
-        "rating": rating_pairs(rows),
+        "rating": rating_pairs(rows, named={sample["id"] for sample in (*samples, *differing)}),
     }
 
 

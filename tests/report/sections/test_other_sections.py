@@ -87,8 +87,8 @@ def test_diverged_runs_are_not_drawn(three: dict[str, Any]) -> None:
 def test_use_of_the_history(results: dict[str, Any]) -> None:
     section = history(results)
     shown = texts(section.tables[0])
-    assert shown["shuffle the turns"] == ["+0.010 ± 0.004", "+0.020 ± 0.004"]
-    assert shown["only the last turn"][0] == "−0.010 ± 0.004"
+    assert shown["shuffle the turns"] == ["+0.010 [+0.006, +0.014]", "+0.020 [+0.016, +0.024]"]
+    assert shown["only the last turn"][0] == "−0.010 [−0.014, −0.006]"
     assert len(section.figures[0].drawings) == 2
     assert "2,000 examples" in section.tables[0].caption
 
