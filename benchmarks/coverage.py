@@ -1,10 +1,10 @@
 """Coverage of the intervals of a comparison, and false positives of its tests, on simulated data with known truth.
 
-    python benchmarks/coverage.py [--simulations 1000] [--parts architectures,runs,holm]
+    python benchmarks/coverage.py [--simulations 1000] [--parts architectures,runs,few,holm]
 
 Print Markdown tables. A run of architecture x with seed s scores dialogue d as u_d + v_xd + seed_xs + noise_xsd: 300
-dialogues; v_a - v_b has standard deviation 0.08; noise_xsd has `noise`; seed_xs has `seeds`. Both architectures are
-equally good, so an interval that excludes 0 is a false positive.
+dialogues, in the table `few` fewer; v_a - v_b has standard deviation 0.08; noise_xsd has `noise`; seed_xs has `seeds`.
+Both architectures are equally good, so an interval that excludes 0 is a false positive.
 
 Metrics: `mean`, over dialogues; `ratio`, such as bits per byte, weighted by bytes that vary from dialogue to dialogue
 (log-normal, sigma 0.6); `distinct-1` and `entropy-1`, of responses of two systems with vocabularies of different
@@ -40,16 +40,16 @@ def ratio(total: Floats, weight: Floats) -> Floats:
 
 
 def scores(
-    generator: np.random.Generator, runs: tuple[int, int], seeds: float, noise: float
+    generator: np.random.Generator, runs: tuple[int, int], seeds: float, noise: float, dialogues: int = DIALOGUES
 ) -> tuple[list[Floats], list[Floats]]:
     """Return the scores of the runs of two architectures [runs, dialogues], and the seed effects in them [runs, 1]."""
-    shared = 1.2 + generator.normal(0, 0.3, DIALOGUES)
+    shared = 1.2 + generator.normal(0, 0.3, dialogues)
     effects = [generator.normal(0, seeds, (number, 1)) for number in runs]
     systems = [
         shared
-        + generator.normal(0, DIFFERENCE / np.sqrt(2), DIALOGUES)
+        + generator.normal(0, DIFFERENCE / np.sqrt(2), dialogues)
         + effect
-        + generator.normal(0, noise, (len(effect), DIALOGUES))
+        + generator.normal(0, noise, (len(effect), dialogues))
         for effect in effects
     ]
     return systems, effects
@@ -57,8 +57,9 @@ def scores(
 
 def measure(generator: np.random.Generator, metric: str, systems: list[Floats]) -> list[list[Sums]]:
     """Return the metric of each run."""
-    weights = generator.lognormal(5, 0.6, DIALOGUES) if metric == "ratio" else np.ones(DIALOGUES)
-    labels = np.arange(DIALOGUES)
+    dialogues = systems[0].shape[1]
+    weights = generator.lognormal(5, 0.6, dialogues) if metric == "ratio" else np.ones(dialogues)
+    labels = np.arange(dialogues)
     return [[Sums(np.stack([run * weights, weights], 1), labels, ratio) for run in system] for system in systems]
 
 
@@ -130,6 +131,28 @@ def two_runs(metric: str, simulations: int) -> tuple[float, float]:
         covered += estimate.low <= 0 <= estimate.high
         rejected += randomization([(a, b)], RESAMPLES, seed)[0] <= 1 - LEVEL
     return covered / simulations, rejected / simulations
+
+
+def few_rows(simulations: int) -> None:
+    """Print the coverage for few dialogues: two runs by bootstrap / jackknife, and two architectures with few seeds."""
+    print("| dialogues | two runs | 2 seeds | 3 seeds |")
+    print("| ---: | ---: | ---: | ---: |")
+    for dialogues in (6, 10, 20, 50):
+        generator = np.random.default_rng([simulations, dialogues])
+        covered = np.zeros(4)
+        for seed in range(simulations):
+            (a,), (b,) = measure(generator, "mean", scores(generator, (1, 1), 0.0, 0.04, dialogues)[0])
+            resampled = bootstrap([a, b], RESAMPLES, seed)
+            estimate = bootstrap_interval(a.value() - b.value(), resampled[0] - resampled[1], dialogues, LEVEL)
+            pairs = [(summary([a]), summary([b]))]
+            for number in (2, 3):
+                systems = scores(generator, (number, number), 0.012, 0.08, dialogues)[0]
+                first, second = measure(generator, "mean", systems)
+                pairs.append((summary(first), summary(second)))
+            covered[0] += estimate.low <= 0 <= estimate.high
+            covered[1:] += [contains(*pair, variances(*pair)) for pair in pairs]
+        first, second, *others = (f"{100 * share:.1f}" for share in covered / simulations)
+        print(f"| {dialogues} | {first} / {second} | {' | '.join(others)} |", flush=True)
 
 
 def two_vocabularies(metric: Callable[[Floats], Floats], simulations: int) -> tuple[float, float]:
@@ -207,9 +230,9 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simulations", type=int, default=1000)
-    parser.add_argument("--parts", default="architectures,runs,holm")
+    parser.add_argument("--parts", default="architectures,runs,few,holm")
     options = parser.parse_args()
-    parts = {"architectures": architecture_rows, "runs": run_rows, "holm": holm_rows}
+    parts = {"architectures": architecture_rows, "runs": run_rows, "few": few_rows, "holm": holm_rows}
     for part in options.parts.split(","):
         began = time.process_time()
         parts[part](options.simulations)

@@ -89,7 +89,7 @@ class Session:
         for number, settings in enumerate(self.settings):
             wide = settings.n_best(count)
             candidates = self._candidates(number, wide.seeded(last.attempt))
-            results.append((wide.describe(), candidates))
+            results.append((wide.describe(), candidates[:count]))
         return results
 
     def attention(self) -> list[dict[str, Any]]:

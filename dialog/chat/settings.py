@@ -17,7 +17,6 @@ from dialog.config.compose import group_files, is_path
 from dialog.config.schema import GenerationConfig
 from dialog.config.yaml_layers import first_line, parse_value, read_yaml
 from dialog.errors import UserError
-from dialog.generation.responder import build_search
 from dialog.generation.searches.family import SEARCHES
 from dialog.runs.folder import RECIPE
 from dialog.runs.run import Run
@@ -91,20 +90,15 @@ class Settings:
         """Return the search with another seed for each attempt at one reply; a search without a seed as it is."""
         if not attempt or not accepts(SEARCHES, self.search, "seed"):
             return self.component
-        return {**self.component, "seed": self._argument("seed") + attempt}
+        return {**self.component, "seed": argument(self.search, "seed") + attempt}
 
     def n_best(self, count: int) -> Settings:
-        """Return settings with ``count`` candidates; beam search replaces a search with a single candidate.
+        """Return settings with at least ``count`` candidates; beam search replaces a search with a single candidate.
 
         Raises:
             UserError: the search cannot return them.
         """
-        search = {**self.search, "candidates": count}
-        if not accepts(SEARCHES, self.search, "candidates"):
-            search = {"name": "beam", "width": max(count, N_BEST_WIDTH), "candidates": count}
-        elif accepts(SEARCHES, self.search, "width"):
-            groups = self._argument("groups") if accepts(SEARCHES, self.search, "groups") else 1
-            search["width"] = max(self._argument("width"), -(-count // groups) * groups)
+        search = with_candidates(self.search, count)
         section = {key: value for key, value in self.component.items() if key in CONSTRAINTS}
         return Settings(self.run, {**section, "search": search})._checked()
 
@@ -140,13 +134,28 @@ class Settings:
 
     def _checked(self) -> Settings:
         """Return these settings if their search can be built."""
-        build_search(self.component, GenerationConfig(), self.run.tokenizer)
+        self.run.responder.search(self.component)
         return self
 
-    def _argument(self, name: str) -> int:
-        """Return an argument of the search, or its default."""
-        default = SEARCHES.arguments(self.search["name"])[name].default
-        return int(self.search.get(name, default))
+
+def with_candidates(search: Component, count: int) -> Component:
+    """Return a search with ``count`` candidates, or more where a search around it chooses among them."""
+    if accepts(SEARCHES, search, "search"):
+        inner = argument(search, "search")
+        kept = argument(inner, "candidates") if accepts(SEARCHES, inner, "candidates") else 1
+        return {**search, "search": with_candidates(inner, max(count, kept))}
+    if not accepts(SEARCHES, search, "candidates"):
+        return {"name": "beam", "width": max(count, N_BEST_WIDTH), "candidates": count}
+    wide = {**search, "candidates": count}
+    if accepts(SEARCHES, search, "width"):
+        groups = argument(search, "groups") if accepts(SEARCHES, search, "groups") else 1
+        wide["width"] = max(argument(search, "width"), -(-count // groups) * groups)
+    return wide
+
+
+def argument(search: Component, name: str) -> Any:  # noqa: ANN401 - of any type
+    """Return an argument of a search, or its default."""
+    return search.get(name, SEARCHES.arguments(search["name"])[name].default)
 
 
 def parse_pairs(text: str) -> dict[str, Any]:

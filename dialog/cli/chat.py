@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
+from dialog.cli.ensemble import ensemble_option
 from dialog.config.compose import split_overrides
 from dialog.errors import UserError
 
@@ -15,10 +17,17 @@ from dialog.errors import UserError
 @click.option("--self-chat", "turns", type=click.IntRange(1), metavar="N", help="Let the runs talk for N turns.")
 @click.option("--start", metavar="TEXT", help="First turn of --self-chat [default: an empty context].")
 @click.option("--json", "as_json", is_flag=True, help="Print the result of --self-chat as JSON.")
+@ensemble_option
 @click.option("--precision", default="float32", show_default=True, help="float32, bfloat16, float16 or int8.")
 @click.option("--trust", is_flag=True, help="Allow the runs' recipes to import code.")
 def chat(
-    runs: tuple[str, ...], turns: int | None, start: str | None, as_json: bool, precision: str, trust: bool
+    runs: tuple[str, ...],
+    turns: int | None,
+    start: str | None,
+    as_json: bool,
+    ensemble: tuple[Path, ...],
+    precision: str,
+    trust: bool,
 ) -> None:
     """Talk to a RUN, or to two at a time, in the terminal; /help lists the commands.
 
@@ -37,11 +46,13 @@ def chat(
     folders, overrides = split_overrides(runs)
     if not 1 <= len(folders) <= 2:
         raise UserError(f"{len(folders)} runs; give one or two run folders")
+    if ensemble and len(folders) > 1:
+        raise UserError("--ensemble: only with one run")
     if turns is None and (as_json or start is not None):
         raise UserError(f"{'--json' if as_json else '--start'}: only with --self-chat N")
     from dialog.runs.load import load
 
-    loaded = [load(folder, overrides=overrides, precision=precision, trust=trust) for folder in folders]
+    loaded = [load([folder, *ensemble], overrides=overrides, precision=precision, trust=trust) for folder in folders]
     if turns is not None:
         from dialog.chat.self_chat import print_self_chat
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dialog.cli.ablation import ablate_option
+from dialog.cli.ensemble import ensemble_option
 from dialog.data.dialogue import SPLITS
 from dialog.escaping import to_json
 
@@ -18,6 +19,7 @@ from dialog.escaping import to_json
 @click.option(
     "--name", help="Write to evaluation/SPLIT-NAME [default: SPLIT, or SPLIT-HASH with other settings or data]."
 )
+@ensemble_option
 @ablate_option
 @click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
 @click.option("--json", "as_json", is_flag=True, help="Print the metrics as JSON.")
@@ -26,6 +28,7 @@ def evaluate(
     overrides: tuple[str, ...],
     split: str,
     name: str | None,
+    ensemble: tuple[Path, ...],
     ablate: tuple[str, ...],
     trust: bool,
     as_json: bool,
@@ -43,7 +46,8 @@ def evaluate(
     from dialog.training.distributed.cluster import process_group
 
     with process_group():
-        folder, metrics = evaluate_run(load(run, overrides=overrides, trust=trust, ablate=ablate), split, name=name)
+        together = load([run, *ensemble], overrides=overrides, trust=trust, ablate=ablate)
+        folder, metrics = evaluate_run(together, split, name=name)
     click.echo(f"results in {folder}", err=True)
     if as_json:
         click.echo(to_json(metrics, indent=1))

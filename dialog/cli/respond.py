@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from dialog.cli.ablation import ablate_option
+from dialog.cli.ensemble import ensemble_option
 from dialog.cli.json_lines import answer_lines
 from dialog.paths import check_new
 
@@ -18,6 +19,7 @@ from dialog.paths import check_new
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--input", "source", default="-", help="File of JSON lines, one context each; - is standard input.")
 @click.option("--output", "target", default="-", help="New file for the responses; - is standard output.")
+@ensemble_option
 @click.option("--precision", default="float32", show_default=True, help="float32, bfloat16, float16 or int8.")
 @ablate_option
 @click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
@@ -26,6 +28,7 @@ def respond(
     overrides: tuple[str, ...],
     source: str,
     target: str,
+    ensemble: tuple[Path, ...],
     precision: str,
     ablate: tuple[str, ...],
     trust: bool,
@@ -42,7 +45,7 @@ def respond(
         check_new(Path(target))
     from dialog.runs.load import load
 
-    loaded = load(run, overrides=overrides, precision=precision, trust=trust, ablate=ablate)
+    loaded = load([run, *ensemble], overrides=overrides, precision=precision, trust=trust, ablate=ablate)
     from dialog.generation.responder import response_row
 
     def answer(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

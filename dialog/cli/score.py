@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from dialog.cli.ablation import ablate_option
+from dialog.cli.ensemble import ensemble_option
 from dialog.cli.json_lines import answer_lines
 from dialog.paths import check_new
 
@@ -17,9 +18,12 @@ from dialog.paths import check_new
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--input", "source", default="-", help="File of JSON lines; - is standard input.")
 @click.option("--output", "target", default="-", help="New file for the scores; - is standard output.")
+@ensemble_option
 @ablate_option
 @click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
-def score(run: Path, source: str, target: str, ablate: tuple[str, ...], trust: bool) -> None:
+def score(
+    run: Path, source: str, target: str, ensemble: tuple[Path, ...], ablate: tuple[str, ...], trust: bool
+) -> None:
     """Score responses with a RUN: reads {"context": [TEXT, ...], "response": TEXT} per line.
 
     Writes the line with "nll", -log p(response | context) in nats, end token included; "tokens", with the end token;
@@ -32,7 +36,7 @@ def score(run: Path, source: str, target: str, ablate: tuple[str, ...], trust: b
         check_new(Path(target))
     from dialog.runs.load import load
 
-    loaded = load(run, trust=trust, ablate=ablate)
+    loaded = load([run, *ensemble], trust=trust, ablate=ablate)
 
     def answer(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         likelihoods = loaded.likelihoods([(row["context"], row["response"]) for row in rows])

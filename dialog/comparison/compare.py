@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import time
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from dialog.report.files import write_reports
 from dialog.signals import stopping
 
 RESULTS = "results.json"
+log = logging.getLogger("dialog")
 
 
 def compare(grid: Grid, request: Request) -> dict[str, Any]:
@@ -79,6 +81,7 @@ def write_report(work: Work, before: tuple[int, int] | None) -> dict[str, Any]:
             results = read_json(folder / RESULTS)
             if covers(results, work):
                 return results
+        log.info("analysing the runs")
         began = time.monotonic()
         results = results_of(work.grid, comparable_systems(work), failures_of(work))
         results["seconds"] += time.monotonic() - began

@@ -10,7 +10,7 @@ from dialog.config.schema import Recipe
 from dialog.report.measures import hardware
 
 TOLERANCE = 0.1
-"""Largest relative difference of two numbers of parameters that count as equal."""
+"""Largest relative difference of two numbers of parameters, or of target tokens, that count as equal."""
 FINGERPRINT = 12
 """Number of characters of a hash that are shown."""
 
@@ -58,7 +58,8 @@ def parity(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
     """Return the rows of "parity" in results.json: differing settings first, those that must be equal before others.
 
     A value that is unknown for one system only, such as the tokenizer of a file of responses, is not equal. Numbers of
-    parameters may differ by `TOLERANCE`, and lists of seeds by everything but their length.
+    parameters and of target tokens may differ by `TOLERANCE`, and lists of seeds by everything but their length. With a
+    budget of time, target tokens are reported only.
     """
     recipes = [system.recipe for system in systems]
     environments = [system.environment for system in systems]
@@ -76,10 +77,14 @@ def parity(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
         row("test examples", [values.get("examples") for values in metrics], must=True),
         number_of_seeds(runs),
         *(row(what, settings(recipes, setting), must=True) for what, setting in MUST.items()),
-        parameters_row("parameters without embeddings", [values.get("rest") for values in counts], must=True),
-        parameters_row("parameters", [values.get("total") for values in counts]),
+        close_row("parameters without embeddings", [values.get("rest") for values in counts], must=True),
+        close_row("parameters", [values.get("total") for values in counts]),
         row("FLOPs per target token", flops),
-        row("target tokens seen", [rounded_mean(model_runs, "target_tokens") for model_runs in runs]),
+        close_row(
+            "target tokens seen",
+            [rounded_mean(model_runs, "target_tokens") for model_runs in runs],
+            must=not any(recipe is not None and recipe.trainer.max_time for recipe in recipes),
+        ),
         row("optimizer steps", [rounded_mean(model_runs, "steps") for model_runs in runs]),
         row("validations", [validations(model_runs) for model_runs in runs]),
         row("training seconds", [rounded_mean(model_runs, "seconds") for model_runs in runs]),
@@ -109,8 +114,8 @@ def row(what: str, values: list[Any], *, must: bool = False) -> dict[str, Any]:
     return {"what": what, "equal": equal, "must": must, "values": shown}
 
 
-def parameters_row(what: str, values: list[int | None], *, must: bool = False) -> dict[str, Any]:
-    """Compare numbers of parameters; they are equal if the largest exceeds the smallest by at most `TOLERANCE`."""
+def close_row(what: str, values: list[int | None], *, must: bool = False) -> dict[str, Any]:
+    """Compare numbers; they are equal if the largest exceeds the smallest by at most `TOLERANCE`."""
     counts = [value for value in values if value is not None]
     equal = len(counts) == len(values) and max(counts) <= (1 + TOLERANCE) * min(counts)
     return {**row(f"{what} (within {100 * TOLERANCE:.0f} %)", values, must=must), "equal": equal or not counts}
@@ -192,7 +197,7 @@ def validations(runs: Sequence[dict[str, Any]]) -> int | None:
 
 def rounded_mean(runs: Sequence[dict[str, Any]], key: str) -> int | None:
     """Return the mean of a cost over seeds; None if no run has one."""
-    costs = [run[key] for run in runs if run[key]]
+    costs = [run[key] for run in runs if run[key] is not None]
     return round(sum(costs) / len(costs)) if costs else None
 
 

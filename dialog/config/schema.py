@@ -47,7 +47,8 @@ class DataConfig:
         responder: The speaker whose turns are responses; null makes every turn a response.
         normalise: Whether white space at the edges of turns and facts is removed.
         merge_turns: Whether consecutive turns of one speaker are joined into one turn.
-        reverse: Whether every dialogue is read backwards, last turn first.
+        reverse: Whether every dialogue is read backwards, last turn first; with context_turns=1 this trains the reverse
+            model of the search mmi.
         max_turn_characters: Number of characters to which a turn is truncated.
         malformed: ``refuse`` stops at the first malformed record, ``drop`` counts and skips malformed records.
         max_dropped: Fraction of a split's dialogues, and of its turns, that may be malformed or empty.

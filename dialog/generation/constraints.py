@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import inf, isfinite
 from typing import NamedTuple
 
 import torch
@@ -61,6 +62,7 @@ class Constraints:
         required: Words that occur. Where the model would rather end, and where the length would soon not suffice, the
             tokens of the first missing word are forced, unless that would complete a banned word; a word that has begun
             is completed.
+        normalised: Whether a step's logits are normalised to log-probabilities; else they are preferences themselves.
     """
 
     end: int
@@ -74,6 +76,7 @@ class Constraints:
     prefix: Sequence[int] = ()
     banned: WordFinder | None = None
     required: RequiredWords | None = None
+    normalised: bool = True
     penalised: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -84,8 +87,10 @@ class Constraints:
         for name in ("no_repeat_ngram", "block_context_ngram"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; give 0 for no limit, or the length of an n-gram")
-        if self.repetition_penalty <= 0:
+        if not 0 < self.repetition_penalty < inf:
             raise ValueError(f"repetition_penalty is {self.repetition_penalty}; give a number above 0, or 1 for none")
+        if not isfinite(self.frequency_penalty):
+            raise ValueError(f"frequency_penalty is {self.frequency_penalty}; give a number, or 0 for none")
         if len(self.prefix) > self.max_length:
             raise ValueError(f"prefix has {len(self.prefix)} tokens, more than max_length {self.max_length}")
         needed = 0 if self.required is None else int(self.required.lengths.sum())
@@ -113,9 +118,9 @@ class Constraints:
             source: Tokens of the source [N, S].
             progress: Of these rows.
         """
-        scores = logits.float().log_softmax(-1)  # [N, V]
+        scores = self._normalise(logits.float())  # [N, V]
         length = history.shape[1]
-        preferences = self._penalise(logits.float(), history).log_softmax(-1) if self.penalised else scores.clone()
+        preferences = self._normalise(self._penalise(logits.float(), history)) if self.penalised else scores.clone()
         if length < len(self.prefix):
             return scores, _only(preferences, torch.full_like(progress.begun, self.prefix[length]).unsqueeze(1))
         preferences[:, list(self.special)] = NEVER
@@ -162,6 +167,9 @@ class Constraints:
 
     def _finders(self) -> tuple[WordFinder | None, WordFinder | None]:
         return self.banned, None if self.required is None else self.required.finder
+
+    def _normalise(self, logits: Tensor) -> Tensor:
+        return logits.log_softmax(-1) if self.normalised else logits
 
     def _penalise(self, logits: Tensor, history: Tensor) -> Tensor:
         """Apply repetition and frequency penalties to logits [N, V]."""

@@ -28,6 +28,13 @@ class RepresentingStep(Step, Protocol):
         """Read tokens [N, T]; return logits [N, T, V], vectors [N, T, D] and the new state."""
 
 
+class EncodingStep(Step, Protocol):
+    """Step that also encodes a source, as the anti-language model reads an empty one."""
+
+    def start(self, source: Tensor, mask: Tensor) -> tuple[Memory, State]:
+        """Encode a source [N, S], mask True = real; return memory and state."""
+
+
 class Hypothesis(NamedTuple):
     """Decoded response."""
 
@@ -54,9 +61,11 @@ class Search(ABC):
     Attributes:
         streams: Whether the tokens that the step reads for one source are those of its response, in order, so that they
             can be shown before the search has ended.
+        candidates: Number of responses for each source.
     """
 
     streams = False
+    candidates = 1
 
     @abstractmethod
     def __call__(self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor) -> Replies:

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from dialog.config.components import Component, build
+from dialog.config.components import Component
 from dialog.config.schema import GenerationConfig
 from dialog.data.batching import collate
 from dialog.data.dialogue import Example, Turn
-from dialog.data.store.layout import ROLES, encode_example
-from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF, UNK, Tokenizer
+from dialog.data.store.layout import ROLES, encode_example, last_turn
+from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD, Tokenizer
 from dialog.errors import UserError
-from dialog.generation.constraints import Constraints, RequiredWords
+from dialog.generation.build import build_search
 from dialog.generation.contract import Hypothesis, Search
 from dialog.generation.network_step import NetworkStep, Watch, WatchedStep
-from dialog.generation.searches.family import SEARCHES
-from dialog.generation.word_finder import WordFinder, occurs, pattern
+from dialog.generation.searches.mmi import ReverseScores
 from dialog.models.inference import PreparedNetworks
 from dialog.models.seq2seq import Seq2Seq
 
-BANNED_TOKENS = (PAD, BOS, UNK, OTHER, SELF)
+Likelihoods = Callable[[Sequence[tuple[Sequence[str], str]]], list[float]]
+"""From pairs of context and response to log p(response | context) in nats."""
 
 
 class Candidate(NamedTuple):
@@ -35,12 +35,21 @@ class Candidate(NamedTuple):
     score: float  # log-probability in nats, end token included
     tokens: int  # number of tokens; counts the end token if it was generated
     token_scores: list[float]  # of each token, in nats
+    rank: float  # what the search sorts by, higher is better
     ids: Sequence[int] = ()  # token ids, with the end token if it was generated
+
+
+def no_reverse(folder: str) -> Likelihoods:
+    """Raise UserError: only a run folder can load the model of another one."""
+    raise UserError(f"mmi: the reverse model {folder} needs a run folder; use dialog respond or dialog.load")
 
 
 @dataclass(frozen=True)
 class Responder:
-    """Generates responses to batches of contexts; an ensemble averages the probabilities of several models."""
+    """Generates responses to batches of contexts.
+
+    ``load_reverse`` loads the reverse model of a run folder, for the search ``mmi``.
+    """
 
     model: Seq2Seq
     tokenizer: Tokenizer
@@ -50,7 +59,7 @@ class Responder:
     normalise: bool = True
     layout: str = ROLES
     silence: str | None = None
-    others: tuple[Seq2Seq, ...] = ()  # of an ensemble
+    load_reverse: Callable[[str], Likelihoods] = no_reverse
     int8: bool = False  # products of the decoders and heads in int8, see `dialog.load`
 
     def respond(
@@ -96,8 +105,7 @@ class Responder:
         self, source: Tensor, search: Component | None = None, watch: Watch | None = None
     ) -> list[list[Candidate]]:
         """Generate responses to each source [B, S], the best one first."""
-        device = next(self.model.parameters()).device
-        decode, source = self._search(search, device), source.to(device)
+        decode, source = self.search(search), source.to(next(self.model.parameters()).device)
         models = self._networks.current()
         watchable = decode.streams and len(source) == 1
         step = WatchedStep(models, watch) if watch is not None and watchable else NetworkStep(models)
@@ -106,94 +114,48 @@ class Responder:
         return [[self._candidate(reply) for reply in hypotheses] for hypotheses in replies]
 
     def _candidate(self, reply: Hypothesis) -> Candidate:
-        ids = (*reply.tokens, *([EOS] if reply.finished else []))
-        return Candidate(
-            self.tokenizer.decode(reply.tokens), reply.score, len(reply.token_scores), reply.token_scores, ids
-        )
+        text, ids = self.tokenizer.decode(reply.tokens), (*reply.tokens, *([EOS] if reply.finished else []))
+        return Candidate(text, reply.score, len(ids), reply.token_scores, reply.rank, ids)
 
-    def _search(self, search: Component | None, device: torch.device) -> Search:
-        """Return the search of a component; built once."""
-        component = self.generation.search if search is None else search
+    def search(self, component: Component | None = None) -> Search:
+        """Return the recipe's search or that of a component; built once.
+
+        Raises:
+            UserError: unknown search or argument, contradictory constraints, or a reverse model that cannot be used.
+        """
+        component = self.generation.search if component is None else component
+        device = next(self.model.parameters()).device
         key = f"{device} {component}"
         if key not in self._searches:
-            self._searches[key] = build_search(component, self.generation, self.tokenizer, device)
+            empty, _ = self.encode(Example("", "", (), Turn("self", ""), 0))
+            self._searches[key] = build_search(
+                component, self.generation, self.tokenizer, device, load_reverse=self._reverse, empty_source=empty
+            )
         return self._searches[key]
+
+    def _reverse(self, folder: str) -> ReverseScores:
+        """Return the scores of the reverse model in a folder; any tokenizer will do, since it reads text."""
+        likelihoods = self.load_reverse(folder)
+
+        def scores(sources: list[list[int]], responses: list[list[list[int]]]) -> list[list[float]]:
+            messages = (self.tokenizer.decode(last_turn(source, self.layout)) for source in sources)
+            pairs = [
+                ([self.tokenizer.decode(tokens)], message)
+                for message, candidates in zip(messages, responses, strict=True)
+                for tokens in candidates
+            ]
+            values = iter(likelihoods(pairs))
+            return [[next(values) for _ in candidates] for candidates in responses]
+
+        return scores
 
     @cached_property
     def _networks(self) -> PreparedNetworks:
-        return PreparedNetworks((self.model, *self.others), int8=self.int8)
+        return PreparedNetworks(self.model.members, int8=self.int8)
 
     @cached_property
     def _searches(self) -> dict[str, Search]:
         return {}
-
-
-def build_search(
-    component: Component,
-    generation: GenerationConfig,
-    tokenizer: Tokenizer | None = None,
-    device: torch.device | str = "cpu",
-) -> Search:
-    """Build a search that emits no special token; constraints in the component replace those of ``generation``.
-
-    Without a tokenizer the words of constraints are only checked, not built in.
-
-    Raises:
-        UserError: unknown search or argument, or constraints that contradict each other.
-    """
-    limits = {item.name: getattr(generation, item.name) for item in fields(GenerationConfig) if item.name != "search"}
-    own = {key: value for key, value in component.items() if key not in limits}
-    limits |= {key: value for key, value in component.items() if key in limits}
-    try:
-        constraints = build_constraints(limits, tokenizer).to(torch.device(device))
-    except ValueError as error:
-        raise UserError(f"{own.get('name')}: {error}") from error
-    return build(SEARCHES, own, constraints=constraints)
-
-
-def build_constraints(limits: dict[str, Any], tokenizer: Tokenizer | None) -> Constraints:
-    """Build constraints from the values of a recipe's ``generation`` section.
-
-    Raises:
-        ValueError: they contradict each other.
-    """
-    values = dict(limits)
-    banned, required, prefix = (values.pop(key) for key in ("banned", "required", "prefix"))
-    for word in (*banned, *required):
-        pattern(word)
-    for word in required:
-        if contained := [ban for ban in banned if occurs(ban, word)]:
-            raise ValueError(f"required word {word!r} contains the banned word {contained[0]!r}")
-    if contained := [ban for ban in banned if occurs(ban, prefix)]:
-        raise ValueError(f"prefix {prefix!r} contains the banned word {contained[0]!r}")
-    if tokenizer is None:
-        return Constraints(end=EOS, special=BANNED_TOKENS, **values)
-    pieces = tokenizer.pieces() if banned or required else []
-    return Constraints(
-        end=EOS,
-        special=BANNED_TOKENS,
-        **values,
-        prefix=tokenizer.encode(prefix),
-        banned=WordFinder.build(banned, pieces) if banned else None,
-        required=required_words(required, pieces, tokenizer) if required else None,
-    )
-
-
-def required_words(words: Sequence[str], pieces: Sequence[bytes], tokenizer: Tokenizer) -> RequiredWords:
-    """Return required words with the tokens that they have after a space.
-
-    Raises:
-        ValueError: the vocabulary cannot represent a word.
-    """
-    encoded = [tokenizer.encode(f"a {word.strip()}")[len(tokenizer.encode("a")) :] for word in words]
-    for word, ids in zip(words, encoded, strict=True):
-        if not ids or UNK in ids:
-            raise ValueError(f"required word {word!r} is not in the vocabulary")
-    lengths = torch.tensor(list(map(len, encoded)))
-    tokens = torch.zeros(len(words), int(lengths.max()), dtype=torch.long)
-    for row, ids in enumerate(encoded):
-        tokens[row, : len(ids)] = torch.tensor(ids)
-    return RequiredWords(WordFinder.build(words, pieces), tokens, lengths)
 
 
 def response_row(name: Any, context: Sequence[str], candidates: Sequence[Candidate]) -> dict[str, Any]:  # noqa: ANN401 - any JSON

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from dialog.config.components import Component, Family, accepts, build, lookup, plain
-from dialog.models.contracts import AttentionHook, Decoder, Encoder, Only, State, declared_needs
+from dialog.models.contracts import AttentionHook, Decoder, Encoder, Memory, Only, State, declared_needs
 from dialog.models.embedding import TokenEmbedding
 from dialog.models.encoders import SEQUENCE_ENCODERS
 from dialog.models.heads import HEADS, Decoded
@@ -131,6 +131,11 @@ class Seq2Seq(nn.Module):
         return self.step(target, memory, state, hook)[0]
 
     @property
+    def members(self) -> tuple[Seq2Seq, ...]:
+        """The networks that generate: this one, or those of an ensemble."""
+        return (self,)
+
+    @property
     def needs_turns(self) -> bool:
         """True if the encoder reads turn by turn."""
         return "turns" in self.encoder_needs
@@ -142,7 +147,7 @@ class Seq2Seq(nn.Module):
         hook: AttentionHook | None = None,
         *,
         turn_shape: tuple[int, int] | None = None,
-    ) -> tuple[SourceMemory, State]:
+    ) -> tuple[Memory, State]:
         """Encode a source [B, S]; return its memory and the state before the first token.
 
         A ``turn_shape`` that the host knows (see `Encoder.needs`) saves a hierarchical encoder a wait for the device.
@@ -158,7 +163,7 @@ class Seq2Seq(nn.Module):
         return SourceMemory(source, memory), state
 
     def step(
-        self, tokens: Tensor, memory: SourceMemory, state: State, hook: AttentionHook | None = None
+        self, tokens: Tensor, memory: Memory, state: State, hook: AttentionHook | None = None
     ) -> tuple[Tensor, State]:
         """Advance by T >= 1 tokens [B, T]; return logits [B, T, V] and the new state."""
         decoded, state = self.decode(tokens, memory, state, hook)
@@ -166,7 +171,7 @@ class Seq2Seq(nn.Module):
         return logits, state
 
     def decode(
-        self, tokens: Tensor, memory: SourceMemory, state: State, hook: AttentionHook | None = None
+        self, tokens: Tensor, memory: Memory, state: State, hook: AttentionHook | None = None
     ) -> tuple[Decoded, State]:
         """Advance by tokens [B, T] without the head, so that a loss can score selected positions."""
         inputs = self._dropped(self.target_embedding(tokens), self.decoder)  # [B, T, E]

@@ -93,8 +93,15 @@ def model_names(results: Results) -> list[str]:
 
 
 def subsets_of(results: Results) -> list[str]:
-    """Return the subsets for which any contender has a summary, in the order of `SUBSETS`."""
-    return [subset for subset in SUBSETS if any(model["summary"].get(subset) for model in results["models"])]
+    """Return the subsets for which any contender has a summary or a count of 0 examples, in the order of `SUBSETS`."""
+    counted = {
+        subset for model in results["models"] for run in model["runs"] for subset in run["metrics"].get("subsets", ())
+    }
+    return [
+        subset
+        for subset in SUBSETS
+        if subset in counted or any(model["summary"].get(subset) for model in results["models"])
+    ]
 
 
 def optional(value: float | None, to_text: Callable[[float], str]) -> str:

@@ -75,7 +75,7 @@ def check_layout(recipe: Recipe) -> None:
 
 def check_search(recipe: Recipe) -> None:
     """Check that the recipe's search can be built with its constraints."""
-    from dialog.generation.responder import build_search
+    from dialog.generation.build import build_search
 
     with section("generation"):
         build_search(recipe.generation.search, recipe.generation)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dialog.analysis.measured import RESPONSES, STATISTICS, write_statistics
 from dialog.atomic import beside, rename, sync, write_json
 from dialog.build import build_job
+from dialog.config.components import Component
 from dialog.config.schema import Recipe, to_dict
 from dialog.data.corpora import Corpus
 from dialog.data.reading.files import sha256
@@ -70,13 +71,14 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
     keep_freed_memory()
     data = run.recipe.data
     job = build_job(run.recipe)
-    settings = settings_of(run.recipe, corpus_hash(job.corpus))
+    settings = settings_of(run.recipe, corpus_hash(job.corpus), run.others)
     if run.ablated:
         settings[ABLATED] = list(run.ablated)
     if name is not None:
         check_name(name, run.folder / "evaluation" / f"{split}-{name}", settings)
     stream = examples(job.corpus.dialogues(split), job.rules, Counter())
     search = run.recipe.generation.search
+    run.responder.search(search)  # before all else, so that an error costs no time
     evaluator = Evaluator(
         run.responder, search, data.batch_tokens, rank=rank(), world=world_size(), gather=gather_to_first
     )
@@ -155,14 +157,27 @@ def current_evaluation(folder: Path, recipe: Recipe, split: str, corpus: str | N
     return None
 
 
-def settings_of(recipe: Recipe, corpus: str | None) -> dict[str, Any]:
-    """Return everything that an evaluation depends on but the weights; ``corpus`` is the hash of the corpus."""
+def settings_of(recipe: Recipe, corpus: str | None, others: Sequence[Path] = ()) -> dict[str, Any]:
+    """Return everything that an evaluation depends on but the run's own weights.
+
+    ``corpus`` is the hash of the corpus; ``others`` are the other runs of an ensemble, recorded by their weights.
+    """
     from dialog.data.preparation.job import without_paths
 
     values = to_dict(recipe)
     settings = {key: value for key, value in values.items() if key in USED}
     data = {key: without_paths(value) for key, value in values["data"].items() if key not in UNUSED}
-    return {**settings, "data": {**data, "fingerprint": corpus}}
+    search = with_reverse_weights(values["generation"]["search"])
+    generation = {**values["generation"], "search": search}
+    if others:
+        generation["ensemble"] = [sha256(folder / WEIGHTS) for folder in others]
+    return {**settings, "generation": generation, "data": {**data, "fingerprint": corpus}}
+
+
+def with_reverse_weights(search: Component) -> Component:
+    """Return the search ``mmi`` with the SHA-256 of its reverse model's weights, other searches as they are."""
+    weights = Path(search.get("reverse", "")) / WEIGHTS
+    return {**search, "reverse_weights": sha256(weights)} if "reverse" in search and weights.is_file() else search
 
 
 def has_settings(metrics: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:

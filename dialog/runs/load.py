@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dialog.build import build_model
 from dialog.config.components import imported_names, lookup
@@ -19,6 +20,7 @@ from dialog.runs.run import Run
 from dialog.training.checkpoints.manifest import MANIFEST, check_intact, read_manifest
 
 if TYPE_CHECKING:
+    from dialog.generation.responder import Likelihoods
     from dialog.models.seq2seq import Seq2Seq
 
 log = logging.getLogger("dialog")
@@ -26,8 +28,12 @@ PRECISIONS = {"float32": "float32", "bfloat16": "bfloat16", "float16": "float16"
 """Type of the parameters for each precision."""
 
 
+SAME_INPUT = ("context_turns", "silence", "normalise", "layout", "max_source", "reverse")
+"""Keys of the section ``data`` in which the runs of an ensemble agree."""
+
+
 def load(
-    folder: str | Path,
+    folder: str | Path | Sequence[str | Path],
     *,
     overrides: Sequence[str] = (),
     device: str = "auto",
@@ -38,7 +44,8 @@ def load(
     """Load the recipe (with overrides), the tokenizer and the best weights of a run folder.
 
     Args:
-        folder: A run with at least one validation; it may still be training.
+        folder: A run with at least one validation; it may still be training. Several runs of one tokenizer are an
+            ensemble, whose probabilities are averaged; its recipe is that of the first.
         overrides: ``key=value`` lines over the run's recipe.
         device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
         precision: "float32", "bfloat16" or "float16"; or "int8": float32, but generation multiplies large matrices of
@@ -48,9 +55,40 @@ def load(
 
     Raises:
         UserError: not a run folder, not validated yet, changed files, an unknown head, or a recipe that imports parts
-            without ``trust``.
+            without ``trust``; or several runs that read different input.
     """
-    folder = Path(folder)
+    folders = [folder] if isinstance(folder, str | Path) else folder
+    runs = [
+        load_one(Path(one), overrides, device=device, precision=precision, trust=trust, ablate=ablate)
+        for one in folders
+    ]
+    return ensemble(runs) if len(runs) > 1 else runs[0]
+
+
+def ensemble(runs: Sequence[Run]) -> Run:
+    """Return the ensemble of several runs.
+
+    Raises:
+        UserError: their tokenizers differ, or the input of their models.
+    """
+    from dialog.models.inference.ensemble import Ensemble
+
+    first, *others = runs
+    for run in others:
+        if run.tokenizer.fingerprint != first.tokenizer.fingerprint:
+            raise UserError(f"{run.folder}: its tokenizer is not that of {first.folder}, as in an ensemble it must be")
+        for key in SAME_INPUT:
+            own, other = (getattr(one.recipe.data, key) for one in (run, first))
+            if own != other:
+                raise UserError(f"{run.folder}: data.{key} is {own}, not {other} as in {first.folder}")
+    model = Ensemble([run.model for run in runs]).eval()
+    return replace(first, model=model, others=tuple(run.folder for run in others))
+
+
+def load_one(
+    folder: Path, overrides: Sequence[str], *, device: str, precision: str, trust: bool, ablate: Sequence[str]
+) -> Run:
+    """Load one run folder; see `load`."""
     recipe = read_recipe(folder, overrides)
     if not trust:
         check_no_imports(recipe, folder)
@@ -80,8 +118,28 @@ def load(
     if precision == "int8":
         check_int8(model.eval())
     return Run(
-        folder, name_of(folder.parent), recipe, model.eval(), tokenizer, precision == "int8", tuple(sorted(set(ablate)))
+        folder,
+        name_of(folder.parent),
+        recipe,
+        model.eval(),
+        tokenizer,
+        cache(partial(reverse_likelihoods, device=device, precision=precision, trust=trust)),
+        int8=precision == "int8",
+        ablated=tuple(sorted(set(ablate))),
     )
+
+
+def reverse_likelihoods(folder: str, **options: Any) -> Likelihoods:  # noqa: ANN401 - those of `load`
+    """Load a run that predicts a turn from the next one; return its scores.
+
+    Raises:
+        UserError: the folder cannot be loaded, or its run predicts something else.
+    """
+    run = load(folder, **options)
+    data = run.recipe.data
+    if not data.reverse or data.context_turns != 1:
+        raise UserError(f"{folder}: not a reverse model; train one with data.reverse=true data.context_turns=1")
+    return lambda pairs: [-nll for nll, _ in run.likelihoods(pairs)]
 
 
 def check_int8(model: Seq2Seq) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dialog.analysis.attention.split import Encoding
     from dialog.data.dialogue import Example
     from dialog.data.tokenizers.tokenizer import Tokenizer
-    from dialog.generation.responder import Candidate, Responder
+    from dialog.generation.responder import Candidate, Likelihoods, Responder
     from dialog.models.seq2seq import Seq2Seq
     from dialog.report.drawing.attention.reading import AttentionReading
 
@@ -36,13 +36,18 @@ class Reply:
 
 @dataclass(frozen=True)
 class Run:
-    """Trained model of a run folder."""
+    """Trained model of a run folder, or an ensemble of it with the models of ``others``.
+
+    ``load_reverse`` loads the reverse model of another run folder, for the search mmi.
+    """
 
     folder: Path
     name: str
     recipe: Recipe
     model: Seq2Seq
     tokenizer: Tokenizer
+    load_reverse: Callable[[str], Likelihoods] = field(repr=False)
+    others: tuple[Path, ...] = ()
     int8: bool = False
     ablated: tuple[str, ...] = ()  # removed attention heads
 
@@ -61,6 +66,7 @@ class Run:
             normalise=data.normalise,
             layout=data.layout,
             silence=data.silence,
+            load_reverse=self.load_reverse,
             int8=self.int8,
         )
 
@@ -92,11 +98,15 @@ class Run:
         return AttentionReading(**reading, unread_turns=list(context[: len(context) - len(example.context)]))
 
     def attention_of_example(self, example: Example, response: Sequence[int] | None = None) -> AttentionReading:
-        """Return the attention maps of an example; `response` replaces the tokens of its text, end token included."""
+        """Return the attention maps of an example; `response` replaces the tokens of its text, end token included.
+
+        "rollout" has the `rollout` [T, S] through all layers; None without self-attention, where it is the last map.
+        """
         import torch
 
         from dialog.analysis.attention.groups import token_groups
         from dialog.analysis.attention.maps import attention_maps, maps_to_json, turn_indices
+        from dialog.analysis.attention.rollout import rollout
         from dialog.data.tokenizers.tokenizer import BOS, PAD
         from dialog.report.drawing.attention.reading import AttentionReading
 
@@ -107,8 +117,10 @@ class Run:
         maps = attention_maps(self.model, sources, sources != PAD, targets[:, :-1])
         context, predicted = (list(map(self.tokenizer.label, ids)) for ids in (source, target[1:]))
         data = self.recipe.data
+        rolled = rollout(maps) if any(one.kind == "self" for one in maps) else None
         return AttentionReading(
             **maps_to_json(maps, 0, context, predicted, turn_indices(self.model, sources[0], len(source))),
+            rollout=None if rolled is None else rolled[0].float().cpu().tolist(),
             **token_groups(self.tokenizer, example, source, target[1:], max_source=data.max_source, layout=data.layout),
         )
 

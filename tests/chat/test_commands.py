@@ -59,6 +59,7 @@ def test_candidates_are_listed_with_score_and_length(session: Callable[..., Sess
     search, header, *rows = apply(chat, "/nbest 3").lines
     assert search.startswith("beam, width=5, candidates=3")
     assert header.split() == ["log-probability", "tokens", "text"]
+    assert len(rows) == 3
     expected = chat.runs[0].respond([HELLO], {"name": "beam", "width": 5, "candidates": 3}).candidates
     assert [row.split()[:2] for row in rows] == [[f"{item.score:.2f}", str(item.tokens)] for item in expected]
     assert [

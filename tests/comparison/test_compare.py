@@ -135,7 +135,13 @@ def test_parity(comparison: Comparison) -> None:
     for what in ("data fingerprint", "tokenizer", "test set", "seeds", "search"):
         assert rows[what]["must"], what
         assert rows[what]["equal"], what
-    for what in ("target tokens seen", "optimizer steps", "optimizer", "gradient clipping", "batch tokens"):
+    for what in (
+        "target tokens seen (within 10 %)",
+        "optimizer steps",
+        "optimizer",
+        "gradient clipping",
+        "batch tokens",
+    ):
         assert rows[what]["equal"], what
     totals = [model["parameters"]["total"] for model in comparison.results["models"]]
     assert rows["parameters (within 10 %)"]["values"] == totals
@@ -156,7 +162,8 @@ def test_differences_and_references(comparison: Comparison) -> None:
     assert {entry["axis"] for entry in results["crossings"]} == {"target_tokens", "seconds", "flops"}
     assert results["calibration"].keys() == {"lstm", "transformer"}
     assert results["history"]["rows"][0]["values"].keys() == {"lstm", "transformer"}
-    assert 0 < len(results["rating"]) <= 50
+    shown = {sample["id"] for part in ("samples", "disagreements") for sample in results[part]}
+    assert not shown & {pair["id"] for pair in results["rating"]}
     for pair in results["rating"]:
         assert sorted(pair["models"]) == [0, 1]
 
@@ -201,6 +208,26 @@ def test_attention(comparison: Comparison) -> None:
                 for row in one["weights"][0]:
                     assert len(row) == len(entry["context_tokens"])
                     assert sum(row) == pytest.approx(1, abs=1e-3)
+
+
+def test_attention_statistics(comparison: Comparison) -> None:
+    """Every run of both families, kept with its evaluation; equal weights are the same for all runs."""
+    entries = comparison.results["attention"]["statistics"]
+    assert [(entry["model"], entry["seed"]) for entry in entries] == [
+        *(("lstm", seed) for seed in (7, 8)),
+        *(("transformer", seed) for seed in (7, 8)),
+    ]
+    rows = [{(row["module"], row["head"]): row for row in entry["rows"]} for entry in entries]
+    assert all({("mean", 0), ("rollout", 0), ("uniform", 0)} < set(heads) for heads in rows)
+    assert {"entropy", "mass_distance_0", "erasure"} <= set(rows[0]["decoder.attention", 0])
+    assert all("cross_attention" in module for module, _ in set(rows[2]) - set(rows[0]))
+    assert all(heads["uniform", 0] == rows[0]["uniform", 0] for heads in rows)
+    kept = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in comparison.folder.glob("runs/*/*/evaluation/test/attention.json")
+    ]
+    assert {one["examples"] for one in kept} == {comparison.results["examples"]}
+    assert len(kept) == 4
 
 
 # ------------------------------------------------------------------ files
@@ -279,7 +306,7 @@ def test_recipes_with_different_data_are_rejected(
 ) -> None:
     monkeypatch.chdir(comparison.recipes)
     text = (comparison.recipes / "transformer.yaml").read_text(encoding="utf-8")
-    (tmp_path / "other.yaml").write_text(text.replace("size: 60", "size: 61"), encoding="utf-8")
+    (tmp_path / "other.yaml").write_text(text.replace("size: 60", "size: 90"), encoding="utf-8")
     arguments = ["compare", "lstm.yaml", str(tmp_path / "other.yaml"), "--output", str(tmp_path / "out")]
     assert exit_code(arguments, monkeypatch) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()[-1:]

@@ -7,10 +7,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.stats import ttest_1samp
 
 import dialog
-from dialog.comparison.history import history_results, measure_history, sample_of
+from dialog.comparison.history import history_results, interval_of, measure_history, sample_of
 
 
 @pytest.fixture
@@ -30,6 +32,10 @@ def test_history_of_a_run(run: dialog.Run) -> None:
     assert len(rows) == 9
     assert 0 < rows["drop last"]["changed"] < measured["examples"]
     assert rows["random context"]["bits_per_byte"] > 0
+    for row in rows.values():
+        assert len(row["left_out"]) == measured["dialogues"]
+        low, high = row["interval"]
+        assert low < row["bits_per_byte"] < high or low == row["bits_per_byte"] == high
     first = measured["distance"][0]
     assert first["bits_per_byte"] * first["examples"] != 0
 
@@ -53,7 +59,7 @@ def test_history_is_measured_once(run: dialog.Run) -> None:
 
 def test_results_are_means_over_seeds() -> None:
     def history(bits: float | None, perplexity: float | None) -> dict[str, object]:
-        change = {"bits_per_byte": bits, "perplexity_token": perplexity}
+        change = {"bits_per_byte": bits, "perplexity_token": perplexity, "left_out": [bits, bits]}
         return {
             "examples": 50,
             "perturbations": [{"perturbation": "shuffle", "changed": 40, **change}],
@@ -62,8 +68,8 @@ def test_results_are_means_over_seeds() -> None:
 
     results = history_results({"a": [history(0.25, 2.0), history(0.75, 4.0)], "b": [history(0.5, None)], "c": []})
     values = {
-        "a": {"mean": 0.5, "std": pytest.approx(0.5**0.5 / 2), "n": 2, "perplexity_token": 3.0},
-        "b": {"mean": 0.5, "std": None, "n": 1, "perplexity_token": None},
+        "a": {"mean": 0.5, "std": pytest.approx(0.5**0.5 / 2), "interval": [], "n": 2, "perplexity_token": 3.0},
+        "b": {"mean": 0.5, "std": None, "interval": [], "n": 1, "perplexity_token": None},
     }
     assert results == {
         "examples": 50,
@@ -71,3 +77,15 @@ def test_results_are_means_over_seeds() -> None:
         "distance": [{"distance": 1, "examples": 30, "values": values}],
     }
     assert history_results({}) == {"examples": 0, "rows": [], "distance": []}
+
+
+def test_interval_of_a_change_is_that_of_a_paired_t_test() -> None:
+    """One run: over dialogues. Several: wider, by the variance between them."""
+    changes = np.random.default_rng(0).normal(0.1, 0.2, 12)
+    left_out = (changes.sum() - changes) / 11
+    row = {"bits_per_byte": changes.mean(), "left_out": left_out.tolist()}
+    expected = ttest_1samp(changes, 0).confidence_interval()
+    assert interval_of([row]) == pytest.approx([*expected])
+    shifted = [{"bits_per_byte": row["bits_per_byte"] + by, "left_out": left_out + by} for by in (-0.2, 0.0, 0.2)]
+    low, high = interval_of(shifted)
+    assert low < expected.low < expected.high < high

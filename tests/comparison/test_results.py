@@ -38,8 +38,10 @@ def test_examples_that_differ_most() -> None:
 
 def test_pairs_for_rating_differ_and_are_in_random_order() -> None:
     one, two = rows(*["same"] * 10, *["one"] * 90), rows(*["same"] * 10, *["two"] * 90)
-    pairs = rating_pairs([one, two])
-    assert len(pairs) == 45  # examples with a context
+    assert len(rating_pairs([one, two])) == 45  # examples with a context
+    pairs = rating_pairs([one, two], named=["11", "13"])
+    assert not {"11", "13"} & {pair["id"] for pair in pairs}
+    assert len(pairs) == 43
     assert {tuple(pair["models"]) for pair in pairs} == {(0, 1), (1, 0)}
     for pair in pairs:
         assert pair["responses"] == [("one", "two")[model] for model in pair["models"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -81,3 +81,51 @@ def repeats(tokens: list[int], order: int) -> bool:
 
 def total(scores: list[float]) -> float:
     return math.fsum(scores)
+
+
+@dataclass(frozen=True)
+class Kind(Rows):
+    """Memory of a source: the chain that its responses are drawn from."""
+
+    number: Tensor  # [N]
+
+
+@dataclass
+class Sourced:
+    """A chain of order 2 for each kind of source; a source is its kind [N, 1]."""
+
+    tables: Tensor  # [kinds, V, V, V]
+
+    @classmethod
+    def draw(cls, vocabulary: int, seeds: Iterable[int]) -> Sourced:
+        return cls(torch.stack([Chain.draw(vocabulary, seed).logits for seed in seeds]))
+
+    def start(self, source: Tensor, mask: Tensor) -> tuple[Kind, Before]:
+        return Kind(source[:, 0]), Before(torch.full((len(source),), START))
+
+    def __call__(self, tokens: Tensor, memory: Kind, state: Before) -> tuple[Tensor, Before]:
+        logits, before = [], state.token
+        for token in tokens.T:
+            logits.append(self.tables[memory.number, before, token])
+            before = token
+        return torch.stack(logits, 1), Before(before)
+
+    def represent(self, tokens: Tensor, memory: Kind, state: Before) -> tuple[Tensor, Tensor, Before]:
+        """Use the logits as vectors."""
+        logits, state = self(tokens, memory, state)
+        return logits, logits, state
+
+    def search(self, search: Search, kinds: int | None = None) -> Replies:
+        """Decode a response to each of the first kinds of source."""
+        source = torch.arange(len(self.tables) if kinds is None else kinds).unsqueeze(1)
+        memory, state = self.start(source, source >= 0)
+        return search(self, torch.full_like(source, START), memory, state, source)
+
+    def scores(self, kind: int, tokens: Sequence[int], *, finished: bool = True) -> list[float]:
+        return Chain(self.tables[kind]).scores(list(tokens), finished=finished)
+
+    def totals(self, tokens: Sequence[int]) -> Tensor:
+        """Return log p of an ended response for each kind of source."""
+        path = [START, START, *tokens, END]
+        table = self.tables.log_softmax(-1)
+        return sum(table[:, a, b, c] for a, b, c in zip(path, path[1:], path[2:], strict=False))

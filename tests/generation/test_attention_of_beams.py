@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,8 @@ def test_maps_follow_the_chosen_beam(
     run = dialog.load(trained(family))
     monkeypatch.setattr("dialog.generation.responder.NetworkStep", RecordingStep)
     monkeypatch.setattr(RecordingStep, "seen", {})
+    prepare = sys.modules["dialog.models.inference.prepare"]  # the package has a function of that name
+    monkeypatch.setattr(prepare, "can_prepare", lambda model: False)  # prepared networks call no hook
     reply = run.respond(["Hello .", "How are you ?"], search)
     for candidate in reply.candidates:
         used = RecordingStep.seen[1, *candidate.ids[:-1]]  # [T, H, S]

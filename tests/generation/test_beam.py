@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from chains import END, START, Before, Chain, repeats, responses, total
+from chains import END, START, Before, Chain, Sourced, repeats, responses
 from torch import Tensor
 
 from dialog.config.components import construct
@@ -39,20 +39,34 @@ def limits(**others: object) -> Constraints:
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("constraint", [{}, {"min_length": 2}, {"no_repeat_ngram": 1}, {"no_repeat_ngram": 2}])
 def test_a_beam_of_everything_finds_the_best_responses(penalty: dict[str, Any], constraint: dict[str, int]) -> None:
+    """In 200 random chains at a time."""
     divisor = LengthPenalty(penalty["length_penalty"], penalty.get("normalisation", "average"))
     constraints = limits(**constraint)
     order = constraint.get("no_repeat_ngram", 9)
     candidates = [tokens for tokens in responses(VOCABULARY, constraints) if not repeats(tokens, order)]
-    for seed in range(13):
-        chain = Chain.draw(VOCABULARY, seed)
-        ranks = {
-            tuple(tokens): total(chain.scores(tokens, finished=True)) / divisor(len(tokens) + 1)
-            for tokens in candidates
-        }
-        best = sorted(ranks, key=lambda tokens: -ranks[tokens])[:7]
-        (found,) = chain.search(construct(Beam, constraints=constraints, width=EVERYTHING, candidates=7, **penalty))
-        assert [tuple(reply.tokens) for reply in found] == best
-        assert [reply.rank for reply in found] == pytest.approx([ranks[tokens] for tokens in best], abs=1e-6)
+    chains = Sourced.draw(VOCABULARY, range(200))
+    ranks = torch.stack([chains.totals(tokens) / divisor(len(tokens) + 1) for tokens in candidates], 1)
+    places = {tuple(tokens): place for place, tokens in enumerate(candidates)}
+    replies = chains.search(construct(Beam, constraints=constraints, width=EVERYTHING, candidates=7, **penalty))
+    decoded = torch.tensor([[places[tuple(reply.tokens)] for reply in hypotheses] for hypotheses in replies])
+    best = ranks.topk(7).values
+    torch.testing.assert_close(ranks.gather(1, decoded), best, rtol=1e-6, atol=1e-6)  # two may be almost equal
+    assert all(len(set(row)) == 7 for row in decoded.tolist())
+    stated = torch.tensor([[reply.rank for reply in hypotheses] for hypotheses in replies], dtype=torch.double)
+    torch.testing.assert_close(stated, best, rtol=1e-6, atol=1e-6)
+
+
+def test_best_responses_of_a_chain_with_a_known_answer() -> None:
+    """From the start to A 0.6, B 0.4; from A to the end 0.45, B 0.55; from B to the end 0.9, A 0.1."""
+    a, b = 2, 3
+    table = torch.eye(4)
+    table[START], table[a], table[b] = torch.tensor([[0, 0, 0.6, 0.4], [0.45, 0, 0, 0.55], [0.9, 0, 0.1, 0]])
+    chain = Chain(table.log().double().expand(4, 4, 4))
+    (hypotheses,) = chain.search(construct(Beam, constraints=limits(), width=6, candidates=5, length_penalty=0.0))
+    expected = [([b], 0.36), ([a, b], 0.297), ([a], 0.27), ([b, a, b], 0.0198), ([b, a], 0.018)]
+    assert [reply.tokens for reply in hypotheses] == [tokens for tokens, _ in expected]
+    assert [math.exp(reply.score) for reply in hypotheses] == pytest.approx([value for _, value in expected])
+    assert chain.search(Greedy(constraints=limits()))[0][0].tokens == [a, b]
 
 
 def test_length_penalties_by_hand() -> None:

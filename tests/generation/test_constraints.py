@@ -128,10 +128,11 @@ def test_penalties_change_choices_and_not_scores() -> None:
 
 def test_a_row_in_which_everything_is_masked_ends() -> None:
     chain = Chain.draw(4, 1)  # two tokens besides begin and end
-    search = Greedy(constraints=Constraints(end=END, special=(START,), min_length=5, max_length=9, no_repeat_ngram=1))
-    ((reply,),) = chain.search(search)
-    assert sorted(reply.tokens) == [2, 3]
-    assert reply.finished
+    constraints = Constraints(end=END, special=(START,), min_length=5, max_length=9, no_repeat_ngram=1)
+    for search in (Greedy(constraints=constraints), construct(Beam, constraints=constraints, width=2)):
+        ((reply,),) = chain.search(search)
+        assert sorted(reply.tokens) == [2, 3]
+        assert reply.finished
 
 
 @pytest.mark.parametrize(

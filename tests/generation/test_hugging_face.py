@@ -76,12 +76,12 @@ def bart() -> Any:  # noqa: ANN401 - of a library without types
     return model
 
 
-def ours(model: Any, search: Search) -> list[list[int]]:  # noqa: ANN401 - of a library without types
+def ours(model: Any, search: Search, step: type[BartStep] = BartStep) -> list[list[int]]:  # noqa: ANN401 - of a library without types
     source, mask = sources()
     with torch.no_grad():
         states = model.model.encoder(source, attention_mask=mask).last_hidden_state
     first = torch.full((ROWS, 1), BOS)
-    replies = search(BartStep(model), first, EncoderStates(states, mask), Prefix(first[:, :0]), source)
+    replies = search(step(model), first, EncoderStates(states, mask), Prefix(first[:, :0]), source)
     return [best.tokens for best, *_ in replies]
 
 
@@ -134,6 +134,24 @@ def test_beam_search(
     """Only where their response has ended: those that have not compete with others there, and come last here."""
     own = ours(bart, construct(Beam, constraints=limits(**our_settings), width=width, length_penalty=alpha))
     other = theirs(bart, num_beams=width, length_penalty=alpha, early_stopping=True, **their_settings)
+    ended = [row for row, tokens in enumerate(other) if len(tokens) < LENGTH]
+    assert len(ended) > ROWS / 4
+    assert [own[row] for row in ended] == [other[row] for row in ended]
+
+
+class LikelihoodStep(BartStep):
+    """Its log-probabilities, which penalties then apply to, as theirs do in beam search."""
+
+    def __call__(self, tokens: Tensor, memory: EncoderStates, state: Prefix) -> tuple[Tensor, Prefix]:
+        logits, state = super().__call__(tokens, memory, state)
+        return logits.log_softmax(-1), state
+
+
+def test_repetition_penalty_in_beam_search(bart: Any) -> None:  # noqa: ANN401 - of a library without types
+    """The definitions differ: theirs divides log-probabilities, ours logits before they are normalised."""
+    constraints = limits(repetition_penalty=1.5, normalised=False)
+    own = ours(bart, construct(Beam, constraints=constraints, width=3, length_penalty=1.0), LikelihoodStep)
+    other = theirs(bart, num_beams=3, length_penalty=1.0, early_stopping=True, repetition_penalty=1.5)
     ended = [row for row, tokens in enumerate(other) if len(tokens) < LENGTH]
     assert len(ended) > ROWS / 4
     assert [own[row] for row in ended] == [other[row] for row in ended]

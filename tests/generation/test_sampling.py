@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dialog.generation.constraints import Constraints
 from dialog.generation.searches.greedy import Greedy
-from dialog.generation.searches.sampling import Sampling, draw
+from dialog.generation.searches.sampling import FIRST, Sampling, draw, within_mass
 
 PROBABILITIES = torch.tensor([0.4, 0.25, 0.15, 0.1, 0.06, 0.04])
 DRAWS = 100_000
@@ -51,6 +51,23 @@ def test_draws_have_the_stated_frequencies(settings: dict[str, Any], expected: l
     wanted = DRAWS * torch.tensor(expected, dtype=torch.double)
     assert counts[wanted == 0].sum() == 0
     assert float(((counts - wanted) ** 2 / wanted)[wanted > 0].sum()) < CRITICAL
+
+
+@pytest.mark.parametrize("mass", [0.1, 0.5, 0.999])
+@pytest.mark.parametrize("digits", [1, 2, 7])
+def test_truncation_of_a_large_vocabulary(mass: float, digits: int) -> None:
+    generator = torch.Generator().manual_seed(digits)
+    logits = (3 * torch.randn(4, 5 * FIRST, generator=generator, dtype=torch.double)).round(decimals=digits - 1)
+    probabilities = logits.softmax(-1)  # with few digits many are equal
+    for order in (-probabilities, (probabilities.log() + 4).abs()):
+        expected = torch.zeros_like(order, dtype=torch.bool)
+        for row, (values, masses) in enumerate(zip(order.tolist(), probabilities.tolist(), strict=True)):
+            total = 0.0
+            for token in sorted(range(len(values)), key=values.__getitem__):
+                if total < mass:
+                    expected[row, token] = True
+                total += masses[token]
+        assert torch.equal(within_mass(probabilities, order, mass), expected)
 
 
 def test_responses_of_sources_have_the_frequencies_of_the_chain() -> None:

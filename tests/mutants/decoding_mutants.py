@@ -25,7 +25,7 @@ MUTANTS = (
         "sampling-1",
         "top-p drops the token that reaches the mass",
         FREQUENCIES,
-        (SAMPLING, ".cumsum(-1).roll(1, -1)\n    before[:, 0] = 0.0\n", ".cumsum(-1)\n    before[:, 0] = 0.0\n"),
+        (SAMPLING, "gather(1, ids).cumsum(-1).roll(1, -1)", "gather(1, ids).cumsum(-1)"),
     ),
     mutant(
         "sampling-2",
@@ -33,7 +33,7 @@ MUTANTS = (
         FREQUENCIES,
         (
             SAMPLING,
-            "scaled = (preferences / self.temperature).softmax(-1)  # [n, V]",
+            "scaled = ((preferences - highest) / self.temperature).softmax(-1)  # [n, V]",
             "scaled = preferences.softmax(-1)",
         ),
         (
@@ -196,5 +196,11 @@ MUTANTS = (
         "a choice is compared with the last token only",
         BY_FORMULA,
         (CONTRASTIVE, "(own @ seen.transpose(1, 2)).amax(-1)", "(own @ seen.transpose(1, 2))[..., -1]"),
+    ),
+    mutant(
+        "requests-1",
+        "a request gets the search that was built for an earlier one",
+        "chat/test_commands.py::test_candidates_are_listed_with_score_and_length",
+        ("generation/responder.py", 'key = f"{device} {component}"', 'key = f"{device}"'),
     ),
 )

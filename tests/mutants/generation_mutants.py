@@ -67,4 +67,30 @@ MUTANTS = (
         BRUTE_FORCE,
         (CONSTRAINTS, "if length < self.min_length:", "if length < self.min_length - 1:"),
     ),
+    mutant(
+        "mmi-1",
+        "candidates are reranked without their own likelihood",
+        "generation/test_mmi.py::test_reranking_everything_is_enumeration",
+        ("generation/searches/mmi.py", "rank=hypothesis.score + self.weight * score", "rank=self.weight * score"),
+    ),
+    mutant(
+        "anti-lm-1",
+        "the model without a source reads one token too many",
+        "generation/test_mmi.py::test_anti_lm_of_everything_is_enumeration",
+        (
+            "generation/searches/anti_lm.py",
+            "if self.length < self.settings.tokens:",
+            "if self.length <= self.settings.tokens:",
+        ),
+    ),
+    mutant(
+        "ensemble-1",
+        "logits are averaged, not probabilities",
+        "runs/test_ensemble.py::test_probabilities_are_averaged",
+        (
+            "models/inference/ensemble.py",
+            "torch.stack(scores).logsumexp(0) - math.log(len(scores))",
+            "torch.stack(scores).mean(0)",
+        ),
+    ),
 )

@@ -78,6 +78,7 @@ def _model(index: int, name: str, seeds: int, subsets: dict[str, float], diverge
         "kind": "recipe",
         "parameters": {"total": 8_540_000 + 560_000 * index, "embeddings": 5_120_000, "rest": 3_420_000 + 9 * index},
         "flops_per_target_token": 5.1e7 + 9e6 * index,
+        "tokenizer": "t" * 64,
         "trials": 1 if index else None,
         "runs": runs,
         "summary": {subset: _summary(runs, factor) for subset, factor in subsets.items()},
@@ -140,10 +141,11 @@ def _texts(index: int, text: str, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _by_model(models: Sequence[dict[str, Any]], value: float, std: float) -> dict[str, Any]:
+    means = {model["name"]: value * (1 + index) for index, model in enumerate(models) if model["kind"] != "responses"}
+    several = len(models[0]["runs"]) > 1
     return {
-        model["name"]: {"mean": value * (1 + index), "std": std if len(model["runs"]) > 1 else None, "n": 3}
-        for index, model in enumerate(models)
-        if model["kind"] != "responses"
+        name: {"mean": mean, "std": std if several else None, "interval": [mean - std, mean + std], "n": 3}
+        for name, mean in means.items()
     }
 
 
@@ -203,7 +205,16 @@ def _attention(names: Sequence[str], text: str) -> dict[str, Any]:
          "weights": [[[0.2, 0.8, 0.0], [0.1, 0.3, 0.6]]]}
     ]  # fmt: skip
     models = [{"model": name, "seed": seed, **tokens, **kinds, "maps": maps} for seed in range(2) for name in names]
-    return {"examples": [{"id": f"{n}{text}", "context": [text], "response": text, "models": models} for n in range(2)]}
+    examples = [{"id": f"{n}{text}", "context": [text], "response": text, "models": models} for n in range(2)]
+    return {"examples": examples, "statistics": [_statistics(name, seed) for name in names for seed in range(2)]}
+
+
+def _statistics(name: str, seed: int) -> dict[str, Any]:
+    rows = [
+        {"module": module, "head": head, "entropy": entropy + 0.02 * seed, "mass_end": 0.1, "erasure": -0.2}
+        for module, head, entropy in (("decoder.attention", 0, 0.2), ("decoder.attention", 1, 0.6), ("mean", None, 0.4))
+    ]
+    return {"model": name, "seed": seed, "rows": [*rows, {"module": "uniform", "head": None, "entropy": 1.0}]}
 
 
 def _parity(names: Sequence[str], text: str) -> list[dict[str, Any]]:
@@ -327,7 +338,7 @@ def bare() -> dict[str, Any]:
         model |= {"flops_per_target_token": None, "trials": None, "cost": dict.fromkeys(model["cost"])}
         for run in model["runs"]:
             run["curve"], run["metrics"] = [], {}
-    empty = ("parity", "samples", "disagreements", "attention", "differences", "warnings", "verdicts", "rating")
+    empty = ("parity", "samples", "disagreements", "differences", "warnings", "verdicts", "rating")
     results |= {"history": {"examples": 0, "rows": [], "distance": []}, "environment": {}, "verdict": ""}
-    results |= {"references": {}, "calibration": {}, "crossings": [], "breakdown": []}
+    results |= {"references": {}, "calibration": {}, "crossings": [], "breakdown": [], "attention": {}}
     return results | {name: [] for name in empty}

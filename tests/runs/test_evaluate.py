@@ -243,7 +243,7 @@ def answered(reference: str, response: str, *, copies: bool) -> Answered:
     return Answered(
         Example("d#1", "d", (Turn("b", "x"),), turn, 0),
         Scored(1.0, 2, 1),
-        Candidate(response, -1.0, 3, [-0.5, -0.25, -0.25]),
+        Candidate(response, -1.0, 3, [-0.5, -0.25, -0.25], -1.0),
     )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from dialog.analysis.history.perturbations import PERTURBATIONS, drop_at_distance, perturb
 from dialog.analysis.history.random_context import with_random_contexts
@@ -33,11 +33,8 @@ def history_effects(examples: Sequence[Example], score: Score) -> dict[str, Any]
     A positive change means that the model made use of what was taken away. "perturbations" are averaged over all
     examples, those included whose context is too short to be changed ("changed" counts the others), as in Sankar et al.
     2019. "distance" is averaged over the examples that have a turn at this distance, "examples" of them. Changes that
-    change no context are left out. Every distinct context of an example is scored once.
-
-    "standard_error" is that of the change in bits per byte, a ratio of sums over D dialogues: sqrt(D / (D - 1) sum_d
-    (x_d - change * b_d)^2) / sum_d b_d, with the change x_d of a dialogue in bits and its bytes b_d; None for one
-    dialogue.
+    change no context are left out. Every distinct context of an example is scored once. Each change in bits per byte
+    is also given without each dialogue ("left_out"), for intervals over dialogues.
 
     Args:
         examples: A sample, with whole dialogues.
@@ -50,23 +47,21 @@ def history_effects(examples: Sequence[Example], score: Score) -> dict[str, Any]
     }
     table = _scored([examples, *changes.values(), *distances.values()], score)
     plain = [table[_key(example)] for example in examples]
-    sizes = [len(example.response.text.encode()) for example in examples]
     perturbations = []
     for name, variants in changes.items():
         changed = sum(_key(variant) != _key(example) for variant, example in zip(variants, examples, strict=True))
         if changed:
             scored = [table[_key(variant)] for variant in variants]
-            change = _change(plain, scored, sizes)
-            error = _standard_error(examples, plain, scored)
-            perturbations.append({"perturbation": name, "changed": changed, **change, "standard_error": error})
+            perturbations.append({"perturbation": name, "changed": changed, **_change(examples, plain, scored)})
     by_distance = []
     for distance, shortened in distances.items():
         rows = [(row, table[_key(variant)]) for row, variant in enumerate(shortened) if variant is not None]
         if rows:
             kept = [row for row, _ in rows]
-            change = _change([plain[row] for row in kept], [scored for _, scored in rows], [sizes[row] for row in kept])
+            having, before = [examples[row] for row in kept], [plain[row] for row in kept]
+            change = _change(having, before, [scored for _, scored in rows])
             by_distance.append({"distance": distance, "examples": len(rows), **change})
-    return {"plain": _values(plain, sizes), "perturbations": perturbations, "distance": by_distance}
+    return {"plain": _values(examples, plain), "perturbations": perturbations, "distance": by_distance}
 
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
@@ -81,29 +76,25 @@ def _scored(lists: Sequence[Sequence[Example | None]], score: Score) -> dict[Key
     return dict(zip(distinct, score(list(distinct.values())), strict=True))
 
 
-def _values(scored: Sequence[Likelihood], sizes: Sequence[int]) -> dict[str, float]:
+def _values(examples: Sequence[Example], scored: Sequence[Likelihood]) -> dict[str, float]:
     nll, tokens = (sum(column) for column in zip(*scored, strict=True))
     bits, perplexity = BitsPerByte(), PerplexityToken()
-    return {"bits_per_byte": bits.value(nll, sum(sizes), 0), "perplexity_token": perplexity.value(nll, tokens)}
+    size = sum(map(_bytes, examples))
+    return {"bits_per_byte": bits.value(nll, size, 0), "perplexity_token": perplexity.value(nll, tokens)}
 
 
-def _standard_error(
+def _change(
     examples: Sequence[Example], plain: Sequence[Likelihood], scored: Sequence[Likelihood]
-) -> float | None:
-    """Return the standard error of the change in bits per byte, with dialogues as clusters."""
-    changes: dict[str, float] = defaultdict(float)
-    sizes: dict[str, int] = defaultdict(int)
-    for example, before, after in zip(examples, plain, scored, strict=True):
-        changes[example.dialogue_id] += (after.nll - before.nll) / math.log(2)
-        sizes[example.dialogue_id] += len(example.response.text.encode())
-    total, count = sum(sizes.values()), len(sizes)
-    if count < 2 or not total:
-        return None
-    change = sum(changes.values()) / total
-    squares = sum((changes[name] - change * sizes[name]) ** 2 for name in changes)
-    return math.sqrt(squares * count / (count - 1)) / total
+) -> dict[str, float | list[float]]:
+    """Return the changes, and that in bits per byte without each dialogue, in order of appearance ("left_out")."""
+    before, after = _values(examples, plain), _values(examples, scored)
+    numbers: dict[str, int] = {}
+    dialogues = [numbers.setdefault(example.dialogue_id, len(numbers)) for example in examples]
+    nats = np.bincount(dialogues, [new.nll - old.nll for new, old in zip(scored, plain, strict=True)])
+    sizes = np.bincount(dialogues, [*map(_bytes, examples)])
+    left_out = BitsPerByte().value(nats.sum() - nats, sizes.sum() - sizes, 0)
+    return {**{key: after[key] - before[key] for key in before}, "left_out": left_out.tolist()}
 
 
-def _change(plain: Sequence[Likelihood], scored: Sequence[Likelihood], sizes: Sequence[int]) -> dict[str, float]:
-    before, after = _values(plain, sizes), _values(scored, sizes)
-    return {key: after[key] - before[key] for key in before}
+def _bytes(example: Example) -> int:
+    return len(example.response.text.encode())

@@ -23,6 +23,8 @@ from dialog.runs.folder import METRICS, WEIGHTS, read_summary
 
 ACTIVE = 60.0
 """Seconds after its last logged step during which a run counts as being trained."""
+BAR = 20
+"""Columns of the bar; the rest of the line is text, truncated at the edge of the terminal."""
 TAIL = 4096
 """Bytes of metrics.jsonl that hold its last line."""
 
@@ -51,8 +53,7 @@ class Display:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Show the progress while the body runs."""
-        form = "{desc} |{bar}| {postfix}"
-        self.bar: tqdm[Any] = tqdm(total=len(self.work.cells), bar_format=form, disable=self.plain, dynamic_ncols=True)
+        self.bar: tqdm[Any] = tqdm(total=len(self.work.cells), bar_format="", disable=self.plain, dynamic_ncols=True)
         thread = threading.Thread(target=self._repeat, name="progress", daemon=True)
         thread.start()
         try:
@@ -80,8 +81,9 @@ class Display:
         head = f"{done} of {len(states)} runs"
         if not self.plain:
             self.bar.n = min(sum(state.fraction for state in states), len(states))
-            self.bar.set_description_str(head, refresh=False)
-            self.bar.set_postfix_str(", ".join(filter(None, [left, *texts])), refresh=True)
+            text = ", ".join(filter(None, [left, *texts])).replace("{", "{{").replace("}", "}}")
+            self.bar.bar_format = f"{head} |{{bar:{BAR}}}| {text}"
+            self.bar.refresh()
         elif done != self.shown[0] or time.monotonic() - self.shown[1] > self.every:
             self.shown = (done, time.monotonic())
             sys.stderr.write(", ".join(filter(None, [head, left, *texts])) + "\n")
@@ -89,24 +91,24 @@ class Display:
 
 def state_of(cell: Cell) -> RunState:
     """Read the progress of a run from its folder."""
-    name = cell.contender.name
+    name, title = cell.contender.name, cell.name.rpartition("/")[2]
     evaluated = any((cell.folder / "evaluation").glob(f"{SPLIT}*/metrics.json"))
     if cell.contender.kind != "recipe":
         return RunState(name, float(evaluated), None, False)
     if is_trained(cell.folder):
         summary = read_summary(cell.folder)
         ended = evaluated or not (cell.folder / WEIGHTS).is_file()
-        text = "" if ended else f"{cell.name}: evaluating"
+        text = "" if ended else f"{title}: evaluating"
         return RunState(name, 1.0 if ended else 0.99, summary.seconds if summary else None, not ended, text)
     line = last_line(cell.folder / METRICS)
     if line is None:
-        return RunState(name, 0.0, None, cell.folder.is_dir(), f"{cell.name} starts" if cell.folder.is_dir() else "")
+        return RunState(name, 0.0, None, cell.folder.is_dir(), f"{title} starts" if cell.folder.is_dir() else "")
     trainer = cell.contender.composed.recipe.trainer
     steps, epochs = trainer.max_steps, trainer.max_epochs
     ends = [line["step"] / steps if steps > 0 else 0.0, line["epoch"] / epochs if epochs else 0.0]
     of = f" of {steps:,}" if steps > 0 else ""
     active = time.time() - (cell.folder / METRICS).stat().st_mtime < ACTIVE
-    return RunState(name, min(max(ends), 0.999), line["time"], active, f"{cell.name}: step {line['step']:,}{of}")
+    return RunState(name, min(max(ends), 0.999), line["time"], active, f"{title}: step {line['step']:,}{of}")
 
 
 def last_line(path: Path) -> dict[str, Any] | None:

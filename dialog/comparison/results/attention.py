@@ -95,7 +95,8 @@ def cross_attention(run: Run, example: Example) -> dict[str, Any]:
         for one in reading["maps"]
         if (one["kind"], one["columns"]) == ("cross", "source")
     ]
-    return {**reading, "maps": maps}
+    rolled = None if reading["rollout"] is None else np.round(reading["rollout"], DIGITS).tolist()
+    return {**reading, "maps": maps, "rollout": rolled}
 
 
 def within_limit(readings: Sequence[SeedReading], limit: int = MOST_WEIGHTS) -> list[SeedReading]:

@@ -15,6 +15,7 @@ from dialog.comparison.history import history_results, measure_history, sample_o
 from dialog.comparison.parity import parity
 from dialog.comparison.references import ngram_warnings, references_of
 from dialog.comparison.results.attention import attention
+from dialog.comparison.results.attention_statistics import attention_statistics
 from dialog.comparison.results.samples import SHARED, disagreements, draw_samples, rating_pairs
 from dialog.comparison.results.systems import System
 from dialog.comparison.statistics.section import statistics_section
@@ -38,7 +39,7 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
     metrics = next((values for values in evaluated if "baselines" in values), evaluated[0])
     references = references_of(metrics)
     rows = rows_of(systems)
-    samples = draw_samples(rows)
+    samples, differing = draw_samples(rows), disagreements(rows)
     runs = {system.name: [run.measured for run in system.runs if run.measured is not None] for system in measured}
     files = [system.name for system in systems if system.contender.kind == "responses"]
     section = statistics_section(runs, diverged=numbers_diverged(systems), files=files)
@@ -63,9 +64,9 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
         "breakdown": breakdown({system.name: system.evaluations for system in measured}, *properties(systems)),
         "calibration": calibrations(measured),
         "samples": samples,
-        "disagreements": disagreements(rows),
-        "attention": attention(systems, samples),
-        "rating": rating_pairs(rows),
+        "disagreements": differing,
+        "attention": {**attention(systems, samples), "statistics": attention_statistics(measured)},
+        "rating": rating_pairs(rows, named={sample["id"] for sample in (*samples, *differing)}),
     }
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 from typing import Any
+
+from dialog.metrics.likelihood import BitsPerByte
 
 SHARED = ("id", "context", "reference")
 """Fields of responses.jsonl that are equal for all models."""
@@ -35,7 +37,7 @@ def with_context(rows: Rows) -> list[int]:
 
 
 def disagreements(contenders: Sequence[Rows], *, count: int = 12) -> list[dict[str, Any]]:
-    """Return the examples whose references the contenders find most differently likely, in nats per byte.
+    """Return the examples whose references the contenders find most differently likely, in bits per byte.
 
     Each contender with likelihoods is the best one in as many of them as another, if there are enough. References of
     fewer than `SHORTEST` words are left out. Empty unless two contenders have likelihoods.
@@ -43,22 +45,28 @@ def disagreements(contenders: Sequence[Rows], *, count: int = 12) -> list[dict[s
     scored = [rows for rows in contenders if all("nll" in row for row in rows)]
     if len(scored) < 2:
         return []
+    metric = BitsPerByte()
     differing: dict[int, list[tuple[float, int]]] = {index: [] for index in range(len(scored))}
     for place, row in enumerate(contenders[0]):
         if len(row["reference"].split()) >= SHORTEST:
-            values = [rows[place]["nll"] / len(row["reference"].encode()) for rows in scored]
+            size = len(row["reference"].encode())
+            own = [rows[place] for rows in scored]
+            values = [metric.value(row["nll"], size, row.get("reference_unknown_bytes", 0)) for row in own]
             differing[values.index(min(values))].append((max(values) - min(values), place))
     share = -(-count // len(scored))
     best = [place for places in differing.values() for _, place in sorted(places, reverse=True)[:share]]
     return [sample_at(place, contenders) for place in best[:count]]
 
 
-def rating_pairs(contenders: Sequence[Rows], *, count: int = 50) -> list[dict[str, Any]]:
-    """Return pairs of different responses in random order, for blind rating; pairs of contenders take turns."""
+def rating_pairs(contenders: Sequence[Rows], *, named: Collection[str] = (), count: int = 50) -> list[dict[str, Any]]:
+    """Return pairs of different responses in random order, for blind rating; pairs of contenders take turns.
+
+    Examples whose ids are `named`, which the report shows with the names of the contenders, are left out.
+    """
     chance = random.Random(0)
     answering = [index for index, rows in enumerate(contenders) if any(row["response"] for row in rows)]
     pairs = list(combinations(answering, 2))
-    places = with_context(contenders[0])
+    places = [place for place in with_context(contenders[0]) if contenders[0][place]["id"] not in named]
     chance.shuffle(places)
     chosen: list[dict[str, Any]] = []
     for place in places if pairs else []:

@@ -10,10 +10,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dialog.comparison.statistics.measured import Floats, RunMetric, Sums
+from dialog.comparison.statistics.measured import Floats, RunMetric
 from dialog.comparison.statistics.multiple import holm, holm_levels
 from dialog.comparison.statistics.power import detectable_difference, seeds_needed
-from dialog.comparison.statistics.subset import Subset, SystemRuns, Tested, UntestableError
+from dialog.comparison.statistics.subset import Subset, SystemRuns, Tested, UntestableError, is_bootstrapped
 
 Better = Literal["lower", "higher"] | None
 """Better direction of a metric; None if neither is better."""
@@ -21,7 +21,7 @@ ARCHITECTURES = "t over seeds and dialogues"
 ONE_RUN_OF_A = "t over the seeds of b and dialogues; one run of a"
 ONE_RUN_OF_B = "t over the seeds of a and dialogues; one run of b"
 TWO_RUNS = "paired bootstrap and randomization over dialogues; one run each"
-TWO_RUNS_OF_COUNTS = "paired jackknife and randomization over dialogues; one run each"
+TWO_RUNS_JACKKNIFE = "paired jackknife and randomization over dialogues; one run each"
 NOT_TESTED = "not tested: "
 
 
@@ -84,7 +84,7 @@ def differences(
 def method(runs: tuple[int, int], metric: RunMetric) -> str:
     """Return the method for a pair with this number of runs."""
     if runs == (1, 1):
-        return TWO_RUNS if isinstance(metric, Sums) else TWO_RUNS_OF_COUNTS
+        return TWO_RUNS if is_bootstrapped(metric) else TWO_RUNS_JACKKNIFE
     return ONE_RUN_OF_A if runs[0] == 1 else ONE_RUN_OF_B if runs[1] == 1 else ARCHITECTURES
 
 

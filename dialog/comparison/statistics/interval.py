@@ -49,16 +49,24 @@ class Variances:
     dialogues: float
     number: int
 
-    def standard_error(self, runs: tuple[int, int]) -> float:
-        """Return the standard error of a difference between means over this number of runs."""
-        return math.sqrt(self.dialogues + sum(seeds / n for seeds, n in zip(self.seeds, runs, strict=True)))
+    def estimate(self, runs: tuple[int, int]) -> tuple[float, float]:
+        """Return standard error and degrees of freedom of a difference between means over this number of runs.
 
-    def degrees_of_freedom(self, runs: tuple[int, int]) -> float:
-        """Return Satterthwaite's degrees of freedom: V^2 / sum of V_i^2 / f_i."""
-        jackknife = self.dialogues + sum(noise / n for noise, n in zip(self.noise, runs, strict=True))
-        squares = jackknife**2 / (self.number - 1)
-        squares += sum((seeds / n) ** 2 / (n - 1) for seeds, n in zip(self.seeds, runs, strict=True) if n > 1)
-        return self.standard_error(runs) ** 4 / squares if squares > 0 else self.number - 1.0
+        The latter are Satterthwaite's: V^2 / sum of V_i^2 / f_i. Of components that are only added, they are never
+        fewer than the smallest f_i. Fewer therefore show that chance has made the interaction, which `dialogues` is
+        without, larger than the rest; it is then counted twice, which makes the interval wider.
+        """
+        seeds = [variance / n for variance, n in zip(self.seeds, runs, strict=True)]
+        interaction = sum(noise / n for noise, n in zip(self.noise, runs, strict=True))
+        parts = [(self.dialogues + interaction, self.number - 1)]  # variances and their degrees of freedom
+        parts += [(variance, n - 1) for variance, n in zip(seeds, runs, strict=True) if n > 1]
+        squares = sum(variance**2 / freedom for variance, freedom in parts)
+        if not squares:
+            return 0.0, self.number - 1.0
+        total = self.dialogues + sum(seeds)
+        if total**2 < squares * min(freedom for _, freedom in parts):
+            total += interaction
+        return math.sqrt(total), total**2 / squares
 
 
 def variances(a: Runs, b: Runs) -> Variances:
@@ -99,7 +107,7 @@ def interval(a: Runs, b: Runs, parts: Variances, level: float) -> Interval:
     """Return the t interval of mean(a) - mean(b), and the p-value of the same t."""
     runs = (len(a.values), len(b.values))
     difference = float(a.values.mean() - b.values.mean())
-    error, freedom = parts.standard_error(runs), parts.degrees_of_freedom(runs)
+    error, freedom = parts.estimate(runs)
     rounding = EXACT * max(abs(float(a.values.mean())), abs(float(b.values.mean())))
     if abs(difference) <= rounding:
         difference = 0.0

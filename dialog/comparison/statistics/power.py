@@ -36,8 +36,7 @@ def seeds_needed(parts: Variances, difference: float, runs: tuple[int, int], alp
 
     def decides(seeds: int) -> bool:
         future = (max(seeds, runs[0]), max(seeds, runs[1]))
-        error, freedom = parts.standard_error(future), parts.degrees_of_freedom(future)
-        return detectable_difference(error, freedom, alpha) <= abs(difference)
+        return detectable_difference(*parts.estimate(future), alpha) <= abs(difference)
 
     low, high = 1, 2
     while not decides(high):

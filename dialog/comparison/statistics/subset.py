@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,12 @@ from dialog.comparison.statistics.interval import Interval, Runs, Variances, int
 from dialog.comparison.statistics.measured import Floats, RunMetric, Sums
 from dialog.comparison.statistics.resampling import bootstrap, bootstrap_interval, randomization
 
+LEAST_DIALOGUES = 6
+"""With fewer, no randomization test can have p <= 0.05: its smallest p is 2 / 2^D."""
+BOOTSTRAPPED = 20
+"""With fewer dialogues, intervals of a percentile bootstrap cover too rarely; those of a jackknife with t do not."""
+LEAST_FREEDOM = 1.0
+"""Two seeds have one degree of freedom; with no more, the interval is 13 standard errors to each side, or wider."""
 PER_TOKEN = {"perplexity_token", "token_accuracy"}
 """Metrics that depend on the tokenizer."""
 
@@ -105,10 +111,13 @@ class Subset:
     def _architectures(self, a: str, b: str, metric: str) -> Tested:
         runs = self._left_out(a, metric), self._left_out(b, metric)
         parts = variances(*runs)
-        return Tested(interval(*runs, parts, self.level), parts)
+        estimate = interval(*runs, parts, self.level)
+        if round(estimate.degrees_of_freedom, 6) <= LEAST_FREEDOM and estimate.standard_error > 0:
+            raise UntestableError("too few seeds to estimate the variance")
+        return Tested(estimate, parts)
 
     def _two_runs(self, a: str, b: str, metric: str) -> Tested:
-        """Return the interval of two single runs, without a p-value: bootstrap, or jackknife for item counts."""
+        """Return the interval of two single runs, without a p-value: bootstrap, else jackknife."""
         difference = float(self.values(a, metric)[0] - self.values(b, metric)[0])
         dialogues = self._dialogues(a, metric)
         if (a, metric) not in self._resampled:
@@ -151,7 +160,7 @@ class Subset:
             (name, metric): values
             for name, run in single
             for metric, values in run.items()
-            if isinstance(values, Sums) and len(single) > 1
+            if is_bootstrapped(values) and len(single) > 1
         }
         if not sums:
             return {}
@@ -160,6 +169,11 @@ class Subset:
     def _dialogues(self, name: str, metric: str) -> int:
         """Return the number of dialogues, if a test is possible."""
         dialogues = self.runs[name][0][metric].dialogues
-        if dialogues < 2:
-            raise UntestableError("a single dialogue")
+        if dialogues < LEAST_DIALOGUES:
+            raise UntestableError(f"fewer than {LEAST_DIALOGUES} dialogues")
         return dialogues
+
+
+def is_bootstrapped(metric: RunMetric) -> TypeGuard[Sums]:
+    """Return whether the interval of two single runs is that of a bootstrap, for sums over enough dialogues."""
+    return isinstance(metric, Sums) and metric.dialogues >= BOOTSTRAPPED

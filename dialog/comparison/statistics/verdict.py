@@ -10,7 +10,7 @@ from dialog.comparison.statistics.differences import (
     ONE_RUN_OF_A,
     ONE_RUN_OF_B,
     TWO_RUNS,
-    TWO_RUNS_OF_COUNTS,
+    TWO_RUNS_JACKKNIFE,
     Better,
     Difference,
 )
@@ -73,12 +73,12 @@ def _scope(records: Sequence[Difference], files: Collection[str]) -> Iterator[st
         return
     a, b, method = tested.a, tested.b, tested.method
     of_file = [name in files for name in (a, b)]
-    if method in (TWO_RUNS, TWO_RUNS_OF_COUNTS) and any(of_file):
+    if method in (TWO_RUNS, TWO_RUNS_JACKKNIFE) and any(of_file):
         systems = " and ".join(
             f"{'' if file else 'this run of '}{name}" for name, file in zip((a, b), of_file, strict=True)
         )
         yield f"This is about two systems, {systems}, and not about architectures."
-    elif method in (TWO_RUNS, TWO_RUNS_OF_COUNTS):
+    elif method in (TWO_RUNS, TWO_RUNS_JACKKNIFE):
         yield f"With one run each, this is about two runs and not about the architectures {a} and {b}."
     elif method in (ONE_RUN_OF_A, ONE_RUN_OF_B):
         single, other = (a, b) if method == ONE_RUN_OF_A else (b, a)
@@ -119,7 +119,7 @@ def _undecided(records: Sequence[Difference]) -> Iterator[str]:
 def _reason(record: Difference) -> str:
     if record.standard_error == record.difference == 0:
         return "no difference"
-    if record.method in (TWO_RUNS, TWO_RUNS_OF_COUNTS, ONE_RUN_OF_A, ONE_RUN_OF_B):
+    if record.method in (TWO_RUNS, TWO_RUNS_JACKKNIFE, ONE_RUN_OF_A, ONE_RUN_OF_B):
         return "undecided"
     if record.seeds_needed is None:
         return "undecided; more seeds cannot decide, only more dialogues could"

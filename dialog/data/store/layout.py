@@ -49,6 +49,19 @@ def source_ids(turns: RoleIds, *, max_source: int, facts: RoleIds = (), layout: 
     return ids if layout == ROLES else [UNK if token in (SELF, OTHER) else token for token in ids[1:-1]] or [UNK]
 
 
+def last_turn(source: Sequence[int], layout: str = ROLES) -> list[int]:
+    """Return the ids of the last turn of a source, or what truncation leaves of it; padding may follow it.
+
+    In the layout `separated` these are the ids after the last `<unk>` that others follow.
+    """
+    ids = [token for token in source if token not in (PAD, EOS)]
+    if layout == ROLES:
+        starts = [place + 1 for place, token in enumerate(ids) if token in (SELF, OTHER)]
+    else:
+        starts = [place for place in range(1, len(ids)) if ids[place - 1] == UNK != ids[place]]
+    return ids[starts[-1] if starts else 0 :]
+
+
 def facts_ids(facts: RoleIds, *, max_source: int) -> list[int]:
     """Return the ids of the facts, truncated as in `source_ids`."""
     return _ids(facts)[: max_source // 2]

@@ -173,6 +173,8 @@ class Beam(Search):
 
     def _finished(self, beams: Beams, ended: Ended) -> Tensor:
         """Return which sources [n] no further token can change."""
+        if not self.constraints.normalised:  # sums may rise
+            return ended.count >= self.width
         bound = beams.totals.amax(1) / self.penalty(self.constraints.max_length + 1)
         return (ended.count >= self.width) | (ended.ranks[:, -1] >= bound)
 

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from dialog.config.components import Family
 from dialog.generation.contract import Search
-from dialog.generation.searches.beam import Beam
-from dialog.generation.searches.beam_variants import DelayedBeam, DiverseBeam
-from dialog.generation.searches.contrastive import Contrastive
-from dialog.generation.searches.greedy import Greedy
-from dialog.generation.searches.sampling import Sampling
+from dialog.generation.searches.anti_lm import AntiLanguageModel
+from dialog.generation.searches.mmi import MutualInformation
+from dialog.generation.searches.single import SINGLE
 
 SEARCHES: Family[Search] = Family(
     "search",
-    {
-        "greedy": Greedy,
-        "beam": Beam,
-        "diverse_beam": DiverseBeam,
-        "delayed_beam": DelayedBeam,
-        "sampling": Sampling,
-        "contrastive": Contrastive,
-    },
-    runtime=("constraints",),
+    {**SINGLE, "mmi": MutualInformation, "anti_lm": AntiLanguageModel},
+    runtime=("constraints", "load_reverse", "empty_source"),
 )

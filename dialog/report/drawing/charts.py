@@ -32,10 +32,10 @@ Lines = Sequence[Sequence[Point]]
 
 
 class Spread(NamedTuple):
-    """Mean over seeds and standard deviation, None for one seed."""
+    """Mean and half the length of its bar, None without one."""
 
     mean: float
-    std: float | None = None
+    half: float | None = None
 
 
 def bands_svg(models: Mapping[int, Lines], *, x: str, y: str) -> str:
@@ -143,14 +143,14 @@ def reliability_svg(models: Mapping[int, Sequence[Point]], *, x: str, y: str) ->
 
 
 def _spread(canvas: Canvas, centre: Point, ends: list[Point], model: int, spread: Spread) -> None:
-    tip = f"{spread.mean:.4f}" + (f" ± {spread.std:.4f}" if spread.std is not None else "")
-    if spread.std:
+    tip = f"{spread.mean:.4f}" + (f" ± {spread.half:.4f}" if spread.half is not None else "")
+    if spread.half:
         canvas.line(ends, model_colour(model), width=1.6, opacity=0.7)
     canvas.dot(centre, model_colour(model), tip=tip)
 
 
 def _edges(spread: Spread) -> tuple[float, float]:
-    return spread.mean - (spread.std or 0.0), spread.mean + (spread.std or 0.0)
+    return spread.mean - (spread.half or 0.0), spread.mean + (spread.half or 0.0)
 
 
 def _finite(line: Sequence[Point]) -> list[Point]:

@@ -15,6 +15,7 @@ from dialog.report.tables import (
     Results,
     Row,
     RowGroup,
+    interval_text,
     model_names,
     signed,
     table_of_groups,
@@ -38,10 +39,11 @@ def history(results: Results) -> ReportSection:
     ]
     caption = (
         f"{CHANGE.capitalize()} of the references when the context is perturbed: higher means that the model uses what "
-        f"was removed. {results['history'].get('examples', 0):,} examples; mean over seeds ± standard deviation."
+        f"was removed. {results['history'].get('examples', 0):,} examples; mean over seeds, and 95 % interval over "
+        "seeds and dialogues."
     )
     tables = table_of_groups(("", *names), groups, caption=caption, contenders=len(names))
-    figure_caption = "Dots: mean over seeds; bars: ± one standard deviation."
+    figure_caption = "Dots: mean over seeds; bars: 95 % interval over seeds and dialogues."
     figures = (Figure(tuple(drawings), figure_caption),) if drawings else ()
     return ReportSection("Use of the history", tables, figures)
 
@@ -57,19 +59,18 @@ def _by_distance(distance: Sequence[Mapping[str, Any]], names: Sequence[str]) ->
 def _by_index(row: Mapping[str, Any], names: Sequence[str]) -> dict[int, Spread]:
     entries = {index: row["values"].get(name) for index, name in enumerate(names)}
     return {
-        index: Spread(entry["mean"], entry["std"])
+        index: Spread(entry["mean"], (interval[1] - interval[0]) / 2 if (interval := entry.get("interval")) else None)
         for index, entry in entries.items()
         if entry and entry["mean"] is not None
     }
 
 
 def _row(label: str, row: Mapping[str, Any], names: Sequence[str]) -> Row:
-    values = _by_index(row, names)
-    return (ReportCell(label), *(ReportCell(_text(values.get(index))) for index in range(len(names))))
+    return (ReportCell(label), *(ReportCell(_text(row["values"].get(name))) for name in names))
 
 
-def _text(spread: Spread | None) -> str:
-    if spread is None:
+def _text(entry: Mapping[str, Any] | None) -> str:
+    if not entry or entry["mean"] is None:
         return NONE
-    to_text = decimals(3)
-    return signed(spread.mean, to_text) + (f" ± {to_text(spread.std)}" if spread.std is not None else "")
+    interval = f" {interval_text(entry['interval'], decimals(3))}" if entry.get("interval") else ""
+    return signed(entry["mean"], decimals(3)) + interval

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dialog.report.sections.attention import attention_statistics
 from dialog.report.sections.breakdown import breakdown, calibration
 from dialog.report.sections.contract import contract
 from dialog.report.sections.cost import cost, runs
@@ -11,7 +12,7 @@ from dialog.report.sections.ratings import ratings
 from dialog.report.sections.scores import generation, likelihood, statistics
 from dialog.report.tables import ReportSection, Results
 
-MAIN = (contract, likelihood, generation, ratings, cost, curves, history, breakdown, calibration)
+MAIN = (contract, likelihood, generation, ratings, cost, curves, history, breakdown, calibration, attention_statistics)
 """Sections before the examples."""
 APPENDIX = (statistics, runs)
 """Sections after the examples."""

@@ -30,6 +30,7 @@ from dialog.report.tables import (
     spread_text,
     subsets_of,
     table_of_groups,
+    text_row,
 )
 
 LIKELIHOOD = (
@@ -96,11 +97,12 @@ def references_of(results: Results, metrics: Sequence[str]) -> list[str]:
 def _section(results: Results, title: str, metrics: list[str], subject: str) -> ReportSection:
     names, references = model_names(results), references_of(results, metrics)
     pair = len(names) == 2 and bool(results["differences"])
+    head = ("", *names, *(difference_head(results) if pair else ()), *(REFERENCE_LABELS.get(r, r) for r in references))
+    empty = text_row("no dialogue of the test set", *[NONE] * (len(head) - 1))
     groups = [
-        RowGroup(SUBSETS[subset], tuple(_rows(results, subset, metrics, references, pair)))
+        RowGroup(SUBSETS[subset], tuple(_rows(results, subset, metrics, references, pair)) or (empty,) * bool(metrics))
         for subset in subsets_of(results)
     ]
-    head = ("", *names, *(difference_head(results) if pair else ()), *(REFERENCE_LABELS.get(r, r) for r in references))
     several = any(len(model["runs"]) > 1 for model in results["models"])
     spread = " Mean over seeds ± standard deviation." if several else ""
     note = f" {pair_note(results)}" if pair else f" {DECIDED_NOTE}" if results["differences"] else ""

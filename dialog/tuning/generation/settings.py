@@ -15,7 +15,6 @@ from dialog.config.schema import GenerationConfig
 from dialog.config.variations import combinations
 from dialog.config.yaml_layers import Layer, read_yaml
 from dialog.errors import UserError, section
-from dialog.generation.responder import build_search
 from dialog.runs.folder import RECIPE
 from dialog.runs.run import Run
 
@@ -72,7 +71,7 @@ def read_settings(
             with section(place or f"--vary {label}" if place or label else "generation"):
                 generation = asdict(compose(str(run.folder / RECIPE), [*overrides, *own, *varied]).recipe.generation)
                 setting = DecodingSetting(title, generation)
-                build_search(setting.component, GenerationConfig(), run.tokenizer)
+                run.responder.search(setting.component)
             settings[title] = setting
     return list(settings.values())
 

@@ -22,6 +22,7 @@ from dialog.escaping import to_json
 from dialog.json_files import read_json_lines
 from dialog.report.measures import metric_display
 from dialog.report.progress import ProgressBars
+from dialog.runs.evaluate import with_reverse_weights
 from dialog.runs.folder import WEIGHTS, hash_of
 from dialog.runs.run import Run, run_names
 from dialog.signals import stopping
@@ -145,7 +146,8 @@ class Record:
 
     def fingerprint(self, setting: DecodingSetting) -> str:
         """Return the SHA-256 of everything that the responses depend on."""
-        return hash_of([*self.common, dict(setting.generation)])
+        search = with_reverse_weights(setting.generation["search"])
+        return hash_of([*self.common, {**setting.generation, "search": search}])
 
     def missing(self) -> list[DecodingSetting]:
         """Return the settings that have not been measured."""

@@ -35,10 +35,7 @@ def test_effects_by_hand() -> None:
     assert rows["only last"]["bits_per_byte"] == pytest.approx(5 / math.log(2) / 12)
     assert rows["only last"]["perplexity_token"] == pytest.approx(math.exp((nats + 5) / 12) - math.exp(nats / 12))
     assert rows["drop first"]["bits_per_byte"] == pytest.approx(2 / math.log(2) / 12)
-    assert rows["word reverse"]["bits_per_byte"] == rows["word reverse"]["standard_error"] == 0
-    rest = [(0, 4), (2, 2), (3, 6)]  # nats and bytes of each dialogue
-    squares = sum((nats - 5 / 12 * size) ** 2 for nats, size in rest)
-    assert rows["only last"]["standard_error"] == pytest.approx(math.sqrt(squares * 3 / 2) / math.log(2) / 12)
+    assert rows["word reverse"]["bits_per_byte"] == 0
     assert rows["random context"]["changed"] == 3
 
 
@@ -61,6 +58,18 @@ def test_distances_by_hand() -> None:
     assert [row["examples"] for row in distances] == [2, 2, 2, 1]
     expected = [2 / math.log(2) / 8] * 3 + [1 / math.log(2) / 6]
     assert [row["bits_per_byte"] for row in distances] == pytest.approx(expected)
+
+
+def test_changes_without_each_dialogue() -> None:
+    """The change over the others: of one dialogue that lost 2 nats over 4 bytes, and one that lost 6 over 6 bytes."""
+
+    def score(examples: Sequence[Example]) -> list[Likelihood]:
+        return [Likelihood(9.0 - (2.0 if each.dialogue_id == "p" else 6.0) * len(each.context), 4) for each in examples]
+
+    pair = [example(2, "abcd", "p"), example(2, "abcdef", "q"), example(3, "ab", "p"), example(3, "ab", "q")]
+    (row,) = (row for row in history_effects(pair, score)["perturbations"] if row["perturbation"] == "drop first")
+    assert row["changed"] == 2
+    assert row["left_out"] == pytest.approx([6 / math.log(2) / 8, 2 / math.log(2) / 6])
 
 
 def test_each_distinct_context_is_scored_once() -> None:

@@ -75,7 +75,7 @@ def test_diverged_run_and_other_system(recipes: Path, compare: Compare, trained:
 def test_failed_run_does_not_stop_the_others(
     recipes: Path, compare: Compare, trained: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is reported at the end, and trained by the next command."""
+    """A failed run is reported at the end, and trained by the next command."""
     from dialog.comparison.grid import work
 
     train = work.train
@@ -132,7 +132,7 @@ def test_tokenizers_may_differ(recipes: Path, compare: Compare) -> None:
     assert compare("lstm.yaml", "small.yaml", "--output", "out")[0] == 0
     compared = results(recipes / "out")
     methods = {row["metric"]: row["method"] for row in compared["differences"] if row["subset"] == "all"}
-    assert methods["bits_per_byte"].startswith("paired bootstrap")
+    assert methods["bits_per_byte"].startswith("paired")
     assert methods["perplexity_token"].startswith("not tested: the tokenizers differ")
     assert (compared["parity"][0]["what"], compared["parity"][0]["equal"]) == ("tokenizer", False)
     assert {entry["axis"] for entry in compared["crossings"]} <= {"seconds", "flops"}
@@ -145,6 +145,22 @@ def test_strict_rejects_before_training(recipes: Path, compare: Compare) -> None
     assert code == 2
     assert line.startswith("dialog: --strict: the contenders differ in training budget: 4 steps of")
     assert not (recipes / "out").exists()
+
+
+def test_strict_rejects_after_training(recipes: Path, compare: Compare) -> None:
+    """Early stopping ends one contender after 4 of 8 steps; the report is written, and a plain command accepts it."""
+    longer = ["trainer.max_steps=8", "trainer.val_check_interval=2", "checkpoint.patience=1"]
+    text = (recipes / "lstm.yaml").read_text(encoding="utf-8")
+    assert "lr: 0.01" in text
+    (recipes / "still.yaml").write_text(text.replace("lr: 0.01", "lr: 1.0e-30"), encoding="utf-8")
+    arguments = ["lstm.yaml", "still.yaml", *longer, "--output", "out"]
+    code, line = compare(*arguments, "--strict")
+    assert code == 2
+    assert line.startswith("dialog: --strict: the contenders differ in target tokens seen (within 10 %): ")
+    assert [run["steps"] for model in results(recipes / "out")["models"] for run in model["runs"]] == [8, 4]
+    assert (recipes / "out" / "report.html").is_file()
+    assert compare("out", "--strict")[0] == 2
+    assert compare("out")[0] == 0
 
 
 # ------------------------------------------------------------------ folders

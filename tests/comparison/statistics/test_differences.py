@@ -15,7 +15,7 @@ from dialog.comparison.statistics.differences import (
     ONE_RUN_OF_A,
     ONE_RUN_OF_B,
     TWO_RUNS,
-    TWO_RUNS_OF_COUNTS,
+    TWO_RUNS_JACKKNIFE,
     Difference,
     differences,
     improvement_probability,
@@ -101,13 +101,22 @@ def test_a_metric_that_needs_one_dialogue_is_not_tested() -> None:
     assert record.method == "not tested: undefined for a without one of the dialogues"
 
 
-def test_a_single_dialogue_is_not_tested() -> None:
-    one = {"all": LABELS == 0}
-    for runs in (1, 2):
-        systems = [system("a", *[run(0)] * runs), system("b", *[run(1)] * runs)]
-        (record,) = differences(systems, {"loss": "lower"}, one)
-        assert (record.method, record.interval, record.p) == ("not tested: a single dialogue", (), None)
-        assert record.difference is not None
+def test_few_dialogues() -> None:
+    """Fewer than 6 are not tested; with fewer than 20, the interval of two runs is not that of a bootstrap."""
+    for runs, method in ((1, TWO_RUNS_JACKKNIFE), (3, ARCHITECTURES)):
+        systems = [system(name, *map(run, range(runs))) for name in "ab"]
+        few, enough = differences(systems, {"loss": "lower"}, {"few": LABELS < 5, "enough": LABELS < 19}, resamples=500)
+        assert (few.method, few.interval, few.p) == ("not tested: fewer than 6 dialogues", (), None)
+        assert few.difference is not None
+        assert enough.method == method
+
+
+def test_two_seeds_of_one_varying_contender_are_not_tested() -> None:
+    """The estimated variance has one degree of freedom: an interval of 13 standard errors to each side."""
+    constant = [Sums(np.stack([np.full(200, value), np.ones(200)], 1), LABELS, ratio) for value in (0.0, 1.0)]
+    (record,) = differences([system("a", *constant), system("b", *constant[:1] * 2)], {"loss": "lower"}, ALL)
+    assert record.method == "not tested: too few seeds to estimate the variance"
+    assert (record.difference, record.interval) == (0.5, ())
 
 
 def test_subsets_have_their_own_values() -> None:
@@ -157,7 +166,7 @@ def test_counts_are_tested_like_sums() -> None:
         SystemRuns(name, [{"distinct": counts(seed, types)} for seed in seeds])
         for name, types, seeds in (("a", 100, (2, 3, 4)), ("b", 200, (5, 6)))
     ]
-    for systems, method in ((single, TWO_RUNS_OF_COUNTS), (several, ARCHITECTURES)):
+    for systems, method in ((single, TWO_RUNS_JACKKNIFE), (several, ARCHITECTURES)):
         (record,) = differences(systems, {"distinct": None}, ALL)
         assert record.method == method
         assert record.decided

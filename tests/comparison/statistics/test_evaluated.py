@@ -82,7 +82,7 @@ def test_metrics_per_token_need_one_tokenizer(tmp_path: Path) -> None:
     for other, reason in ((plain, ""), (longer, "the tokenizers differ"), (unknown, "the tokenizers differ")):
         section = statistics_section({"a": [plain], "b": [other]}, resamples=100)
         methods = {record["metric"]: record["method"] for record in section["differences"]}
-        assert methods["bits_per_byte"].startswith("paired bootstrap")
+        assert methods["bits_per_byte"].startswith("paired jackknife")
         for metric in ("perplexity_token", "token_accuracy"):
             assert methods[metric].startswith("not tested") == bool(reason)
             assert reason in methods[metric]

@@ -53,10 +53,9 @@ def test_components_of_a_table_of_runs_and_dialogues() -> None:
     assert parts.dialogues == pytest.approx(max(0, shared))
     assert parts.seeds == pytest.approx((a.mean(1).var(ddof=1), b.mean(1).var(ddof=1)))
     variance = parts.seeds[0] / 4 + parts.seeds[1] / 2 + parts.dialogues
-    assert parts.standard_error((4, 2)) ** 2 == pytest.approx(variance)
     jackknife = parts.dialogues + noise[0] / 4 + noise[1] / 2
     freedom = variance**2 / (jackknife**2 / 29 + (parts.seeds[0] / 4) ** 2 / 3 + (parts.seeds[1] / 2) ** 2)
-    assert parts.degrees_of_freedom((4, 2)) == pytest.approx(freedom)
+    assert parts.estimate((4, 2)) == pytest.approx((variance**0.5, freedom))
     estimate = interval(mean_runs(a), mean_runs(b), parts, 0.95)
     half = t.ppf(0.975, freedom) * variance**0.5
     assert (estimate.low, estimate.high) == pytest.approx((estimate.difference - half, estimate.difference + half))
@@ -86,6 +85,18 @@ def test_a_difference_without_variance_is_certain() -> None:
     runs = mean_runs(np.full((3, 20), 0.3)), mean_runs(np.full((3, 20), 0.1))
     estimate = interval(*runs, variances(*runs), 0.95)
     assert estimate[:5] == pytest.approx((0.2, 0.2, 0.2, 0.0, 0.0))
+
+
+def test_degrees_of_freedom_are_at_least_those_of_the_data() -> None:
+    """Two runs whose means agree by chance: what is left after the interaction is near 0, and t without bounds."""
+    scores = np.random.default_rng(5).normal(0, 1, (2, 2, 8))
+    scores -= scores.mean(2, keepdims=True)
+    a, b = map(mean_runs, scores)
+    parts = variances(a, b)
+    assert parts.dialogues + sum(parts.seeds) < 1e-3 * sum(parts.noise)
+    error, freedom = parts.estimate((2, 2))
+    assert error**2 == pytest.approx(parts.dialogues + sum(parts.noise) / 2)
+    assert freedom == pytest.approx(7)
 
 
 @pytest.mark.parametrize(("noise", "seeds"), [(0.0, 0.02), (0.3, 0.002)])

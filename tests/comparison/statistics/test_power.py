@@ -25,7 +25,7 @@ def test_the_smallest_number_of_seeds_that_decides() -> None:
 
     def detectable(seeds: int) -> float:
         runs = (seeds, seeds)
-        return detectable_difference(parts.standard_error(runs), parts.degrees_of_freedom(runs), 0.05)
+        return detectable_difference(*parts.estimate(runs), 0.05)
 
     assert detectable(number) <= 0.1 < detectable(number - 1)
     assert seeds_needed(parts, 0.1, (3, 3), 0.01) > number

@@ -117,9 +117,8 @@ def heads_of(scorer: MultiHeadScorer, query: Vector, sources: list[Vector]) -> t
 
 def features_of(scorer: nn.Module, query: Vector, sources: list[Vector]) -> tuple[Vector, Vector]:
     """Choi et al. 2018: the mean weights over the features, and the context."""
-    hidden = [
-        [each.tanh() for each in plus(times(scorer.query, query), times(scorer.key, source))] for source in sources
-    ]
+    projected = [plus(times(scorer.query, query), times(scorer.key, source)) for source in sources]
+    hidden = [[each.tanh() for each in row] for row in projected]
     energies = [times(scorer.energy, each) for each in hidden]  # [S][M]
     weights = [normalised([energy[d].exp() for energy in energies]) for d in range(len(sources[0]))]  # [M][S]
     context = [dot(row, [source[d] for source in sources]) for d, row in enumerate(weights)]
@@ -255,3 +254,12 @@ def test_multi_head_scorer_agrees_with_torch(join: str, draw: Draw, stir: Stir, 
         each = torch.unflatten(expected, -1, (heads, MEMORY))
         expected = each.mean(2) if join == "mean" else each.amax(2)
     agree([contexts, shown[0]], [expected, maps], [query, states, *attention.parameters()])
+
+
+def test_fine_grained_with_equal_features_is_additive(draw: Draw, stir: Stir) -> None:
+    additive, fine = stir(attention_of("additive")), attention_of("fine_grained").double()
+    fine.scorer.query, fine.scorer.key = additive.scorer.query, additive.scorer.key
+    fine.scorer.energy.weight.data = additive.scorer.energy.weight.data.expand(MEMORY, -1)
+    query, source = draw(3, STEPS, QUERY), encoded(draw(3, max(LENGTHS), MEMORY), LENGTHS)
+    expected, _ = additive(query, *additive.start(source))
+    torch.testing.assert_close(fine(query, *fine.start(source))[0], expected, rtol=0, atol=1e-12)

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from dialog.report.sections.attention import attention_statistics
 from dialog.report.sections.breakdown import breakdown, calibration
 from dialog.report.sections.contract import broken_settings, contract
 from dialog.report.sections.cost import cost, runs
 from dialog.report.sections.curves import curves
 from dialog.report.sections.history import history
 from dialog.report.sections.order import appendix, main_sections
-from dialog.report.tables import ReportTable
+from dialog.report.tables import ReportSection, ReportTable
 
 
 def texts(table: ReportTable) -> dict[str, list[str]]:
@@ -86,8 +87,8 @@ def test_diverged_runs_are_not_drawn(three: dict[str, Any]) -> None:
 def test_use_of_the_history(results: dict[str, Any]) -> None:
     section = history(results)
     shown = texts(section.tables[0])
-    assert shown["shuffle the turns"] == ["+0.010 ± 0.004", "+0.020 ± 0.004"]
-    assert shown["only the last turn"][0] == "−0.010 ± 0.004"
+    assert shown["shuffle the turns"] == ["+0.010 [+0.006, +0.014]", "+0.020 [+0.016, +0.024]"]
+    assert shown["only the last turn"][0] == "−0.010 [−0.014, −0.006]"
     assert len(section.figures[0].drawings) == 2
     assert "2,000 examples" in section.tables[0].caption
 
@@ -110,5 +111,18 @@ def test_empty_fields_leave_their_sections_out(bare: dict[str, Any], results: di
     assert [section.title for section in appendix(bare)] == ["Runs"]
     assert [section.title for section in main_sections(results)] == [
         *("Differences in the parity contract", "Likelihood", "Generated responses", "Cost", "Learning curves"),
-        *("Use of the history", "Breakdown", "Calibration"),
+        *("Use of the history", "Breakdown", "Calibration", "Attention statistics"),
     ]
+
+
+def test_attention_statistics(results: dict[str, Any]) -> None:
+    section = attention_statistics(results)
+    table, meanings = section.tables
+    shown = texts(table)
+    assert shown["entropy"] == ["0.410 ± 0.014 (0.200 to 0.600)"] * 2 + ["1.000"]
+    assert shown["erasure"] == ["-0.200 ± 0.000"] * 2 + ["–"]
+    assert [group.title for group in table.groups] == ["Shape", "Mass on kinds of tokens", "Agreement"]
+    assert len(section.figures[0].drawings) == 3
+    assert meanings.folded
+    results["attention"] = {}
+    assert attention_statistics(results) == ReportSection("Attention statistics")

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from dialog.report.markdown import to_markdown
 from dialog.report.sections.differences import winner
 from dialog.report.sections.scores import generation, likelihood, statistics
 from dialog.report.tables import ReportCell, ReportTable, provenance
@@ -154,3 +155,17 @@ def test_empty_results_have_no_tables(bare: dict[str, Any]) -> None:
     for model in bare["models"]:
         model["summary"] = {}
     assert likelihood(bare).tables == generation(bare).tables == statistics(bare).tables == ()
+
+
+def test_a_subset_without_dialogues_is_shown(results: dict[str, Any]) -> None:
+    results["references"]["clean"] = {}
+    results["differences"] = [record for record in results["differences"] if record["subset"] != "clean"]
+    for model in results["models"]:
+        model["summary"]["clean"] = {}
+        for run in model["runs"]:
+            run["metrics"]["subsets"] = {"clean": {"examples": 0}, "leaked": {"examples": 9}}
+    for section in (likelihood(results), generation(results)):
+        clean = section.tables[0].groups[1]
+        assert clean.title.startswith("Clean")
+        assert [row[0].text for row in clean.rows] == ["no dialogue of the test set"]
+    assert "no dialogue of the test set" in to_markdown(results)

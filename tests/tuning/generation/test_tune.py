@@ -21,7 +21,9 @@ from dialog.errors import UserError
 from dialog.generation.responder import Responder
 from dialog.runs.evaluate import evaluate
 from dialog.runs.load import load
-from dialog.tuning.generation.settings import read_settings, settings_file
+from dialog.tuning.generation.sample import draw_sample
+from dialog.tuning.generation.settings import DecodingSetting, read_settings, settings_file
+from dialog.tuning.generation.tune import Record, TuningTask
 
 SETTINGS = """
 greedy: {search: {name: greedy}}
@@ -127,6 +129,16 @@ def test_another_sample_is_measured_again(runs: list[str], capsys: pytest.Captur
     for examples, lines in (("9", 3), ("10", 6), ("9", 6)):
         call(capsys, runs[0], "--settings", "settings.yaml", "--examples", examples)
         assert len(Path(runs[0], "generation", "settings.jsonl").read_text("utf-8").splitlines()) == lines
+
+
+def test_another_reverse_model_is_measured_again(runs: list[str]) -> None:
+    search = {"name": "mmi", "reverse": runs[1]}
+    run, setting = load(runs[0]), DecodingSetting("mmi", {"search": search})
+    record = Record(TuningTask(run, [setting], draw_sample(run, 3)))
+    before = record.fingerprint(setting)
+    with Path(runs[1], "model.safetensors").open("ab") as file:
+        file.write(b" ")
+    assert record.fingerprint(setting) != before
 
 
 def test_variations_and_the_shipped_list(runs: list[str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dialog.errors import UserError
-from dialog.report.drawing.attention.packing import axes_of, maps_of
+from dialog.report.drawing.attention.packing import ROLLOUT, axes_of, maps_of
 from dialog.report.page import printable_json
 
 LESS_THAN = "\ue000"
@@ -28,7 +28,7 @@ def bertviz_view(reading: Mapping[str, Any]) -> str:
         raise UserError("--bertviz: bertviz is not installed; pip install 'dialog-seq2seq[bertviz]'") from error
     import torch
 
-    maps, axes = maps_of(reading), axes_of(printable_json(reading))
+    maps, axes = [one for one in maps_of(reading) if one.kind != ROLLOUT], axes_of(printable_json(reading))
     parts = {
         "cross_attention": [one for one in maps if (one.rows, one.columns) == ("target", "source")],
         "encoder_attention": [one for one in maps if (one.rows, one.columns) == ("source", "source")],

@@ -2,7 +2,7 @@
 (() => {
   const HIDEABLE = [["se", "end and start tokens"], ["r", "role tokens"], ["p", "punctuation"]];
   const SIDES = { source: "context", target: "response", read: "response so far", turns: "turns", lines: "turns" };
-  const MOST_COLUMNS = 160, MOST_LABEL = 18, SMALLEST_CELL = 3, LARGEST_CELL = 22, STRONGEST = 4;
+  const MOST_COLUMNS = 160, MOST_LABEL = 18, SMALLEST_CELL = 3, LARGEST_CELL = 22, TALLEST = 1320, STRONGEST = 4;
   const HELP = "Mean over all rows. Hover over a token with a dotted line, or reach it with Tab and the arrow keys, to see its row; Escape returns to the mean.";
   const dark = matchMedia("(prefers-color-scheme: dark)");
 
@@ -127,8 +127,8 @@
       const { readings } = this.explorer.example;
       const run = preferred.run ?? Math.min(Number(this.run.select.value || 0), readings.length - 1);
       const { maps } = readings[run];
-      const titles = { cross: "Cross-attention", source: "Encoder self-attention", target: "Decoder self-attention" };
-      const kindOf = (map) => map.kind === "cross" ? "cross" : map.rows === "target" ? "target" : "source";
+      const titles = { cross: "Cross-attention", rollout: "Through all layers", source: "Encoder self-attention", target: "Decoder self-attention" };
+      const kindOf = (map) => map.kind !== "self" ? map.kind : map.rows === "target" ? "target" : "source";
       const cross = maps.findLastIndex((map) => map.kind === "cross" && ["source", "lines"].includes(map.columns));
       const named = (name) => maps.findIndex((map) => map.name === name);
       const layer = [preferred.map, this.layer.select.value].map(named).find((place) => place >= 0)
@@ -271,7 +271,7 @@
       const [left, top] = [widest(rows.tokens) + 12, Math.ceil(0.87 * widest(items.map(({ text }) => text))) + 18];
       const space = (this.frame.clientWidth || 600) - left - 40;
       const cell = Math.max(SMALLEST_CELL, Math.min(LARGEST_CELL, Math.floor(space / Math.max(1, items.length))));
-      const height = Math.max(SMALLEST_CELL, Math.min(LARGEST_CELL, Math.max(cell, Math.floor(900 / Math.max(1, values.length)))));
+      const height = Math.max(SMALLEST_CELL, Math.min(LARGEST_CELL, Math.floor(TALLEST / Math.max(1, values.length))));
       const size = [left + items.length * cell + 60, top + values.length * height + 4];
       const density = Math.min(devicePixelRatio || 1, 16000 / Math.max(...size));
       [this.canvas.width, this.canvas.height] = size.map((length) => Math.round(length * density));

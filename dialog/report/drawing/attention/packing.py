@@ -20,6 +20,8 @@ STEPS = 65535
 """Number of steps of a weight; rounding changes it by at most 1 / (2 * 65535)."""
 MOST_CELLS = 1_000_000
 """Weights of one response on a page, which are 2.7 MB."""
+ROLLOUT = "rollout"
+"""Name and kind of the rollout."""
 BEGIN = "<s>"
 """The token that the decoder reads first."""
 ESCAPED_BYTE = re.compile(r"(\\x[0-9a-f]{2})")
@@ -83,8 +85,9 @@ def axes_of(reading: Mapping[str, Any]) -> dict[str, TokenAxis]:
 
 
 def maps_of(reading: Mapping[str, Any]) -> list[NamedMap]:
-    """Return the maps of one response in the order of the network."""
-    return [
+    """Return the maps of one response in the order of the network, and then the rollout through all layers."""
+    rolled = reading.get("rollout")
+    maps = [
         NamedMap(
             one["name"],
             one["kind"],
@@ -94,6 +97,7 @@ def maps_of(reading: Mapping[str, Any]) -> list[NamedMap]:
         )
         for one in reading["maps"]
     ]
+    return maps if rolled is None else [*maps, NamedMap(ROLLOUT, ROLLOUT, np.asarray([rolled]), "target", "source")]
 
 
 def last_cross_attention(reading: Mapping[str, Any]) -> NamedMap | None:
@@ -134,12 +138,12 @@ def pack(reading: Mapping[str, Any], label: str, *, most_cells: int = MOST_CELLS
     """Return the maps of one response for the script: its label, notes, axes and maps.
 
     Maps that exceed `most_cells` together are reduced to their mean over heads, then from tokens to turns, then left
-    out; a note states which. Cross-attention maps come before self-attention maps.
+    out; a note states which. Self-attention maps come last.
     """
     axes, notes, left = axes_of(reading), notes_of(reading), most_cells
     packed: dict[str, dict[str, Any]] = {}
     maps = maps_of(reading)
-    for one in sorted(maps, key=lambda one: one.kind != "cross"):
+    for one in sorted(maps, key=lambda one: one.kind == "self"):
         forms = ((smaller, change) for smaller, change in _reductions(one, axes) if smaller.weights.size <= left)
         smaller, change = next(forms, (None, "left out"))
         if smaller is not None:

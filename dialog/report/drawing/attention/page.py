@@ -34,14 +34,14 @@ def attention_page(
         first: Name of the map, and the head or None for the mean, that the page shows first.
     """
     packed = [pack(maps, label) for label, maps in readings]
-    unread, turns = _dialogue(readings[0][1])
+    (unread, turns), response = _dialogue(readings[0][1]), readings[0][1].get("response", "")
     values = {
         "title": title,
         "note": note,
         "unread": unread,
         "turns": turns,
-        "is_long": sum(map(len, turns)) > LONG_DIALOGUE,
-        "response": readings[0][1].get("response", ""),
+        "is_long": sum(map(len, (*turns, response))) > LONG_DIALOGUE,
+        "response": response,
         "notes": [f"{one['label']}: {text}" if one["label"] else text for one in packed for text in one["notes"]],
     }
     data = explorer_json([{"id": "", "readings": packed}], first=first)

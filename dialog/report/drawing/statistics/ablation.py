@@ -39,7 +39,8 @@ def ablation_lines(ablation: Ablation) -> Iterator[str]:
 
 def ablation_page(ablation: Ablation, *, title: str) -> str:
     """Return a page with the curve and the table; without scripts or a network."""
-    safe = printable_json({"title": title, "heads": ablation["heads"], "curve": ablation["curve"]})
+    other = ablation["split"] != ablation["ranking_split"]
+    safe = printable_json({"title": title, "heads": ablation["heads"], "curve": ablation["curve"], "other": other})
     values = {**safe, "sizes": sizes_text(ablation), "picture": Markup(ablation_svg(ablation, title=title))}
     return render_page("dialog.report.drawing.statistics", "ablation.html.j2", values)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,16 @@ from dialog.report.page import printable_json, render_page
 
 
 def statistics_svg(statistics: Statistics) -> str:
-    """Draw the statistics [heads, statistics] on a scale from 0 to 1; negative correlations are drawn as 0."""
-    return heatmap_svg(**_map(statistics), peak=1.0)
+    """Draw the statistics of cross-attention [heads, statistics] from 0 to 1; negative correlations are drawn as 0.
+
+    Without cross-attention it draws self-attention.
+    """
+    return heatmap_svg(**_map(statistics, _parts(statistics)[0]), peak=1.0)
 
 
 def statistics_image(statistics: Statistics) -> Image.Image:
     """Draw the same as an image."""
-    return heatmap(**_map(statistics), peak=1.0)
+    return heatmap(**_map(statistics, _parts(statistics)[0]), peak=1.0)
 
 
 def statistics_page(statistics: Statistics, *, title: str) -> str:
@@ -40,7 +44,7 @@ def statistics_page(statistics: Statistics, *, title: str) -> str:
     values = {
         "title": printable_json(title),
         "sizes": sizes_text(safe),
-        "picture": Markup(statistics_svg(safe)),
+        "pictures": [Markup(heatmap_svg(**_map(safe, rows), peak=1.0)) for rows in _parts(safe)],
         "tables": [
             {
                 "title": name,
@@ -63,16 +67,24 @@ def statistics_page(statistics: Statistics, *, title: str) -> str:
     return render_page("dialog.report.drawing.statistics", "statistics.html.j2", values)
 
 
-def _map(statistics: Statistics) -> dict[str, Any]:
-    """Return the arguments of a heat map."""
-    columns = {name: text for group in groups_of(statistics).values() for name, (text, _) in group.items()}
-    rows = [[np.nan if row.get(name) is None else row[name] for name in columns] for row in statistics["rows"]]
-    weights: NDArray[np.float64] = np.array(rows, dtype=np.float64)
+def _parts(statistics: Statistics) -> list[list[Mapping[str, Any]]]:
+    """Return the rows of cross-attention, which has more statistics, and those of self-attention, if there are any."""
+    crosses = [row for row in statistics["rows"] if "coverage" in row]
+    return [rows for rows in (crosses, [row for row in statistics["rows"] if "coverage" not in row]) if rows]
+
+
+def _map(statistics: Statistics, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the arguments of a heat map of some rows."""
+    groups = groups_of({"rows": rows}).values()
+    columns = {name: text for group in groups for name, (text, _) in group.items()}
+    values = [[np.nan if row.get(name) is None else row[name] for name in columns] for row in rows]
+    weights: NDArray[np.float64] = np.array(values, dtype=np.float64)
+    kind = "Cross-attention" if "coverage" in rows[0] else "Self-attention"
     return {
         "weights": weights,
-        "rows": [_short(head_label(row)) for row in statistics["rows"]],
+        "rows": [_short(head_label(row)) for row in rows],
         "columns": list(columns.values()),
-        "title": f"Attention on {statistics['split']}, {statistics['examples']:,} examples",
+        "title": f"{kind} on {statistics['split']}, {statistics['examples']:,} examples",
     }
 
 

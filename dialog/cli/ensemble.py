@@ -1,0 +1,15 @@
+"""The option ``--ensemble``, which respond, score, evaluate and chat share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+ensemble_option = click.option(
+    "--ensemble",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Average the probabilities with those of this run of the same tokenizer; may be repeated.",
+)

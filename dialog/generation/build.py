@@ -1,0 +1,111 @@
+"""Build a search and its constraints from a recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import torch
+
+from dialog.config.components import Component, build
+from dialog.config.schema import GenerationConfig
+from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF, UNK, Tokenizer
+from dialog.errors import UserError
+from dialog.generation.constraints import Constraints, RequiredWords
+from dialog.generation.contract import Search
+from dialog.generation.searches.family import SEARCHES
+from dialog.generation.searches.mmi import LoadReverse, ReverseScores
+from dialog.generation.word_finder import WordFinder, occurs, pattern
+
+BANNED_TOKENS = (PAD, BOS, UNK, OTHER, SELF)
+
+
+def not_loaded(folder: str) -> ReverseScores:
+    """Return no scores: the search is only checked."""
+    return lambda sources, responses: []
+
+
+def build_search(
+    component: Component,
+    generation: GenerationConfig,
+    tokenizer: Tokenizer | None = None,
+    device: torch.device | str = "cpu",
+    *,
+    load_reverse: LoadReverse = not_loaded,
+    empty_source: Sequence[int] = (EOS,),
+) -> Search:
+    """Build a search that emits no special token; constraints in the component replace those of ``generation``.
+
+    Without a tokenizer the words of constraints are only checked, not built in; by default no reverse model is loaded.
+
+    Raises:
+        UserError: unknown search or argument, or constraints that contradict each other.
+    """
+    if tokenizer is not None:
+        check_width(component, len(tokenizer))
+    limits = {item.name: getattr(generation, item.name) for item in fields(GenerationConfig) if item.name != "search"}
+    own = {key: value for key, value in component.items() if key not in limits}
+    limits |= {key: value for key, value in component.items() if key in limits}
+    try:
+        constraints = build_constraints(limits, tokenizer).to(torch.device(device))
+    except ValueError as error:
+        raise UserError(f"{own.get('name')}: {error}") from error
+    return build(SEARCHES, own, constraints=constraints, load_reverse=load_reverse, empty_source=empty_source)
+
+
+def check_width(component: Component, vocabulary: int) -> None:
+    """Check that no beam search of a component is wider than the vocabulary.
+
+    Raises:
+        UserError: it is.
+    """
+    for search in (component, component.get("search")):
+        width = search.get("width", 1) if isinstance(search, Mapping) else 1
+        if isinstance(width, int) and width > vocabulary:
+            raise UserError(f"{component['name']}: width is {width}; the vocabulary has {vocabulary} tokens")
+
+
+def build_constraints(limits: dict[str, Any], tokenizer: Tokenizer | None) -> Constraints:
+    """Build constraints from the values of a recipe's ``generation`` section.
+
+    Raises:
+        ValueError: they contradict each other.
+    """
+    values = dict(limits)
+    banned, required, prefix = (values.pop(key) for key in ("banned", "required", "prefix"))
+    for word in (*banned, *required):
+        pattern(word)
+    for word in required:
+        if contained := [ban for ban in banned if occurs(ban, word)]:
+            raise ValueError(f"required word {word!r} contains the banned word {contained[0]!r}")
+    if contained := [ban for ban in banned if occurs(ban, prefix)]:
+        raise ValueError(f"prefix {prefix!r} contains the banned word {contained[0]!r}")
+    if tokenizer is None:
+        return Constraints(end=EOS, special=BANNED_TOKENS, **values)
+    pieces = tokenizer.pieces() if banned or required else []
+    return Constraints(
+        end=EOS,
+        special=BANNED_TOKENS,
+        **values,
+        prefix=tokenizer.encode(prefix),
+        banned=WordFinder.build(banned, pieces) if banned else None,
+        required=required_words(required, pieces, tokenizer) if required else None,
+    )
+
+
+def required_words(words: Sequence[str], pieces: Sequence[bytes], tokenizer: Tokenizer) -> RequiredWords:
+    """Return required words with the tokens that they have after a space.
+
+    Raises:
+        ValueError: the vocabulary cannot represent a word.
+    """
+    encoded = [tokenizer.encode(f"a {word.strip()}")[len(tokenizer.encode("a")) :] for word in words]
+    for word, ids in zip(words, encoded, strict=True):
+        if not ids or UNK in ids:
+            raise ValueError(f"required word {word!r} is not in the vocabulary")
+    lengths = torch.tensor(list(map(len, encoded)))
+    tokens = torch.zeros(len(words), int(lengths.max()), dtype=torch.long)
+    for row, ids in enumerate(encoded):
+        tokens[row, : len(ids)] = torch.tensor(ids)
+    return RequiredWords(WordFinder.build(words, pieces), tokens, lengths)

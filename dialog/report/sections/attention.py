@@ -1,0 +1,94 @@
+"""Attention statistics: the mean of all cross-attention heads, and the range over single heads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+from dialog.report.drawing.charts import Spread, changes_svg
+from dialog.report.drawing.statistics.columns import GROUPS, SUMMARIES
+from dialog.report.measures import decimals
+from dialog.report.tables import (
+    NONE,
+    Figure,
+    ReportCell,
+    ReportSection,
+    Results,
+    Row,
+    RowGroup,
+    model_names,
+    spread_text,
+    table_of_groups,
+    text_row,
+)
+
+MEAN, UNIFORM = "mean", "uniform"
+Run = Mapping[str, Any]
+"""Statistics of one run: the model, the seed and the rows."""
+
+
+def attention_statistics(results: Results) -> ReportSection:
+    """Return the statistics of all contenders, by group: a drawing and a table with mean and spread over seeds."""
+    runs, names = results["attention"].get("statistics", ()), model_names(results)
+    drawings, groups = [], []
+    for title, group in GROUPS.items():
+        spreads = {name: {index: spread(runs, model, name) for index, model in enumerate(names)} for name in group}
+        shown = {
+            name: {index: value for index, value in values.items() if value is not None}
+            for name, values in spreads.items()
+        }
+        shown = {name: values for name, values in shown.items() if values}
+        if shown:
+            drawings.append(changes_svg([(group[name][0], values) for name, values in shown.items()], x=title.lower()))
+        groups.append(RowGroup(title, tuple(_row(group[name][0], runs, names, name) for name in shown)))
+    caption = (
+        "Cross-attention on the test split, from 0 to 1 (correlations from -1): the mean map of all heads and layers, "
+        "± standard deviation over seeds, and the range of the single heads of the first run. "
+        "Equal weights: what the same weight on every token would give."
+    )
+    tables = table_of_groups(("", *names, "equal weights"), groups, caption=caption, contenders=len(names))
+    if tables:
+        meanings = [
+            RowGroup(title, tuple(text_row(*texts) for texts in group.values())) for title, group in GROUPS.items()
+        ]
+        label = "Meaning of each statistic"
+        tables += table_of_groups(("", "meaning"), meanings, caption=label, folded=label)
+    figures = (Figure(tuple(drawings), "Dots: mean over seeds; bars: ± one standard deviation.", small=True),)
+    return ReportSection("Attention statistics", tables, figures if drawings else ())
+
+
+def spread(runs: Sequence[Run], model: str, name: str) -> Spread | None:
+    """Return mean and standard deviation over the seeds of a model, of the mean over heads; None if not measured."""
+    values = _values(runs, model, name, MEAN)
+    return Spread(fmean(values), stdev(values) if len(values) > 1 else None) if values else None
+
+
+def _row(label: str, runs: Sequence[Run], names: Sequence[str], name: str) -> Row:
+    cells = [_text(spread(runs, model, name), _head_values(runs, model, name)) for model in names]
+    uniform = [value for model in names for value in _values(runs, model, name, UNIFORM)]
+    return (ReportCell(label), *map(ReportCell, cells), ReportCell(f"{fmean(uniform):.3f}" if uniform else NONE))
+
+
+def _text(mean: Spread | None, heads: Sequence[float]) -> str:
+    if mean is None:
+        return NONE
+    text = spread_text(mean.mean, mean.half, decimals(3))
+    return f"{text} ({min(heads):.3f} to {max(heads):.3f})" if len({*heads}) > 1 else text
+
+
+def _values(runs: Sequence[Run], model: str, name: str, module: str) -> list[float]:
+    """Return the values of a summary row of each run of a model that has it."""
+    return [
+        row[name]
+        for run in runs
+        if run["model"] == model
+        for row in run["rows"]
+        if row["module"] == module and row.get(name) is not None
+    ]
+
+
+def _head_values(runs: Sequence[Run], model: str, name: str) -> list[float]:
+    """Return the values of the single heads of the first run of a model."""
+    rows = next((run["rows"] for run in runs if run["model"] == model), ())
+    return [row[name] for row in rows if row["module"] not in SUMMARIES and row.get(name) is not None]
