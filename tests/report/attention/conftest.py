@@ -44,7 +44,7 @@ def two_heads() -> dict[str, Any]:
 
 
 @pytest.fixture
-def hostile() -> dict[str, Any]:
+def hostile_maps() -> dict[str, Any]:
     """Tokens and turns that try to end their element."""
     maps = reading([HOSTILE, "\u202eb", "</s>"], [0, 0, -1], [HOSTILE, "</s>"], [[[0.5, 0.25, 0.25]] * 2])
     maps["turns"] = [{"speaker": "other", "text": HOSTILE}]

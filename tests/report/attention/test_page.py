@@ -124,8 +124,8 @@ def test_a_long_context_is_folded_and_the_page_small(tmp_path: Path) -> None:
 
 
 @needs_chromium
-def test_hostile_texts_are_inert(hostile: dict[str, Any], tmp_path: Path) -> None:
-    page = attention_page([("", hostile)], title=hostile["turns"][0]["text"])
+def test_hostile_texts_are_inert(hostile_maps: dict[str, Any], tmp_path: Path) -> None:
+    page = attention_page([("", hostile_maps)], title=hostile_maps["turns"][0]["text"])
     assert page.count("<script") == 2
     assert "<img" not in page
     assert not set(page) & set("\u202e\x1b")
