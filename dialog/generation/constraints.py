@@ -112,6 +112,9 @@ class Constraints:
     ) -> tuple[Tensor, Tensor]:
         """Return log-probabilities and preferences [N, V] of the next token; a search chooses by preference.
 
+        Log-probabilities are those of the model at every token that a search may choose, and -inf or those of the model
+        at the others; without penalties both are one tensor.
+
         Args:
             logits: Of the next token [N, V].
             history: Tokens so far [N, T], without the begin token.
@@ -120,16 +123,17 @@ class Constraints:
         """
         scores = self._normalise(logits.float())  # [N, V]
         length = history.shape[1]
-        preferences = self._normalise(self._penalise(logits.float(), history)) if self.penalised else scores.clone()
+        preferences = self._normalise(self._penalise(logits.float(), history)) if self.penalised else scores
         if length < len(self.prefix):
             return scores, _only(preferences, torch.full_like(progress.begun, self.prefix[length]).unsqueeze(1))
+        ends = scores[:, self.end].clone()  # [N]
         preferences[:, list(self.special)] = NEVER
         self._block(preferences, history, source, progress)
         if length < self.min_length:
             preferences[:, self.end] = NEVER
         preferences = self._require(preferences, length, progress)
         stuck = preferences.amax(-1) == NEVER  # [N]
-        preferences[:, self.end] = torch.where(stuck, scores[:, self.end], preferences[:, self.end])
+        preferences[:, self.end] = torch.where(stuck, ends, preferences[:, self.end])
         return scores, preferences
 
     def advance(self, progress: ConstraintState, tokens: Tensor) -> ConstraintState:
@@ -169,7 +173,8 @@ class Constraints:
         return self.banned, None if self.required is None else self.required.finder
 
     def _normalise(self, logits: Tensor) -> Tensor:
-        return logits.log_softmax(-1) if self.normalised else logits
+        """Return a new tensor, which may be masked in place."""
+        return logits.log_softmax(-1) if self.normalised else logits.clone()
 
     def _penalise(self, logits: Tensor, history: Tensor) -> Tensor:
         """Apply repetition and frequency penalties to logits [N, V]."""

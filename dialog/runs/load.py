@@ -43,6 +43,8 @@ def load(
 ) -> Run:
     """Load the recipe (with overrides), the tokenizer and the best weights of a run folder.
 
+    Sets the process's malloc as training does, see `keep_freed_memory`.
+
     Args:
         folder: A run with at least one validation; it may still be training. Several runs of one tokenizer are an
             ensemble, whose probabilities are averaged; its recipe is that of the first.
@@ -99,8 +101,10 @@ def load_one(
 
     from dialog.data.tokenizers.tokenizer import Tokenizer
     from dialog.models.attention.heads import remove_heads
+    from dialog.training.optimization.allocator import keep_freed_memory
 
     check_search(recipe)
+    keep_freed_memory()
     tokenizer = Tokenizer.load(folder / TOKENIZER)
     with section("model"):
         model = build_model(recipe.model, len(tokenizer))

@@ -179,7 +179,7 @@ MUTANTS = (
         "constraints-9",
         "a row in which everything is masked goes past its end",
         "generation/test_constraints.py::test_a_row_in_which_everything_is_masked_ends",
-        (CONSTRAINTS, "torch.where(stuck, scores[:, self.end], ", "torch.where(stuck, NEVER, "),
+        (CONSTRAINTS, "torch.where(stuck, ends, ", "torch.where(stuck, NEVER, "),
     ),
     mutant(
         "contrastive-1",

@@ -31,4 +31,4 @@ class Greedy(Search):
 
 def most_probable(preferences: Tensor, rows: Tensor, length: int) -> Tensor:
     """Choose the preferred token of each row."""
-    return preferences.max(-1).indices  # on a CPU three times as fast as argmax
+    return preferences.max(-1).indices  # on a CPU faster than argmax

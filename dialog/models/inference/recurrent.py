@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from dialog.models.attention.attention import AttentionMemory
-from dialog.models.contracts import AttentionHook, Decoder, Encoded
+from dialog.models.contracts import AttentionHook, Decoder, Encoded, meant_for
 from dialog.models.inference.products import product
 from dialog.models.inference.shared import SharedRows, additive_mask
 from dialog.models.recurrent.bahdanau import BahdanauDecoder, BahdanauState
@@ -48,18 +48,21 @@ class PreparedBahdanau(Decoder):
         memory, state = self.original.start(encoded)
         assert isinstance(memory, AttentionMemory)
         values = memory.values.float().masked_fill(~memory.mask.unsqueeze(-1), 0.0)
-        shared = SharedRows((memory.keys.float(), values, additive_mask(memory.mask)))
+        shared = SharedRows((memory.keys.float(), values, additive_mask(memory.mask, torch.float32)))
         stack = state.stack
         return shared, BahdanauState(StackState(stack.hidden.float(), stack.cell_state.float(), ()), Rows())
 
     def forward(
         self, inputs: Tensor, memory: SharedRows, state: BahdanauState, hook: AttentionHook | None = None
     ) -> tuple[Tensor, BahdanauState]:
-        """Map inputs [B, T, E] to outputs [B, T, E]; the hook is never called."""
+        """Map inputs [B, T, E] to outputs [B, T, E]."""
+        hook = meant_for(hook, self.original.attention)
         hidden, cells = list(state.stack.hidden.unbind(1)), list(state.stack.cell_state.unbind(1))
-        outputs = []
+        outputs, seen = [], []
         for token in inputs.float().unbind(1):  # [B, E]
-            context = self._context(hidden[-1], memory)  # [B, M]
+            weights = self._weights(hidden[-1], memory)  # [N, K, S]
+            seen.append(weights)
+            context = torch.bmm(weights, memory.parts[1]).flatten(0, 1)  # [B, M]
             entering: tuple[Tensor, ...] = (token, context)
             for depth, gates in enumerate(self.gates):
                 preactivations = gates(torch.cat((*entering, hidden[depth]), 1))
@@ -67,12 +70,14 @@ class PreparedBahdanau(Decoder):
                 entering = (hidden[depth],)
             pairs = self.readout(torch.cat((hidden[-1], token, context), 1))  # [B, 2 E]
             outputs.append(pairs.view(len(pairs), -1, 2).amax(2))
+        if hook is not None:
+            hook(self.original.attention, torch.stack(seen, 2).flatten(0, 1).unsqueeze(1))  # [B, 1, T, S]
         stack = StackState(torch.stack(hidden, 1), torch.stack(cells, 1), ())
         return torch.stack(outputs, 1), BahdanauState(stack, state.attention)
 
-    def _context(self, top: Tensor, memory: SharedRows) -> Tensor:
-        """Return the mean of the values [B, M], weighted by the attention of states [B, D]."""
-        keys, values, mask = memory.parts
+    def _weights(self, top: Tensor, memory: SharedRows) -> Tensor:
+        """Return the attention weights [N, K, S] of states [B, D]."""
+        keys, _, mask = memory.parts
         query = self.query(top).view(len(keys), memory.copies, 1, -1)  # [N, K, 1, Q]
         energies = query.new_empty(len(keys), memory.copies, keys.shape[1])  # [N, K, S]
         rows = len(keys) if keys.device.type != "cpu" else max(1, BLOCK // max(1, keys[0].numel() * memory.copies))
@@ -80,8 +85,7 @@ class PreparedBahdanau(Decoder):
             block = slice(start, start + rows)
             mixed = (query[block] + keys[block].unsqueeze(1)).tanh_()  # [n, K, S, Q]
             torch.mv(mixed.view(-1, mixed.shape[-1]), self.energy, out=energies[block].view(-1))
-        weights = energies.add_(mask.unsqueeze(1)).softmax(-1)
-        return torch.bmm(weights, values).flatten(0, 1)
+        return energies.add_(mask.unsqueeze(1)).softmax(-1)
 
 
 def _gates(decoder: BahdanauDecoder, layer: Any, int8: bool) -> Any:  # noqa: ANN401 - nn.LSTM or nn.GRU

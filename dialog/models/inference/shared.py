@@ -36,7 +36,6 @@ class SharedRows(Rows):
         return replace(self, parts=tuple(part.index_select(0, sources) for part in self.parts), copies=copies)
 
 
-def additive_mask(mask: Tensor) -> Tensor:
-    """Return 0 at real tokens and the lowest number at padding, to be added to scores: float32, of the mask's shape."""
-    zeros = torch.zeros(mask.shape, device=mask.device)
-    return zeros.masked_fill_(~mask, torch.finfo(torch.float32).min)
+def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return 0 at real tokens and the lowest number at padding, to be added to scores; of the mask's shape."""
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, torch.finfo(dtype).min)

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dialog.models.attention import MultiHeadAttention
-from dialog.models.contracts import AttentionHook, Decoder, Encoded
+from dialog.models.contracts import AttentionHook, Decoder, Encoded, meant_for
 from dialog.models.inference.products import Product, product
 from dialog.models.inference.shared import SharedRows, additive_mask
 from dialog.models.positions import Turn
@@ -30,7 +30,7 @@ from dialog.models.transformer.sublayers import Residual
 
 
 class PreparedTransformer(Decoder):
-    """Decoder layers in float32, with products in the precision of the weights or in int8."""
+    """Decoder layers in float32; products and attention in the precision of the weights, or products in int8."""
 
     pointer = None
     own_dropout = True
@@ -45,14 +45,14 @@ class PreparedTransformer(Decoder):
     def start(self, encoded: Encoded) -> tuple[SharedRows, SelfAttentionState]:
         """Return the mask and the keys and values of each layer, and a state of no tokens."""
         memory, _ = self.original.start(encoded)
-        parts = [part.float().contiguous() for layer in memory.layers for part in layer]
+        parts = [part.contiguous() for layer in memory.layers for part in layer]
         state = SelfAttentionState.empty(len(memory.layers), like=parts[0])
-        return SharedRows((additive_mask(memory.mask), *parts)), state
+        return SharedRows((additive_mask(memory.mask, parts[0].dtype), *parts)), state
 
     def forward(
         self, inputs: Tensor, memory: SharedRows, state: SelfAttentionState, hook: AttentionHook | None = None
     ) -> tuple[Tensor, SelfAttentionState]:
-        """Map inputs [B, T, D] to outputs [B, T, D]; the hook is never called."""
+        """Map inputs [B, T, D] to outputs [B, T, D]; the hook is called for each token."""
         outputs = []
         mask, *source = memory.parts
         for token in inputs.float().unbind(1):  # [B, D]
@@ -60,7 +60,7 @@ class PreparedTransformer(Decoder):
             states, extension, buffers = token + shift, state.extended(1), []
             for depth, layer in enumerate(self.layers):
                 keys_values = source[2 * depth], source[2 * depth + 1]
-                states, written = layer(states, state.layers[depth], keys_values, extension, mask, turn)
+                states, written = layer(states, state.layers[depth], keys_values, extension, mask, turn, hook)
                 buffers.append(written)
             state = extension.state(tuple(buffers))
             outputs.append(self.norm(states))
@@ -78,7 +78,7 @@ class PreparedTransformer(Decoder):
 class _PreparedLayer(nn.Module):
     def __init__(self, layer: Any, int8: bool) -> None:  # noqa: ANN401 - a DecoderLayer out of a ModuleList
         super().__init__()
-        own, source = layer.self_attention, layer.cross_attention
+        own, source = self.attentions = layer.self_attention, layer.cross_attention
         self.heads, self.groups, self.width = own.heads, own.key.out_features // own.width, own.width
         self.own = _joined([own.query, own.key, own.value], int8)
         self.own_output, self.query, self.source_output = (
@@ -95,6 +95,7 @@ class _PreparedLayer(nn.Module):
         extension: Extension,
         mask: Tensor,
         turn: Turn,
+        hook: AttentionHook | None,
     ) -> tuple[Tensor, KeysValues]:
         """Map states [B, D] to [B, D]; also return the buffers with the new key and value."""
         written = past
@@ -104,21 +105,37 @@ class _PreparedLayer(nn.Module):
             nonlocal written
             heads = self.own(x).view(len(x), -1, 1, self.width)  # [B, H + 2 G, 1, W]
             query, key, value = torch.split(heads, [self.heads, self.groups, self.groups], 1)
-            written = extension.write(past[0], turn(key)), extension.write(past[1], value)
+            low = past[0].dtype
+            written = extension.write(past[0], turn(key).to(low)), extension.write(past[1], value.to(low))
             keys, values = map(extension.filled, written)  # [B, G, T', W]
-            mixed = self._mix(turn(query), keys, values, None)
+            mixed = _mix(turn(query), keys, values, None, meant_for(hook, self.attentions[0]), self.attentions[0])
             return self.own_output(mixed.reshape(x.shape))
 
         def attend_to_source(x: Tensor) -> Tensor:
             query = self.query(x).view(len(source[0]), -1, self.heads, self.width).transpose(1, 2)  # [N, H, K, W]
-            return self.source_output(self._mix(query, *source, mask).transpose(1, 2).reshape(x.shape))
+            mixed = _mix(query, *source, mask, meant_for(hook, self.attentions[1]), self.attentions[1])
+            return self.source_output(mixed.transpose(1, 2).reshape(x.shape))
 
         states = around_own(states, attend_to_target)
         states = around_source(states, attend_to_source)
         return around_feed(states, self.feed), written
 
-    def _mix(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=self.heads != self.groups)
+
+def _mix(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None,
+    hook: AttentionHook | None,
+    attention: MultiHeadAttention,
+) -> Tensor:
+    """Attend with queries [N, H, K, W] in the precision of the keys [N, G, S, W]; return float32 [N, H, K, W]."""
+    query, groups = query.to(keys.dtype), query.shape[1] // keys.shape[1]
+    if hook is not None:
+        scores = query.float() @ keys.float().repeat_interleave(groups, 1).transpose(2, 3) / query.shape[3] ** 0.5
+        weights = (scores if mask is None else scores + mask).softmax(-1)  # [N, H, K, S]
+        hook(attention, weights.transpose(1, 2).flatten(0, 1).unsqueeze(2))  # [B, H, 1, S]
+    return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=groups > 1).float()
 
 
 def _joined(layers: list[nn.Linear], int8: bool) -> Product:

@@ -104,6 +104,28 @@ def test_a_state_can_be_stepped_again(encoder: Component, decoder: Component, so
         assert torch.equal(model.step(one, memory, state)[0], first)
 
 
+@each_case
+def test_a_hook_sees_the_weights_of_the_readable_network(
+    encoder: Component, decoder: Component, source: Tensor
+) -> None:
+    model = network(encoder, decoder)
+    seen: list[dict[int, Tensor]] = []
+    for reader in (model, prepare(model)):
+        with torch.inference_mode():
+            memory, state = reader.start(source, source != PAD)
+            memory, state = memory.repeat(2), state.repeat(2)
+            maps: dict[int, Tensor] = {}
+            for token in (4, 7):
+                _, state = reader.step(
+                    torch.full((6, 1), token),
+                    memory,
+                    state,
+                    lambda part, used, maps=maps: maps.update({id(part): used}),
+                )
+        seen.append(maps)
+    torch.testing.assert_close(seen[1], seen[0], rtol=0, atol=1e-6)
+
+
 def test_only_known_parts_are_prepared() -> None:
     dot = network(TRANSFORMER, RECURRENT | {"attention": {"name": "multi_head", "heads": 2}})
     pointer = network(TRANSFORMER, TRANSFORMER, head="pointer")

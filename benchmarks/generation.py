@@ -1,0 +1,179 @@
+"""Speed of generation, beside other systems: greedy search and beam 5, batches of 32 and single sources.
+
+    python benchmarks/generation.py [--systems dialog fairseq ...] [--rounds 5] [--clock]
+
+Every response has exactly 32 tokens (the end token is masked). Same sizes for all: S-LSTM (bidirectional encoder of 2 x
+256, decoder of 512, attention over 512), S-Transformer (3 + 3 layers of 256, 4 heads, feed-forward 1,024), embeddings
+of 256, a vocabulary of 8,000, random weights, sources of 16 to 64 tokens; one thread each. One process per system; they
+take turns within a round. Each figure is the best of all rounds: tokens per second of the processor for 32 sources,
+milliseconds for one; with ``--clock`` of the wall clock, which needs an idle machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import environments
+
+PEERS = Path(__file__).parent / "peers"
+sys.path.insert(0, str(PEERS))
+from serving import SPECIAL, TOKENS, VOCABULARY, Generate, padded, serve  # noqa: E402 - beside the peers' scripts
+
+ROOT = Path(__file__).parents[1]
+SIZES: dict[str, dict[str, Any]] = {
+    "lstm": {
+        "encoder": {"name": "lstm", "size": 512},
+        "decoder": {"name": "lstm", "size": 512, "attention": {"name": "additive", "size": 512}},
+    },
+    "transformer": {
+        side: {"name": "transformer", "layers": 3, "heads": 4, "feed_forward_size": 1024}
+        for side in ("encoder", "decoder")
+    },
+}
+CELLS = [(1, 32), (5, 32), (1, 1), (5, 1)]
+"""Width of the beam and number of sources."""
+
+
+class System(NamedTuple):
+    """A script with its environment, and the precisions of each family."""
+
+    environment: str
+    lstm: Sequence[str]
+    transformer: Sequence[str]
+
+
+OWN = ("float32", "bfloat16", "int8")
+SYSTEMS = {
+    "dialog": System("", OWN, OWN),
+    "fairseq": System("fairseq", ("float32",), ("float32",)),
+    "joeynmt": System("joeynmt", ("float32",), ("float32",)),
+    "opennmt": System("opennmt", ("float32",), ("float32",)),
+    "marian": System("marian", (), ("float32", "bfloat16")),
+    "ctranslate2": System("opennmt", (), ("float32", "int8")),
+}
+"""bfloat16 and int8 of the others: fairseq, JoeyNMT and OpenNMT-py have none on a CPU."""
+
+
+def build(family: str, precision: str) -> Generate:
+    """Return dialog's model with random weights."""
+    import torch
+
+    from dialog.config.schema import GenerationConfig
+    from dialog.data.tokenizers.tokenizer import BOS, PAD
+    from dialog.generation.network_step import NetworkStep
+    from dialog.generation.responder import build_search
+    from dialog.models.inference import PreparedNetworks
+    from dialog.models.seq2seq import Seq2Seq
+    from dialog.training.optimization.allocator import keep_freed_memory
+
+    keep_freed_memory()  # as dialog.load does
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    model = Seq2Seq(VOCABULARY, padding=PAD, embedding_size=256, **SIZES[family]).eval()
+    model = model.bfloat16() if precision == "bfloat16" else model
+    networks = PreparedNetworks([model], int8=precision == "int8")
+    limits = GenerationConfig(min_length=TOKENS, max_length=TOKENS)
+    searches = {1: build_search({"name": "greedy"}, limits), 5: build_search({"name": "beam", "width": 5}, limits)}
+
+    @torch.inference_mode()
+    def generate(sources: list[list[int]], width: int) -> list[int]:
+        source = torch.tensor(padded(sources, PAD))
+        step = NetworkStep(networks.current())
+        memory, state = step.start(source, source != PAD)
+        replies = searches[width](step, source.new_full((len(source), 1), BOS), memory, state, source)
+        return [len(best.tokens) for best, *_ in replies]
+
+    return generate
+
+
+class Server:
+    """A process that generates with one system."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        environment = SYSTEMS[name].environment
+        python = environments.python_of(folder, environment) if environment else sys.executable
+        script = [str(PEERS / f"generate_{name}.py")] if environment else [__file__, "--serve"]
+        variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": "" if environment else str(ROOT)}
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            [str(python), *script], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=variables
+        )
+
+    def measure(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to a request."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        return dict(json.loads(line)) if line else {"error": "the process has ended"}
+
+
+def rows_of_table(servers: Sequence[Server], family: str, rounds: int, clock: str) -> Iterator[list[str]]:
+    """Yield a row for each system and precision of a family; systems take turns within a round."""
+    variants = [(server, precision) for server in servers for precision in getattr(SYSTEMS[server.name], family)]
+    figures: dict[tuple[str, str], list[str]] = {(server.name, precision): [] for server, precision in variants}
+    for width, rows in CELLS:
+        best: dict[tuple[str, str], float] = {}
+        for turn in range(rounds * (1 if rows > 1 else 4) + 1):  # the first warms up
+            sources = texts(rows, seed=turn)
+            for server, precision in list(variants):
+                answer = server.measure({"family": family, "precision": precision, "width": width, "sources": sources})
+                if "error" in answer:
+                    print(f"{server.name}, {family}, {precision}: {answer['error']}", file=sys.stderr, flush=True)
+                    variants.remove((server, precision))
+                elif turn:
+                    key = server.name, precision
+                    best[key] = min(best.get(key, float("inf")), answer[clock])
+        for key, seconds in best.items():
+            figures[key].append(f"{rows * TOKENS / seconds:,.0f}" if rows > 1 else f"{1000 * seconds:.1f}")
+    for (name, precision), cells in figures.items():
+        yield [family, name, precision, *cells]
+
+
+def texts(rows: int, seed: int) -> list[list[int]]:
+    """Return random sources; all rounds have the same lengths, 16 to 64, or 40 for a single one."""
+    lengths = [40] if rows == 1 else [64 - 48 * row // (rows - 1) for row in range(rows)]  # some peers need this order
+    generator = random.Random(seed)
+    return [[generator.randrange(SPECIAL, VOCABULARY) for _ in range(length)] for length in lengths]
+
+
+def main() -> None:
+    """Print a table for each family."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
+    parser.add_argument("--families", nargs="+", choices=SIZES, default=list(SIZES))
+    parser.add_argument("--rounds", type=int, default=5, help="of batches; four times as many of single sources")
+    parser.add_argument("--clock", action="store_const", const="clock", default="processor", help="wall clock")
+    parser.add_argument("--environments", type=Path, default=environments.default_folder(), metavar="FOLDER")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        return serve(build)
+    servers = []
+    for name in options.systems:
+        try:
+            servers.append(Server(name, options.environments))
+        except environments.NotBuiltError as reason:
+            print(f"{name}: not installed: {reason}", file=sys.stderr, flush=True)
+    print("| model | system | precision | greedy, 32 | beam 5, 32 | greedy, 1 | beam 5, 1 |")
+    print("| --- | --- | --- | ---: | ---: | ---: | ---: |")
+    for family in options.families:
+        for row in rows_of_table(servers, family, options.rounds, options.clock):
+            print(f"| {' | '.join(row)} |", flush=True)
+    for server in servers:
+        server.process.terminate()
+    return None
+
+
+if __name__ == "__main__":
+    main()
