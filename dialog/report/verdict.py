@@ -14,7 +14,6 @@ from dialog.report.sections.scores import generation, likelihood
 from dialog.report.tables import SUBSETS, ReportCell, ReportTable, Results, RowGroup
 from dialog.report.terminal import display_width, one_line
 
-
 NARROW = 10
 """Columns of a heading that is not broken into lines."""
 
