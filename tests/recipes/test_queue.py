@@ -124,6 +124,11 @@ def test_queue_continues_reports_failures_and_records(tmp_path: Path, queue: lis
     (run,) = record["recipes"][0]["runs"]
     assert run["curve"]["step"] == [4, 8, 12]
     assert len(run["curve"]["validation/bits_per_byte"]) == 3
+    from records import to_markdown
+
+    run["commits"] = ["0123456-dirty"]
+    assert re.search(r"lstm_bahdanau` \| \d\.\d+ \|.* 1 † \|", to_markdown(record)), "shown, and marked"
+    assert "\n* † Not current: measured at 0123456 with uncommitted changes" in to_markdown(record)
     metrics = json.loads((out / "of-another-name" / "evaluation" / "test" / "metrics.json").read_text())
     assert run["metrics"]["bits_per_byte"] == pytest.approx(metrics["bits_per_byte"], rel=1e-5)
     assert {item["metric"] for item in record["differences"]} == {"bits_per_byte"}
