@@ -112,8 +112,8 @@ def _undecided(records: Sequence[Difference]) -> Iterator[str]:
             (first, *others) = group
             yield f"{_label(first)}: undecided; about {first.seeds_needed} seeds would decide."
             if others:
-                numbers = _listed([f"{_lowered(_label(record))} (about {record.seeds_needed} seeds)" for record in others])
-                yield f"Also undecided: {numbers}."
+                numbers = (f"{_lowered(_label(record))} (about {record.seeds_needed} seeds)" for record in others)
+                yield f"Also undecided: {_listed([*numbers])}."
         else:
             yield f"{_labels(group)}: {reason}."
 
