@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dialog.build import build_job
+from dialog.config.components import accepts
 from dialog.config.schema import Recipe
+from dialog.data.corpora import CORPORA
 from dialog.paths import cache
 from dialog.runs.check import check_data
 
 if TYPE_CHECKING:
     from dialog.data.preparation.job import Job
+    from dialog.data.store.store import Store
 
 
 def prepare_data(
@@ -43,6 +48,23 @@ def example_ids(recipe: Recipe, split: str, rows: Collection[int]) -> dict[int, 
     from dialog.data.preparation import example_ids as ids
 
     return ids.example_ids(_checked_job(recipe), split, rows)
+
+
+def gold_alignments(recipe: Recipe, store: Store, rows: Collection[int]) -> dict[int, dict[int, int]]:
+    """Map rows of a prepared split to their gold alignments; empty unless the corpus is generated and has copies."""
+    from dialog.data.examples import examples
+    from dialog.data.gold_alignment import alignment
+
+    if accepts(CORPORA, recipe.data.corpus, "path"):
+        return {}
+    job = build_job(recipe)
+    wanted = set(rows)
+    chosen = islice(examples(job.corpus.dialogues(store.split), job.rules, Counter()), 1 + max(wanted, default=-1))
+    return {
+        row: alignment(store.tokenizer, example, max_source=store.max_source, layout=store.layout)
+        for row, example in enumerate(chosen)
+        if row in wanted and example.response.copies
+    }
 
 
 def _checked_job(recipe: Recipe) -> Job:

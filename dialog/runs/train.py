@@ -16,7 +16,7 @@ from dialog.config.schema import Recipe
 from dialog.paths import fresh_folder
 from dialog.runs.check import check_recipe
 from dialog.runs.folder import CHECKPOINTS, Trained, finish, opened
-from dialog.runs.prepare import example_ids, prepare_data
+from dialog.runs.prepare import example_ids, gold_alignments, prepare_data
 from dialog.runs.weights import rebuild_weights, weights_writer
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def run_training(
     """Build the objects of a recipe, fit, and write the results; shared by `train` and `resume`."""
     from dialog.data.store.store import Store
     from dialog.training import loggers, trainer
-    from dialog.training.callbacks.attention import AttentionRecorder
+    from dialog.training.callbacks.attention.recorder import AttentionRecorder
     from dialog.training.callbacks.guard import with_example_ids
     from dialog.training.callbacks.memory import Memory
     from dialog.training.callbacks.peak_memory import reset_peak
@@ -97,7 +97,13 @@ def run_training(
     batches = build_data(recipe, data, store.tokenizer)
     run_loggers = loggers.build_loggers(recipe.logger, folder)
     memory, names = Memory(preflight=recipe.preflight), partial(example_ids, recipe)
-    recorder, write = AttentionRecorder(folder, store), weights_writer(folder, recipe, store.tokenizer)
+    recorder = AttentionRecorder(
+        folder,
+        store,
+        self_attention=bool(recipe.logger.get("self_attention")),
+        gold=partial(gold_alignments, recipe, store),
+    )
+    write = weights_writer(folder, recipe, store.tokenizer)
     lightning = build_trainer(recipe, folder, run_loggers, [recorder, memory, *callbacks], write)
     with opened(folder, recipe, store, first=lightning.is_global_zero, resumed=resumed):
         if resumed and lightning.is_global_zero:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import dialog
 from dialog.config.schema import to_dict
 from dialog.report.drawing.image import heatmap_grid
 from dialog.runs.evaluate import evaluate
+from dialog.training.callbacks.attention.stored_maps import read_maps
 
 SECRETS = {
     "MY_TOKEN": "planted-in-the-environment-5f2c",
@@ -84,7 +86,13 @@ def offline_run(
 ) -> tuple[Path, Offline, dialog.Recipe]:
     """A run of the command line with logger=wandb; proxies lead to a trap that notices connections."""
     place = tmp_path_factory.mktemp("wandb")
-    overrides = ["logger=wandb", "trainer.max_steps=6", "trainer.val_check_interval=3", "trainer.log_every_n_steps=1"]
+    overrides = [
+        "logger=wandb",
+        "logger.self_attention=true",
+        "trainer.max_steps=6",
+        "trainer.val_check_interval=3",
+        "trainer.log_every_n_steps=1",
+    ]
     recipe = tiny("transformer", *overrides)
     (place / "mine.yaml").write_text(recipe.yaml(), encoding="utf-8")
     with socket.create_server(("127.0.0.1", 0)) as trap:
@@ -203,7 +211,7 @@ def test_maps_are_logged_as_images(offline_run: tuple[Path, Offline, dialog.Reci
             for one in pictures
             if one["trainer/global_step"] == at and any(key.startswith(f"attention/{example}/") for key in one)
         )
-        for one in each["maps"]:
+        for one in read_maps(run / "attention" / step / f"{example}.npz")["maps"]:
             entry = row[f"attention/{example}/{one['name']}"]
             assert entry["_type"] == "image-file"
             response, context = each["response_tokens"], each["context_tokens"]
@@ -214,6 +222,34 @@ def test_maps_are_logged_as_images(offline_run: tuple[Path, Offline, dialog.Reci
                 assert np.array_equal(np.asarray(picture), np.asarray(expected))
             images += 1
     assert images == len(ATTENTIONS) * 4 * len(steps) == len(list(offline.folder.glob("files/media/images/**/*.png")))
+
+
+def test_a_page_and_a_table_of_every_head_are_logged(offline_run: tuple[Path, Offline, dialog.Recipe]) -> None:
+    run, offline, _ = offline_run
+    files = offline.folder / "files"
+    pages = [(files / entry["path"]).read_text(encoding="utf-8") for entry in offline.values("attention/panel")]
+    assert [sorted(set(re.findall(r'"label":"(step \d+)"', page))) for page in pages] == [
+        ["step 3"],
+        ["step 3", "step 6"],
+    ]
+    tables = [json.loads((files / entry["path"]).read_text("utf-8")) for entry in offline.values("attention/heads")]
+    assert len(tables) == 2
+    for step, table in zip((3, 6), tables, strict=True):
+        rows = [dict(zip(table["columns"], values, strict=True)) for values in table["data"]]
+        assert {(row["step"], row["example"], row["module"], row["head"]) for row in rows} == {
+            (step, int(example), name, head)
+            for _, example in recorded(run)
+            for name, (kind, *_) in ATTENTIONS.items()
+            for head in range(2)
+            if kind == "cross"
+        }
+        for row in rows:
+            each = recorded(run)[f"step-{step}", str(row["example"])]
+            assert row["context"].split(" ") == each["context_tokens"]
+            (weights,) = (np.array(one["weights"]) for one in each["maps"] if one["name"] == row["module"])
+            assert row["sharpness"] == pytest.approx(weights[row["head"]].max(-1).mean(), abs=1e-4)
+            first = each["context_tokens"][weights[row["head"], 0].argmax()]
+            assert row["strongest"].startswith(f"{each['response_tokens'][0]}→{first} ")
 
 
 def test_no_secret_is_written(offline_run: tuple[Path, Offline, dialog.Recipe]) -> None:

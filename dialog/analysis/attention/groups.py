@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from dialog.data.dialogue import Example
 from dialog.data.store.source_lines import lines_of_source
@@ -12,6 +12,14 @@ from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, SELF, Tokenizer
 
 KINDS = ("word", "punctuation", "role", "start", "end")
 SPECIAL_KINDS = {BOS: "start", EOS: "end", SELF: "role", OTHER: "role"}
+
+
+class ReadLine(NamedTuple):
+    """Fact or turn of a context."""
+
+    own: bool  # whether the responder says it
+    text: str
+    tokens: int
 
 
 def token_groups(
@@ -30,21 +38,39 @@ def token_groups(
     `KINDS` for each token; a separator of turns is a role. ``dropped_tokens`` is the number of tokens of the context
     that are truncated.
     """
+    own = example.response.speaker
     facts, turns = (
-        [len(ids) for ids in tokenizer.encode_batch([turn.text for turn in part])]
+        [
+            ReadLine(turn.speaker == own, turn.text, len(ids))
+            for turn, ids in zip(part, tokenizer.encode_batch([turn.text for turn in part]), strict=True)
+        ]
         for part in (example.facts, example.context)
     )
-    located = lines_of_source(facts, turns, max_source=max_source, layout=layout)
+    described = line_groups(tokenizer, facts, turns, source, target, max_source=max_source, layout=layout)
+    return {"response": example.response.text, **described}
+
+
+def line_groups(
+    tokenizer: Tokenizer,
+    facts: Sequence[ReadLine],
+    turns: Sequence[ReadLine],
+    source: Sequence[int],
+    target: Sequence[int],
+    *,
+    max_source: int,
+    layout: str,
+) -> dict[str, Any]:
+    """Return the fields of `token_groups` but the response, from the lines of an example."""
+    sizes = ([line.tokens for line in part] for part in (facts, turns))
+    located = lines_of_source(*sizes, max_source=max_source, layout=layout)
     kinds = [
         "role" if separator else token_kind(tokenizer, token)
         for token, separator in zip(source, located.separators, strict=True)
     ]
-    own = example.response.speaker
     return {
-        "response": example.response.text,
         "turns": [
-            *({"speaker": "fact", "text": fact.text} for fact in example.facts),
-            *({"speaker": "self" if turn.speaker == own else "other", "text": turn.text} for turn in example.context),
+            *({"speaker": "fact", "text": line.text} for line in facts),
+            *({"speaker": "self" if line.own else "other", "text": line.text} for line in turns),
         ],
         "context_lines": located.lines,
         "context_kinds": kinds,

@@ -20,6 +20,8 @@ from dialog.data.tokenizers.tokenizer import Tokenizer
 Integers = NDArray[np.int64]
 Retokenise = Callable[[list[int], np.random.Generator], list[int]]
 """Maps the ids of a turn to other ids of the same text."""
+RoleLines = list[tuple[bool, list[int]]]
+"""For each line, whether it is the responder's, and its token ids."""
 
 
 class Store:
@@ -91,6 +93,11 @@ class Store:
         source, target, facts = self._pairs(chosen)
         return with_turn_shape(pack(source, target, facts, chosen, **self._sizes(chosen)))
 
+    def lines(self, row: int) -> tuple[RoleLines, RoleLines]:
+        """Return the facts and the turns of an example's context, untruncated."""
+        fact, facts_end, first, response = self._examples[row].tolist()
+        return self._role_lines(range(fact, facts_end), response), self._role_lines(range(first, response), response)
+
     def retokenised(self, rows: Integers, tokenise: Retokenise, *, seed: int, epoch: int) -> Batch:
         """Return the examples of these rows with other ids of the same texts, drawn for each seed, epoch and row.
 
@@ -121,10 +128,13 @@ class Store:
         self, lines: range, response: int, tokenise: Retokenise, random: np.random.Generator
     ) -> list[tuple[bool, list[int]]]:
         """Return for each line whether it is the responder's, and its new ids."""
+        return [(own, tokenise(ids, random)) for own, ids in self._role_lines(lines, response)]
+
+    def _role_lines(self, lines: range, response: int) -> RoleLines:
         bounds = self._lines.offsets[lines.start : lines.stop + 1].tolist()
         own = (self._lines.speakers[lines.start : lines.stop] == self._lines.speakers[response]).tolist()
         ids = [self._lines.ids[start + 1 : end].tolist() for start, end in pairwise(bounds)]
-        return [(mine, tokenise(line, random)) for mine, line in zip(own, ids, strict=True)]
+        return list(zip(own, ids, strict=True))
 
     def _pairs(self, rows: Integers) -> tuple[Integers, Integers, Integers]:
         examples = self._examples[rows]

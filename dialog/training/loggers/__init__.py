@@ -20,8 +20,12 @@ from dialog.training.loggers.wandb_tracker import WandbTracker, wandb_mode
 __all__ = ["LOGGERS", "BackgroundLogger", "MediaLogger", "RecordLogger", "RecordPosition", "trackers", "wandb_mode"]
 
 
-def no_logger() -> None:
-    """Log to metrics.jsonl only."""
+def no_logger(*, self_attention: bool = False) -> None:
+    """Log to metrics.jsonl only.
+
+    Args:
+        self_attention: Whether a run also records maps of self-attention; cross-attention is always recorded.
+    """
 
 
 LOGGERS: Family[Logger | None] = Family(

@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, runtime_checkable
 
@@ -20,6 +20,9 @@ from dialog.report.terminal import one_line
 log = logging.getLogger("dialog")
 
 
+TableRows = Sequence[Sequence[str | int | float]]
+
+
 @runtime_checkable
 class MediaLogger(Protocol):
     """A logger that also takes images and tables."""
@@ -27,8 +30,16 @@ class MediaLogger(Protocol):
     def log_images(self, images: Mapping[str, Image], step: int) -> None:
         """Log images by key."""
 
-    def log_table(self, key: str, columns: list[str], data: list[list[str]], step: int) -> None:
-        """Log rows of text."""
+    def log_table(self, key: str, columns: list[str], data: TableRows, step: int) -> None:
+        """Log rows of values."""
+
+
+@runtime_checkable
+class PageLogger(MediaLogger, Protocol):
+    """A logger that takes HTML pages too."""
+
+    def log_page(self, key: str, page: str, step: int) -> None:
+        """Log a self-contained page."""
 
 
 class BackgroundLogger(Logger):

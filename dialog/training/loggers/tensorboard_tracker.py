@@ -15,6 +15,7 @@ from lightning.pytorch.loggers import Logger
 from PIL.Image import Image
 
 from dialog.report.markdown import text_table
+from dialog.training.loggers.background import TableRows
 
 if TYPE_CHECKING:
     from tensorboard.compat.proto.summary_pb2 import Summary
@@ -25,9 +26,13 @@ class TensorBoardTracker(Logger):
     """TensorBoard event files in the run folder; needs the extra ``tensorboard``.
 
     Written without torch's SummaryWriter, whose own thread prints a traceback when the disk is full.
+
+    Args:
+        folder: The run folder.
+        self_attention: Whether a run also records maps of self-attention; cross-attention is always recorded.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, self_attention: bool = False) -> None:
         super().__init__()
         if find_spec("tensorboard") is None:
             raise ImportError("needs TensorBoard: pip install 'dialog-seq2seq[tensorboard]'")
@@ -62,11 +67,11 @@ class TensorBoardTracker(Logger):
             drawn = image(key, np.asarray(picture), dataformats="HWC")  # type: ignore[no-untyped-call]
             self._write(step, summary=drawn)
 
-    def log_table(self, key: str, columns: list[str], data: list[list[str]], step: int) -> None:
-        """Write rows of text as a Markdown table."""
+    def log_table(self, key: str, columns: list[str], data: TableRows, step: int) -> None:
+        """Write rows of values as a Markdown table."""
         from torch.utils.tensorboard.summary import text
 
-        self._write(step, summary=text(key, text_table(columns, data)))  # type: ignore[no-untyped-call]
+        self._write(step, summary=text(key, text_table(columns, [[*map(str, row)] for row in data])))  # type: ignore[no-untyped-call]
 
     def save(self) -> None:
         """Flush the file."""

@@ -18,6 +18,7 @@ from lightning.pytorch.loggers import Logger
 from PIL.Image import Image
 
 from dialog.report.terminal import one_line
+from dialog.training.loggers.background import TableRows
 
 if TYPE_CHECKING:
     from wandb import Run
@@ -50,6 +51,7 @@ class WandbTracker(Logger):
         group: Group of runs; by default the folder of the comparison or sweep.
         tags: Tags of the run; by default the decoder and the corpus.
         mode: auto, online, offline or disabled.
+        self_attention: Whether a run also records maps of self-attention; cross-attention is always recorded.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class WandbTracker(Logger):
         group: str | None = None,
         tags: Sequence[str] = (),
         mode: str = "auto",
+        self_attention: bool = False,
     ) -> None:
         super().__init__()
         if mode not in MODES:
@@ -114,11 +117,17 @@ class WandbTracker(Logger):
 
         self.log_metrics({key: wandb.Image(image) for key, image in images.items()}, step)
 
-    def log_table(self, key: str, columns: list[str], data: list[list[str]], step: int) -> None:
-        """Log rows of text."""
+    def log_table(self, key: str, columns: list[str], data: TableRows, step: int) -> None:
+        """Log rows of values."""
         import wandb
 
-        self.log_metrics({key: wandb.Table(columns=[*columns], data=data)}, step)
+        self.log_metrics({key: wandb.Table(columns=[*columns], data=[[*row] for row in data])}, step)
+
+    def log_page(self, key: str, page: str, step: int) -> None:
+        """Log a self-contained page as it is."""
+        import wandb
+
+        self.log_metrics({key: wandb.Html(page, inject=False, data_is_not_path=True)}, step)
 
     def finalize(self, status: str) -> None:
         """Finish the run, so that the next one in this process is separate; after a failure, stop the service."""

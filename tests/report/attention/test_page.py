@@ -9,10 +9,12 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from browser import needs_chromium, run_in_chromium
 
 from dialog.report.drawing.attention.page import attention_page
 from dialog.report.drawing.attention.reading import AttentionReading
+from dialog.report.drawing.attention.training import training_page
 
 MASSES = "all('.group > button').map((button) => button.textContent)"
 
@@ -176,3 +178,30 @@ def test_an_empty_context(two_heads: dict[str, Any]) -> None:
     maps = two_heads | {"context_tokens": ["</s>"], "context_kinds": ["end"], "context_lines": [-1], "turns": []}
     maps |= {"maps": [two_heads["maps"][0] | {"weights": [[[1.0]] * 3] * 2}]}
     assert "(empty context)" in attention_page([("", maps)], title="run")
+
+
+@needs_chromium
+def test_a_slider_chooses_the_step_of_a_training(two_heads: dict[str, Any], tmp_path: Path) -> None:
+    trained = {**two_heads, "maps": [{**two_heads["maps"][0], "weights": [[[0.0] * 6 + [1.0]] * 3] * 2}]}
+    readings = [("step 100", two_heads), ("step 2,000", trained)]
+    steps = f"""
+      const slide = (value) => {{
+        one('input[type=range]').value = value;
+        one('input[type=range]').dispatchEvent(new Event('input', {{ bubbles: true }}));
+        return [one('output').textContent, one('.panel h3').textContent.split(':')[0], {MASSES}[2]];
+      }};
+      const picks = all('.panel .pick').filter(shown).map((label) => label.firstChild.textContent);
+      return {{ start: one('output').textContent, picks, first: slide(0), last: slide(1) }};
+    """
+    seen = run_in_chromium(training_page({7: readings, 9: readings}), steps, tmp_path)
+    assert seen["start"] == "step 2,000"
+    assert seen["picks"] == ["map", "head"]
+    assert seen["first"] == ["step 100", "step 100", "end 67 %"]
+    assert seen["last"] == ["step 2,000", "step 2,000", "end 100 %"]
+
+
+def test_a_training_page_keeps_as_many_examples_as_fit(two_heads: dict[str, Any]) -> None:
+    wide = {**two_heads, "maps": [{**two_heads["maps"][0], "weights": np.full((40_000, 3, 7), 1 / 7)}]}
+    page = training_page({7: [("step 1", two_heads)], 8: [("step 1", wide)], 9: [("step 1", wide)]})
+    assert re.findall(r'"id":"(\d+): ', page) == ["7", "8"]
+    assert "1 more example in the files of the run." in page

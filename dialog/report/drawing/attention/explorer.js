@@ -113,7 +113,7 @@
     constructor(explorer, name) {
       [this.explorer, this.name] = [explorer, name];
       this.title = make("h3");
-      [this.run, this.layer, this.head] = ["run", "map", "head"].map((text) => picker(text));
+      [this.run, this.layer, this.head] = [explorer.data.slider ? "step" : "run", "map", "head"].map((text) => picker(text));
       this.choices = make("div", { class: "controls choices" }, this.run.label, this.layer.label, this.head.label);
       this.body = make("div");
       this.element = make("section", { class: "panel" }, this.title, this.choices, this.body);
@@ -141,7 +141,7 @@
         [title, maps.filter((map) => kindOf(map) === kind).map((map) => [map.name, map.name])]
       ).filter(([, options]) => options.length), maps[layer].name);
       fill(this.head.select, [["", [["mean", "mean over heads"], ...range(0, heads).map((one) => [one, `head ${one}`])]]], head);
-      this.run.label.hidden = readings.length < 2;
+      this.run.label.hidden = readings.length < 2 || (this.explorer.data.slider && this.name === "A"); // it has the slider
       this.head.label.hidden = heads < 2;
     }
 
@@ -372,6 +372,14 @@
       fill(this.examples.select, [["", this.data.examples.map(({ id }, place) => [place, id])]], "0");
       this.examples.label.hidden = this.data.examples.length < 2;
       this.examples.select.addEventListener("change", () => { this.offer(); this.update(); });
+      this.steps = make("input", { type: "range", min: 0, step: 1, value: 0 });
+      this.step = make("output");
+      const steps = make("label", { class: "pick steps" }, make("span", {}, "training: ", this.step), this.steps);
+      steps.hidden = !this.data.slider;
+      this.steps.addEventListener("input", () => {
+        this.panels[0].offer({ run: Number(this.steps.value) });
+        this.update();
+      });
       this.second = check("second map", this.data.second, () => {});
       this.difference = check("difference A − B", false, () => {});
       const hide = HIDEABLE.map(([kinds, text]) =>
@@ -382,7 +390,7 @@
       this.panels = ["A", "B", "A − B"].map((name) => new Panel(this, name));
       this.panels[2].choices.hidden = true;
       const controls = make("div", { class: "controls" },
-        this.examples.label, this.second.label, this.difference.label,
+        this.examples.label, steps, this.second.label, this.difference.label,
         make("fieldset", {}, make("legend", {}, "hide columns"), ...hide), this.folding);
       this.root.append(controls, this.notes, this.status, make("div", { class: "panels" }, ...this.panels.map(({ element }) => element)));
     }
@@ -392,7 +400,8 @@
       const { readings } = this.example;
       const started = this.panels[0].layer.select.value !== "";
       this.panels.slice(0, 2).forEach((panel, place) => {
-        panel.offer(started ? {} : { run: Math.min(place, readings.length - 1), ...(this.data.first || {}) });
+        const run = this.data.slider ? readings.length - 1 : Math.min(place, readings.length - 1);
+        panel.offer(started ? {} : { run, ...(this.data.first || {}) });
       });
       this.selected = null;
       this.foldAll(false);
@@ -423,6 +432,9 @@
 
     update() {
       const [first, second, third] = this.panels;
+      this.steps.max = this.example.readings.length - 1;
+      this.steps.value = first.run.select.value;
+      this.step.textContent = first.choice.reading.label;
       const matrices = [first, second].map((panel) => matrixOf(panel.choice, this.hidden, this.folded));
       const both = this.second.box.checked;
       const comparable = both && agree(...matrices);

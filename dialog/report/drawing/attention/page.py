@@ -55,7 +55,11 @@ def attention_page(
 
 
 def explorer_json(
-    examples: Sequence[Mapping[str, Any]], *, first: tuple[str, int | None] | None = None, second: bool | None = None
+    examples: Sequence[Mapping[str, Any]],
+    *,
+    first: tuple[str, int | None] | None = None,
+    second: bool | None = None,
+    slider: bool = False,
 ) -> Markup:
     """Return the data of `explorer.js` for a script element; texts cannot end the element.
 
@@ -63,11 +67,13 @@ def explorer_json(
         examples: Each has an "id" and "readings", the results of `pack`.
         first: Name of the map and the head, or None for the mean, that is shown first.
         second: Whether two maps are shown side by side; by default, if an example has two readings.
+        slider: Whether the readings of an example are steps of a training, chosen with a slider, the last one first.
     """
     data = {
         "examples": examples,
         "first": None if first is None else {"map": first[0], "head": first[1]},
         "second": len(examples[0]["readings"]) > 1 if second is None else second,
+        "slider": slider,
         "scales": {
             "light": {"weights": ON_LIGHT, "differences": DIFFERENCE_ON_LIGHT},
             "dark": {"weights": ON_DARK, "differences": DIFFERENCE_ON_DARK},
