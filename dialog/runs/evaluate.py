@@ -175,9 +175,9 @@ def settings_of(recipe: Recipe, corpus: str | None, others: Sequence[Path] = ())
 
 
 def with_reverse_weights(search: Component) -> Component:
-    """Return the search ``mmi`` with the SHA-256 of its reverse model's weights, other searches as they are."""
+    """Return the search ``mmi`` with the SHA-256 of its reverse model's weights for its folder, others as they are."""
     weights = Path(search.get("reverse", "")) / WEIGHTS
-    return {**search, "reverse_weights": sha256(weights)} if "reverse" in search and weights.is_file() else search
+    return {**search, "reverse": sha256(weights)} if "reverse" in search and weights.is_file() else search
 
 
 def has_settings(metrics: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:

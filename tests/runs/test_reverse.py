@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import dialog
+from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 from dialog.runs.evaluate import evaluate, settings_of
 from dialog.runs.train import train
@@ -51,14 +52,17 @@ def test_evaluation_records_the_reverse_model(backward: Path, trained: Callable[
     evaluated, metrics = evaluate(dialog.load(folder, overrides=overrides), "test", quiet=True)
     assert evaluated.name != "test"
     search = metrics["generation"]["search"]
-    assert (search["name"], search["reverse"], search["weight"]) == ("mmi", str(backward), 0.5)
+    weights = backward / "model.safetensors"
+    assert (search["name"], search["reverse"], search["weight"]) == ("mmi", sha256(weights), 0.5)
     changed = Path(shutil.copytree(backward, tmp_path / "changed"))
+    overrides[1] = f"generation.search.reverse={changed}"
+    moved = settings_of(dialog.load(folder, overrides=overrides).recipe, None)
+    assert moved["generation"] == metrics["generation"]  # another folder with the same weights
     (changed / "manifest.json").unlink()
     weights = changed / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\0")
-    overrides[1] = f"generation.search.reverse={changed}"
     settings = settings_of(dialog.load(folder, overrides=overrides).recipe, None)
-    assert settings["generation"]["search"]["reverse_weights"] != search["reverse_weights"]
+    assert settings["generation"]["search"]["reverse"] == sha256(weights) != search["reverse"]
 
 
 def test_only_a_reverse_model_reranks(backward: Path, trained: Callable[[str], Path], tmp_path: Path) -> None:
