@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from dialog.config.components import lookup
+from dialog.config.components import hint
 from dialog.errors import UserError
 
 
@@ -82,11 +82,15 @@ def without_heads(model: nn.Module, heads: Sequence[str]) -> Iterator[None]:
 
 def _views(model: nn.Module, heads: Sequence[str]) -> list[Tensor]:
     """Return the weights of heads."""
-    views = {
-        f"{name}.{head}": slices.weights(head)
-        for name, slices in heads_of(model).items()
-        for head in range(slices.heads)
-    }
-    if heads and not views:
+    attentions = heads_of(model)
+    if heads and not attentions:
         raise UserError(f"head {heads[0]!r}: the model has no multi-head attention, whose heads could be removed")
-    return [view.detach() for head in heads for view in lookup(views, head, "head")]
+    views = []
+    for head in heads:
+        name, _, number = head.rpartition(".")
+        attention = attentions.get(name)
+        if attention is None or number not in map(str, range(attention.heads)):
+            choices = (f"{name}.0-{one.heads - 1}" for name, one in attentions.items())
+            raise UserError(f"unknown head {head!r}{hint(head, choices)}")
+        views += [view.detach() for view in attention.weights(int(number))]
+    return views

@@ -116,8 +116,8 @@ def test_a_curve_removes_all_heads_in_order_and_restores_them(batch: Examples) -
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("decoder.layers.0.cross_attention.4", "did you mean 'decoder.layers.0.cross_attention.[0-3]'"),
-        ("decoder.layers.7.cross_atention.1", "did you mean 'decoder.layers.[01].cross_attention.1'"),
+        ("decoder.layers.0.cross_attention.4", "did you mean 'decoder.layers.0.cross_attention.0-3'"),
+        ("decoder.layers.7.cross_atention.1", "did you mean 'decoder.layers.[01].cross_attention.0-3'"),
     ],
 )
 def test_unknown_heads(name: str, message: str) -> None:
