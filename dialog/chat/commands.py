@@ -93,8 +93,8 @@ def show_candidates(session: Session, request: CommandCall) -> Effect:
         raise UserError(f"/nbest: give a number of candidates from 1 to {MOST_CANDIDATES}, such as /nbest 5")
     lines: list[str] = []
     for number, (search, candidates) in enumerate(session.n_best(int(request.argument))):
-        lines += [named(session, number, search), "log-probability  tokens  text"]
-        lines += [f"{row.score:15.2f}  {row.tokens:6}  {one_line(row.text)}" for row in candidates]
+        lines += [named(session, number, search), "   rank  log-probability  tokens  text"]
+        lines += [f"{row.rank:7.2f}  {row.score:15.2f}  {row.tokens:6}  {one_line(row.text)}" for row in candidates]
     return Effect(tuple(lines))
 
 
@@ -158,7 +158,7 @@ COMMANDS: Mapping[str, Command] = {
     "/set": Command("/set KEY=VALUE ...", "set arguments of the search and constraints: top_p=0.9", set_values),
     "/search": Command("/search NAME", "select a search or a file of configs/generation: beam5", select_search),
     "/nbest": Command(
-        "/nbest N", "show the N best candidates for the last reply, with scores in nats", show_candidates
+        "/nbest N", "show the N best candidates for the last reply, by the rank of the search", show_candidates
     ),
     "/why": Command(
         "/why [LAYER [HEAD]]", "show the attention of the last reply; without numbers the mean", show_attention

@@ -13,7 +13,7 @@ from dialog.chat.layout import side_by_side, wrap
 from dialog.chat.self_chat import NamedTurn, repetition
 from dialog.chat.session import Session
 from dialog.errors import UserError
-from dialog.report.terminal import display_width
+from dialog.report.terminal import display_width, one_line
 
 HELLO = "I will have the soup ."
 
@@ -58,13 +58,12 @@ def test_candidates_are_listed_with_score_and_length(session: Callable[..., Sess
     apply(chat, HELLO)
     search, header, *rows = apply(chat, "/nbest 3").lines
     assert search.startswith("beam, width=5, candidates=3")
-    assert header.split() == ["log-probability", "tokens", "text"]
+    assert header.split() == ["rank", "log-probability", "tokens", "text"]
     assert len(rows) == 3
     expected = chat.runs[0].respond([HELLO], {"name": "beam", "width": 5, "candidates": 3}).candidates
-    assert [row.split()[:2] for row in rows] == [[f"{item.score:.2f}", str(item.tokens)] for item in expected]
-    assert [
-        row.split("  ", 2)[-1].strip().endswith(item.text.strip()) for row, item in zip(rows, expected, strict=True)
-    ]
+    for row, item in zip(rows, expected, strict=True):
+        assert row.split()[:3] == [f"{item.rank:.2f}", f"{item.score:.2f}", str(item.tokens)]
+        assert row.endswith(f"  {one_line(item.text)}")
     assert len(chat.exchanges) == 1
 
 
