@@ -6,22 +6,12 @@ Shapes: N rows, S source tokens, T tokens, E embedding size, V vocabulary, M net
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from dialog.models.inference.ensemble import MemberRows
 from dialog.models.seq2seq import Seq2Seq
-from dialog.models.state import Rows
-
-
-@dataclass(frozen=True)
-class Bundles(Rows):
-    """One memory or state for each network."""
-
-    parts: tuple[Any, ...]
-
 
 Watch = Callable[[list[int]], None]
 """Called with the tokens of a response so far, after each token."""
@@ -36,31 +26,31 @@ class NetworkStep:
     def __init__(self, models: Sequence[Seq2Seq]) -> None:
         self.models = tuple(models)
 
-    def start(self, source: Tensor, mask: Tensor) -> tuple[Bundles, Bundles]:
+    def start(self, source: Tensor, mask: Tensor) -> tuple[MemberRows, MemberRows]:
         """Encode a source [N, S]; return memory and state."""
         started = [model.start(source, mask) for model in self.models]
         memories, states = zip(*started, strict=True)
-        return Bundles(memories), Bundles(states)
+        return MemberRows(memories), MemberRows(states)
 
-    def __call__(self, tokens: Tensor, memory: Bundles, state: Bundles) -> tuple[Tensor, Bundles]:
+    def __call__(self, tokens: Tensor, memory: MemberRows, state: MemberRows) -> tuple[Tensor, MemberRows]:
         """Read tokens [N, T]; return logits [N, T, V] and the new state."""
         results = [
             model.step(tokens, *parts) for model, *parts in zip(self.models, memory.parts, state.parts, strict=True)
         ]
         logits, states = zip(*results, strict=True)
-        return self._mean(logits), Bundles(states)
+        return self._mean(logits), MemberRows(states)
 
-    def represent(self, tokens: Tensor, memory: Bundles, state: Bundles) -> tuple[Tensor, Tensor, Bundles]:
+    def represent(self, tokens: Tensor, memory: MemberRows, state: MemberRows) -> tuple[Tensor, Tensor, MemberRows]:
         """Read tokens [N, T]; return logits [N, T, V], the outputs of all decoders [N, T, M E] and the new state."""
         results = [
             model.decode(tokens, *parts) for model, *parts in zip(self.models, memory.parts, state.parts, strict=True)
         ]
         decoded, states = zip(*results, strict=True)
         logits = [model.head(outputs) for model, outputs in zip(self.models, decoded, strict=True)]
-        return self._mean(logits), torch.cat([outputs.outputs for outputs in decoded], -1), Bundles(states)
+        return self._mean(logits), torch.cat([outputs.outputs for outputs in decoded], -1), MemberRows(states)
 
     def _mean(self, logits: Sequence[Tensor]) -> Tensor:
-        """Return the logits of one network, or the logarithm of the mean probability."""
+        """Return the logits of one network, or log sum_m p_m(v): the mean probability but for a factor."""
         if len(logits) == 1:
             return logits[0]
         return torch.stack([scores.float().log_softmax(-1) for scores in logits]).logsumexp(0)
@@ -74,7 +64,7 @@ class WatchedStep(NetworkStep):
         self.watch = watch
         self.tokens: list[int] = []
 
-    def __call__(self, tokens: Tensor, memory: Bundles, state: Bundles) -> tuple[Tensor, Bundles]:
+    def __call__(self, tokens: Tensor, memory: MemberRows, state: MemberRows) -> tuple[Tensor, MemberRows]:
         """Read tokens [1, 1]; return logits [1, 1, V] and the new state."""
         self.tokens.append(int(tokens))
         if len(self.tokens) > 1:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 import dialog
-from dialog.generation.network_step import Bundles, NetworkStep
+from dialog.generation.network_step import NetworkStep
+from dialog.models.inference.ensemble import MemberRows
 from dialog.models.state import Rows
 
 
@@ -21,7 +22,7 @@ from dialog.models.state import Rows
 class History(Rows):
     """State of the network, and the weights of the last cross-attention of every step so far."""
 
-    inner: Bundles
+    inner: MemberRows
     tokens: Tensor  # [N, T]
     weights: Tensor  # [N, T, H, S]
 
@@ -31,11 +32,11 @@ class RecordingStep(NetworkStep):
 
     seen: ClassVar[dict[tuple[int, ...], Tensor]] = {}
 
-    def start(self, source: Tensor, mask: Tensor) -> tuple[Bundles, History]:
+    def start(self, source: Tensor, mask: Tensor) -> tuple[MemberRows, History]:
         memory, state = super().start(source, mask)
         return memory, History(state, source[:, :0], torch.zeros(len(source), 0, 0, 0))
 
-    def __call__(self, tokens: Tensor, memory: Bundles, state: History) -> tuple[Tensor, History]:
+    def __call__(self, tokens: Tensor, memory: MemberRows, state: History) -> tuple[Tensor, History]:
         weights: list[Tensor] = []
         model = self.models[0]
         logits, inner = model.step(
@@ -43,7 +44,7 @@ class RecordingStep(NetworkStep):
         )
         step = weights[-1]  # [N, 1, H, S]
         history = History(
-            Bundles((inner,)),
+            MemberRows((inner,)),
             torch.cat([state.tokens, tokens], 1),
             step if not state.tokens.shape[1] else torch.cat([state.weights, step], 1),
         )
