@@ -22,7 +22,7 @@ from dialog.comparison.grid.work import Work
 from dialog.comparison.results.systems import FinishedRun, System, finished_systems
 from dialog.escaping import to_json
 from dialog.json_files import read_json
-from dialog.recipes.measured import MeasuredFigure, figures_of, formatted, staleness
+from dialog.recipes.measured import MeasuredFigure, figure_of, formatted, metric_at, staleness
 from dialog.report.measures import METRIC_DISPLAYS, count, duration, hardware
 from dialog.runs.environment import environment
 from dialog.runs.folder import ENVIRONMENT, commits_of
@@ -34,6 +34,8 @@ DROPPED = {"baselines", "calibration", "signatures", "left_out", "generation", "
 DIFFERENCE = ("metric", "a", "b", "subset", "difference", "interval", "p", "p_holm", "decided")
 RUN = ("steps", "seconds", "target_tokens", "diverged")
 DIGITS = 6
+STALE = " †"
+"""Mark of a run that is not current."""
 log = logging.getLogger("dialog")
 
 
@@ -170,16 +172,16 @@ def with_table(text: str, name: str, table: str) -> str:
 
 
 def to_markdown(record: Mapping[str, Any]) -> str:
-    """Return the table of a record: a row for each recipe, current runs only, and what it was made with."""
+    """Return the table of a record: a row for each recipe, and below it what it was made with.
+
+    Runs that are not current are marked, and explained below; they stay until the queue has replaced them.
+    """
     columns = record["columns"]
     head = ["recipe", *map(label, columns), "parameters", "seeds", "steps", "training time"]
     lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
-    stale: list[str] = []
-    for row in record["recipes"]:
-        current = [run for run in row["runs"] if not staleness(row, run, row["hash"])]
-        stale += [f"{row['name']} seed {run['seed']}" for run in row["runs"] if run not in current]
-        lines.append("| " + " | ".join([f"`{row['name']}`", *cells(row, current, columns)]) + " |")
-    return "\n".join([*lines, "", *captions(record, stale)])
+    lines += ["| " + " | ".join([f"`{row['name']}`", *cells(row, columns)]) + " |" for row in record["recipes"]]
+    reasons = dict.fromkeys(staleness(row, run, row["hash"]) for row in record["recipes"] for run in row["runs"])
+    return "\n".join([*lines, "", *captions(record, [reason for reason in reasons if reason])])
 
 
 def label(metric: str) -> str:
@@ -190,21 +192,18 @@ def label(metric: str) -> str:
     return display.label + {"lower": " ↓", "higher": " ↑", None: ""}[display.better]
 
 
-def cells(row: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
-    """Return the columns of a recipe after its name: metrics, size, seeds and cost of the current runs."""
-    if not runs:
-        return ["–"] * len(columns) + [parameters(row), "–", "–", "–"]
-    figures = {
-        figure.metric: figure
-        for name in columns
-        for figure in figures_of({**row, "runs": runs}, name, now=row["hash"], table="")
-    }
+def cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
+    """Return the columns of a recipe after its name: metrics, size, seeds and cost; `STALE` marks seeds."""
+    runs = row["runs"]
+    measured = {name: [run for run in runs if metric_at(run["metrics"], name) is not None] for name in columns}
+    figures = {name: figure_of(some, name, "", "") for name, some in measured.items() if some}
+    seeds = [f"{run['seed']}{STALE if staleness(row, run, row['hash']) else ''}" for run in runs]
     steps = sorted({run["steps"] for run in runs})
     seconds = sum(run["seconds"] for run in runs) / len(runs)
     return [
         *(cell(figures.get(name)) for name in columns),
         parameters(row),
-        ", ".join(str(run["seed"]) for run in runs),
+        ", ".join(seeds),
         count(steps[0]) if len(steps) == 1 else f"{count(steps[0])} to {count(steps[-1])}",
         duration(seconds),
     ]
@@ -224,7 +223,12 @@ def cell(figure: MeasuredFigure | None) -> str:
 
 
 def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
-    """Return the sentences below a table: command, commit, hardware, date, seeds, what is missing or not current."""
+    """Return the sentences below a table: command, commit, hardware, date, verdict, what is missing or not current.
+
+    Args:
+        record: Of the table.
+        stale: Reasons why runs are not current.
+    """
     runs = [run for row in record["recipes"] for run in row["runs"]]
     machines = ", ".join(
         dict.fromkeys(f"{run['hardware']}, {run['threads']} thread{'s' * (run['threads'] > 1)}" for run in runs)
@@ -236,10 +240,10 @@ def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
         f"`{record['command']}` at {commits}; {machines}; torch {record['environment']['torch']}; {dates}. "
         "Mean ± sample standard deviation over seeds; training time of one run."
     ]
-    if record["verdict"] and not stale:
+    if record["verdict"]:
         lines += [f"Verdict: {record['verdict']}".replace("\n", "\n  ")]
     if stale:
-        lines.append(f"Not current, because the package has changed since, and not shown: {', '.join(stale)}.")
+        lines.append(f"{STALE.strip()} Not current: {'; '.join(stale)}.")
     if diverged := [
         f"{row['name']} seed {run['seed']}" for row in record["recipes"] for run in row["runs"] if run["diverged"]
     ]:

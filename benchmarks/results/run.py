@@ -21,6 +21,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
 
 import argparse
 import logging
+import shlex
 import sys
 from pathlib import Path
 
@@ -33,10 +34,9 @@ import dialog
 from dialog.cli import leave, shorten_spinning
 from dialog.cli.sweep import sweep
 from dialog.errors import RunError, UserError
-from dialog.training.distributed.signals import stopping
+from dialog.signals import stopping
 
 ROOT = Path(dialog.__file__).parents[1]
-ADVICE = "continue with the same command"
 log = logging.getLogger("dialog")
 
 
@@ -67,8 +67,9 @@ def main() -> None:
         elif options.record:
             record(entries, output, recipes)
         else:
-            with stopping(ADVICE):
-                process(entries, output, options.jobs)
+            advice = f"continue with: {shlex.join(['python', *sys.argv])}"
+            with stopping(advice):
+                process(entries, output, options.jobs, advice)
     except UserError as error:
         leave(str(error), 2)
     except RunError as error:
@@ -85,7 +86,7 @@ def chosen(entries: list[Entry], only: list[str]) -> list[Entry]:
     return [entry for entry in entries if not only or entry.name in only or entry.stage in only]
 
 
-def process(entries: list[Entry], output: Path, jobs: int) -> None:
+def process(entries: list[Entry], output: Path, jobs: int, advice: str) -> None:
     """Process all entries, one after the other; raise for those that failed at the end.
 
     Raises:
@@ -96,7 +97,10 @@ def process(entries: list[Entry], output: Path, jobs: int) -> None:
     for entry in entries:
         log.info("%s %s: %s", entry.stage, entry.name, entry.purpose)
         try:
-            (sweep_entry if entry.sweep else train_entry)(entry, output, jobs)
+            if entry.sweep:
+                sweep_entry(entry, output)
+            else:
+                train_entry(entry, output, jobs, advice)
         except Exception as error:  # the others continue; signals are no Exception
             failures[entry.name] = error
             log.error("%s failed: %s", entry.name, error)
@@ -106,15 +110,15 @@ def process(entries: list[Entry], output: Path, jobs: int) -> None:
         raise kind(f"{len(failures)} of {len(entries)} entries failed: {lines}")
 
 
-def train_entry(entry: Entry, output: Path, jobs: int) -> None:
-    """Train, evaluate and compare what a table lacks."""
+def train_entry(entry: Entry, output: Path, jobs: int, advice: str) -> None:
+    """Train, evaluate and compare what a table lacks; `advice` tells how to continue after a signal."""
     table = plan_table(entry, output, prepare=True)
     for note in table.notes:
         log.warning("%s: %s", entry.name, note)
     failed: Exception | None = None
     if table.grid.contenders and not is_done(table, table.work()):
         try:
-            train_table(table, jobs)
+            train_table(table, jobs, advice)
         except (UserError, RunError) as error:
             failed = error
     if table.missing:
@@ -124,9 +128,8 @@ def train_entry(entry: Entry, output: Path, jobs: int) -> None:
         raise failed
 
 
-def sweep_entry(entry: Entry, output: Path, jobs: int) -> None:
+def sweep_entry(entry: Entry, output: Path) -> None:
     """Start or resume a sweep; its trials run one at a time."""
-    del jobs
     folder = sweep_folder(output, entry.name)
     arguments = ["--resume", str(folder)]
     if not folder.exists():

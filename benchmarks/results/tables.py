@@ -20,7 +20,7 @@ from dialog.errors import UserError
 from dialog.json_files import read_json
 from dialog.runs.folder import ENVIRONMENT, RECIPE, hash_of
 from dialog.runs.prepare import prepare_data
-from dialog.training.distributed.signals import stopping
+from dialog.signals import stopping
 
 SHORT = 8
 """Characters of a hash in the name of a folder."""
@@ -47,7 +47,7 @@ class Table:
 
     def work(self) -> Work:
         """Return the runs as this process sees them."""
-        return Work(self.grid, f"continue with: {COMMAND.format(self.entry.name)}")
+        return Work(self.grid, advice="")
 
 
 def plan_table(entry: Entry, output: Path, *, prepare: bool) -> Table:
@@ -131,8 +131,13 @@ def is_done(table: Table, work: Work) -> bool:
     return len(table.grid.contenders) < 2 or (results.is_file() and covers(read_json(results), work))
 
 
-def train_table(table: Table, jobs: int) -> None:
+def train_table(table: Table, jobs: int, advice: str) -> None:
     """Train, evaluate and compare what is missing.
+
+    Args:
+        table: From `plan_table`.
+        jobs: Number of runs at a time.
+        advice: How to continue after a signal or a failure.
 
     Raises:
         UserError, RunError: runs failed; the others are finished.
@@ -140,9 +145,9 @@ def train_table(table: Table, jobs: int) -> None:
     grid = table.grid
     grid = open_grid(grid.folder, grid.contenders, grid.seeds, (), COMMAND.format(table.entry.name))
     if len(grid.contenders) > 1:
-        compare(grid, Request((), jobs=jobs))
+        compare(grid, Request((), jobs=jobs), advice)
         return
-    work = table.work()
-    with stopping(work.advice):
+    work = Work(grid, advice)
+    with stopping(advice):
         work.run()
     raise_failures(work)

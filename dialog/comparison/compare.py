@@ -29,12 +29,13 @@ RESULTS = "results.json"
 log = logging.getLogger("dialog")
 
 
-def compare(grid: Grid, request: Request) -> dict[str, Any]:
+def compare(grid: Grid, request: Request, advice: str = "") -> dict[str, Any]:
     """Do the missing work of a comparison and write its report; return results.json.
 
     Args:
         grid: From `prepare_grid`.
         request: Number of jobs, and whether this process is one of them, which writes no report and returns {}.
+        advice: How to continue after a signal or a failure; by default with `compare FOLDER`.
 
     Raises:
         UserError: a run failed for a reason that the user can fix. The others are finished and reported.
@@ -43,7 +44,7 @@ def compare(grid: Grid, request: Request) -> dict[str, Any]:
     before = identity(grid.folder / RESULTS)
     options = ["--trust"] if any(imported_names(contender.recipe) for contender in grid.contenders) else []
     again = shlex.join(["dialog-seq2seq", "compare", str(grid.folder), *options, *jobs_option(request.jobs)])
-    work = Work(grid, f"continue with: {again}")
+    work = Work(grid, advice or f"continue with: {again}")
     with stopping(work.advice):
         if request.job:
             end_with_parent()

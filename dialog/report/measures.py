@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -53,6 +54,12 @@ class MetricDisplay(NamedTuple):
     better: Literal["lower", "higher"] | None
     format: Callable[[float], str]
     definition: str
+    highest: float = math.inf
+
+    @property
+    def span(self) -> float:
+        """Largest difference between two values; fractions and metrics with a `highest` value are never negative."""
+        return 1.0 if self.format is percent else self.highest
 
 
 LOSSY = " †"
@@ -117,6 +124,7 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
         decimals(2),
         "Unigram F1 of response and reference (lower case, without punctuation and articles), in [0, 100]; mean over "
         "responses. A letter of a script without spaces is a word.",
+        100.0,
     ),
     "sacrebleu": MetricDisplay(
         "sacreBLEU",
@@ -124,6 +132,7 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
         decimals(2),
         "Corpus BLEU-4 against one reference per response, in [0, 100] (Papineni et al. 2002; Post 2018). Too noisy to "
         "rank small dialogue models.",
+        100.0,
     ),
     **{
         f"bleu_{n}": MetricDisplay(
@@ -131,6 +140,7 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
             "higher",
             decimals(2),
             f"As sacreBLEU, with n-grams of at most {n} word{'s' * (n > 1)}.",
+            100.0,
         )
         for n in range(1, 5)
     },
@@ -150,6 +160,7 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
         "higher",
         decimals(2),
         "F2 of character n-grams of 1 to 6 characters of the corpus, in [0, 100] (Popovic 2015). Rewards length.",
+        100.0,
     ),
     "rouge_l": MetricDisplay(
         "ROUGE-L",
@@ -157,12 +168,14 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
         decimals(2),
         "F1 of the longest common subsequence of words (lower-cased letters and digits), in [0, 100]; mean over "
         "responses (Lin 2004). A letter of a script without spaces is a word.",
+        100.0,
     ),
     "meteor": MetricDisplay(
         "METEOR",
         "higher",
         decimals(2),
         "NLTK's METEOR with WordNet, in [0, 100]; mean over responses (Banerjee & Lavie 2005).",
+        100.0,
     ),
     "embedding_average": MetricDisplay(
         "Embedding average",
@@ -183,14 +196,16 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
         decimals(2),
         "Area under the divergence curve of the embeddings of all responses and references, in [0, 100] (Pillutla et "
         "al. 2021). Compare values of the same model and number of responses only.",
+        100.0,
     ),
     "distinct_1": MetricDisplay(
         "Distinct-1",
         None,
         decimals(4),
         "Distinct words / words of all responses (Li et al. 2016). Compare it with the value of the references.",
+        1.0,
     ),
-    "distinct_2": MetricDisplay("Distinct-2", None, decimals(4), "Distinct bigrams / bigrams of all responses."),
+    "distinct_2": MetricDisplay("Distinct-2", None, decimals(4), "Distinct bigrams / bigrams of all responses.", 1.0),
     "ead_1": MetricDisplay(
         "EAD-1",
         None,
@@ -219,6 +234,7 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
         decimals(2),
         "Mean sentence BLEU-4 of 500 responses, drawn with a fixed seed, with the other 499 as references, in [0, 100] "
         "(Zhu et al. 2018). High if responses resemble each other.",
+        100.0,
     ),
     "repetition_3": MetricDisplay(
         "Repeated 3-gram", "lower", percent, "Share of responses in which three words in a row occur more than once."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from dialog.report.completion import complete
@@ -12,6 +13,9 @@ from dialog.report.sections.ratings import ratings
 from dialog.report.sections.scores import generation, likelihood
 from dialog.report.tables import SUBSETS, ReportCell, ReportTable, Results, RowGroup
 from dialog.report.terminal import display_width, one_line
+
+NARROW = 10
+"""Columns of a heading that is not broken into lines."""
 
 
 def paired_texts(verdicts: Sequence[Mapping[str, str]]) -> list[str]:
@@ -60,13 +64,19 @@ def ratings_table(results: Results) -> str:
 
 
 def aligned(table: ReportTable) -> str:
-    """Return a table in aligned columns, with `*` after decided cells and a rule above each group."""
-    head = [one_line(name) for name in table.head]
+    """Return a table in aligned columns, with `*` after decided cells and a rule above each group.
+
+    A heading that is wider than its column is broken into lines.
+    """
     groups = [[[_mark(cell) for cell in row] for row in group.rows] for group in table.groups]
-    everything = [head, *(row for rows in groups for row in rows)]
-    widths = [max(display_width(row[column]) for row in everything) for column in range(len(head))]
+    rows = [row for group in groups for row in group]
+    columns = range(len(table.head))
+    cells = [max((display_width(row[column]) for row in rows), default=0) for column in columns]
+    headings = [_broken(one_line(name), max(width, NARROW)) for name, width in zip(table.head, cells, strict=True)]
+    widths = [max(width, *map(display_width, lines)) for width, lines in zip(cells, headings, strict=True)]
     rule = "-" * (sum(widths) + 2 * len(widths) - 2)
-    lines = [_align(head, widths)]
+    height = max(map(len, headings))
+    lines = [_align(list(row), widths) for row in zip(*([""] * (height - len(h)) + h for h in headings), strict=True)]
     for group, rows in zip(table.groups, groups, strict=True):
         lines += [rule, *([group.title] if group.title else []), *(_align(row, widths) for row in rows)]
     return "\n".join(lines)
@@ -89,6 +99,17 @@ def _summary(results: Results) -> ReportTable:
 
 def _mark(cell: ReportCell) -> str:
     return one_line(cell.text) + (" *" if cell.mark == "decided" else "")
+
+
+def _broken(heading: str, width: int) -> list[str]:
+    """Break a heading after slashes and spaces and before brackets; lines are as wide as the column if possible."""
+    lines = [""]
+    for part in re.split(r"(?<=[/ ])|(?=\[)", heading):
+        if lines[-1] and display_width((lines[-1] + part).rstrip()) > width:
+            lines.append(part)
+        else:
+            lines[-1] += part
+    return [line.rstrip() for line in lines]
 
 
 def _align(cells: list[str], widths: list[int]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -75,13 +76,19 @@ def lines(folder: Path) -> int:
 def test_queue_continues_reports_failures_and_records(tmp_path: Path, queue: list[str], call: Call) -> None:
     out = tmp_path / "out"
     environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[2])}
-    started = subprocess.Popen([sys.executable, str(SCRIPT), *queue], env=environment, stderr=subprocess.DEVNULL)
+    started = subprocess.Popen(
+        [sys.executable, str(SCRIPT), *queue], env=environment, stderr=subprocess.PIPE, text=True
+    )
     deadline = time.monotonic() + 120
     stopped = out / "quickstart-lstm_bahdanau-1"
     while not lines(stopped) and time.monotonic() < deadline:
         time.sleep(0.01)
     started.send_signal(signal.SIGTERM)
-    assert started.wait(timeout=60) == 143
+    _, messages = started.communicate(timeout=60)
+    assert started.returncode == 143
+    assert (
+        messages.splitlines()[-1] == f"stopped by SIGTERM; continue with: {shlex.join(['python', str(SCRIPT), *queue])}"
+    )
     assert not (stopped / "summary.json").exists()
     stopped.rename(out / "of-another-name")  # a run of the same recipe and seed is adopted
     _, before = call("--status")
@@ -117,6 +124,11 @@ def test_queue_continues_reports_failures_and_records(tmp_path: Path, queue: lis
     (run,) = record["recipes"][0]["runs"]
     assert run["curve"]["step"] == [4, 8, 12]
     assert len(run["curve"]["validation/bits_per_byte"]) == 3
+    from records import to_markdown
+
+    run["commits"] = ["0123456-dirty"]
+    assert re.search(r"lstm_bahdanau` \| \d\.\d+ \|.* 1 † \|", to_markdown(record)), "shown, and marked"
+    assert "\n* † Not current: measured at 0123456 with uncommitted changes" in to_markdown(record)
     metrics = json.loads((out / "of-another-name" / "evaluation" / "test" / "metrics.json").read_text())
     assert run["metrics"]["bits_per_byte"] == pytest.approx(metrics["bits_per_byte"], rel=1e-5)
     assert {item["metric"] for item in record["differences"]} == {"bits_per_byte"}

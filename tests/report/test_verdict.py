@@ -45,6 +45,16 @@ def test_columns_are_aligned_and_decided_values_marked(results: dict[str, Any]) 
     assert any(line.startswith("must be equal but differs: data hello") for line in lines)
 
 
+def test_long_names_are_broken_into_lines(results: dict[str, Any]) -> None:
+    names = ("dailydialog/lstm_bahdanau[attention=none]", "dailydialog/transformer")
+    for model, name in zip(results["models"], names, strict=True):
+        model["name"] = name
+    lines = terminal_table(results).splitlines()
+    first = next(index for index, line in enumerate(lines) if line.split() == ["dailydialog/"])
+    assert lines[first + 1].split() == ["lstm_bahdanau", "dailydialog/"]
+    assert lines[first + 2].split()[:3] == ["[attention=none]", "transformer", "Difference"]
+
+
 def test_bare_results(bare: dict[str, Any]) -> None:
     text = terminal_table(bare)
     assert "±" not in text

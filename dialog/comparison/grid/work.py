@@ -143,8 +143,10 @@ def train_cell(cell: Cell, *, group: str, advice: str) -> None:
         return
     try:
         if (cell.folder / RECIPE).is_file():
+            log.info("resuming %s", cell.name)
             resume(cell.folder, trust=True, quiet=True, advice=advice)
-        else:  # killed before the recipe was written
+        else:  # new, or killed before the recipe was written
+            log.info("training %s", cell.name)
             shutil.rmtree(cell.folder, ignore_errors=True)
             train(recipe_of(cell), cell.folder, quiet=True, part_of=PartOf(cell.name, group, advice))
     except DivergedError as error:

@@ -81,6 +81,19 @@ def differences(
     ]
 
 
+def bounded(record: Difference, span: float) -> Difference:
+    """Restrict a record to differences from -span to span, since a metric in [0, span] has no others.
+
+    Cut there, the interval covers as often as before. A detectable difference above the span is none.
+    """
+    detectable = record.detectable_difference
+    return replace(
+        record,
+        interval=tuple(min(max(limit, -span), span) for limit in record.interval),
+        detectable_difference=None if detectable is None or detectable > span else detectable,
+    )
+
+
 def method(runs: tuple[int, int], metric: RunMetric) -> str:
     """Return the method for a pair with this number of runs."""
     if runs == (1, 1):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dialog.comparison.statistics.differences import differences
+from dialog.comparison.statistics.differences import bounded, differences
 from dialog.comparison.statistics.evaluated import run_metrics
 from dialog.comparison.statistics.subset import SystemRuns
 from dialog.comparison.statistics.verdict import verdicts
@@ -47,7 +47,8 @@ def statistics_section(
     names = {metric for system in systems for run in system.runs for metric in run} - NOT_COMPARED
     better = {metric: metric_display(metric).better for metric in sort_metrics(names)}
     first = next(iter(evaluations.values()))[0]
-    records = differences(systems, better, subset_masks(first), level=LEVEL, resamples=resamples)
+    tested = differences(systems, better, subset_masks(first), level=LEVEL, resamples=resamples)
+    records = [bounded(record, metric_display(record.metric).span) for record in tested]
     texts = verdicts(records, better, diverged=diverged, files=files, level=LEVEL)
     return {
         "verdict": "\n".join(paired_texts(texts)),

@@ -109,9 +109,11 @@ def _undecided(records: Sequence[Difference]) -> Iterator[str]:
     """Yield sentences such as "F1: undecided; about 7 seeds would decide."."""
     for reason, group in _grouped(records, _reason):
         if reason == "seeds":
-            numbers = _listed([str(record.seeds_needed) for record in group])
-            respectively = " (in this order)" if len(group) > 1 else ""
-            yield f"{_labels(group)}: undecided; about {numbers} seeds would decide{respectively}."
+            (first, *others) = group
+            yield f"{_label(first)}: undecided; about {first.seeds_needed} seeds would decide."
+            if others:
+                numbers = (f"{_lowered(_label(record))} (about {record.seeds_needed} seeds)" for record in others)
+                yield f"Also undecided: {_listed([*numbers])}."
         else:
             yield f"{_labels(group)}: {reason}."
 

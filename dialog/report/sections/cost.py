@@ -38,7 +38,7 @@ def cost(results: Results) -> ReportSection:
         ("Target tokens seen", [_mean(model, "target_tokens", count) for model in models]),
         ("Optimizer steps", [_mean(model, "steps", count) for model in models]),
         ("Target tokens per second", [optional(model["cost"]["tokens_per_second"], count) for model in models]),
-        ("Time to a quality", [_time_to_quality(model["cost"]["seconds_to"]) for model in models]),
+        (_quality(models), [_seconds_to(model) for model in models]),
         (
             "Time per response",
             [optional(model["cost"]["milliseconds_per_response"], _milliseconds) for model in models],
@@ -86,8 +86,14 @@ def _mean(model: Mapping[str, Any], key: str, to_text: Callable[[float], str]) -
     return spread_text(mean, None if to_text(mean + std) == to_text(mean) else std, to_text)
 
 
-def _time_to_quality(reached: Mapping[str, float] | None) -> str:
-    return f"{duration(reached['seconds'])} to {reached['bits_per_byte']:.3f} bits per byte" if reached else NONE
+def _quality(models: Sequence[Mapping[str, Any]]) -> str:
+    """Return the label of `_seconds_to`, with the quality, which is the same for all contenders."""
+    reached = (model["cost"]["seconds_to"] for model in models)
+    return next((f"Time to {entry['bits_per_byte']:.3f} bits per byte" for entry in reached if entry), "")
+
+
+def _seconds_to(model: Mapping[str, Any]) -> str:
+    return optional((model["cost"]["seconds_to"] or {}).get("seconds"), duration)
 
 
 def _milliseconds(value: float) -> str:

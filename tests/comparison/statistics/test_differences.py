@@ -17,6 +17,7 @@ from dialog.comparison.statistics.differences import (
     TWO_RUNS,
     TWO_RUNS_JACKKNIFE,
     Difference,
+    bounded,
     differences,
     improvement_probability,
 )
@@ -62,6 +63,15 @@ def test_architectures_two_runs_and_one_run_of_a_side() -> None:
         assert (record.improvement_probability is None) == (record.method == TWO_RUNS)
     assert by_pair["a", "b"].improvement_probability == 1
     assert json.loads(json.dumps(asdict(by_pair["a", "b"])))["interval"] == [*by_pair["a", "b"].interval]
+
+
+def test_an_interval_ends_at_the_largest_possible_difference() -> None:
+    record = Difference("f1", "a", "b", "all", ARCHITECTURES, 8.5, (-102.0, 119.0), detectable_difference=140.0)
+    limited = bounded(record, 100.0)
+    assert (limited.difference, limited.interval, limited.detectable_difference) == (8.5, (-100.0, 100.0), None)
+    assert bounded(record, np.inf) == record
+    untested = Difference("f1", "a", "b", "all", "not tested: one dialogue")
+    assert bounded(untested, 100.0) == untested
 
 
 def test_methods_agree_on_two_runs() -> None:

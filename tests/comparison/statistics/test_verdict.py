@@ -67,7 +67,7 @@ def test_undecided_metrics_with_the_same_reason_share_a_sentence() -> None:
         record("token_accuracy", -1, 2, 5000),
     ]
     assert text(*records) == (
-        "Bits per byte, F1: undecided; about 12 and 7 seeds would decide (in this order). "
+        "Bits per byte: undecided; about 12 seeds would decide. Also undecided: F1 (about 7 seeds). "
         "sacreBLEU: undecided; more seeds cannot decide, only more dialogues could. "
         "Token accuracy: undecided; more than 100 seeds would be needed."
     )
