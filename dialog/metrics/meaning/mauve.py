@@ -60,7 +60,7 @@ class Mauve(Metric):
         return torch.tensor(100 * float(area), dtype=torch.float64, device=self.device)
 
     def _features(self, texts: Sequence[str]) -> Tensor:
-        """Return the state of the last token of each text [N, E]; an empty text is a blank."""
+        """Return the state of the last token of each text [N, E]; an empty text is read as "."."""
         embedded = self.encoder.embed([text if text.strip() else "." for text in texts])
         last = embedded.real.sum(1) - 1  # [N]
         return embedded.states[torch.arange(len(last)), last].to(self.device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +16,8 @@ from dialog.models.inference.transformer import PreparedTransformer, supports_tr
 from dialog.models.seq2seq import Seq2Seq
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+SAMPLED = 64
+"""Smallest number of values of a weight that are compared."""
 
 
 class PreparedHead(Head):
@@ -59,16 +62,36 @@ def prepare(model: Seq2Seq, *, int8: bool = False) -> Seq2Seq:
     return prepared.eval()
 
 
+class WeightMarks(NamedTuple):
+    """Marks by which a change of weights is found."""
+
+    versions: list[tuple[int, int]]  # address and version of each weight
+    sample: Tensor  # values of all weights, equally spaced
+
+    def equals(self, other: WeightMarks) -> bool:
+        """Return whether all marks are equal."""
+        return self.versions == other.versions and torch.equal(self.sample, other.sample)
+
+
+def weight_marks(model: Seq2Seq) -> WeightMarks:
+    """Return the marks of a network's weights."""
+    weights = [weight.detach() for weight in model.parameters()]
+    versions = [(weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights]
+    samples = [weight.flatten()[:: max(1, weight.numel() // SAMPLED)].float() for weight in weights]
+    return WeightMarks(versions, torch.cat(samples))
+
+
 class PreparedNetworks:
     """Networks prepared when they are first used, and again when their weights have changed.
 
+    Changes are found by address, version and sampled values: fused optimizers and ``weight.data`` count no version.
     A network that cannot be prepared, or under autocast, stands for itself.
     """
 
     def __init__(self, models: Sequence[Seq2Seq], *, int8: bool = False) -> None:
         self.models = tuple(models)
         self.int8 = int8
-        self._prepared: dict[int, tuple[list[tuple[int, int]], Seq2Seq]] = {}
+        self._prepared: dict[int, tuple[WeightMarks, Seq2Seq]] = {}
 
     def current(self) -> tuple[Seq2Seq, ...]:
         """Return the networks to generate with."""
@@ -77,9 +100,7 @@ class PreparedNetworks:
     def _current(self, model: Seq2Seq, place: int) -> Seq2Seq:
         if torch.is_autocast_enabled(next(model.parameters()).device.type) or not can_prepare(model):
             return model
-        weights = [
-            (weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in model.parameters()
-        ]
-        if place not in self._prepared or self._prepared[place][0] != weights:
-            self._prepared[place] = weights, prepare(model, int8=self.int8)
+        marks = weight_marks(model)
+        if place not in self._prepared or not self._prepared[place][0].equals(marks):
+            self._prepared[place] = marks, prepare(model, int8=self.int8)
         return self._prepared[place][1]

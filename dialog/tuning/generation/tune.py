@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,7 +62,13 @@ def tune_generation(tasks: Sequence[TuningTask], rule: SelectionRule, *, quiet: 
     check_same_examples(tasks)
     human = tasks[0].sample.human()
     names = run_names([task.run for task in tasks])
-    with stopping("run the same command again to continue"), ProgressBars(quiet=quiet) as bars:
+    with (
+        stopping("run the same command again to continue"),
+        ProgressBars(quiet=quiet) as bars,
+        ExitStack() as locks,
+    ):
+        for task in tasks:  # before the records are read, and until the settings are written
+            locks.enter_context(locked(task.run.folder))
         records = [Record(task) for task in tasks]
         total = sum(len(record.missing()) * len(record.task.sample.examples) for record in records)
         done = 0
@@ -74,9 +80,9 @@ def tune_generation(tasks: Sequence[TuningTask], rule: SelectionRule, *, quiet: 
 
         advance(0)
         for record in records:
-            with locked(record.task.run.folder):
-                for setting in record.missing():
-                    record.measure(setting, advance)
+            for setting in record.missing():
+                record.measure(setting, advance)
+        runs = [record.select(name, rule, human) for name, record in zip(names, records, strict=True)]
     return {
         "split": SPLIT,
         "examples": len(tasks[0].sample.examples),
@@ -91,7 +97,7 @@ def tune_generation(tasks: Sequence[TuningTask], rule: SelectionRule, *, quiet: 
             ],
         },
         "human": human,
-        "runs": [record.select(name, rule, human) for name, record in zip(names, records, strict=True)],
+        "runs": runs,
     }
 
 

@@ -148,5 +148,11 @@ def test_networks_are_prepared_again_when_weights_change() -> None:
         model.head.weight.mul_(2)
     (after,) = networks.current()
     assert after is not before
+    model.head.weight.data.mul_(2)  # counts no version
+    (later,) = networks.current()
+    assert later is not after
+    model.head.weight.grad = torch.ones_like(model.head.weight)
+    torch.optim.AdamW(model.parameters(), fused=True).step()  # counts none either
+    assert networks.current()[0] is not later
     with torch.autocast("cpu", torch.bfloat16):
         assert networks.current()[0] is model

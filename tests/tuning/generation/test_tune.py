@@ -218,6 +218,7 @@ def test_scores_that_are_not_numbers_are_one_line(runs: list[str], capsys: pytes
 
 
 def test_two_processes_do_not_measure_one_run(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    Path(runs[0], "generation").mkdir()
-    with lock(Path(runs[0], "generation", ".lock")), pytest.raises(UserError, match="another process measures"):
-        call(capsys, runs[0], "--settings", "settings.yaml", "--examples", "5")
+    Path(runs[1], "generation").mkdir()
+    with lock(Path(runs[1], "generation", ".lock")), pytest.raises(UserError, match="another process measures"):
+        call(capsys, *runs, "--settings", "settings.yaml", "--examples", "5")
+    assert not Path(runs[0], "generation/settings.jsonl").exists()  # nothing is measured before all locks are held
