@@ -1,11 +1,13 @@
 """Measure the time that Lightning's Trainer and the loggers add to a training step, relative to a bare loop.
 
-    python benchmarks/overhead.py RECIPE [KEY=VALUE ...] [--steps N] [--rounds N] [--wandb]
+    python benchmarks/overhead.py RECIPE [KEY=VALUE ...] [--steps N] [--rounds N] [--wandb] [--attention]
 
 N rounds in turn: a bare loop over the same DialogModule (loader, `training_step`, backward, clipping, fused optimizer),
 the recipe's Trainer with its callbacks and metrics.jsonl, and with --wandb the same with Weights & Biases offline. Each
 trains on the same batches from the same weights. Times are CPU times of all threads of this process, so other load
 matters little; with a GPU they are wall-clock times and need an idle machine.
+With --attention, the same time for recording attention at a validation (statistics, files; images, table and page in
+Weights & Biases offline), and its ratio to the training time between two validations of the recipe.
 Columns: median milliseconds per step; median (quartiles) over rounds of the ratios Trainer / bare loop and wandb /
 Trainer.
 """
@@ -30,7 +32,10 @@ from dialog.config.compose import compose
 from dialog.config.schema import Recipe
 from dialog.data.store.store import Store
 from dialog.runs.prepare import prepare_data
+from dialog.training.callbacks.attention.recorder import AttentionRecorder
+from dialog.training.callbacks.attention.views import log_images, log_panel, log_table
 from dialog.training.loggers import build_loggers, close
+from dialog.training.loggers.wandb_tracker import WandbTracker
 from dialog.training.sums import StepSums
 from dialog.training.trainer import quiet
 
@@ -57,12 +62,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--wandb", action="store_true")
+    parser.add_argument("--attention", action="store_true")
     options = parser.parse_args()
     quiet()
     for name in ("lightning.pytorch", "dialog"):
         logging.getLogger(name).setLevel(logging.ERROR)
     limits = [f"trainer.max_steps={options.steps}", "trainer.max_epochs=null", "trainer.limit_val_batches=1"]
     limits += [f"trainer.val_check_interval={options.steps}", "trainer.check_val_every_n_epoch=null"]
+    original = compose(options.recipe, options.overrides).recipe
     recipe = with_precision(compose(options.recipe, [*options.overrides, *limits]).recipe)
     data = prepare_data(recipe, quiet=False)
     kinds = {"bare": bare, "trainer": trained, **({"wandb": logged} if options.wandb else {})}
@@ -76,6 +83,14 @@ def main() -> None:
     ratios = [ratio(results["trainer"], results["bare"])]
     ratios += [ratio(results["wandb"], results["trainer"])] if options.wandb else []
     values = [options.recipe, *(f"{1000 * statistics.median(times):.2f}" for times in results.values()), *ratios]
+    if options.attention:
+        seconds, steps = attention(recipe, data), steps_between(original, data)
+        columns += ["attention ms per validation", "steps between validations", "attention / training"]
+        values += [
+            f"{1000 * seconds:.0f}",
+            f"{steps}",
+            f"{seconds / steps / statistics.median(results['trainer']):.4f}",
+        ]
     for row in (columns, ["---"] * len(columns), values):
         print(f"| {' | '.join(row)} |")
 
@@ -125,6 +140,35 @@ def trained(recipe: Recipe, data: Path, steps: int) -> float:
 def logged(recipe: Recipe, data: Path, steps: int) -> float:
     """Return the same with Weights & Biases offline."""
     return trained(replace(recipe, logger={"name": "wandb", "mode": "offline"}), data, steps)
+
+
+def attention(recipe: Recipe, data: Path, validations: int = 8) -> float:
+    """Return the mean seconds that maps and statistics of attention take at a validation."""
+    module = built(recipe, data)
+    if torch.cuda.is_available() and recipe.trainer.accelerator != "cpu":
+        module.cuda()
+    with tempfile.TemporaryDirectory() as folder:
+        recorder = AttentionRecorder(Path(folder), Store(data, "validation"))
+        tracker = WandbTracker(Path(folder), mode="offline")
+        times = [now()]
+        for step in range(validations + 1):
+            recorder.curves(module)
+            readings = recorder.write(module, step)
+            for log in (log_images, log_table):
+                log(tracker, readings, step)
+            log_panel(tracker, recorder.folder, step)
+            times.append(now())
+        tracker.finalize("success")
+    return (times[-1] - times[1]) / validations  # the first one loads fonts and starts wandb
+
+
+def steps_between(recipe: Recipe, data: Path) -> int:
+    """Return the number of batches between two validations."""
+    batches = len(module_data(recipe, data).train_dataloader())
+    interval = recipe.trainer.val_check_interval
+    if isinstance(interval, int):
+        return interval
+    return round(batches * (interval or recipe.trainer.check_val_every_n_epoch or 1))
 
 
 def built(recipe: Recipe, data: Path) -> DialogModule:

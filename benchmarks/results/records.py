@@ -22,8 +22,9 @@ from dialog.comparison.grid.work import Work
 from dialog.comparison.results.systems import FinishedRun, System, finished_systems
 from dialog.escaping import to_json
 from dialog.json_files import read_json
-from dialog.recipes.measured import MeasuredFigure, figure_of, formatted, metric_at, staleness
-from dialog.report.measures import METRIC_DISPLAYS, count, duration, hardware
+from dialog.recipes.measured import figure_of, metric_at, staleness
+from dialog.report.measures import count, duration, hardware
+from dialog.report.tables import metric_label
 from dialog.runs.environment import environment
 from dialog.runs.folder import ENVIRONMENT, commits_of
 
@@ -177,19 +178,11 @@ def to_markdown(record: Mapping[str, Any]) -> str:
     Runs that are not current are marked, and explained below; they stay until the queue has replaced them.
     """
     columns = record["columns"]
-    head = ["recipe", *map(label, columns), "parameters", "seeds", "steps", "training time"]
+    head = ["recipe", *map(metric_label, columns), "parameters", "seeds", "steps", "training time"]
     lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
     lines += ["| " + " | ".join([f"`{row['name']}`", *cells(row, columns)]) + " |" for row in record["recipes"]]
     reasons = dict.fromkeys(staleness(row, run, row["hash"]) for row in record["recipes"] for run in row["runs"])
     return "\n".join([*lines, "", *captions(record, [reason for reason in reasons if reason])])
-
-
-def label(metric: str) -> str:
-    """Return the name of a metric with an arrow in its better direction."""
-    display = METRIC_DISPLAYS.get(metric)
-    if display is None:
-        return metric
-    return display.label + {"lower": " ↓", "higher": " ↑", None: ""}[display.better]
 
 
 def cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
@@ -201,7 +194,7 @@ def cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
     steps = sorted({run["steps"] for run in runs})
     seconds = sum(run["seconds"] for run in runs) / len(runs)
     return [
-        *(cell(figures.get(name)) for name in columns),
+        *(figures[name].spread() if name in figures else "–" for name in columns),
         parameters(row),
         ", ".join(seeds),
         count(steps[0]) if len(steps) == 1 else f"{count(steps[0])} to {count(steps[-1])}",
@@ -212,14 +205,6 @@ def cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
 def parameters(row: Mapping[str, Any]) -> str:
     """Return the number of parameters; unknown if all runs diverged before their first validation."""
     return "–" if row["parameters"] is None else count(row["parameters"])
-
-
-def cell(figure: MeasuredFigure | None) -> str:
-    """Return mean and standard deviation."""
-    if figure is None:
-        return "–"
-    mean = formatted(figure.metric, figure.mean)
-    return mean if figure.deviation is None else f"{mean} ± {formatted(figure.metric, figure.deviation)}"
 
 
 def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:

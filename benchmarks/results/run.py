@@ -98,7 +98,7 @@ def process(entries: list[Entry], output: Path, jobs: int, advice: str) -> None:
         log.info("%s %s: %s", entry.stage, entry.name, entry.purpose)
         try:
             if entry.sweep:
-                sweep_entry(entry, output)
+                sweep_entry(entry, output, advice)
             else:
                 train_entry(entry, output, jobs, advice)
         except Exception as error:  # the others continue; signals are no Exception
@@ -128,14 +128,18 @@ def train_entry(entry: Entry, output: Path, jobs: int, advice: str) -> None:
         raise failed
 
 
-def sweep_entry(entry: Entry, output: Path) -> None:
-    """Start or resume a sweep; its trials run one at a time."""
+def sweep_entry(entry: Entry, output: Path, advice: str) -> None:
+    """Start or resume a sweep; its trials run one at a time. `advice` tells how to continue the queue."""
     folder = sweep_folder(output, entry.name)
     arguments = ["--resume", str(folder)]
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         arguments = [*entry.sweep, *entry.overrides, *entry.options, "--output", str(folder)]
-    sweep.main(arguments, standalone_mode=False)
+    try:
+        sweep.main(arguments, standalone_mode=False)
+    except SystemExit:  # after a signal; the sweep has told how to resume itself
+        log.info("the queue: %s", advice)
+        raise
 
 
 def message_of(error: Exception) -> str:

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 from dialog.comparison.grid.folder import contender_hash
 from dialog.config.compose import Composed, asset_folders
 from dialog.json_files import read_json
-from dialog.report.measures import METRIC_DISPLAYS, general
+from dialog.report.measures import metric_display
+from dialog.report.tables import spread_text
 
 RESULTS = "results"
 PRIMARY = "bits_per_byte"
@@ -45,8 +46,11 @@ class MeasuredFigure(NamedTuple):
 
     def text(self) -> str:
         """Return name, mean and standard deviation."""
-        spread = "" if self.deviation is None else f" ± {formatted(self.metric, self.deviation)}"
-        return f"{self.metric} {formatted(self.metric, self.mean)}{spread}"
+        return f"{self.metric} {self.spread()}"
+
+    def spread(self) -> str:
+        """Return mean and standard deviation."""
+        return spread_text(self.mean, self.deviation, metric_display(self.metric).format)
 
 
 def summary(figures: Sequence[MeasuredFigure]) -> str:
@@ -145,9 +149,3 @@ def metric_at(metrics: Mapping[str, Any], name: str) -> float | None:
     if isinstance(value, Mapping):
         value = value.get("score")
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def formatted(metric: str, value: float) -> str:
-    """Format a value of a metric as the report does; a part of a metric with four significant digits."""
-    display = METRIC_DISPLAYS.get(metric)
-    return display.format(value) if display else general(value)

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from dialog.config.compose import Composed, compose
 from dialog.errors import RunError, UserError
-from dialog.recipes.measured import formatted, metric_at
+from dialog.recipes.measured import metric_at
+from dialog.report.measures import metric_display
 
 QUIET = ("trainer.enable_progress_bar=false", "logger=none")
 SHORT = "generation.max_length=8"
@@ -39,7 +40,7 @@ class Expectation(NamedTuple):
     def cells(self) -> tuple[str, ...]:
         """Return the columns of the table."""
         numbers = [
-            "" if value is None else formatted(self.metric, value)
+            "" if value is None else metric_display(self.metric).format(value)
             for value in (self.expected, self.tolerance, self.value)
         ]
         expected = "" if self.expected is None else f"{numbers[0]} ± {numbers[1]}"

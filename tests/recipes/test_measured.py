@@ -62,7 +62,7 @@ def test_figures_are_of_current_runs(package: Path, tmp_path: Path, monkeypatch:
     record(tmp_path / "recipes", [run_of(1, old, 0.98), run_of(2, same, 1.0)])
     exact, aligned = measured_figures(COMPOSED)
     assert (exact.seeds, exact.commit, exact.table) == ([1, 2], f"{old}, {same}", "table")
-    both = "answer_accuracy 99.0 % ± 1.4 %, alignment_accuracy 100.0 % ± 0.0 % (2 seeds)"
+    both = "answer_accuracy 99.0 ± 1.4 %, alignment_accuracy 100.0 ± 0.0 % (2 seeds)"
     assert summary([exact, aligned]) == both
 
     (package / "part.py").write_text("one = 2\n")

@@ -134,7 +134,7 @@ def _record(
     excluded = not estimate.low <= 0 <= estimate.high
     decided = p_holm <= 1 - subset.level and excluded
     seeds = None
-    if parts is not None and min(runs) > 1 and not decided:
+    if parts is not None and min(runs) > 1 and not decided and estimate.difference:
         seeds = seeds_needed(parts, estimate.difference, runs, alpha)
     return replace(
         record,

@@ -133,7 +133,8 @@ def _further(records: Sequence[Difference], better: Mapping[str, Better]) -> Ite
     outcomes = _grouped(records, lambda record: _winner(record, better) if record.decided else "")
     counts = [f"{name} is better in {len(group)}" if name else f"{len(group)} undecided" for name, group in outcomes]
     if records:
-        yield f"{len(records)} further metrics: {', '.join(counts)}."
+        decided = any(record.decided for record in records)
+        yield f"{len(records)} further metrics: {', '.join(counts) if decided else 'undecided'}."
 
 
 def _different(decided: Sequence[Difference]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Breakdown of bits per byte by properties of the examples, and calibration."""
+"""Breakdown of bits per byte and F1 by properties of the examples, and calibration."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dialog.report.drawing.charts import Spread, categories_svg, reliability_svg
-from dialog.report.measures import count, decimals, percent
+from dialog.report.measures import count, metric_display, percent
 from dialog.report.tables import (
     NONE,
     Figure,
     ReportCell,
     ReportSection,
+    ReportTable,
     Results,
     RowGroup,
     model_names,
@@ -22,15 +23,13 @@ from dialog.report.tables import (
 
 
 def breakdown(results: Results) -> ReportSection:
-    """Return bits per byte by context length, response length, rarest word and dialogue act."""
+    """Return bits per byte and F1 by context length, response length, rarest word and dialogue act."""
     names = model_names(results)
     filled = [part for part in results["breakdown"] if part["buckets"]]
-    groups = [RowGroup(part["by"].capitalize(), tuple(_row(b, names) for b in part["buckets"])) for part in filled]
     drawings = tuple(_chart(part, names) for part in filled)
-    head = ("", *names, "Examples")
-    caption = "Bits per byte of the references by property of the example; mean over seeds."
     figures = (Figure(drawings, "Bits per byte of the references; lower is better.", small=True),) if drawings else ()
-    return ReportSection("Breakdown", table_of_groups(head, groups, caption=caption, contenders=len(names)), figures)
+    tables = (*_table(filled, names, "bits_per_byte"), *_table(filled, names, "f1", folded="F1"))
+    return ReportSection("Breakdown", tables, figures)
 
 
 def calibration(results: Results) -> ReportSection:
@@ -55,8 +54,23 @@ def calibration(results: Results) -> ReportSection:
     return ReportSection("Calibration", table_of_groups(head, [RowGroup("", (errors,))], **options), (figure,))
 
 
-def _row(bucket: Mapping[str, Any], names: Sequence[str]) -> tuple[ReportCell, ...]:
-    values = (optional(_value(bucket, name), decimals(3)) for name in names)
+def _table(
+    parts: Sequence[Mapping[str, Any]], names: Sequence[str], metric: str, folded: str = ""
+) -> tuple[ReportTable, ...]:
+    """Return a group for each property; nothing for a metric that no contender has."""
+    groups = [
+        RowGroup(part["by"].capitalize(), tuple(_row(b, names, metric) for b in part["buckets"])) for part in parts
+    ]
+    measured = any(
+        _value(bucket, name, metric) is not None for part in parts for bucket in part["buckets"] for name in names
+    )
+    caption = f"{metric_display(metric).label} by property of the example; mean over seeds."
+    options = {"caption": caption, "contenders": len(names), "folded": folded}
+    return table_of_groups(("", *names, "Examples"), groups, **options) if measured else ()
+
+
+def _row(bucket: Mapping[str, Any], names: Sequence[str], metric: str) -> tuple[ReportCell, ...]:
+    values = (optional(_value(bucket, name, metric), metric_display(metric).format) for name in names)
     examples = count(bucket["examples"]) if bucket["examples"] is not None else NONE
     return text_row(str(bucket["label"]), *values, examples)
 
@@ -72,7 +86,7 @@ def _chart(part: Mapping[str, Any], names: Sequence[str]) -> str:
     return categories_svg(labels, series, x=str(part["by"]), y="bits per byte")
 
 
-def _value(bucket: Mapping[str, Any], name: str) -> float | None:
-    value = bucket["values"].get(name)
+def _value(bucket: Mapping[str, Any], name: str, metric: str = "bits_per_byte") -> float | None:
+    value = bucket.get("values" if metric == "bits_per_byte" else metric, {}).get(name)
     mean = value["mean"] if isinstance(value, Mapping) else value
     return None if mean is None else float(mean)

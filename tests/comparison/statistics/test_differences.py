@@ -91,6 +91,8 @@ def test_results_do_not_depend_on_other_contenders() -> None:
 def test_identical_runs() -> None:
     (record,) = differences([system("a", run(0)), system("b", run(0))], {"loss": "lower"}, ALL, resamples=500)
     assert (record.difference, record.interval, record.p, record.decided) == (0, (0, 0), 1, False)
+    (record,) = differences([system(name, run(0), run(0)) for name in "ab"], {"loss": "lower"}, ALL)
+    assert (record.difference, record.p, record.seeds_needed) == (0, 1, None)
 
 
 def test_a_metric_that_is_undefined_is_not_tested() -> None:

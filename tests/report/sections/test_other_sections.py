@@ -104,6 +104,15 @@ def test_breakdown_has_small_multiples(results: dict[str, Any]) -> None:
     assert len(section.figures[0].drawings) == 4
     assert section.tables[0].groups[0].title == "Context turns"
     assert texts(section.tables[0])["17+"] == ["1.410", "1.450", "3,600"]
+    assert len(section.tables) == 1, "without F1, as results.json of earlier versions"
+
+
+def test_breakdown_of_f1_is_folded(results: dict[str, Any]) -> None:
+    for bucket in (bucket for part in results["breakdown"] for bucket in part["buckets"]):
+        bucket["f1"] = {"lstm": 14.234, "transformer": None}
+    f1 = breakdown(results).tables[1]
+    assert f1.folded == "F1"
+    assert texts(f1)["17+"] == ["14.23", "–", "3,600"]
 
 
 def test_empty_fields_leave_their_sections_out(bare: dict[str, Any], results: dict[str, Any]) -> None:

@@ -24,7 +24,8 @@ from dialog.runs.train import train
 from dialog.training.callbacks.attention.chosen_rows import rows_to_draw, rows_to_measure
 from dialog.training.callbacks.attention.stored_maps import read_maps
 
-ONE_VALIDATION = ["trainer.max_steps=3", "trainer.val_check_interval=3", "trainer.precision=bf16-mixed"]
+ONE_VALIDATION = ["trainer.max_steps=3", "trainer.val_check_interval=3"]
+ONE_VALIDATION += ["trainer.precision=bf16-mixed", "model.dropout=0.5"]
 
 
 def validation_examples(recipe: dialog.Recipe) -> list[Example]:

@@ -10,7 +10,7 @@ DRAWN = 4
 """Number of examples whose maps are drawn."""
 CANDIDATES = 32
 """Number of examples of which those with longer responses are drawn."""
-MEASURED = 64
+MEASURED = 32
 """Number of examples that are measured."""
 FIRST = 10_000
 """Number of rows of the split that are chosen from, so that their text is read quickly."""

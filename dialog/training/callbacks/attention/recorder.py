@@ -18,6 +18,7 @@ from dialog.analysis.attention.token_kinds import TokenKinds
 from dialog.data.store.length_classes import by_length
 from dialog.data.store.plan import Plan
 from dialog.data.store.store import Store
+from dialog.ranks import rank
 from dialog.report.drawing.statistics.columns import head_label
 from dialog.training.callbacks.attention.chosen_rows import rows_to_draw, rows_to_measure
 from dialog.training.callbacks.attention.stored_maps import write_maps
@@ -65,13 +66,9 @@ class AttentionRecorder(Callback):
         if not self._takes_part(trainer, module):
             return
         assert isinstance(module, DialogModule)
-        self._batches = self._batches or list(self._measured_batches())
         with gathered_weights(module):
-            rows = statistics(module.model, self._batches, TokenKinds.of(self.store.tokenizer))["rows"]
-        kept = [row for row in rows if row["module"] != "uniform" and (self.self_attention or "coverage" in row)]
-        values = {f"attention/{name}/{head_label(row)}": row.get(name) for row in kept for name in CURVES}
-        measured = {key: value for key, value in values.items() if value is not None}
-        module.log_dict(measured, rank_zero_only=True, sync_dist=False)
+            values = self.curves(module)
+        module.log_dict(values, rank_zero_only=True, sync_dist=False)
 
     def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
         """Write and log the maps of this step."""
@@ -79,20 +76,32 @@ class AttentionRecorder(Callback):
             return
         assert isinstance(module, DialogModule)
         with gathered_weights(module):
-            readings = {row: self.reading(module, row) for row in self.rows}
-        if not trainer.is_global_zero:
+            readings = self.write(module, trainer.global_step)
+        if not trainer.is_global_zero or not any(reading["maps"] for reading in readings.values()):
             return
         step = trainer.global_step
-        for row, reading in readings.items():
-            write_maps(self.folder, step, row, reading)
-        if not any(reading["maps"] for reading in readings.values()):
-            return
         for logger in trackers(trainer.loggers):
             if isinstance(logger.tracker, MediaLogger):
                 logger.submit(log_images, logger.tracker, readings, step)
             if isinstance(logger.tracker, PageLogger):
                 logger.submit(log_table, logger.tracker, readings, step)
                 logger.submit(log_panel, logger.tracker, self.folder, step)
+
+    def write(self, module: DialogModule, step: int) -> dict[int, dict[str, Any]]:
+        """Return the maps of the drawn rows; the first rank writes them."""
+        readings = {row: self.reading(module, row) for row in self.rows}
+        if rank() == 0:
+            for row, reading in readings.items():
+                write_maps(self.folder, step, row, reading)
+        return readings
+
+    def curves(self, module: DialogModule) -> dict[str, float]:
+        """Return `CURVES` of each head, by key."""
+        self._batches = self._batches or list(self._measured_batches())
+        rows = statistics(module.model, self._batches, TokenKinds.of(self.store.tokenizer))["rows"]
+        kept = [row for row in rows if row["module"] != "uniform" and (self.self_attention or "coverage" in row)]
+        values = {f"attention/{name}/{head_label(row)}": row.get(name) for row in kept for name in CURVES}
+        return {key: value for key, value in values.items() if value is not None}
 
     def reading(self, module: DialogModule, row: int) -> dict[str, Any]:
         """Return the maps of an example, in the format of ``dialog attention``."""

@@ -6,6 +6,7 @@ Shapes: H heads, T response tokens, S source tokens.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from dialog.report.drawing.image import heatmap_grid
 from dialog.training.callbacks.attention.stored_maps import read_maps, stored_steps
 from dialog.training.loggers.background import MediaLogger, PageLogger
 
+IMAGES = 2
+"""Number of examples that are drawn as images, which take most of the time; the page has all."""
 MOST_STEPS = 8
 """Steps of the page: first, last, and others evenly between them."""
 COLUMNS = ["step", "example", "module", "head", "context", "response", "strongest", "entropy", "sharpness", "coverage"]
@@ -28,9 +31,9 @@ Readings = Mapping[int, Mapping[str, Any]]
 
 
 def log_images(logger: MediaLogger, readings: Readings, step: int) -> None:
-    """Log one image per attention module and example, with one panel per head."""
+    """Log one image per attention module of the first `IMAGES` examples, with one panel per head."""
     images = {}
-    for row, reading in readings.items():
+    for row, reading in islice(readings.items(), IMAGES):
         axes = axes_of(reading)
         for one in maps_of(reading):
             rows, columns = axes[one.rows].tokens, axes[one.columns].tokens
