@@ -205,13 +205,15 @@ class DialogModule(LightningModule):
         """Return a response to each source of a batch.
 
         Raises:
-            UserError: the module has no tokenizer, which makes text of tokens.
+            UserError: the module has no tokenizer, which makes text of tokens, or the network's scores are not numbers.
         """
         check_batch(batch, self.padding, first=batch_index == 0)
         if self.tokenizer is None:
             raise UserError("predict: the module has no tokenizer; pass DialogModule(..., tokenizer=...)")
         responder = Responder(self.model, self.tokenizer, batch.source.shape[1], GenerationConfig())
         responses = responder.generate(batch.source, self.search)
+        if not all(responses):
+            raise UserError("predict: the scores of the network are not numbers; train with a smaller learning rate")
         return [
             Prediction(row, best.text, best.score, best.tokens)
             for row, (best, *_) in zip(batch.rows.tolist(), responses, strict=True)

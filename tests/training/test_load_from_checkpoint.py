@@ -96,6 +96,9 @@ def test_checkpoint_of_a_run_answers_alone(
     assert [(answer.row, answer.text) for answer in answers] == [
         (row, json.loads(line)["response"]) for row, line in enumerate(lines)
     ]
+    torch.nn.init.constant_(module.model.source_embedding, float("nan"))
+    with pytest.raises(dialog.UserError, match=r"^predict: the scores of the network are not numbers"):
+        plain_trainer().predict(module, data)
 
 
 def test_predict_without_a_tokenizer(module: Build, data: dialog.DialogDataModule) -> None:

@@ -16,6 +16,8 @@ from dialog.models.inference.transformer import PreparedTransformer, supports_tr
 from dialog.models.seq2seq import Seq2Seq
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+OWN_PARTS = ("torch.nn.modules.", "dialog.models.")
+"""Beginnings of the names of modules whose classes compute their own formula: no adapter and no parametrization."""
 SAMPLED = 64
 """Smallest number of values of a weight that are compared."""
 
@@ -44,6 +46,7 @@ def can_prepare(model: Seq2Seq) -> bool:
         and type(model.head) is VocabularyHead
         and (supports_recurrent(model.decoder) or supports_transformer(model.decoder))
         and model.head.weight.dtype in DTYPES
+        and all(type(part).__module__.startswith(OWN_PARTS) for part in model.modules())
         and not any(part.training or part._forward_hooks or part._forward_pre_hooks for part in model.modules())
     )
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dialog.models.inference import PreparedNetworks, can_prepare, prepare
 from dialog.models.inference.prepare import PreparedHead
@@ -136,6 +136,9 @@ def test_only_known_parts_are_prepared() -> None:
     watched = network(*CASES[2])
     watched.decoder.layers[0].cross_attention.register_forward_hook(lambda *_: None)
     assert not can_prepare(watched)
+    adapted = network(*CASES[2])
+    nn.utils.parametrizations.weight_norm(adapted.decoder.layers[0].cross_attention.query)
+    assert not can_prepare(adapted)
 
 
 def test_networks_are_prepared_again_when_weights_change() -> None:
