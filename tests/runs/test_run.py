@@ -89,7 +89,7 @@ def test_attention_maps_of_a_response(run: dialog.Run) -> None:
     reply = run.respond(CONTEXT)
     maps = reply.attention()
     assert maps == run.attention(CONTEXT, reply.text)
-    assert maps.keys() == {"context_tokens", "response_tokens", "maps"}
+    assert maps.keys() >= {"context_tokens", "response_tokens", "maps"}
     ids = run.tokenizer.encode(reply.text)
     assert maps["response_tokens"] == [*map(run.tokenizer.label, ids), "</s>"]
     context_ids = [token for turn in CONTEXT for token in (None, *run.tokenizer.encode(turn))]
