@@ -45,3 +45,8 @@ def make_folder(folder: Path) -> Path:
 def name_of(folder: Path) -> str:
     """Return a folder's path below the innermost ``runs``, or its whole path outside of one."""
     return folder.as_posix().rpartition("runs/")[2]
+
+
+def recipe_name(run: Path) -> str:
+    """Return the name that the runs of a recipe share, their folder's below ``runs``; without one, a run's own name."""
+    return name_of(run.parent) if "runs" in run.parent.parts[:-1] else run.name

@@ -36,3 +36,16 @@ def test_fresh_folders_differ() -> None:
 @pytest.mark.parametrize(("folder", "name"), [("/x/runs/a/b", "a/b"), ("x/runs/runs/c", "c"), ("other/d", "other/d")])
 def test_names_begin_below_runs(folder: str, name: str) -> None:
     assert paths.name_of(Path(folder)) == name
+
+
+@pytest.mark.parametrize(
+    ("run", "name"),
+    [
+        ("/x/runs/quickstart/lstm/seed-1", "quickstart/lstm"),
+        ("runs/mine", "mine"),
+        ("/x/runs/mine", "mine"),
+        ("/tmp/other/mine", "mine"),
+    ],
+)
+def test_a_run_is_named_after_its_recipe_or_itself(run: str, name: str) -> None:
+    assert paths.recipe_name(Path(run)) == name

@@ -56,14 +56,19 @@ def measures(texts: Sequence[str]) -> dict[str, float]:
     return {
         "repeated_turns": repeated(UniqueRatio(), texts),
         "repeated_trigrams": repeated(DistinctN(3), texts),
-        "distinct_2": 1 - repeated(DistinctN(2), texts),
+        "distinct_2": distinct(DistinctN(2), texts),
     }
 
 
 def repeated(metric: CountMetric, texts: Sequence[str]) -> float:
     """Return the share of items of a metric that occurred before; 0 without items."""
+    return 1 - (distinct(metric, texts) or 1.0)
+
+
+def distinct(metric: CountMetric, texts: Sequence[str]) -> float:
+    """Return distinct items / items of a metric; 0 without items, as in an evaluation."""
     counts = metric.items_of([text.lower() for text in texts]).counts()
-    return 1 - len(counts) / int(counts.sum()) if len(counts) else 0.0
+    return len(counts) / int(counts.sum()) if len(counts) else 0.0
 
 
 def report_lines(report: Mapping[str, Mapping[str, float]]) -> list[str]:

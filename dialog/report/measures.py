@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 def decimals(places: int) -> Callable[[float], str]:
     """Return a formatter with a fixed number of decimals; from ten million on, 2.6e+20."""
-    return lambda value: f"{value:,.{places}f}" if abs(value) < 1e7 else f"{value:.1e}"
+    return lambda value: (f"{value:,.{places}f}" if abs(value) < 1e7 else f"{value:.1e}").replace("-", "−")
 
 
 def percent(value: float) -> str:

@@ -13,7 +13,7 @@ from dialog.build import build_model
 from dialog.config.components import imported_names, lookup
 from dialog.config.schema import Recipe
 from dialog.errors import UserError, section
-from dialog.paths import name_of
+from dialog.paths import recipe_name
 from dialog.runs.check import check_search
 from dialog.runs.folder import TOKENIZER, WEIGHTS, read_recipe, weights_remedy
 from dialog.runs.run import Run
@@ -123,7 +123,7 @@ def load_one(
         check_int8(model.eval())
     return Run(
         folder,
-        name_of(folder.parent),
+        recipe_name(folder),
         recipe,
         model.eval(),
         tokenizer,

@@ -51,6 +51,10 @@ class Run:
     int8: bool = False
     ablated: tuple[str, ...] = ()  # removed attention heads
 
+    def __repr__(self) -> str:
+        size = sum(parameter.numel() for parameter in self.model.parameters())
+        return f"Run({self.name}, folder={str(self.folder)!r}, {size:,} parameters, vocabulary {len(self.tokenizer):,})"
+
     @cached_property
     def responder(self) -> Responder:
         """The model with its tokenizer and the recipe's constraints on responses."""

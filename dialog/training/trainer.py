@@ -185,6 +185,7 @@ def quiet() -> None:
     """Silence messages of Lightning and torch that need no action."""
     warnings.filterwarnings("ignore", message=r".*sync_dist=True")  # torchmetrics has already summed
     warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")  # inside Lightning 2.6
+    warnings.filterwarnings("ignore", message="The number of training batches")  # steps are logged across epochs
     warnings.filterwarnings("ignore", message="You requested to overfit")  # the loader repeats its batches itself
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")  # it is not written to
     warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")  # same

@@ -168,6 +168,7 @@ def test_repetition_counts_what_occurred_before() -> None:
     assert list(report) == ["all", "a", "b"]
     assert report["all"] == pytest.approx({"repeated_turns": 1 / 4, "repeated_trigrams": 2 / 4, "distinct_2": 3 / 7})
     assert report["b"] == {"repeated_turns": 0.0, "repeated_trigrams": 0.0, "distinct_2": 1.0}
+    assert repetition([NamedTurn("a", ",,,,"), NamedTurn("a", "!")])["a"]["distinct_2"] == 0.0, "no bigrams"
 
 
 def test_a_saved_chat_is_named(session: Callable[..., Session], tmp_path: Path) -> None:

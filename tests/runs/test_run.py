@@ -129,6 +129,13 @@ HOSTILE = [
 ]
 
 
+def test_a_printed_run_is_one_line(run: dialog.Run) -> None:
+    text = repr(run)
+    assert "\n" not in text
+    assert str(run.folder) in text
+    assert len(text) < len(str(run.folder)) + 100
+
+
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text)[:20])
 def test_text_is_text(run: dialog.Run, text: str) -> None:
     """Text that looks like a special token is encoded as text."""

@@ -42,7 +42,8 @@ def bands_svg(models: Mapping[int, Lines], *, x: str, y: str) -> str:
     """Draw, for the models with these indices, a thin line per seed, their range as a band, and their mean."""
     lines = {model: [_finite(line) for line in seeds] for model, seeds in models.items()}
     means = {model: seed_band(seeds) for model, seeds in lines.items()}
-    values = [value for band in means.values() for value in band[1]]
+    # Seeds without a common range have no mean; their own lines are drawn all the same.
+    values = [value for model, band in means.items() for value in band[1] or _heights(lines[model])]
     everything = [point for seeds in lines.values() for line in seeds for point in line]
     top = float(np.percentile(values, VISIBLE)) if values else 1.0
     low, high = padded([y for _, y in everything if y <= top] or [0.0, top])
@@ -60,6 +61,10 @@ def bands_svg(models: Mapping[int, Lines], *, x: str, y: str) -> str:
         for part in below(list(zip(across, mean, strict=True)), high):
             model_line(canvas, [plot.pixel(*point) for point in part], model, width=2)
     return str(canvas)
+
+
+def _heights(lines: Lines) -> list[float]:
+    return [y for line in lines for _, y in line]
 
 
 def seed_band(lines: Lines) -> tuple[list[float], list[float], list[float], list[float]]:

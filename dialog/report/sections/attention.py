@@ -43,7 +43,7 @@ def attention_statistics(results: Results) -> ReportSection:
             drawings.append(changes_svg([(group[name][0], values) for name, values in shown.items()], x=title.lower()))
         groups.append(RowGroup(title, tuple(_row(group[name][0], runs, names, name) for name in shown)))
     caption = (
-        "Cross-attention on the test split, from 0 to 1 (correlations from -1): the mean map of all heads and layers, "
+        "Cross-attention on the test split, from 0 to 1 (correlations from −1): the mean map of all heads and layers, "
         "± standard deviation over seeds, and the range of the single heads of the first run. "
         "Equal weights: what the same weight on every token would give."
     )
@@ -73,8 +73,9 @@ def _row(label: str, runs: Sequence[Run], names: Sequence[str], name: str) -> Ro
 def _text(mean: Spread | None, heads: Sequence[float]) -> str:
     if mean is None:
         return NONE
-    text = spread_text(mean.mean, mean.half, decimals(3))
-    return f"{text} ({min(heads):.3f} to {max(heads):.3f})" if len({*heads}) > 1 else text
+    number = decimals(3)
+    text = spread_text(mean.mean, mean.half, number)
+    return f"{text} ({number(min(heads))} to {number(max(heads))})" if len({*heads}) > 1 else text
 
 
 def _values(runs: Sequence[Run], model: str, name: str, module: str) -> list[float]:

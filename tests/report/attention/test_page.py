@@ -39,6 +39,8 @@ def test_readers_explore_rows_heads_and_hidden_tokens(two_heads: dict[str, Any],
       seen.note = all('.note').map((note) => note.textContent).join(' ');
       press(document.activeElement, 'Escape');
       seen.selected = all('[aria-selected=true]').length;
+      const shaded = all('.tokens .token').filter((token) => token.style.backgroundColor);
+      seen.inks = shaded.map((token) => token.style.color);
       one('.group > button').click();
       seen.folded = one('.group > button').getAttribute('aria-expanded');
       seen.canvas = one('canvas').width > 100;
@@ -56,6 +58,8 @@ def test_readers_explore_rows_heads_and_hidden_tokens(two_heads: dict[str, Any],
     assert "Hidden: end and start tokens, punctuation. Each row is renormalised" in seen["note"]
     assert "hold 33 % of a row on average" in seen["note"]
     assert seen["selected"] == 0
+    assert seen["inks"]
+    assert all(seen["inks"]), "quiet letters on a shade are hard to read"
     assert seen["folded"] == "false"
     assert seen["canvas"]
 

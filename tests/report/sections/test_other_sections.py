@@ -129,7 +129,7 @@ def test_attention_statistics(results: dict[str, Any]) -> None:
     table, meanings = section.tables
     shown = texts(table)
     assert shown["entropy"] == ["0.410 ± 0.014 (0.200 to 0.600)"] * 2 + ["1.000"]
-    assert shown["erasure"] == ["-0.200 ± 0.000"] * 2 + ["–"]
+    assert shown["erasure"] == ["−0.200 ± 0.000"] * 2 + ["–"]
     assert [group.title for group in table.groups] == ["Shape", "Mass on kinds of tokens", "Agreement"]
     assert len(section.figures[0].drawings) == 3
     assert meanings.folded

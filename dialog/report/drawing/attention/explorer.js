@@ -255,7 +255,7 @@
           const position = isDifference ? (fraction + 1) / 2 : fraction;
           const strong = isDifference ? Math.abs(fraction) > 0.62 : fraction > (this.explorer.isDark ? 0.5 : 0.6);
           span.style.backgroundColor = fraction ? scale[Math.round(255 * Math.min(1, position))] : "";
-          span.style.color = fraction && strong ? (this.explorer.isDark ? "#111" : "#fff") : "";
+          span.style.color = fraction && strong ? (this.explorer.isDark ? "#111" : "#fff") : fraction ? "var(--ink)" : "";
           if (shown.has(place)) span.title = `${items[shown.get(place)].name}: ${weight.toFixed(3)}`;
         });
       }
