@@ -60,7 +60,8 @@ def sweep(
         raise UserError("give recipes to sweep, or --resume SWEEP" + ", not both" * bool(recipes))
     from dialog.tuning import sweep as sweeps
     from dialog.tuning.results import to_markdown
-    from dialog.tuning.space import simplest, space_file, spaces
+    from dialog.tuning.shipped import sweep_file
+    from dialog.tuning.space import simplest, spaces
 
     if resume is not None:
         settings = read_settings(resume)
@@ -76,7 +77,7 @@ def sweep(
         labels = [recipe.name for recipe in composed]
         if len(set(labels)) < len(labels):
             raise UserError(f"two recipes have the same name: {', '.join(labels)}; rename one of the files")
-        chosen = spaces(space_file(space), labels)
+        chosen = spaces(sweep_file("spaces", space, option="--space"), labels)
         requested = sweeps.SweepSettings(chosen, trials or 20, seed, sampler, prune)
         firsts = [simplest(chosen[label]) for label in labels]
         sweeps.check([compose(name, [*overrides, *first]) for name, first in zip(names, firsts, strict=True)])

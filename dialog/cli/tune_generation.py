@@ -65,12 +65,13 @@ def tune_generation(
     from dialog.tuning.generation.page import table_lines, write_pages
     from dialog.tuning.generation.rule import DEFAULT, parse_rule
     from dialog.tuning.generation.sample import NAMES, draw_sample
-    from dialog.tuning.generation.settings import read_settings, settings_file
+    from dialog.tuning.generation.settings import read_settings
     from dialog.tuning.generation.tune import TuningTask, tune_generation
+    from dialog.tuning.shipped import sweep_file
 
     rule = parse_rule(rule_text or DEFAULT, NAMES)
     chosen = settings or (None if vary else "standard")
-    path = None if chosen is None else settings_file(chosen)
+    path = None if chosen is None else sweep_file("generation", chosen, option="--settings")
     loaded = [load(folder, overrides=overrides, trust=trust) for folder in folders]
     read = [read_settings(run, path, overrides, vary) for run in loaded]
     tasks = [TuningTask(run, own, draw_sample(run, examples)) for run, own in zip(loaded, read, strict=True)]

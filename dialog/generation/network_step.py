@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from dialog.models.inference.ensemble import MemberRows
+from dialog.models.inference.ensemble import MemberRows, log_mean
 from dialog.models.seq2seq import Seq2Seq
 
 Watch = Callable[[list[int]], None]
@@ -38,7 +38,7 @@ class NetworkStep:
             model.step(tokens, *parts) for model, *parts in zip(self.models, memory.parts, state.parts, strict=True)
         ]
         logits, states = zip(*results, strict=True)
-        return self._mean(logits), MemberRows(states)
+        return mean_of(logits), MemberRows(states)
 
     def represent(self, tokens: Tensor, memory: MemberRows, state: MemberRows) -> tuple[Tensor, Tensor, MemberRows]:
         """Read tokens [N, T]; return logits [N, T, V], the outputs of all decoders [N, T, M E] and the new state."""
@@ -47,13 +47,7 @@ class NetworkStep:
         ]
         decoded, states = zip(*results, strict=True)
         logits = [model.head(outputs) for model, outputs in zip(self.models, decoded, strict=True)]
-        return self._mean(logits), torch.cat([outputs.outputs for outputs in decoded], -1), MemberRows(states)
-
-    def _mean(self, logits: Sequence[Tensor]) -> Tensor:
-        """Return the logits of one network, or log sum_m p_m(v): the mean probability but for a factor."""
-        if len(logits) == 1:
-            return logits[0]
-        return torch.stack([scores.float().log_softmax(-1) for scores in logits]).logsumexp(0)
+        return mean_of(logits), torch.cat([outputs.outputs for outputs in decoded], -1), MemberRows(states)
 
 
 class WatchedStep(NetworkStep):
@@ -70,3 +64,8 @@ class WatchedStep(NetworkStep):
         if len(self.tokens) > 1:
             self.watch(self.tokens[1:])
         return super().__call__(tokens, memory, state)
+
+
+def mean_of(logits: Sequence[Tensor]) -> Tensor:
+    """Return the logits of one network, or the logarithm of the mean probability of several."""
+    return logits[0] if len(logits) == 1 else log_mean(logits)

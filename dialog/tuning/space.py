@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialog.config.components import hint
-from dialog.config.compose import asset_folders
 from dialog.config.yaml_layers import read_yaml
 from dialog.errors import UserError
 
@@ -37,18 +36,6 @@ BUDGET = (
 
 Choice = Sequence[Any] | Mapping[str, Any]
 """List of values, or range {low, high} with ``log: true`` or ``step: n``; integer bounds give integers."""
-
-
-def space_file(name: str) -> Path:
-    """Return the file of a space: a path to YAML, or the name of a shipped space."""
-    if name.endswith((".yaml", ".yml")):
-        return Path(name)
-    shipped = {
-        path.stem: path for root in reversed(asset_folders("sweeps")) for path in sorted(root.glob("spaces/*.yaml"))
-    }
-    if name not in shipped:
-        raise UserError(f"--space: unknown space {name!r}{hint(name, shipped)}")
-    return shipped[name]
 
 
 def spaces(path: Path, recipes: Sequence[str]) -> dict[str, dict[str, Choice]]:

@@ -189,7 +189,7 @@ def test_sweep_of_both_families(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["quickstart/transformer", "--space", "nothing"], "unknown space 'nothing'"),
+        (["quickstart/transformer", "--space", "nothing"], "--space: unknown name 'nothing'"),
         ([], "give recipes to sweep, or --resume SWEEP"),
         (["--resume", "nowhere"], "not the folder of a sweep"),
         (["quickstart/transformer", "--space", "space.yaml"], "model.dropuot: unknown key"),

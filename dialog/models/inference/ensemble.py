@@ -87,9 +87,14 @@ class MeanHead(Head):
         widths = (self.sizes, self.sizes, spans, spans)
         parts = (part.split(width, -1) for part, width in zip(vars(decoded).values(), widths, strict=True))
         inputs = zip(self.heads, *parts, strict=True)
-        scores = [at_least_float(head(Decoded(*own))).log_softmax(-1) for head, *own in inputs]
-        return torch.stack(scores).logsumexp(0) - math.log(len(scores))
+        return log_mean([head(Decoded(*own)) for head, *own in inputs])
 
     def measures(self, decoded: Decoded) -> dict[str, Tensor]:
         """No values."""
         return {}
+
+
+def log_mean(logits: Sequence[Tensor]) -> Tensor:
+    """Return log mean_m p_m(v) of M networks from their logits [.., V]."""
+    scores = [at_least_float(own).log_softmax(-1) for own in logits]
+    return torch.stack(scores).logsumexp(0) - math.log(len(scores))

@@ -40,26 +40,8 @@ def run_layer(
     hidden, cell_state = hidden.to(own), cell_state.to(own)
     with torch.autocast("cpu", enabled=False):
         if torch.is_grad_enabled() and layer.hidden_size >= SMALLEST:
-            return _run_in(low, cell, layer, inputs, hidden, cell_state, mask)
+            return recurrent_loop(cell, layer, inputs.to(low), hidden, cell_state, mask)
         return _run_layer(cell, layer, inputs.to(own), hidden, cell_state, mask)
-
-
-def _run_in(
-    low: torch.dtype,
-    cell: RecurrentCell,
-    layer: Any,  # noqa: ANN401 - nn.LSTM or nn.GRU
-    inputs: Tensor,
-    hidden: Tensor,
-    cell_state: Tensor,
-    mask: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Run a layer with its products in a lower precision."""
-    bias = cell.from_inputs(layer.bias_ih_l0) + cell.from_hidden(layer.bias_hh_l0)  # [4 D]
-    tokens = inputs.to(low).transpose(0, 1)  # [T, B, I]
-    entering = F.linear(tokens, cell.from_inputs(layer.weight_ih_l0.to(low)), bias.to(low))  # [T, B, 4 D]
-    weight = cell.from_hidden(layer.weight_hh_l0.to(low))
-    outputs, *last = recurrent_loop(cell, entering, weight, hidden, cell_state, mask)
-    return outputs.transpose(0, 1), last[0], last[1]
 
 
 def _run_layer(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dialog.config.components import Component, hint
-from dialog.config.compose import asset_folders, compose, is_path
+from dialog.config.compose import compose
 from dialog.config.schema import GenerationConfig
 from dialog.config.variations import combinations
 from dialog.config.yaml_layers import Layer, read_yaml
@@ -38,18 +38,6 @@ class DecodingSetting:
         """Return the search, and the constraints that differ from the schema's defaults."""
         defaults = asdict(GenerationConfig())
         return {key: value for key, value in self.generation.items() if key == "search" or value != defaults[key]}
-
-
-def settings_file(name: str) -> Path:
-    """Return the file of a list of settings: a path to YAML, or the name of a shipped list."""
-    if is_path(name):
-        return Path(name)
-    shipped = {
-        path.stem: path for root in reversed(asset_folders("sweeps")) for path in sorted(root.glob("generation/*.yaml"))
-    }
-    if name not in shipped:
-        raise UserError(f"--settings: unknown list {name!r}{hint(name, shipped)}")
-    return shipped[name]
 
 
 def read_settings(

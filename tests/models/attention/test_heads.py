@@ -1,6 +1,5 @@
 """Removed heads against the formula with a mask, and importance against finite differences."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -103,7 +102,10 @@ def test_importance_is_the_mean_change_of_the_loss_with_the_mask(model: Seq2Seq,
 def test_a_curve_removes_all_heads_in_order_and_restores_them(batch: Examples) -> None:
     model = make(*CASES["transformer"])
     order = head_names(model)[::-1]
-    score: Callable[[], float] = lambda: float(negative_log_likelihoods(model, batch).detach().sum())  # noqa: E731
+
+    def score() -> float:
+        return float(negative_log_likelihoods(model, batch).detach().sum())
+
     whole = score()
     curve = ablation_curve(model, order, score)
     assert [point["removed"] for point in curve] == list(range(len(order) + 1))

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dialog.models.kernels.recurrent_loop import recurrent_loop
@@ -27,13 +26,10 @@ def test_kernel_is_the_readable_loop(cell: RecurrentCell, masked: bool, draw: Dr
     memory = draw(2, cell.first_state(hidden).shape[1]).requires_grad_()
     mask = draw(2, 4) if masked else torch.ones(2, 4).double()
     readable = run_layer(cell, layer, inputs, hidden, memory, mask)
-    bias = cell.from_inputs(layer.bias_ih_l0) + cell.from_hidden(layer.bias_hh_l0)
-    entering = F.linear(inputs.transpose(0, 1), cell.from_inputs(layer.weight_ih_l0), bias)
-    weight = cell.from_hidden(layer.weight_hh_l0)
-    outputs, *last = recurrent_loop(cell, entering, weight, hidden, memory, mask if masked else None)
+    outputs, *last = recurrent_loop(cell, layer, inputs, hidden, memory, mask if masked else None)
     number = 2 if cell.name == "lstm" else 1  # a GRU has no cell
     leaves = [inputs, hidden, *[memory] * (number - 1), *layer.parameters()]
-    agree([outputs.transpose(0, 1), *last[:number]], list(readable[: number + 1]), leaves, atol=1e-12)
+    agree([outputs, *last[:number]], list(readable[: number + 1]), leaves, atol=1e-12)
 
 
 @both_cells

@@ -22,8 +22,9 @@ from dialog.generation.responder import Responder
 from dialog.runs.evaluate import evaluate
 from dialog.runs.load import load
 from dialog.tuning.generation.sample import draw_sample
-from dialog.tuning.generation.settings import DecodingSetting, read_settings, settings_file
+from dialog.tuning.generation.settings import DecodingSetting, read_settings
 from dialog.tuning.generation.tune import Record, TuningTask
+from dialog.tuning.shipped import sweep_file
 
 SETTINGS = """
 greedy: {search: {name: greedy}}
@@ -148,7 +149,9 @@ def test_variations_and_the_shipped_list(runs: list[str]) -> None:
         f"generation={search}, no_repeat_ngram={order}" for search in ("greedy", "beam5") for order in (0, 3)
     ]
     assert grid[3].component == {**grid[2].component, "no_repeat_ngram": 3}
-    standard = read_settings(run, settings_file("standard"), ("generation.max_length=7",))
+    standard = read_settings(
+        run, sweep_file("generation", "standard", option="--settings"), ("generation.max_length=7",)
+    )
     assert len(standard) >= 20
     assert {setting.generation["max_length"] for setting in standard} == {7}
     assert {setting.generation["search"]["name"] for setting in standard} >= {
@@ -183,7 +186,7 @@ def test_invalid_settings(text: str, message: str, runs: list[str], capsys: pyte
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{lstm}", "--settings", "nothing"], "--settings: unknown list 'nothing'; choose from standard"),
+        (["{lstm}", "--settings", "nothing"], "--settings: unknown name 'nothing'; choose from standard"),
         (["{lstm}", "--vary", "generation.search.width=2"], "--vary width=2: .*unknown argument 'width'"),
         (["{lstm}", "--vary", "generation=bim5,greedy"], "--vary .*unknown generation 'bim5'; did you mean 'beam5'"),
         (["{lstm}", "{lstm}/."], "listed twice"),
