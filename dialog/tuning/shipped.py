@@ -13,7 +13,7 @@ def sweep_file(folder: str, name: str, *, option: str) -> Path:
     """Return a path to YAML as it is, or the shipped file of a name in ``sweeps/<folder>``.
 
     Raises:
-        UserError: there is no such file; names the command line's ``option``.
+        UserError: unknown name; names the ``option`` of the command line.
     """
     if is_path(name):
         return Path(name)
