@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torchmetrics import Metric
 
 from dialog.analysis.attention.alignment import AlignmentAccuracy
@@ -28,8 +27,7 @@ from dialog.config.components import Component
 from dialog.data.batching import Batch, collate
 from dialog.data.dialogue import Example
 from dialog.data.gold_alignment import alignment
-from dialog.data.store.length_classes import by_length
-from dialog.data.store.plan import Plan
+from dialog.data.store.pair_batches import pair_batches
 from dialog.data.tokenizers.tokenizer import PAD, UNK
 from dialog.errors import UserError
 from dialog.escaping import to_json
@@ -246,7 +244,7 @@ class Evaluator:
     ) -> Iterator[Answered]:
         pairs = self._pairs(block)
         own: dict[int, tuple[Scored, Candidate]] = {}
-        for rows in islice(self._batches(pairs), self.rank, None, self.world):
+        for rows in islice(pair_batches(pairs, self.batch_tokens), self.rank, None, self.world):
             chosen = [block[row] for row in rows]
             batch = collate((pairs[row] for row in rows), rows.tolist())
             gold = [self._alignment(example) for example in chosen] if aligned else None
@@ -275,13 +273,6 @@ class Evaluator:
         """Return source and target ids of each example."""
         return [self.responder.encode(example) for example in block]
 
-    def _batches(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[NDArray[Any]]:
-        """Yield the rows of each batch: of similar length, under the budget of tokens."""
-        lengths = by_length(
-            np.array([len(source) for source, _ in pairs]), np.array([len(ids) - 1 for _, ids in pairs])
-        )
-        return Plan(lengths, budget=self.batch_tokens).batches()
-
     def scores(self, examples: Sequence[Example]) -> list[Scored]:
         """Return the likelihood of the reference of each example, without the fields that depend on the tokenizer only.
 
@@ -290,7 +281,7 @@ class Evaluator:
         results: dict[int, Scored] = {}
         for start in range(0, len(examples), BLOCK):
             pairs = self._pairs(examples[start : start + BLOCK])
-            for rows in self._batches(pairs):
+            for rows in pair_batches(pairs, self.batch_tokens):
                 batch = collate((pairs[row] for row in rows), rows.tolist())
                 results |= dict(zip((rows + start).tolist(), self.score(batch), strict=True))
         return [results[row] for row in range(len(examples))]

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,8 +22,7 @@ from dialog.data.batching import collate
 from dialog.data.dialogue import Example
 from dialog.data.gold_alignment import alignment
 from dialog.data.store.layout import ROLES, encode_example
-from dialog.data.store.length_classes import by_length
-from dialog.data.store.plan import Plan
+from dialog.data.store.pair_batches import pair_batches
 from dialog.data.tokenizers.tokenizer import PAD, UNK, Tokenizer
 from dialog.metrics.likelihood import BitsPerByte
 from dialog.models.seq2seq import Seq2Seq
@@ -56,10 +54,7 @@ class Encoding:
     def batches(self, examples: Sequence[Example]) -> Iterator[Examples]:
         """Yield all examples in batches of similar length."""
         pairs = [self.pair(example) for example in examples]
-        lengths = by_length(
-            np.array([len(source) for source, _ in pairs]), np.array([len(target) - 1 for _, target in pairs])
-        )
-        for rows in Plan(lengths, budget=self.budget).batches():
+        for rows in pair_batches(pairs, self.budget):
             batch = collate(pairs[row] for row in rows)
             chosen = [examples[row] for row in rows]
             gold = [self.alignment(example) for example in chosen]

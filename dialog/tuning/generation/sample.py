@@ -18,8 +18,7 @@ from dialog.config.components import Component, build
 from dialog.data.batching import collate
 from dialog.data.dialogue import Example
 from dialog.data.examples import examples
-from dialog.data.store.length_classes import by_length
-from dialog.data.store.plan import Plan
+from dialog.data.store.pair_batches import pair_batches
 from dialog.errors import UserError
 from dialog.metrics import METRICS, Measurement, detect_language
 from dialog.metrics.family import key
@@ -94,9 +93,8 @@ class Sample:
             UserError: the scores of the model are not numbers.
         """
         pairs = [run.responder.encode(example) for example in self.examples]
-        lengths = by_length(*(np.array([len(ids) for ids in side]) for side in zip(*pairs, strict=True)))
         responses, seconds = [""] * len(pairs), 0.0
-        for rows in Plan(lengths, budget=run.recipe.data.batch_tokens).batches():
+        for rows in pair_batches(pairs, run.recipe.data.batch_tokens):
             batch = collate([pairs[row] for row in rows], rows.tolist())
             began = time.perf_counter()
             replies = run.responder.generate(batch.source, search)
