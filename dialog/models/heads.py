@@ -90,8 +90,8 @@ class VocabularyHead(Head):
 
     def parts(self, decoded: Decoded, width: int) -> Iterator[Tensor]:
         """Yield the scores of ``width`` tokens at a time, a product with their rows of W each."""
-        biases = () if self.bias is None else self.bias.split(width)
-        for weight, bias in zip_longest(self.weight.split(width), biases):
+        biases = () if self.bias is None else torch.split(self.bias, width)
+        for weight, bias in zip_longest(torch.split(self.weight, width), biases):
             scores = F.linear(decoded.outputs, weight)  # [.., width]; without b, which the product would copy first
             yield scores if bias is None else scores.add_(bias)
 
