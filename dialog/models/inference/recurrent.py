@@ -47,7 +47,7 @@ class RecurrentState(Rows):
         return cls(hidden, cells, fed)
 
 
-class Step(NamedTuple):
+class StepOutput(NamedTuple):
     """Result of one token."""
 
     output: Tensor  # [B, E]
@@ -88,7 +88,7 @@ class PreparedRecurrent(Decoder):
         return torch.stack(outputs, 1), state
 
     @abstractmethod
-    def step(self, token: Tensor, memory: Memory, state: RecurrentState) -> Step:
+    def step(self, token: Tensor, memory: Memory, state: RecurrentState) -> StepOutput:
         """Advance by one token [B, E]."""
 
     def advanced(self, state: RecurrentState, *entering: Tensor) -> RecurrentState:
@@ -115,12 +115,12 @@ class PreparedBahdanau(PreparedRecurrent):
         memory, state = super().start(encoded)
         return self.reader.start(memory), state
 
-    def step(self, token: Tensor, memory: SharedRows, state: RecurrentState) -> Step:
+    def step(self, token: Tensor, memory: SharedRows, state: RecurrentState) -> StepOutput:
         """Attend with the state before the token."""
         context, weights = self.reader(state.hidden[-1], memory)
         state = self.advanced(state, token, context)
         pairs = self.readout(torch.cat((state.hidden[-1], token, context), 1))  # [B, 2 E]
-        return Step(pairs.view(len(pairs), -1, 2).amax(2), state, weights)
+        return StepOutput(pairs.view(len(pairs), -1, 2).amax(2), state, weights)
 
 
 class PreparedLuong(PreparedRecurrent):
@@ -136,12 +136,12 @@ class PreparedLuong(PreparedRecurrent):
         memory, state = super().start(encoded)
         return self.reader.start(memory), state
 
-    def step(self, token: Tensor, memory: SharedRows, state: RecurrentState) -> Step:
+    def step(self, token: Tensor, memory: SharedRows, state: RecurrentState) -> StepOutput:
         """Attend with the state after the token."""
         state = self.advanced(state, token, *state.fed)
         context, weights = self.reader(state.hidden[-1], memory)
         output = self.attentional(torch.cat((context, state.hidden[-1]), 1)).tanh_()  # [B, E]
-        return Step(output, replace(state, fed=(output,)) if state.fed else state, weights)
+        return StepOutput(output, replace(state, fed=(output,)) if state.fed else state, weights)
 
 
 class PreparedPlain(PreparedRecurrent):
@@ -152,11 +152,11 @@ class PreparedPlain(PreparedRecurrent):
         output = decoder.output
         self.output = product(output.weight, int8=int8) if isinstance(output, nn.Linear) else None
 
-    def step(self, token: Tensor, memory: Rows, state: RecurrentState) -> Step:
+    def step(self, token: Tensor, memory: Rows, state: RecurrentState) -> StepOutput:
         """Project the new state."""
         state = self.advanced(state, token)
         top = state.hidden[-1]
-        return Step(top if self.output is None else self.output(top), state)
+        return StepOutput(top if self.output is None else self.output(top), state)
 
 
 def _gates(cell: RecurrentCell, layer: Any, int8: bool) -> Product:  # noqa: ANN401 - nn.LSTM or nn.GRU
