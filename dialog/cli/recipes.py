@@ -69,9 +69,17 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     indent = " " * max(len(row["name"]) for row in rows)
     lines = []
     for row, head in zip(rows, aligned(heads), strict=True):
-        expected = "; ".join(f"{item['metric']} {item['value']} ± {item['tolerance']}" for item in row["expect"])
+        expected = "; ".join(f"{item['metric']} {expected_text(item)}" for item in row["expect"])
         lines += [head, f"{indent}  expected: {expected or '-'}; measured: {row['measured'] or '-'}"]
     return lines
+
+
+def expected_text(item: dict[str, Any]) -> str:
+    """Return value and tolerance of an expected metric, written as measured values are."""
+    from dialog.report.measures import metric_display
+    from dialog.report.tables import spread_text
+
+    return spread_text(item["value"], item["tolerance"], metric_display(item["metric"]).format)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

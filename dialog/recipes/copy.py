@@ -12,6 +12,9 @@ from dialog.errors import UserError
 from dialog.paths import check_new, make_folder
 from dialog.version import __version__
 
+RUN = "# Run: "
+"""Begins the line of a shipped recipe with the command that runs it by its name."""
+
 
 def copy_recipe(name: str, destination: Path) -> Path:
     """Copy a recipe and its groups into a new folder; return the copy, which composes to the same recipe.
@@ -35,8 +38,13 @@ def copy_recipe(name: str, destination: Path) -> Path:
     try:
         for path, target in files.items():
             (destination / target).parent.mkdir(parents=True, exist_ok=True)
-            stamp = f"# Copied from {label if path == source else path.stem} of dialog-seq2seq {__version__}.\n"
-            write_text(destination / target, stamp + path.read_text(encoding="utf-8"))
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+            if path == source:  # the name of the original would run the original
+                stamp = f"{label} of dialog-seq2seq {__version__}; `measured` and `expect` are those of the original."
+                lines = [line for line in lines if not line.startswith(RUN)]
+            else:
+                stamp = f"{path.stem} of dialog-seq2seq {__version__}."
+            write_text(destination / target, f"# Copied from {stamp}\n{''.join(lines)}")
     except BaseException:
         shutil.rmtree(destination, ignore_errors=True)
         raise

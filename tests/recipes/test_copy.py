@@ -21,7 +21,8 @@ def test_copy_composes_to_the_same_recipe_alone(name: str, tmp_path: Path) -> No
     assert len(places) > 2
     assert all(Path(place).resolve().is_relative_to(tmp_path / "mine") for place in places)
     for path in (tmp_path / "mine").rglob("*.yaml"):
-        assert f"of dialog-seq2seq {__version__}." in path.read_text(encoding="utf-8").split("\n")[0]
+        assert f"of dialog-seq2seq {__version__}" in path.read_text(encoding="utf-8").split("\n")[0]
+    assert "# Run: " not in (tmp_path / "mine" / f"{name.rpartition('/')[2]}.yaml").read_text(encoding="utf-8")
 
 
 def test_copy_takes_the_changes_of_its_groups(tmp_path: Path) -> None:

@@ -55,13 +55,18 @@ class Work:
     def run(self) -> None:
         """Finish all runs but those that fail; wait for those that other processes work on."""
         waiting = False
-        while open_cells := [cell for cell in self.cells if not self.is_finished(cell) and self.error(cell) is None]:
+        while open_cells := self.open_cells():
             worked = [cell for cell in open_cells if self.attempt(cell)]
             if not worked:
                 if not waiting:
                     log.info("waiting for %s, on which other processes work", listed(open_cells))
                 waiting = True
                 time.sleep(WAIT)
+
+    def open_cells(self) -> list[Cell]:
+        """Return the runs that have neither finished nor failed: those that were interrupted, then new ones."""
+        open_cells = [cell for cell in self.cells if not self.is_finished(cell) and self.error(cell) is None]
+        return sorted(open_cells, key=lambda cell: not (cell.folder / RECIPE).is_file())
 
     def attempt(self, cell: Cell) -> bool:
         """Work on a run if no other process does; return whether it was free."""

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from dialog.cli import main
-from dialog.comparison.grid.folder import FORMAT, read_grid
-from dialog.config.compose import Composed
+from dialog.comparison.grid.contenders import of_recipe
+from dialog.comparison.grid.folder import FORMAT, Cell, Grid, read_grid
+from dialog.comparison.grid.work import Work
+from dialog.config.compose import Composed, compose
 from dialog.errors import UserError
 from dialog.runs.folder import Trained
 from dialog.runs.train import PartOf
@@ -96,6 +98,23 @@ def test_failed_run_does_not_stop_the_others(
     assert compare("out", "--seeds", "3")[0] == 0
     assert [run["seed"] for run in results(recipes / "out")["models"][0]["runs"]] == [1, 2, 3]
     assert not [*(recipes / "out").rglob(".*.error")]
+
+
+def test_interrupted_runs_come_first(recipes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was interrupted is finished before new ones are started, whatever its seed."""
+    work = Work(Grid(recipes / "out", (of_recipe(compose(str(recipes / "lstm.yaml"), SHORT)),), (1, 2, 3)), advice="")
+    interrupted = work.cells[1].folder
+    interrupted.mkdir(parents=True)
+    shutil.copy(recipes / "lstm.yaml", interrupted / "recipe.yaml")
+    order: list[int | None] = []
+
+    def failing(cell: Cell) -> None:
+        order.append(cell.seed)
+        raise UserError("enough")
+
+    monkeypatch.setattr(work, "finish", failing)
+    work.run()
+    assert order == [2, 1, 3]
 
 
 def test_systems_without_a_recipe(recipes: Path, compare: Compare, trained: Callable[[str], Path]) -> None:
