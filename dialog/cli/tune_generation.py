@@ -22,7 +22,7 @@ from dialog.escaping import to_json
 @click.option(
     "--examples", type=click.IntRange(2), default=500, show_default=True, help="Number of validation examples."
 )
-@click.option("--rule", "rule_text", metavar="RULE", help="Rule that selects a setting (see below).")
+@click.option("--rule", "rule_text", metavar="RULE", help="Rule that selects a setting (see above).")
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
@@ -44,8 +44,8 @@ def tune_generation(
     """Measure searches of a RUN, or of two, on the validation split; plot quality against diversity, select one.
 
     Every setting generates responses to the same examples. The selected setting is written to
-    configs/generation/tuned.yaml in the run folder; use it in any verb with generation=tuned, or from another place
-    with generation=FILE. Repeat the command to continue after an interruption; finished settings are kept.
+    configs/generation/tuned.yaml in the run folder: use it with generation=tuned in any verb, or with generation=FILE
+    for another run. To continue after an interruption, repeat the command; finished settings are kept.
 
     RULE is "METRIC if METRIC >= NUMBER [human] and ...": it selects the setting with the best value of the first METRIC
     among those that satisfy all conditions. "0.5 human" is half of the value of the references. The default is "f1 if
