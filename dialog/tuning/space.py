@@ -70,8 +70,8 @@ def check_choice(choice: object, place: str) -> None:
     if isinstance(choice, list) and choice and all(isinstance(value, str | int | float | None) for value in choice):
         return
     if isinstance(choice, dict) and {"low", "high"} <= set(choice) <= {"low", "high", "log", "step"}:
-        low, high, log, step = (choice.get(key) for key in ("low", "high", "log", "step"))
-        numbers = [number for number in (low, high, step) if number is not None]
+        low, high, log, step = choice["low"], choice["high"], choice.get("log"), choice.get("step")
+        numbers = [low, high] if step is None else [low, high, step]
         if all(isinstance(number, int | float) and math.isfinite(number) for number in numbers) and low < high:
             if log is True and low > 0 and step is None:
                 return
