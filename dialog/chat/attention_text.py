@@ -21,22 +21,35 @@ STRONGEST = 3
 SMALLEST = 0.01
 LABEL = 14
 """Columns of a token's label."""
+FRAME = 5
+"""Lines around the two lists of reply tokens: title, note, heading and edge of the block map, and the next prompt."""
+FEWEST = 3
+"""Reply tokens that are shown however low the terminal is."""
 TURNS = (SPECIAL_TOKENS[OTHER], SPECIAL_TOKENS[SELF])
 
 
-def attention_lines(maps: Mapping[str, Any], width: int, place: Sequence[int] = ()) -> list[str]:
+def attention_lines(
+    maps: Mapping[str, Any], width: int, place: Sequence[int] = (), *, height: int | None = None
+) -> list[str]:
     """Return the lines of a table and a block map of at most `width` columns, from the result of `Run.attention`.
+
+    The first reply tokens are shown, as many as fit into `height`; a line counts the others.
 
     Args:
         maps: The maps of a reply.
         width: Columns of the terminal.
         place: Layer, or layer and head, counted from 0; the others are averaged.
+        height: Lines of the terminal; None for all reply tokens.
 
     Raises:
         UserError: the network has no cross-attention over tokens, or not this layer or head.
     """
     title, weights = chosen_attention(maps, place)
     context, reply = maps["context_tokens"], maps["response_tokens"]
+    shown = len(reply) if height is None else max(FEWEST, (height - FRAME) // 2)
+    hidden = max(0, len(reply) - shown)
+    note = f"{hidden} more reply token{'' if hidden == 1 else 's'}: dialog attention RUN --output F.html shows all"
+    reply, weights = reply[:shown], weights[:shown]
     groups = max(1, min(len(context), width - LABEL - 3))
     bounds = [len(context) * group // groups for group in range(groups + 1)]
     starts = "".join(
@@ -52,6 +65,7 @@ def attention_lines(maps: Mapping[str, Any], width: int, place: Sequence[int] = 
         f"block map: {len(context)} context tokens from left to right, ┬ begins a turn, {SHADES[-1]} is {peak:.2f}",
         f"{' ' * LABEL} ┌{starts}┐",
         *rows,
+        *([truncate(note, width)] if hidden else []),
     ]
 
 

@@ -27,10 +27,11 @@ class Effect:
 
 
 class CommandCall(NamedTuple):
-    """Input of a command: its argument, the columns of the terminal, and the receiver of reply pieces."""
+    """Input of a command: its argument, columns and lines of the terminal, and the receiver of reply pieces."""
 
     argument: str
     width: int
+    height: int | None  # None: no terminal
     watch: Watch
 
 
@@ -42,7 +43,7 @@ class Command(NamedTuple):
     run: Callable[[Session, CommandCall], Effect]
 
 
-def apply(session: Session, line: str, *, width: int = 80, watch: Watch = ignore) -> Effect:
+def apply(session: Session, line: str, *, width: int = 80, height: int | None = None, watch: Watch = ignore) -> Effect:
     """Apply a line: a command begins with ``/``, and ``//`` begins a text that begins with ``/``.
 
     Raises:
@@ -54,7 +55,7 @@ def apply(session: Session, line: str, *, width: int = 80, watch: Watch = ignore
     if not text.startswith("/") or text.startswith("//"):
         return Effect(replies=tuple(session.answer(text.removeprefix("/"), watch)))
     name, _, argument = text.partition(" ")
-    return lookup(COMMANDS, name, "command").run(session, CommandCall(argument.strip(), width, watch))
+    return lookup(COMMANDS, name, "command").run(session, CommandCall(argument.strip(), width, height, watch))
 
 
 def show_help(session: Session, request: CommandCall) -> Effect:
@@ -104,10 +105,11 @@ def show_attention(session: Session, request: CommandCall) -> Effect:
     if len(place) > 2 or not all(map(str.isdecimal, place)):
         raise UserError("/why: give nothing, a layer, or a layer and a head, counted from 0, such as /why 1 3")
     lines: list[str] = []
+    height = None if request.height is None else request.height // len(session.runs)
     for number, maps in enumerate(session.attention()):
         lines += [named(session, number, "")] if len(session.runs) > 1 else []
         try:
-            lines += attention_lines(maps, request.width, list(map(int, place)))
+            lines += attention_lines(maps, request.width, list(map(int, place)), height=height)
         except UserError as error:
             if len(session.runs) == 1:
                 raise

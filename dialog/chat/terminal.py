@@ -68,7 +68,7 @@ class Screen:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.width = shutil.get_terminal_size().columns
+        self.width, self.height = shutil.get_terminal_size()
         self.streamed = [""] * len(session.runs)
         self.open_line = False
 
@@ -81,7 +81,7 @@ class Screen:
         """Apply a line and show its effect; an interrupted or failed line has none."""
         effect = Effect()
         try:
-            effect = apply(self.session, line, width=self.width, watch=self.watch)
+            effect = apply(self.session, line, width=self.width, height=self.height, watch=self.watch)
         except KeyboardInterrupt:
             kept = self.session.stop()
             click.echo()  # after the reply, or the ^C that the terminal has written

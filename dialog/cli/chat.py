@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from dialog.cli.ablation import ablate_option
 from dialog.cli.ensemble import ensemble_option
 from dialog.config.compose import split_overrides
 from dialog.errors import UserError
@@ -19,6 +20,7 @@ from dialog.errors import UserError
 @click.option("--json", "as_json", is_flag=True, help="Print the result of --self-chat as JSON.")
 @ensemble_option
 @click.option("--precision", default="float32", show_default=True, help="float32, bfloat16, float16 or int8.")
+@ablate_option
 @click.option("--trust", is_flag=True, help="Allow the runs' recipes to import code.")
 def chat(
     runs: tuple[str, ...],
@@ -27,6 +29,7 @@ def chat(
     as_json: bool,
     ensemble: tuple[Path, ...],
     precision: str,
+    ablate: tuple[str, ...],
     trust: bool,
 ) -> None:
     """Talk to a RUN, or to two at a time, in the terminal; /help lists the commands.
@@ -37,6 +40,8 @@ def chat(
 
     --self-chat lets two runs, or one run with itself, talk to each other; it ends with the shares of turns and trigrams
     that occurred before, and distinct-2.
+
+    --ablate removes heads of the last run, so a run given twice is compared with itself without them.
 
     \b
     Example: dialog-seq2seq chat runs/quickstart/transformer/...
@@ -52,7 +57,11 @@ def chat(
         raise UserError(f"{'--json' if as_json else '--start'}: only with --self-chat N")
     from dialog.runs.load import load
 
-    loaded = [load([folder, *ensemble], overrides=overrides, precision=precision, trust=trust) for folder in folders]
+    heads = [()] * (len(folders) - 1) + [ablate]
+    loaded = [
+        load([folder, *ensemble], overrides=overrides, precision=precision, trust=trust, ablate=removed)
+        for folder, removed in zip(folders, heads, strict=True)
+    ]
     if turns is not None:
         from dialog.chat.self_chat import print_self_chat
 

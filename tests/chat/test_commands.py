@@ -127,6 +127,18 @@ def test_attention_of_a_layer_or_head_can_be_chosen() -> None:
     assert attention_lines(single, 80)[0].startswith("attention: each reply token")
 
 
+@pytest.mark.parametrize(("height", "shown"), [(None, 40), (85, 40), (84, 39), (30, 12), (5, 3)])
+def test_long_replies_fill_the_terminal_and_no_more(height: int | None, shown: int) -> None:
+    layer = {"kind": "cross", "side": "target", "columns": "source", "weights": [[[0.5, 0.5]] * 40]}
+    maps = {"context_tokens": ["a", "b"], "response_tokens": [f"t{place}" for place in range(40)], "maps": [layer]}
+    lines = attention_lines(maps, 80, height=height)
+    assert [sum(line.startswith(f"t{place} ") for line in lines) for place in range(40)] == [2] * shown + [0] * (
+        40 - shown
+    )
+    assert lines[-1].startswith(f"{40 - shown} more reply token") == (shown < 40)
+    assert height is None or height < 11 or len(lines) < height  # a line is left for the prompt
+
+
 def test_a_run_without_attention_has_no_map() -> None:
     maps = {"context_tokens": ["a"], "response_tokens": ["b"], "maps": []}
     with pytest.raises(UserError, match="this run has no attention"):

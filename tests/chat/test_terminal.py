@@ -130,6 +130,19 @@ def test_pipe_gives_one_line_for_each(trained: Callable[[str], Path]) -> None:
     assert (done.code, done.err.splitlines()[1:]) == (2, ["dialog: 1 of the lines could not be applied"])
 
 
+def test_heads_are_removed_from_the_last_run(trained: Callable[[str], Path]) -> None:
+    from dialog.models.attention.heads import head_names
+    from dialog.runs.load import load
+
+    run = trained("transformer")
+    heads = [name for name in head_names(load(run).model) if name.startswith("decoder.layers.0.")]
+    expected = [load(run, ablate=removed).respond([HELLO]).text for removed in ([], heads)]
+    assert expected[0] != expected[1]
+    options = [option for head in heads for option in ("--ablate", head)]
+    done = process("chat", str(run), str(run), *options, stdin=HELLO)
+    assert [line.partition(": ")[2] for line in done.out.splitlines()] == expected
+
+
 def test_self_chat_is_printed_and_measured(trained: Callable[[str], Path]) -> None:
     runs = [str(trained(family)) for family in ("lstm", "transformer")]
     done = process("chat", *runs, "generation=top_p", "--self-chat", "3", "--start", HELLO)

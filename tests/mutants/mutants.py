@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+import analysis_mutants
 import data_mutants
 import decoding_mutants
 import generation_mutants
@@ -37,6 +38,7 @@ MUTANTS = (
     *decoding_mutants.MUTANTS,
     *run_mutants.MUTANTS,
     *statistics_mutants.MUTANTS,
+    *analysis_mutants.MUTANTS,
 )
 
 
