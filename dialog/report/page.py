@@ -30,7 +30,6 @@ def render_page(
         scripts: Files of the package that are joined to one script.
         style: Continues the shared style sheet; the policy then allows no other style, not even a style attribute.
     """
-
     sheet = (files("dialog.report") / "report.css").read_text(encoding="utf-8") + style
     code = "".join((files(package) / name).read_text(encoding="utf-8") for name in scripts)
     shared = {"style": Markup(sheet), "policy": security_policy(code, sheet if style else ""), "script": Markup(code)}
