@@ -59,7 +59,9 @@ def test_kinds_of_tokens() -> None:
 @pytest.mark.parametrize("self_attention", [False, True])
 def test_curves_are_those_of_the_statistics(trained: Callable[[str], Path], self_attention: bool) -> None:
     run = dialog.load(trained("transformer"))
-    chosen = list(examples(BuiltinDialogues(size=6).dialogues("test"), ExampleRules(None, first_turns=True), Counter()))[:20]
+    chosen = list(
+        examples(BuiltinDialogues(size=6).dialogues("test"), ExampleRules(None, first_turns=True), Counter())
+    )[:20]
     batches = list(Encoding(run.tokenizer, 64).batches(chosen))
     kinds = TokenKinds.of(run.tokenizer)
     rows = [row for row in statistics(run.model, batches, kinds)["rows"] if row["module"] != "uniform"]
