@@ -7,7 +7,8 @@
     verdict, differences                        of the comparison, if it has at least two recipes
 
 ``hash`` identifies the composed recipe, ``data`` the prepared data. A run is current if the recipe composes to the same
-hash and, in a checkout, the package has not changed since the commits at which the run was started and resumed.
+hash and, in a checkout, the code that trains and evaluates has not changed since the commits at which the run was
+started and resumed.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ RESULTS = "results"
 PRIMARY = "bits_per_byte"
 """The metric of a recipe that expects none."""
 DIRTY = "-dirty"
+WITHOUT_EFFECT = ("chat", "cli", "inspection", "profiling", "recipes", "report")
+"""Folders of the package that show results or serve other verbs: a change in them changes no result."""
 
 
 class MeasuredFigure(NamedTuple):
@@ -116,21 +119,23 @@ def staleness(row: Mapping[str, Any], run: Mapping[str, Any], now: str) -> str:
 
 @cache
 def old_commit(commit: str) -> str:
-    """Return the reason why results of a commit are not of the present package, or an empty text.
+    """Return the reason why results of a commit are not of the present code, or an empty text.
 
-    A checkout is asked whether the package has changed; an installed package is that of its recorded results.
+    A checkout is asked whether the package has changed outside of `WITHOUT_EFFECT`; an installed package is that of
+    its recorded results.
     """
     package = Path(str(files("dialog")))
     if commit.endswith(DIRTY):
         return f"measured at {commit.removesuffix(DIRTY)} with uncommitted changes"
     if not (package.parent / ".git").exists():
         return ""
-    command = ["git", "-C", str(package.parent), "diff", "--quiet", commit, "--", package.name]
+    others = [f":(exclude){package.name}/{folder}" for folder in WITHOUT_EFFECT]
+    command = ["git", "-C", str(package.parent), "diff", "--quiet", commit, "--", package.name, *others]
     try:
         same = subprocess.run(command, capture_output=True, timeout=10).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         same = False
-    return "" if same else f"measured at {commit}, the package has changed since"
+    return "" if same else f"measured at {commit}, the code has changed since"
 
 
 def record_files() -> list[Path]:

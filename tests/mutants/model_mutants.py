@@ -14,7 +14,7 @@ LATE = (
     "            before = contexts[-1] if contexts else gates.new_zeros(len(gates), self.stack.split[1])\n"
     "            loop.step(gates, before)\n"
 )
-SHOW = "            if hook is not None:\n                hook(self, weights)\n"
+SHOW = "            hook(self, weights)\n"
 DROP = "            mixed = mix(weights, values, dropout)"
 
 MUTANTS = (
@@ -68,6 +68,16 @@ MUTANTS = (
             MULTI_HEAD,
             SHOW + DROP,
             "            weights = F.dropout(weights, dropout)\n" + SHOW + "            mixed = weights @ values",
+        ),
+    ),
+    mutant(
+        "attention-7b",
+        "rows without real tokens attend to padding in bfloat16",
+        "models/attention/test_bfloat16.py::test_attend_is_the_formula",
+        (
+            MULTI_HEAD,
+            "return mixed if mask is None else mixed.masked_fill",
+            "return mixed if True else mixed.masked_fill",
         ),
     ),
     mutant(

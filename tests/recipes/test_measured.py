@@ -20,9 +20,10 @@ COMPOSED = compose(NAME)
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A package of one module in a git repository."""
+    """A package of one module, besides one that shows results, in a git repository."""
     package = tmp_path / "checkout" / "dialog"
-    package.mkdir(parents=True)
+    (package / "report").mkdir(parents=True)
+    (package / "report" / "page.py").write_text("one = 1\n")
     (package / "part.py").write_text("one = 1\n")
     monkeypatch.setattr(measured, "files", lambda name: package)
     old_commit.cache_clear()
@@ -58,6 +59,7 @@ def test_figures_are_of_current_runs(package: Path, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(measured, "asset_folders", lambda kind: [tmp_path / "recipes"])
     old = commit(package)
     (package.parent / "page.md").write_text("not of the package")
+    (package / "report" / "page.py").write_text("without effect on results")
     same = commit(package)
     record(tmp_path / "recipes", [run_of(1, old, 0.98), run_of(2, same, 1.0)])
     exact, aligned = measured_figures(COMPOSED)
@@ -71,7 +73,7 @@ def test_figures_are_of_current_runs(package: Path, tmp_path: Path, monkeypatch:
     record(tmp_path / "recipes", [run_of(1, old, 0.5), run_of(2, new, 1.0)])
     assert summary(measured_figures(COMPOSED)[:1]) == "answer_accuracy 100.0 % (1 seed)"
     record(tmp_path / "recipes", [run_of(1, old, 0.5)])
-    stale = f"measured at {old}, the package has changed since"
+    stale = f"measured at {old}, the code has changed since"
     assert summary(measured_figures(COMPOSED)[:1]) == f"answer_accuracy 50.0 % (1 seed; not current: {stale})"
     assert old_commit(f"{new}-dirty") == f"measured at {new} with uncommitted changes"
 

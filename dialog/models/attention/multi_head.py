@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -24,8 +25,7 @@ def attention_weights(query: Tensor, keys: Tensor, mask: Tensor | None) -> Tenso
 
     Query [B, H, T, D / H], keys [B, H, S, D / H], mask broadcastable to [B, H, T, S] -> weights [B, H, T, S].
     """
-    scores = (query / math.sqrt(query.shape[-1])) @ keys.transpose(-2, -1)  # [B, H, T, S]
-    return masked_softmax(scores, mask)
+    return masked_softmax(_scores(query, keys), mask)
 
 
 def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
@@ -36,6 +36,25 @@ def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
 def mix(weights: Tensor, values: Tensor, dropout: float) -> Tensor:
     """Average values [B, H, S, D / H] by weights [B, H, T, S], after dropout of the weights."""
     return F.dropout(weights, dropout).to(values.dtype) @ values  # [B, H, T, D / H]
+
+
+def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+    """Return `mix` of `attention_weights`, faster on a CPU, where it must run.
+
+    Adding a constant mask needs no backward pass. Softmax computes in float32 or better; unless weights are dropped,
+    it rounds them to the precision of the values itself. In bfloat16 that takes half the time of the formula.
+    """
+    scores = _scores(query, keys)
+    if mask is not None:
+        scores += torch.zeros(mask.shape, dtype=scores.dtype).masked_fill_(~mask, torch.finfo(scores.dtype).min)
+    exact = torch.promote_types(scores.dtype, torch.float32)  # 1 / 0.9 rounded to bfloat16 is 0.2 % too small
+    weights = scores.softmax(-1, dtype=exact if dropout else values.dtype)  # [B, H, T, S]
+    mixed = mix(weights, values, dropout)
+    return mixed if mask is None else mixed.masked_fill(~mask.any(-1, keepdim=True), 0.0)  # [B, H, T, D / H]
+
+
+def _scores(query: Tensor, keys: Tensor) -> Tensor:
+    return (query / math.sqrt(query.shape[-1])) @ keys.transpose(-2, -1)  # [B, H, T, S]
 
 
 class MultiHeadAttention(nn.Module):
@@ -117,11 +136,12 @@ class MultiHeadAttention(nn.Module):
                 enable_gqa=keys.shape[1] != self.heads,
             )
         elif blocks:
-            mixed = blockwise(lambda q, k, v, m: mix(attention_weights(q, k, m), v, dropout), heads, keys, values, mask)
+            mixed = blockwise(partial(attend, dropout=dropout), heads, keys, values, mask)
+        elif hook is None:
+            mixed = attend(heads, keys, values, mask, dropout)
         else:
             weights = attention_weights(heads, keys, mask)  # [B, H, T, S]
-            if hook is not None:
-                hook(self, weights)
+            hook(self, weights)
             mixed = mix(weights, values, dropout)  # [B, H, T, D / H]
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))  # [B, T, D]
         return output
@@ -131,7 +151,7 @@ class MultiHeadAttention(nn.Module):
 
 
 def _formula_is_faster(query: Tensor) -> bool:
-    """On a CPU in bfloat16 the backward pass of the fused kernel is slower than the formula for short sequences."""
+    """On a CPU in bfloat16 the fused kernel takes 1.4 to 4 times as long as `attend` for 32 to 800 tokens."""
     return query.device.type == "cpu" and query.dtype is torch.bfloat16
 
 
