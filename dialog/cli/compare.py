@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import get_terminal_size
 
 import click
 
@@ -70,7 +71,7 @@ def compare(
         from dialog.report.verdict import ratings_table
 
         rated = add_ratings(Path(contenders[0]), ratings)
-        click.echo(to_json(rated["ratings"]) if as_json else ratings_table(rated))
+        click.echo(to_json(rated["ratings"]) if as_json else ratings_table(rated, get_terminal_size().columns))
         return
     from dialog.comparison.grid.plan import Request, prepare_grid
 
@@ -82,5 +83,5 @@ def compare(
     results = run(grid, request)
     if job:
         return
-    click.echo(to_json(results) if as_json else terminal_table(results))
+    click.echo(to_json(results) if as_json else terminal_table(results, get_terminal_size().columns))
     click.echo(f"report: {grid.folder / 'report.html'}", err=as_json)

@@ -17,7 +17,6 @@ from dialog.analysis.history.sample import draw_dialogues
 from dialog.atomic import write_json
 from dialog.build import build_corpus, build_rules
 from dialog.comparison.statistics.interval import Runs, interval, variances
-from dialog.comparison.statistics.section import LEVEL
 from dialog.comparison.statistics.subset import LEAST_DIALOGUES
 from dialog.config.schema import to_dict
 from dialog.data.dialogue import Example
@@ -25,6 +24,7 @@ from dialog.data.examples import examples
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 from dialog.json_files import read_json
+from dialog.report.tables import LEVEL
 from dialog.runs.evaluator import Evaluator
 from dialog.runs.folder import WEIGHTS, hash_of
 from dialog.runs.run import Run

@@ -39,8 +39,11 @@ def ngram_warnings(models: Sequence[Mapping[str, Any]], references: Mapping[str,
     """
     sentences = []
     for model in models:
+        worse = {subset: _worse(model["summary"].get(subset, {}), references, subset) for subset in SUBSETS}
         places = [
-            place for subset in SUBSETS if (place := _worse(model["summary"].get(subset, {}), references, subset))
+            f"{values} on {SUBSETS[subset]}"
+            for subset, values in worse.items()
+            if values and (subset == "all" or values != worse["all"])  # a subset may be the whole test set
         ]
         if places:
             sentences.append(
@@ -57,4 +60,4 @@ def _worse(summary: Mapping[str, Any], references: Mapping[str, Rows], subset: s
     if own is None or not best or not own > orders[best]:  # nan is not
         return ""
     order = best.removeprefix(NGRAM)
-    return f"{own:.3f} bits per byte against {orders[best]:.3f} of the {order}-gram on {SUBSETS[subset]}"
+    return f"{own:.3f} bits per byte against {orders[best]:.3f} of the {order}-gram"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
+from unicodedata import normalize
 
 import torch
 
@@ -12,8 +13,9 @@ from dialog.config.components import Component, build
 from dialog.config.schema import GenerationConfig
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF, UNK, Tokenizer
 from dialog.errors import UserError
-from dialog.generation.constraints import Constraints, RequiredWords
+from dialog.generation.constraints import Constraints
 from dialog.generation.contract import Search
+from dialog.generation.required_words import RequiredWords
 from dialog.generation.searches.family import SEARCHES
 from dialog.generation.searches.mmi import LoadReverse, ReverseScores
 from dialog.generation.word_finder import WordFinder, occurs, pattern
@@ -95,17 +97,15 @@ def build_constraints(limits: dict[str, Any], tokenizer: Tokenizer | None) -> Co
 
 
 def required_words(words: Sequence[str], pieces: Sequence[bytes], tokenizer: Tokenizer) -> RequiredWords:
-    """Return required words with the tokens that they have after a space.
+    """Return required words, usually spelled as the tokenizer does at the start and after a space, in three cases.
 
     Raises:
-        ValueError: the vocabulary cannot represent a word.
+        ValueError: too many words, or one that the vocabulary cannot represent.
     """
-    encoded = [tokenizer.encode(f"a {word.strip()}")[len(tokenizer.encode("a")) :] for word in words]
-    for word, ids in zip(words, encoded, strict=True):
-        if not ids or UNK in ids:
-            raise ValueError(f"required word {word!r} is not in the vocabulary")
-    lengths = torch.tensor(list(map(len, encoded)))
-    tokens = torch.zeros(len(words), int(lengths.max()), dtype=torch.long)
-    for row, ids in enumerate(encoded):
-        tokens[row, : len(ids)] = torch.tensor(ids)
-    return RequiredWords(WordFinder.build(words, pieces), tokens, lengths)
+    usual: set[int] = set()
+    after_space = len(tokenizer.encode("a"))
+    for word in (normalize("NFC", word.strip()) for word in words):
+        for spelling in (word, word.lower(), word[:1].upper() + word[1:]):
+            for tokens in (tokenizer.encode(spelling), tokenizer.encode(f"a {spelling}")[after_space:]):
+                usual.update(tokens)
+    return RequiredWords.build([normalize("NFC", word) for word in words], pieces, sorted(usual - {UNK}))

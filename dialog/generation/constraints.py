@@ -1,6 +1,6 @@
 """Constraints on responses that combine with any search.
 
-Shapes: N rows, T tokens so far, S source tokens, V vocabulary, W required words, M tokens of the longest of them.
+Shapes: N rows, T tokens so far, S source tokens, V vocabulary.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from dialog.generation.required_words import RequiredWords
 from dialog.generation.word_finder import WordFinder
 from dialog.models.state import Rows
 
@@ -21,23 +21,13 @@ SLACK = 2
 """Tokens beyond those of the required words that are kept free, for one that a banned word forbids."""
 
 
-class RequiredWords(NamedTuple):
-    """Words that a response must contain, and the tokens that are forced if the model does not emit them itself."""
-
-    finder: WordFinder
-    tokens: Tensor  # [W, M], padded
-    lengths: Tensor  # [W]
-
-
 @dataclass(frozen=True)
 class ConstraintState(Rows):
     """State of the constraints of each row."""
 
     banned: Tensor  # [N], the state of the automaton of banned words
     required: Tensor  # [N], of required words
-    missing: Tensor  # [N, W], True = the word has not occurred yet
-    begun: Tensor  # [N], tokens of the first missing word that have just been emitted
-    closing: Tensor  # [N], the required word that needs a boundary behind it, -1 = none
+    missing: Tensor  # [N], the set of required words that have not occurred yet
 
 
 @dataclass(frozen=True)
@@ -59,9 +49,8 @@ class Constraints:
         frequency_penalty: Subtracted from a logit for each occurrence of its token.
         prefix: Tokens that a response begins with, whatever the other constraints.
         banned: Words that do not occur.
-        required: Words that occur. Where the model would rather end, and where the length would soon not suffice, the
-            tokens of the first missing word are forced, unless that would complete a banned word; a word that has begun
-            is completed.
+        required: Words that occur. Beam searches keep places for them (`Banks`). The others force a missing word where
+            the model would rather end, and where the length would soon not suffice; a word that has begun is completed.
         normalised: Whether a step's logits are normalised to log-probabilities; else they are preferences themselves.
     """
 
@@ -93,22 +82,26 @@ class Constraints:
             raise ValueError(f"frequency_penalty is {self.frequency_penalty}; give a number, or 0 for none")
         if len(self.prefix) > self.max_length:
             raise ValueError(f"prefix has {len(self.prefix)} tokens, more than max_length {self.max_length}")
-        needed = 0 if self.required is None else int(self.required.lengths.sum())
-        if len(self.prefix) + needed > self.max_length:
-            raise ValueError(f"required words and prefix have {len(self.prefix) + needed} tokens, more than max_length")
+        if self.required is not None:
+            progress = self.start(1, self.required.after.device)
+            for token in self.prefix:
+                progress = self.advance(progress, torch.full_like(progress.required, token))
+            needed = len(self.prefix) + int(self.required.needed[progress.required, progress.missing])
+            if needed > self.max_length:
+                raise ValueError(f"required words and prefix have {needed} tokens, more than max_length")
         penalised = self.repetition_penalty != 1 or self.frequency_penalty != 0
         object.__setattr__(self, "penalised", penalised)
 
     def start(self, rows: int, device: torch.device) -> ConstraintState:
         """Return the progress of rows before their first token."""
         zeros = torch.zeros(rows, dtype=torch.long, device=device)
-        banned, required = (zeros if finder is None else zeros + finder.start for finder in self._finders())
-        words = 0 if self.required is None else len(self.required.lengths)
-        missing = torch.ones(rows, words, dtype=torch.bool, device=device)
-        return ConstraintState(banned, required, missing, zeros, zeros - 1)
+        banned = zeros if self.banned is None else zeros + self.banned.start
+        if self.required is None:
+            return ConstraintState(banned, zeros, zeros)
+        return ConstraintState(banned, zeros + self.required.start, zeros + self.required.all_words)
 
     def __call__(
-        self, logits: Tensor, history: Tensor, source: Tensor, progress: ConstraintState
+        self, logits: Tensor, history: Tensor, source: Tensor, progress: ConstraintState, *, forced: bool = True
     ) -> tuple[Tensor, Tensor]:
         """Return log-probabilities and preferences [N, V] of the next token; a search chooses by preference.
 
@@ -120,18 +113,19 @@ class Constraints:
             history: Tokens so far [N, T], without the begin token.
             source: Tokens of the source [N, S].
             progress: Of these rows.
+            forced: Whether missing words are forced; else they only mask the end token.
         """
         scores = self._normalise(logits.float())  # [N, V]
         length = history.shape[1]
         preferences = self._normalise(self._penalise(logits.float(), history)) if self.penalised else scores
         if length < len(self.prefix):
-            return scores, _only(preferences, torch.full_like(progress.begun, self.prefix[length]).unsqueeze(1))
+            return scores, _only(preferences, torch.full_like(progress.banned, self.prefix[length]).unsqueeze(1))
         ends = scores[:, self.end].clone()  # [N]
         preferences[:, list(self.special)] = NEVER
         self._block(preferences, history, source, progress)
         if length < self.min_length:
             preferences[:, self.end] = NEVER
-        preferences = self._require(preferences, length, progress)
+        preferences = self._require(preferences, length, progress, forced=forced)
         stuck = preferences.amax(-1) == NEVER  # [N]
         preferences[:, self.end] = torch.where(stuck, ends, preferences[:, self.end])
         return scores, preferences
@@ -142,20 +136,8 @@ class Constraints:
             progress = replace(progress, banned=self.banned.after[progress.banned, tokens])
         if self.required is None:
             return progress
-        finder, _, lengths = self.required
-        first = progress.missing.int().argmax(1)  # [N]
-        open_words = progress.missing.any(1)
-        begun = torch.where(open_words & (tokens == self._expected(progress)), progress.begun + 1, 0)
-        occurred = finder.completes[progress.required, tokens]  # [N, W]
-        emitted = open_words & (begun == lengths[first])
-        own = torch.zeros_like(occurred).scatter_(1, first.unsqueeze(1), emitted.unsqueeze(1))
-        return ConstraintState(
-            progress.banned,
-            finder.after[progress.required, tokens],
-            progress.missing & ~occurred & ~own,
-            begun.masked_fill(emitted | occurred.gather(1, first.unsqueeze(1)).squeeze(1), 0),
-            torch.where((own & ~occurred).any(1), first, -1),
-        )
+        required, missing = self.required.advance(progress.required, progress.missing, tokens)
+        return replace(progress, required=required, missing=missing)
 
     def to(self, device: torch.device) -> Constraints:
         """Return the constraints with their tables on a device."""
@@ -165,12 +147,8 @@ class Constraints:
         if self.banned is not None:
             values["banned"] = self.banned.to(device)
         if self.required is not None:
-            finder, *tables = self.required
-            values["required"] = RequiredWords(finder.to(device), *(table.to(device) for table in tables))
+            values["required"] = self.required.to(device)
         return Constraints(**values)
-
-    def _finders(self) -> tuple[WordFinder | None, WordFinder | None]:
-        return self.banned, None if self.required is None else self.required.finder
 
     def _normalise(self, logits: Tensor) -> Tensor:
         """Return a new tensor, which may be masked in place."""
@@ -200,31 +178,17 @@ class Constraints:
             at_end = self.banned.completes_at_end[progress.banned].any(-1)  # [N]
             preferences[:, self.end].masked_fill_(at_end, NEVER)
 
-    def _require(self, preferences: Tensor, length: int, progress: ConstraintState) -> Tensor:
-        """Force missing words where the row would end, where they have begun, or where the length requires it."""
+    def _require(self, preferences: Tensor, length: int, progress: ConstraintState, *, forced: bool) -> Tensor:
+        """Mask the end token while a word is missing; force one where the row would end or the length requires it."""
         if self.required is None:
             return preferences
-        finder, _, lengths = self.required
-        missing = progress.missing & ~finder.completes_at_end[progress.required]  # [N, W]
-        unmet = missing.any(1)
-        short = (progress.missing * lengths).sum(1) + SLACK >= self.max_length - length
+        needed = self.required.needed[progress.required, progress.missing]  # [N]
         ending = preferences.argmax(1) == self.end
-        preferences[:, self.end].masked_fill_(unmet, NEVER)
-        closing = finder.completes[progress.required].gather(
-            2, progress.closing.clamp_min(0).view(-1, 1, 1).expand(-1, preferences.shape[1], 1)
-        )  # [N, V, 1]
-        outside = ~closing.squeeze(2) & (progress.closing >= 0).unsqueeze(1)
-        outside[:, self.end] = False
-        preferences.masked_fill_(outside, NEVER)
-        expected = self._expected(progress).unsqueeze(1)  # [N, 1]
-        forced = unmet & (short | ending | (progress.begun > 0)) & (preferences.gather(1, expected).squeeze(1) > NEVER)
-        return torch.where(forced.unsqueeze(1), _only(preferences, expected), preferences)
-
-    def _expected(self, progress: ConstraintState) -> Tensor:
-        """Return the next token of the first missing word of each row [N]."""
-        assert self.required is not None
-        first = progress.missing.int().argmax(1)  # [N]
-        return self.required.tokens[first, progress.begun]
+        preferences[:, self.end].masked_fill_(needed > 0, NEVER)
+        if not forced:
+            return preferences
+        hurry = ending | (needed + SLACK >= self.max_length - length)
+        return self.required.force(preferences, progress.required, progress.missing, hurry)
 
 
 def _only(preferences: Tensor, tokens: Tensor) -> Tensor:

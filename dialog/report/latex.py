@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from dialog.report.completion import complete
 from dialog.report.sections.order import main_sections
-from dialog.report.tables import ReportCell, ReportTable, Results, RowGroup, provenance
-from dialog.report.terminal import one_line
+from dialog.report.tables import NONE, ReportCell, ReportTable, Results, Row, RowGroup, provenance
+from dialog.report.terminal import break_heading, column_widths, one_line
 from dialog.report.verdict import verdict_lines
 
-HEAD = (
-    "% Tables of a comparison; needs \\usepackage{booktabs,graphicx} and \\usepackage[T1]{fontenc}.\n"
-    "% Bold: decided. {}"
-)
+HEAD = "% A comparison; needs \\usepackage[T1]{fontenc} and \\usepackage{booktabs,graphicx}."
 
 MOST_ROWS = 40
 """Rows above which each group becomes a table of its own."""
@@ -33,12 +31,7 @@ _COMMANDS = {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     '"': r"\textquotedbl{}",
-    "'": r"\textquotesingle{}",
     "`": r"\textasciigrave{}",
-    "-": r"{-}",
-    "*": r"{*}",
-    "[": r"{[}",
-    "]": r"{]}",
     "−": r"$-$",
     "±": r"$\pm$",
     "↓": r"$\downarrow$",
@@ -52,70 +45,98 @@ _COMMANDS = {
     "–": "--",
     "…": r"\ldots{}",
 }
-"""Characters that LaTeX would read as commands or ligatures, and symbols of the report."""
+"""Characters that LaTeX would read as commands, and symbols of the report."""
+_LIGATURES = re.compile(r"([-',])(?=\1)")
+"""First of two characters that become one in T1: dashes, and quotation marks from apostrophes and commas."""
 
 
 def to_latex(results: Results) -> str:
-    """Return every table of the report; text of results.json is escaped and cannot be a command.
+    """Return the verdict as a paragraph, and every table of the report; text of results.json cannot be a command.
 
     Letters that pdflatex has no glyph for, as in Chinese names, are written as code points.
     """
     results = complete(results)
-    seeds = ", ".join(f"{model['name']}: {len(model['runs'])}" for model in results["models"])
-    parts = [HEAD.replace("{}", _comment(" ".join(verdict_lines(results))))]
+    paragraphs = [escape(f"Warning: {warning}") for warning in results["warnings"]]
+    paragraphs += [escape(line) for line in verdict_lines(results)]
     tables = [
-        (section.title, part)
+        (f"{section.title}. {part.caption}", part)
         for section in main_sections(results)
         for table in section.tables
         if not table.folded
-        for part in _pages(table)
+        for part in _parts(table)
     ]
-    for number, (title, table) in enumerate(tables, start=1):
-        caption = f"{title}. {table.caption} Seeds: {seeds}. {provenance(results, table.metrics)}."
-        parts.append(_table(table, caption, label=f"tab:comparison-{number}"))
-    return "\n\n".join(parts) + "\n"
+    captions = (f"{caption} {_seeds(results)} {provenance(results, part.metrics)}." for caption, part in tables)
+    parts = [
+        _table(part, caption, label=f"tab:comparison-{number}")
+        for number, (caption, (_, part)) in enumerate(zip(captions, tables, strict=True), start=1)
+    ]
+    return "\n\n".join([HEAD, *paragraphs, *parts]) + "\n"
 
 
-def _pages(table: ReportTable) -> list[ReportTable]:
-    """Split a table that is longer than a page into its groups."""
-    return [table._replace(groups=(group,)) for group in table.groups] if len(table.rows) > MOST_ROWS else [table]
+def _parts(table: ReportTable) -> Iterator[ReportTable]:
+    """Yield tables that fit a page: reference systems apart from contenders, and the groups of a long table."""
+    columns = range(len(table.head))
+    first = len(table.head) - table.references
+    halves = [table.select(columns[:first])]
+    if table.references:
+        references = table.select([0, *columns[first:]])._replace(caption=table.reference_note)
+        groups = (group._replace(rows=tuple(filter(_has_value, group.rows))) for group in references.groups)
+        halves += [references._replace(groups=tuple(group for group in groups if group.rows))]
+    for half in halves:
+        long = len(half.rows) > MOST_ROWS
+        yield from (half._replace(groups=(group,)) for group in half.groups) if long else [half]
+
+
+def _has_value(row: Row) -> bool:
+    return any(cell.text != NONE for cell in row[1:])
+
+
+def _seeds(results: Results) -> str:
+    """Return the numbers of seeds: "3 seeds each.", "Seeds: 3 of lstm, 5 of transformer."."""
+    trained = {str(model["name"]): len(model["runs"]) for model in results["models"] if model["kind"] != "responses"}
+    if len(set(trained.values())) == 1 and len(trained) == len(results["models"]):
+        (number,) = set(trained.values())
+        return f"{number} seed{'s' if number > 1 else ''} each."
+    return f"Seeds: {', '.join(f'{number} of {name}' for name, number in trained.items())}." if trained else ""
 
 
 def escape(text: str) -> str:
-    """Escape text for LaTeX; it stays one line of text in any compiler."""
-    return "".join(_COMMANDS.get(char) or _letter(char) for char in one_line(text))
+    """Escape text for LaTeX; it stays one line of text in any compiler.
+
+    A star or bracket at the start would be read as an argument of a line break before it.
+    """
+    text = _LIGATURES.sub("\\1\0", one_line(text))
+    escaped = "".join("{}" if char == "\0" else _COMMANDS.get(char) or _letter(char) for char in text)
+    return f"{{{escaped[0]}}}{escaped[1:]}" if escaped[:1] in ("*", "[") else escaped
 
 
 def _letter(char: str) -> str:
     return char if char.isascii() or ("À" <= char <= "ÿ") else f"{{[}}U+{ord(char):04X}{{]}}"
 
 
-def _comment(text: str) -> str:
-    return "".join(char if " " <= char <= "~" else "?" for char in text)
-
-
 def _table(table: ReportTable, caption: str, *, label: str) -> str:
     width = len(table.head)
     lines = [
         r"\begin{table}[tbp]",
-        r"\centering",
+        r"\centering\small",
+        r"\setlength{\tabcolsep}{4pt}\setlength{\belowcaptionskip}{6pt}",
         rf"\caption{{{escape(caption)}}}",
         rf"\label{{{label}}}",
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         rf"\begin{{tabular}}{{l{'r' * (width - 1)}}}",
         r"\toprule",
-        _row(map(_head, table.head)),
+        _row(map(_heading, table.head, column_widths(table))),
     ]
     for group in table.groups:
         lines += [r"\midrule", *_group(group, width)]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}}", r"\end{table}"])
 
 
-def _head(name: str) -> str:
-    """Return a heading, in one line per word if it is long."""
-    words = re.split(r"(?<=/)| ", name) if len(name) > 9 else [name]
-    lines = r" \\ ".join(map(escape, words))
-    return rf"\shortstack[r]{{{lines}}}" if len(words) > 1 else lines
+def _heading(name: str, width: int) -> str:
+    """Return a heading in lines that are as wide as the column if possible."""
+    lines = [escape(line) for line in break_heading(one_line(name), width)]
+    stacked = r" \\ ".join(lines)
+    return rf"\shortstack[r]{{{stacked}}}" if len(lines) > 1 else stacked
 
 
 def _group(group: RowGroup, width: int) -> list[str]:

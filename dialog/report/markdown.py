@@ -51,7 +51,8 @@ def _section(results: Results, section: ReportSection) -> str:
     if not section.tables and not section.notes:
         return ""
     tables = (
-        f"{_table(table)}\n\n{_escape(table.caption)}\n\n{_escape(provenance(results, table.metrics))}"
+        f"{_table(table)}\n\n{_escape(f'{table.caption} {table.reference_note}'.rstrip())}\n\n"
+        + _escape(provenance(results, table.metrics))
         for table in section.tables
     )
     notes = "\n".join(f"- {_escape(note)}" for note in section.notes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 from dialog.report.measures import metric_display
 
@@ -11,11 +11,19 @@ Results = Mapping[str, Any]
 """Content of results.json."""
 
 NONE = "–"
+LEVEL = 0.95
+"""Level of every interval of a report; ± is a standard deviation over seeds, and nothing else."""
+SPREAD_NOTE = "±: standard deviation over seeds."
 SUBSETS = {
     "all": "All dialogues",
-    "clean": "Clean: dialogues that do not occur in the training split",
-    "leaked": "Leaked: dialogues that share text with the training split",
+    "clean": "Clean: dialogues that share no pair of turns with the training split",
+    "leaked": "Leaked: dialogues that share a pair of turns with the training split",
 }
+WHOLE_TEST_SET = {
+    "clean": "All dialogues are clean: none shares a pair of turns with the training split.",
+    "leaked": "All dialogues are leaked: each shares a pair of turns with the training split.",
+}
+"""Notes on a subset that is the whole test set."""
 
 
 class ReportCell(NamedTuple):
@@ -41,6 +49,7 @@ class ReportTable(NamedTuple):
     Attributes:
         contenders: number of columns after the first that belong to contenders.
         references: number of columns at the end that belong to reference systems.
+        reference_note: explains these.
         metrics: metrics of the table; their signatures are printed below it.
         folded: label under which readers open the table; empty: it is always visible.
     """
@@ -50,6 +59,7 @@ class ReportTable(NamedTuple):
     caption: str = ""
     contenders: int = 0
     references: int = 0
+    reference_note: str = ""
     metrics: tuple[str, ...] = ()
     folded: str = ""
 
@@ -57,6 +67,14 @@ class ReportTable(NamedTuple):
     def rows(self) -> tuple[Row, ...]:
         """Rows of all groups."""
         return tuple(row for group in self.groups for row in group.rows)
+
+    def select(self, columns: Sequence[int]) -> Self:
+        """Return the table with these columns only; the numbers of contenders and references are those of before."""
+        groups = (
+            RowGroup(group.title, tuple(tuple(row[column] for column in columns) for row in group.rows))
+            for group in self.groups
+        )
+        return self._replace(head=tuple(self.head[column] for column in columns), groups=tuple(groups))
 
 
 class Figure(NamedTuple):
@@ -92,16 +110,28 @@ def model_names(results: Results) -> list[str]:
     return [str(model["name"]) for model in results["models"]]
 
 
-def subsets_of(results: Results) -> list[str]:
-    """Return the subsets for which any contender has a summary or a count of 0 examples, in the order of `SUBSETS`."""
-    counted = {
-        subset for model in results["models"] for run in model["runs"] for subset in run["metrics"].get("subsets", ())
+def subsets_of(results: Results) -> dict[str, str]:
+    """Return the titles of the subsets with a summary, without a subset that is the whole test set."""
+    whole = whole_subset(results)
+    titles = {**SUBSETS, "all": WHOLE_TEST_SET[whole].removesuffix(".")} if whole else SUBSETS
+    summaries = [model["summary"] for model in results["models"]]
+    return {
+        subset: title
+        for subset, title in titles.items()
+        if subset != whole and any(summary.get(subset) for summary in summaries)
     }
-    return [
-        subset
-        for subset in SUBSETS
-        if subset in counted or any(model["summary"].get(subset) for model in results["models"])
-    ]
+
+
+def whole_subset(results: Results) -> str:
+    """Return the subset that has all dialogues of the test set; empty if there is none."""
+    measured = [run["metrics"] for model in results["models"] for run in model["runs"] if run["metrics"]]
+    counts = [metrics.get("subsets", {}) for metrics in measured]
+    whole = (
+        name
+        for name, other in (("clean", "leaked"), ("leaked", "clean"))
+        if any(subsets.get(other, {}).get("examples") == 0 for subsets in counts)
+    )
+    return next(whole, "")
 
 
 def optional(value: float | None, to_text: Callable[[float], str]) -> str:

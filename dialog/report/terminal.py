@@ -1,15 +1,20 @@
-"""Text of terminals: untrusted text, whose control and bidirectional characters are escaped, and an evaluation."""
+"""Text of terminals: escaped untrusted text, paragraphs and tables of a given width, and an evaluation."""
 
 from __future__ import annotations
 
+import re
+import textwrap
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 from dialog.escaping import COMMANDS
 from dialog.report.measures import LOSSY_NOTE, lossy_mark, metric_display, metric_value, sort_metrics
+from dialog.report.tables import ReportCell, ReportTable
 
+NARROW, WIDE = 10, 18
+"""Columns of a heading that is not broken into lines, and of a line of one that is."""
 LABEL, NUMBER = 28, 14
 """Widths of columns; one with a longer heading is wider."""
 REFERENCE_METRICS = ("bits_per_byte", "f1", "sacrebleu", "distinct_2", "length_mean")
@@ -44,6 +49,11 @@ def fitting_length(text: str, limit: int) -> int:
     return next((index for index, width in enumerate(widths) if width > limit), len(text))
 
 
+def wrapped(text: str, width: int) -> str:
+    """Break escaped text between words into lines of at most `width` columns, if its words are not longer."""
+    return textwrap.fill(one_line(text), width, break_long_words=False, break_on_hyphens=False)
+
+
 def _escape(char: str) -> str:
     return f"\\x{ord(char):02x}" if ord(char) < 0x100 else f"\\u{ord(char):04x}"
 
@@ -52,6 +62,101 @@ def _character_width(char: str) -> int:
     if unicodedata.category(char) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+# ------------------------------------------------------------------ tables
+
+
+def fitted(table: ReportTable, width: int, less_needed: Sequence[str] = ()) -> str:
+    """Return a table in lines of at most `width` columns, if a column with its row headings is not wider.
+
+    Columns with headings in `less_needed` are left out in this order until the others fit; then they are named in a
+    last line. If all are not enough, the other columns become several tables, one below the other.
+    """
+    for left_out in range(len(less_needed) + 1):
+        dropped = [name for name in less_needed[:left_out] if name in table.head]
+        columns = [column for column, name in enumerate(table.head) if name not in dropped]
+        note = f"\n({', '.join(dropped)}: in the report)" if dropped else ""
+        if _width(table.select(columns)) <= width:
+            return aligned(table.select(columns)) + note
+    parts = [[columns[0]]]
+    for column in columns[1:]:
+        if len(parts[-1]) > 1 and _width(table.select([*parts[-1], column])) > width:
+            parts.append([columns[0]])
+        parts[-1].append(column)
+    return "\n\n".join(aligned(table.select(part)) for part in parts) + note
+
+
+def aligned(table: ReportTable) -> str:
+    """Return a table in aligned columns, with `*` after decided cells and a rule above each group.
+
+    A heading that is wider than its column is broken into lines.
+    """
+    headings, widths = _columns(table)
+    height = max(map(len, headings))
+    lines = [_align(list(row), widths) for row in zip(*([""] * (height - len(h)) + h for h in headings), strict=True)]
+    for group in table.groups:
+        title = [group.title] if group.title else []
+        lines += ["-" * _width(table), *title, *(_align(list(map(_mark, row)), widths) for row in group.rows)]
+    return "\n".join(lines)
+
+
+def break_heading(heading: str, width: int) -> list[str]:
+    """Break a heading after slashes and spaces and before brackets, into lines of at most `width` columns if possible.
+
+    A part of more than `WIDE` columns is broken after other signs also, or anywhere.
+    """
+    lines = [""]
+    parts = re.split(r"(?<=[/ ])|(?=\[)", heading)
+    for part in chain.from_iterable(map(_pieces, parts)):
+        if lines[-1] and display_width((lines[-1] + part).rstrip()) > width:
+            lines.append(part)
+        else:
+            lines[-1] += part
+    return [line.rstrip() for line in lines]
+
+
+def _pieces(part: str) -> Iterator[str]:
+    if display_width(part) <= WIDE:
+        yield part
+        return
+    for piece in re.split(r"(?<=[_.=,-])", part):
+        rest = piece
+        while display_width(rest) > WIDE:
+            length = fitting_length(rest, WIDE)
+            yield rest[:length]
+            rest = rest[length:]
+        yield rest
+
+
+def column_widths(table: ReportTable) -> list[int]:
+    """Return the columns into which the lines of each heading should fit: the widest cell, at least `NARROW`."""
+    cells = zip(*([display_width(_mark(cell)) for cell in row] for row in table.rows), strict=True)
+    return [max(NARROW, *widths) for widths in cells]
+
+
+def _columns(table: ReportTable) -> tuple[list[list[str]], list[int]]:
+    """Return the lines of each heading, and the widths of the columns."""
+    headings = [
+        break_heading(one_line(name), width) for name, width in zip(table.head, column_widths(table), strict=True)
+    ]
+    cells = zip(*([display_width(_mark(cell)) for cell in row] for row in table.rows), strict=True)
+    return headings, [max(*widths, *map(display_width, lines)) for widths, lines in zip(cells, headings, strict=True)]
+
+
+def _width(table: ReportTable) -> int:
+    _, widths = _columns(table)
+    return sum(widths) + 2 * len(widths) - 2
+
+
+def _mark(cell: ReportCell) -> str:
+    return one_line(cell.text) + (" *" if cell.mark == "decided" else "")
+
+
+def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
+    heading = cells[0] + " " * (widths[0] - display_width(cells[0]))
+    others = (" " * (width - display_width(text)) + text for text, width in zip(cells[1:], widths[1:], strict=True))
+    return "  ".join((heading, *others)).rstrip()
 
 
 # ------------------------------------------------------------------ an evaluation

@@ -11,8 +11,9 @@ import torch
 from chains import END, START, Chain, repeats
 
 from dialog.config.components import construct
-from dialog.generation.constraints import Constraints, RequiredWords
+from dialog.generation.constraints import Constraints
 from dialog.generation.contract import Search
+from dialog.generation.required_words import RequiredWords
 from dialog.generation.searches.beam import Beam
 from dialog.generation.searches.beam_variants import DelayedBeam, DiverseBeam
 from dialog.generation.searches.contrastive import Contrastive
@@ -82,15 +83,14 @@ def test_banned_words_do_not_occur_in_any_spelling(make: Make) -> None:
 
 
 def test_required_words_occur(make: Make) -> None:
-    finder = WordFinder.build(["cats", "dog"], PIECES)
-    required = RequiredWords(finder, torch.tensor([[2, 3, 4], [5, 0, 0]]), torch.tensor([3, 1]))
+    required = RequiredWords.build(["cats", "dog"], PIECES, [2, 3, 4, 5])
     for lengths in ({}, {"min_length": 0, "max_length": 7}):
         for tokens in decode(make(limits(required=required, **lengths))):
             assert {"cats", "dog"} <= set(words(tokens)), text(tokens)
 
 
 def test_banned_and_required_words_combine(make: Make) -> None:
-    required = RequiredWords(WordFinder.build(["dog"], PIECES), torch.tensor([[5]]), torch.tensor([1]))
+    required = RequiredWords.build(["dog"], PIECES, [5])
     banned = WordFinder.build(["the", "cat"], PIECES)
     for tokens in decode(make(limits(required=required, banned=banned, no_repeat_ngram=3))):
         assert "dog" in words(tokens)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -307,6 +307,11 @@ def example_results(
         "attention": _attention(names, text),
         "rating": _rating(names, text) if len(names) > 1 else [],
     }
+
+
+@pytest.fixture
+def results_of() -> Callable[..., dict[str, Any]]:
+    return example_results
 
 
 @pytest.fixture

@@ -100,10 +100,10 @@ def test_the_page_shows_the_results_in_order(three: dict[str, Any], tmp_path: Pa
             *(
                 "lstm: seed 2 diverged",
                 "lstm is better than transformer by 0.021",
-                "Clean: dialogues that do not occur",
+                "Clean: dialogues that share no pair",
             ),
             *("test, 7,740 responses in 1,000 dialogues", "1 h 07 min", "dialog compare hello"),
-            *("Differences in the parity contract", "✗ must be equal", "2 equal settings", "Likelihood", "5-gram"),
+            *("Parity contract", "✗ must be equal", "2 equal settings", "Likelihood", "5-gram"),
             *("Generated responses", "human", "Cost", "Learning curves", "Use of the history", "Breakdown"),
             *("Calibration", "Responses that differ most", "Random responses", "decoder.attention", "Blind rating"),
             *("Power and method of every test", "All runs", "UTF-8 bytes", "2.13.0"),
@@ -118,7 +118,7 @@ def test_bold_cells_are_decided_and_nothing_else_is_bold(results: dict[str, Any]
     html = written(results, tmp_path)
     page = Page(html)
     marked = [value for tag, name, value in page.attributes if (tag, name) == ("td", "class") and "decided" in value]
-    assert len(marked) == 2 * 4 * 3, "winner and difference of four metrics on three subsets"
+    assert len(marked) == 3 * 4 * 3, "winner, difference and interval of four metrics on three subsets"
     assert not {"b", "strong"} & set(page.tags)
     style = html[html.index("<style>") : html.index("</style>")]
     rules = re.findall(r"^(.*?) \{.*font-weight: (?:[6-9]00|bold)", style, re.MULTILINE)

@@ -27,7 +27,7 @@ def test_captions_have_seeds_test_set_and_method(results: dict[str, Any]) -> Non
     for table in found:
         caption = re.search(r"\\caption\{(.*)\}\n\\label", table)
         assert caption is not None
-        assert "Seeds: lstm: 3, transformer: 3." in caption[1]
+        assert "3 seeds each." in caption[1]
         assert "Evaluation 0123456789ab, test split, 7,740 responses in 1,000 dialogues" in caption[1]
     likelihood = next(table for table in found if "Likelihood." in table)
     assert "t with Satterthwaite degrees of freedom" in likelihood
@@ -48,11 +48,13 @@ def test_text_cannot_be_a_command() -> None:
     text = escape("\\input{/etc/passwd} $x$ 50% a_b ^~#& [*] -- ``'' \"<>|\n你好 é \x1b")
     assert text == (
         r"\textbackslash{}input\{/etc/passwd\} \$x\$ 50\% a\_b \textasciicircum{}\textasciitilde{}\#\& "
-        r"{[}{*}{]} {-}{-} "
-        r"\textasciigrave{}\textasciigrave{}\textquotesingle{}\textquotesingle{} "
+        r"[*] -{}- "
+        r"\textasciigrave{}\textasciigrave{}'{}' "
         r"\textquotedbl{}\textless{}\textgreater{}\textbar{}\textbackslash{}n"
         r"{[}U+4F60{]}{[}U+597D{]} é \textbackslash{}x1b"
     )
+    assert escape("*a") == "{*}a", "no argument of a line break before it"
+    assert escape("[a] ,, x") == "{[}a] ,{}, x"
 
 
 def test_braces_of_hostile_results_are_balanced(hostile: dict[str, Any]) -> None:
@@ -65,7 +67,20 @@ def test_long_tables_are_split(results: dict[str, Any]) -> None:
     for entries in (summary for model in results["models"] for summary in model["summary"].values()):
         entries |= {f"metric_{number}": entries["f1"] for number in range(10)}
     captions = re.findall(r"\\caption\{([\w ]+)\.", to_latex(results))
-    assert captions.count("Generated responses") == 3
+    assert captions.count("Generated responses") == 4, "a table for each subset, and one of reference systems"
+
+
+def test_headings_have_lines_as_wide_as_their_column(results: dict[str, Any]) -> None:
+    text = to_latex(results)
+    assert " & 95 \\% interval & " in text
+    assert r"\shortstack[r]{Prob. of \\ improvement}" in text
+
+
+def test_the_verdict_is_a_paragraph(three: dict[str, Any]) -> None:
+    paragraphs = to_latex(three).split("\n\n")
+    assert paragraphs[1] == "Warning: lstm: seed 2 diverged hello"
+    assert paragraphs[2].startswith("lstm and transformer: lstm is better than transformer by 0.021")
+    assert "Seeds: 3 of lstm, 3 of transformer. " in paragraphs[-1]
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from dialog.report.terminal import display_width
 from dialog.report.verdict import other_verdicts, terminal_table, verdict_lines
@@ -27,21 +30,23 @@ def test_the_terminal_shows_the_verdict_first(three: dict[str, Any]) -> None:
     lines = terminal_table(three).splitlines()
     assert lines[0] == "warning: lstm: seed 2 diverged hello"
     assert lines[1].startswith("lstm and transformer: lstm is better than transformer by 0.021")
-    assert lines[3].startswith("transformer and plato.jsonl: ")
-    assert lines[5].split() == ["lstm", "transformer", "plato.jsonl"]
+    assert any(line.startswith("transformer and plato.jsonl: ") for line in lines[2:10])
+    first = lines.index("")
+    assert lines[first + 1].split() == ["lstm", "transformer", "plato.jsonl"]
 
 
 def test_columns_are_aligned_and_decided_values_marked(results: dict[str, Any]) -> None:
-    lines = terminal_table(results).splitlines()
+    lines = terminal_table(results, 200).splitlines()
     start = next(index for index, line in enumerate(lines) if "p (Holm)" in line)
-    table = lines[start : next(index for index, line in enumerate(lines) if line.startswith("* "))]
+    table = lines[start : lines.index("", start)]
     assert table[1] == "-" * max(map(display_width, table))
-    ends = {match.end() for line in table if (match := re.search(r"^\S.*?(\[.*?\](?: pp)?)", line))}
+    ends = {match.end() for line in table if (match := re.search(r"^\S.*?(\[.*?\](?: pp)?(?: \*)?)", line))}
     assert len(ends) == 1, "the intervals end in one column"
     bits = next(line for line in table if line.startswith("Bits per byte"))
-    assert bits.count("*") == 2
+    assert bits.count("*") == 3, "the winner, the difference and its interval"
     assert next(line for line in table if line.startswith("F1")).count("*") == 0
-    assert "* decided: significant after Holm's correction" in lines
+    assert "*: decided, that is, significant after Holm's correction." in lines
+    assert "Differences and intervals: lstm − transformer." in lines
     assert any(line.startswith("must be equal but differs: data hello") for line in lines)
 
 
@@ -49,9 +54,9 @@ def test_long_names_are_broken_into_lines(results: dict[str, Any]) -> None:
     names = ("dailydialog/lstm_bahdanau[attention=none]", "dailydialog/transformer")
     for model, name in zip(results["models"], names, strict=True):
         model["name"] = name
-    lines = terminal_table(results).splitlines()
+    lines = terminal_table(results, 200).splitlines()
     first = next(index for index, line in enumerate(lines) if line.split() == ["dailydialog/"])
-    assert lines[first + 1].split() == ["lstm_bahdanau", "dailydialog/"]
+    assert lines[first + 1].split()[:2] == ["lstm_bahdanau", "dailydialog/"]
     assert lines[first + 2].split()[:3] == ["[attention=none]", "transformer", "Difference"]
 
 
@@ -75,3 +80,25 @@ def test_wide_characters_keep_the_columns(results: dict[str, Any]) -> None:
     head = next(line for line in lines if "模型" in line)
     first = next(line for line in lines if line.startswith("Bits per byte"))
     assert display_width(head[: head.index("模型")]) + 4 == display_width(re.match(r".*?± \S+", first)[0])
+
+
+NAMES = ("dailydialog/sankar2019/lstm_attention[model.decoder.attention=additive]", "an/" + "unbroken" * 6)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("names", [("lstm", "transformer"), NAMES, (*NAMES, "third/contender")])
+def test_lines_fit_the_terminal_and_lose_no_metric(
+    results_of: Callable[..., dict[str, Any]], names: tuple[str, ...], width: int
+) -> None:
+    lines = terminal_table(results_of(names), width).splitlines()
+    tables = [line for line in lines if not any(name in line for name in names)]
+    assert max(map(display_width, tables)) <= width
+    for metric in ("Bits per byte ↓", "my_lab.warmth", "Peak memory"):
+        rows = [line for line in lines if line.startswith(metric)]
+        assert sum(row.count("±") for row in rows) == len(names) * (metric != "Peak memory")
+        assert any("[" in row for row in rows) == (len(names) == 2 and metric != "Peak memory")
+
+
+def test_a_narrow_terminal_names_the_columns_that_it_leaves_out(results: dict[str, Any]) -> None:
+    assert "(Prob. of improvement, p (Holm), Difference: in the report)" in terminal_table(results, 80)
+    assert "in the report)" not in terminal_table(results, 200)

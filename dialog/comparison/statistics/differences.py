@@ -18,10 +18,10 @@ from dialog.comparison.statistics.subset import Subset, SystemRuns, Tested, Unte
 Better = Literal["lower", "higher"] | None
 """Better direction of a metric; None if neither is better."""
 ARCHITECTURES = "t over seeds and dialogues"
-ONE_RUN_OF_A = "t over the seeds of b and dialogues; one run of a"
-ONE_RUN_OF_B = "t over the seeds of a and dialogues; one run of b"
-TWO_RUNS = "paired bootstrap and randomization over dialogues; one run each"
-TWO_RUNS_JACKKNIFE = "paired jackknife and randomization over dialogues; one run each"
+ONE_RUN_OF_A = "t over the seeds of b and dialogues (one run of a)"
+ONE_RUN_OF_B = "t over the seeds of a and dialogues (one run of b)"
+TWO_RUNS = "paired bootstrap and randomization over dialogues (one run each)"
+TWO_RUNS_JACKKNIFE = "paired jackknife and randomization over dialogues (one run each)"
 NOT_TESTED = "not tested: "
 
 

@@ -17,12 +17,11 @@ from dialog.errors import UserError
 from dialog.json_files import read_json
 from dialog.report.files import write_reports
 from dialog.report.sections.ratings import CHOICES, rating_fingerprint
-from dialog.report.tables import model_names
+from dialog.report.tables import LEVEL, model_names
 from dialog.report.terminal import printable
 
 RESULTS = "results.json"
 FORMAT = 1
-LEVEL = 0.95
 ALL = "all raters"
 """Name of the majority of several raters."""
 

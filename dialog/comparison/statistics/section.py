@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,12 +14,13 @@ from dialog.comparison.statistics.evaluated import run_metrics
 from dialog.comparison.statistics.subset import SystemRuns
 from dialog.comparison.statistics.verdict import verdicts
 from dialog.report.measures import metric_display, sort_metrics
+from dialog.report.tables import LEVEL, WHOLE_TEST_SET
 from dialog.report.verdict import paired_texts
 
 if TYPE_CHECKING:
     from dialog.analysis.measured import Measured
 
-LEVEL, RESAMPLES = 0.95, 10_000
+RESAMPLES = 10_000
 NOT_COMPARED = {"nll_nats", "unknown_ratio"}
 """Metrics that repeat another one, or describe the test set."""
 
@@ -32,6 +33,8 @@ def statistics_section(
     resamples: int = RESAMPLES,
 ) -> dict[str, Any]:
     """Return "verdict", "verdicts", "differences" and "statistics" of results.json.
+
+    A subset that has all dialogues has the differences of all, and no verdict of its own.
 
     Args:
         evaluations: Evaluations of the runs of each contender, one for each seed; all of the same examples in the same
@@ -47,11 +50,19 @@ def statistics_section(
     names = {metric for system in systems for run in system.runs for metric in run} - NOT_COMPARED
     better = {metric: metric_display(metric).better for metric in sort_metrics(names)}
     first = next(iter(evaluations.values()))[0]
-    tested = differences(systems, better, subset_masks(first), level=LEVEL, resamples=resamples)
+    masks = subset_masks(first)
+    whole = [subset for subset, examples in masks.items() if subset != "all" and examples.all()]
+    parts = {subset: examples for subset, examples in masks.items() if subset not in whole}
+    tested = differences(systems, better, parts, level=LEVEL, resamples=resamples)
     records = [bounded(record, metric_display(record.metric).span) for record in tested]
     texts = verdicts(records, better, diverged=diverged, files=files, level=LEVEL)
+    records += [replace(record, subset=subset) for subset in whole for record in records]
+    lines = [
+        f"{verdict['subset'].capitalize()} subset: {text}" if verdict["subset"] != "all" else text
+        for verdict, text in zip(texts, paired_texts(texts), strict=True)
+    ]
     return {
-        "verdict": "\n".join(paired_texts(texts)),
+        "verdict": "\n".join([*lines, *(WHOLE_TEST_SET[subset] for subset in whole)]),
         "verdicts": texts,
         "differences": [asdict(record) for record in records],
         "statistics": {

@@ -71,6 +71,8 @@ class Subset:
             for contender in contenders
         }
         self.tokens = {contender.name: contender.tokens for contender in contenders}
+        metrics = (metric for runs in self.runs.values() for run in runs for metric in run.values())
+        self.dialogues = max((metric.dialogues for metric in metrics), default=0)
         self.level, self.resamples, self.seed = level, resamples, seed
         self._runs: dict[tuple[str, str], Runs] = {}
         self._resampled = self._resample_single_runs()
@@ -97,7 +99,9 @@ class Subset:
             raise UntestableError("the tokenizers differ, and this depends on the tokenizer")
 
     def test(self, a: str, b: str, metrics: Sequence[str]) -> dict[str, Tested | UntestableError]:
-        """Test the difference between two contenders in each metric."""
+        """Test the difference between two contenders in each metric, if there are enough dialogues."""
+        if self.dialogues < LEAST_DIALOGUES:
+            return dict.fromkeys(metrics, UntestableError(f"fewer than {LEAST_DIALOGUES} dialogues"))
         single = len(self.runs[a]) == len(self.runs[b]) == 1
         results: dict[str, Tested | UntestableError] = {}
         for metric in metrics:
@@ -119,13 +123,12 @@ class Subset:
     def _two_runs(self, a: str, b: str, metric: str) -> Tested:
         """Return the interval of two single runs, without a p-value: bootstrap, else jackknife."""
         difference = float(self.values(a, metric)[0] - self.values(b, metric)[0])
-        dialogues = self._dialogues(a, metric)
         if (a, metric) not in self._resampled:
             return Tested(self._architectures(a, b, metric).estimate, None)
         resampled = self._resampled[a, metric] - self._resampled[b, metric]
         if not np.isfinite(resampled).all():
-            raise UntestableError(f"undefined for some resamples of the {dialogues} dialogues")
-        return Tested(bootstrap_interval(difference, resampled, dialogues, self.level), None)
+            raise UntestableError(f"undefined for some resamples of the {self.dialogues} dialogues")
+        return Tested(bootstrap_interval(difference, resampled, self.dialogues, self.level), None)
 
     def _randomize(
         self, a: str, b: str, results: dict[str, Tested | UntestableError]
@@ -146,7 +149,6 @@ class Subset:
         """Return values and leave-one-out values of the runs of a contender; computed once."""
         if (name, metric) not in self._runs:
             values = self.values(name, metric)
-            self._dialogues(name, metric)
             left_out = np.array([run[metric].leave_one_out() for run in self.runs[name]])
             if not np.isfinite(left_out).all():
                 raise UntestableError(f"undefined for {name} without one of the dialogues")
@@ -165,13 +167,6 @@ class Subset:
         if not sums:
             return {}
         return dict(zip(sums, bootstrap([*sums.values()], self.resamples, self.seed), strict=True))
-
-    def _dialogues(self, name: str, metric: str) -> int:
-        """Return the number of dialogues, if a test is possible."""
-        dialogues = self.runs[name][0][metric].dialogues
-        if dialogues < LEAST_DIALOGUES:
-            raise UntestableError(f"fewer than {LEAST_DIALOGUES} dialogues")
-        return dialogues
 
 
 def is_bootstrapped(metric: RunMetric) -> TypeGuard[Sums]:

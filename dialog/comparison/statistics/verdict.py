@@ -18,7 +18,6 @@ from dialog.report.measures import METRIC_DISPLAYS, decimals, general, metric_di
 
 MANY_SEEDS = 100
 """A larger number of seeds is not given exactly."""
-SUBSETS = {"all": "", "clean": "Clean subset: ", "leaked": "Leaked subset: "}
 UNIT = {"bits_per_byte": "bits per byte"}
 HEADLINE = {"bits_per_byte", "token_accuracy", "hits_1_of_20", "f1", "sacrebleu", "chrf", "rouge_l"}
 """Metrics with a sentence of their own, beside those that users add; the others are counted."""
@@ -47,8 +46,7 @@ def verdicts(
         sentences = [*_sentences(entries, better, level)]
         if subset == "all":
             sentences = [*_scope(entries, files), *sentences, *_diverged(a, b, diverged or {})]
-        text = SUBSETS.get(subset, f"{subset}: ") + " ".join(sentences)
-        verdicts.append({"a": a, "b": b, "subset": subset, "text": text})
+        verdicts.append({"a": a, "b": b, "subset": subset, "text": " ".join(sentences)})
     return verdicts
 
 
@@ -63,7 +61,9 @@ def _sentences(records: Sequence[Difference], better: Mapping[str, Better], leve
     yield from _different([record for record in tested if record.decided and better[record.metric] is None])
     for reason, untested in _grouped(records, lambda record: record.method):
         if reason.startswith(NOT_TESTED):
-            yield f"{_labels(untested)}: {reason}."
+            all_metrics = len(untested) == len(records) > 1
+            why = reason.removeprefix(NOT_TESTED)
+            yield f"No metric is tested: {why}." if all_metrics else f"{_labels(untested)}: {reason}."
 
 
 def _scope(records: Sequence[Difference], files: Collection[str]) -> Iterator[str]:
@@ -179,7 +179,9 @@ def _lowered(label: str) -> str:
 
 
 def _labels(records: Sequence[Difference]) -> str:
-    return ", ".join(map(_label, records))
+    """Return labels for the start of a sentence: Token accuracy, perplexity per word, F1."""
+    first, *others = map(_label, records)
+    return ", ".join([first, *map(_lowered, others)])
 
 
 def _listed(texts: Sequence[str]) -> str:

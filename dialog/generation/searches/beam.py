@@ -1,7 +1,7 @@
 """Beam search.
 
 Shapes: N sources, n sources that are still searched, K beams, s beams of a group, V vocabulary, L = max_length, C
-candidates.
+candidates, c extensions of a beam.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dialog.generation.constraints import NEVER, Constraints
+from dialog.generation.constraints import NEVER, Constraints, ConstraintState
 from dialog.generation.contract import Replies, Search, Step
+from dialog.generation.searches.banks import Banks
 from dialog.generation.searches.hypotheses import NOTHING, BeamExtension, Beams, BeamSettings, Ended
 from dialog.generation.searches.rows import hypothesis
 from dialog.models.contracts import Memory, State
@@ -26,6 +27,7 @@ class Beam(Search):
     ``width`` best others are kept. The search of a source ends once ``width`` hypotheses have ended, or when no open
     one can still rank among the candidates: sums of log-probabilities only fall, so a rank is at most the sum divided
     by the penalty of max_length. Hypotheses without an end token come after all ended ones. Width 1 is greedy search.
+    Required words have places of their own, see `Banks`.
     """
 
     Settings = BeamSettings
@@ -51,15 +53,19 @@ class Beam(Search):
         for length in range(longest + 1):
             logits, state = step(last, memory, state)
             history = beams.tokens.flatten(0, 1)[:, :length]
-            scores, preferences = self.constraints(logits[:, -1], history, source, progress)
+            banks = self._banks(progress, length)
+            scores, preferences = self.constraints(logits[:, -1], history, source, progress, forced=banks is None)
             preferences = preferences.view(len(sources), self.width, -1)  # [n, K, V]
             if length < self.delay:
                 preferences = self._only_drawn(preferences, draws[sources, :, length], beams, length)
-            extension = self._extend(beams, preferences, length)
+            if banks is not None:
+                banks.drop_unmet_ends(preferences, beams.totals, ended.ranks)
+            extension = self._extend(beams, preferences, banks)
             ended = self._end(ended, beams, extension, scores, length)
             if length == longest:
-                beams = replace(beams, totals=beams.totals.masked_fill(extension.ended_beams, NEVER))
-                self._collect(replies, sources, ended, beams)
+                totals = beams.totals.masked_fill(extension.ended_beams, NEVER)
+                totals = totals if banks is None else banks.drop_unmet(totals, ended.ranks)
+                self._collect(replies, sources, ended, replace(beams, totals=totals))
                 break
             beams = self._continue(beams, extension, scores, length)
             finished = self._finished(beams, ended)  # [n]
@@ -84,6 +90,12 @@ class Beam(Search):
             last = tokens.view(-1, 1)
         return replies
 
+    def _banks(self, progress: ConstraintState, length: int) -> Banks | None:
+        """Return the banks of beams with required words; a beam alone and drawn tokens are forced to contain them."""
+        if self.width == self.groups or length < self.delay:
+            return None
+        return Banks.of(self.constraints, progress, self.width, length)
+
     def _start(self, count: int, device: torch.device) -> tuple[Beams, Ended]:
         """Return one open hypothesis for each source, or one for each beam if their first tokens are drawn."""
         longest, width, kept = self.constraints.max_length, self.width, self.candidates
@@ -104,7 +116,7 @@ class Beam(Search):
         """Mask all tokens that are not drawn."""
         return preferences
 
-    def _extend(self, beams: Beams, preferences: Tensor, length: int) -> BeamExtension:
+    def _extend(self, beams: Beams, preferences: Tensor, banks: Banks | None) -> BeamExtension:
         """Choose the best extensions of the beams of each group."""
         size = self.width // self.groups
         groups: list[BeamExtension] = []
@@ -116,18 +128,24 @@ class Beam(Search):
                     alive = group.totals > NEVER
                     counts.scatter_add_(1, group.tokens, alive.to(counts.dtype))
                 own = own - self.diversity * counts.unsqueeze(1)
-            groups.append(self._best(beams.totals[:, start : start + size], own, start))
+            groups.append(self._best(beams.totals[:, start : start + size], own, start, banks))
         return BeamExtension(*(torch.cat(parts, 1) for parts in zip(*groups, strict=True)))
 
-    def _best(self, totals: Tensor, preferences: Tensor, start: int) -> BeamExtension:
+    def _best(self, totals: Tensor, preferences: Tensor, start: int, banks: Banks | None) -> BeamExtension:
         """Choose the best extensions of one group: totals [n, s], preferences [n, s, V], its first beam."""
         size, vocabulary = preferences.shape[1:]
         choices = min(2 * size, vocabulary)
-        per_beam, tokens = preferences.topk(choices, -1)  # [n, s, 2 s]
-        sums = (totals.unsqueeze(-1) + per_beam).flatten(1)  # [n, 2 s s]
-        best, places = sums.topk(min(2 * size, sums.shape[1]), -1)  # [n, 2 s]
+        if banks is None:
+            per_beam, tokens = preferences.topk(choices, -1)  # [n, s, c]
+            sums = (totals.unsqueeze(-1) + per_beam).flatten(1)  # [n, s c]
+            best, places = sums.topk(min(2 * size, sums.shape[1]), -1)  # [n, 2 s]
+        else:
+            per_beam, tokens = banks.candidates(preferences, choices)
+            sums = (totals.unsqueeze(-1) + per_beam).flatten(1)
+            places = banks.order(sums, tokens, start)[:, : 2 * size]
+            best = sums.gather(1, places)
         chosen = tokens.flatten(1).gather(1, places)
-        beams = places // choices  # of this group
+        beams = places // tokens.shape[2]  # of this group
         ends = chosen == self.constraints.end
         accepted = ends[:, :size] & (best[:, :size] != NEVER)
         ended_totals = best[:, :size].masked_fill(~accepted, NEVER)
@@ -136,11 +154,11 @@ class Beam(Search):
         if continuing.shape[1] < size:  # a vocabulary that is smaller than the beam
             continuing = F.pad(continuing, (0, size - continuing.shape[1]), value=NEVER)
             beams, chosen = (F.pad(part, (0, size - part.shape[1])) for part in (beams, chosen))
-        open_totals, order = continuing.topk(size, -1)  # [n, s]
+        order = (continuing == NEVER).to(torch.uint8).argsort(dim=1, stable=True)[:, :size]  # [n, s]
         offset = torch.arange(len(totals), device=totals.device).unsqueeze(1) * self.width + start
         ended_rows = beams[:, :size] + offset
         return BeamExtension(
-            open_totals,
+            continuing.gather(1, order),
             beams.gather(1, order) + offset,
             chosen.gather(1, order),
             ended_totals,

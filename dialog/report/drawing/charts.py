@@ -32,7 +32,7 @@ Lines = Sequence[Sequence[Point]]
 
 
 class Spread(NamedTuple):
-    """Mean and half the length of its bar, None without one."""
+    """Mean and half the length of its interval, None without one."""
 
     mean: float
     half: float | None = None
@@ -92,7 +92,7 @@ def below(line: Sequence[Point], high: float) -> list[list[Point]]:
 
 
 def changes_svg(rows: Sequence[tuple[str, Mapping[int, Spread]]], *, x: str) -> str:
-    """Draw one line per label: a dot per model at its mean, with a bar of ± one standard deviation."""
+    """Draw one line per label: a dot per model at its mean, with the bar of its interval."""
     reach = [edge for _, values in rows for spread in values.values() for edge in _edges(spread)]
     margin = max((_label_width(label) for label, _ in rows), default=0.0)
     count = max((len(values) for _, values in rows), default=1)
@@ -116,7 +116,7 @@ def changes_svg(rows: Sequence[tuple[str, Mapping[int, Spread]]], *, x: str) -> 
 
 
 def categories_svg(labels: Sequence[str], models: Mapping[int, Sequence[Spread | None]], *, x: str, y: str) -> str:
-    """Draw a line per model over categories, with a bar of ± one standard deviation at each dot."""
+    """Draw a line per model over categories, with the bar of an interval at each dot."""
     edges = [edge for values in models.values() for spread in values if spread for edge in _edges(spread)]
     plot = Plot((-0.5, len(labels) - 0.5), padded(edges), size=(270.0, 170.0))
     canvas = Canvas(plot.width, plot.height, label=f"{y} by {x}")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import sqrt
 from statistics import fmean, stdev
 from typing import Any
+
+from scipy.stats import t
 
 from dialog.report.drawing.charts import Spread, changes_svg
 from dialog.report.drawing.statistics.columns import GROUPS, SUMMARIES
 from dialog.report.measures import decimals
 from dialog.report.tables import (
+    LEVEL,
     NONE,
     Figure,
     ReportCell,
@@ -33,15 +37,17 @@ def attention_statistics(results: Results) -> ReportSection:
     runs, names = results["attention"].get("statistics", ()), model_names(results)
     drawings, groups = [], []
     for title, group in GROUPS.items():
-        spreads = {name: {index: spread(runs, model, name) for index, model in enumerate(names)} for name in group}
-        shown = {
-            name: {index: value for index, value in values.items() if value is not None}
-            for name, values in spreads.items()
+        values = {
+            name: {index: _values(runs, model, name, MEAN) for index, model in enumerate(names)} for name in group
         }
-        shown = {name: values for name, values in shown.items() if values}
-        if shown:
-            drawings.append(changes_svg([(group[name][0], values) for name, values in shown.items()], x=title.lower()))
-        groups.append(RowGroup(title, tuple(_row(group[name][0], runs, names, name) for name in shown)))
+        measured = [name for name in group if any(values[name].values())]
+        if measured:
+            bars = [
+                (group[name][0], {index: interval(seeds) for index, seeds in values[name].items() if seeds})
+                for name in measured
+            ]
+            drawings.append(changes_svg(bars, x=title.lower()))
+        groups.append(RowGroup(title, tuple(_row(group[name][0], runs, names, name) for name in measured)))
     caption = (
         "Cross-attention on the test split, from 0 to 1 (correlations from −1): the mean map of all heads and layers, "
         "± standard deviation over seeds, and the range of the single heads of the first run. "
@@ -54,27 +60,28 @@ def attention_statistics(results: Results) -> ReportSection:
         ]
         label = "Meaning of each statistic"
         tables += table_of_groups(("", "meaning"), meanings, caption=label, folded=label)
-    figures = (Figure(tuple(drawings), "Dots: mean over seeds; bars: ± one standard deviation.", small=True),)
+    figures = (Figure(tuple(drawings), "Dots: mean over seeds; bars: 95 % interval over seeds.", small=True),)
     return ReportSection("Attention statistics", tables, figures if drawings else ())
 
 
-def spread(runs: Sequence[Run], model: str, name: str) -> Spread | None:
-    """Return mean and standard deviation over the seeds of a model, of the mean over heads; None if not measured."""
-    values = _values(runs, model, name, MEAN)
-    return Spread(fmean(values), stdev(values) if len(values) > 1 else None) if values else None
+def interval(values: Sequence[float]) -> Spread:
+    """Return the mean over seeds and its t interval, mean ± t · s / √n at `LEVEL`; without a bar for one seed."""
+    seeds = len(values)
+    half = float(t.ppf((1 + LEVEL) / 2, seeds - 1)) * stdev(values) / sqrt(seeds) if seeds > 1 else None
+    return Spread(fmean(values), half)
 
 
 def _row(label: str, runs: Sequence[Run], names: Sequence[str], name: str) -> Row:
-    cells = [_text(spread(runs, model, name), _head_values(runs, model, name)) for model in names]
+    cells = [_text(_values(runs, model, name, MEAN), _head_values(runs, model, name)) for model in names]
     uniform = [value for model in names for value in _values(runs, model, name, UNIFORM)]
     return (ReportCell(label), *map(ReportCell, cells), ReportCell(f"{fmean(uniform):.3f}" if uniform else NONE))
 
 
-def _text(mean: Spread | None, heads: Sequence[float]) -> str:
-    if mean is None:
+def _text(values: Sequence[float], heads: Sequence[float]) -> str:
+    if not values:
         return NONE
     number = decimals(3)
-    text = spread_text(mean.mean, mean.half, number)
+    text = spread_text(fmean(values), stdev(values) if len(values) > 1 else None, number)
     return f"{text} ({number(min(heads))} to {number(max(heads))})" if len({*heads}) > 1 else text
 
 

@@ -11,18 +11,22 @@ from dialog.report.terminal import truncate
 
 
 def contract(results: Results) -> ReportSection:
-    """Return the settings that differ, those that must not first, and the equal ones folded."""
+    """Return whether the contract is kept, the settings that differ, those that must not first, and the equal ones."""
     rows = sorted((row for row in results["parity"] if not row["equal"]), key=lambda row: not row["must"])
     equal = [row for row in results["parity"] if row["equal"]]
+    broken = [str(row["what"]) for row in rows if row["must"]]
+    must = sum(bool(row["must"]) for row in results["parity"])
     head = ("", *model_names(results), "parity")
     options = {"contenders": len(results["models"])}
-    caption = (
-        "Settings and costs that differ between the contenders; those marked ✗ must be equal for a fair comparison."
-    )
+    if broken:
+        note = f"{len(broken)} of {must} settings that must be equal for a fair comparison differ: {', '.join(broken)}."
+    else:
+        note = f"None of the {must} settings that must be equal for a fair comparison differs."
+    caption = f"Settings and costs that differ between the contenders. {note}"
     tables = table_of_groups(head, [RowGroup("", tuple(map(_row, rows)))], caption=caption, **options)
     label = f"{len(equal)} equal settings"
     tables += table_of_groups(head, [RowGroup("", tuple(map(_row, equal)))], caption=label, folded=label, **options)
-    return ReportSection("Differences in the parity contract" if rows else "Parity contract", tables)
+    return ReportSection("Parity contract", tables, notes=(note,))
 
 
 def broken_settings(results: Results) -> list[Row]:

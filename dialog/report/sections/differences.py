@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from dialog.report.measures import metric_display, percent
 from dialog.report.tables import (
+    LEVEL,
     NONE,
-    SUBSETS,
     ReportCell,
     ReportTable,
     Results,
@@ -27,9 +27,12 @@ from dialog.report.tables import (
 Difference = Mapping[str, Any]
 """Entry of "differences" in results.json."""
 
+PROBABILITY = "Prob. of improvement"
+LESS_NEEDED = (PROBABILITY, "p (Holm)", "Difference")
+"""Columns that a narrow terminal leaves out, in this order; marks and intervals remain."""
 DECIDED_NOTE = (
-    "Bold: decided (significant after Holm's correction, and the interval excludes 0), and nothing else. –: not "
-    "measured or not tested."
+    "Bold: decided, that is, significant after Holm's correction with an interval that excludes 0. –: not measured or "
+    "not tested."
 )
 
 
@@ -53,7 +56,7 @@ def winner(differences: Sequence[Difference], names: Sequence[str]) -> str | Non
 
 def difference_head(results: Results) -> tuple[str, ...]:
     """Return the headings of `difference_cells`."""
-    return ("Difference", f"{100 * _level(results):g} % interval", "p (Holm)", "Prob. of improvement")
+    return ("Difference", f"{100 * _level(results):g} % interval", "p (Holm)", PROBABILITY)
 
 
 def difference_cells(entry: Difference | None) -> Row:
@@ -61,11 +64,10 @@ def difference_cells(entry: Difference | None) -> Row:
     if entry is None:
         return (ReportCell(NONE),) * 4
     to_text = metric_display(entry["metric"]).format
+    mark: Literal["", "decided"] = "decided" if entry["decided"] else ""
     return (
-        ReportCell(
-            optional(entry["difference"], lambda value: signed(value, to_text)), "decided" if entry["decided"] else ""
-        ),
-        ReportCell(interval_text(entry["interval"], to_text)),
+        ReportCell(optional(entry["difference"], lambda value: signed(value, to_text)), mark),
+        ReportCell(interval_text(entry["interval"], to_text), mark),
         ReportCell(p_text(entry["p_holm"])),
         ReportCell(optional(entry["improvement_probability"], percent)),
     )
@@ -75,17 +77,27 @@ def pairwise(results: Results, metrics: Sequence[str], caption: str) -> tuple[Re
     """Return the differences of more than two contenders: a row per metric and pair, a group per subset."""
     groups = (
         RowGroup(
-            SUBSETS[subset],
+            title,
             tuple(
                 (ReportCell(metric_label(metric)), ReportCell(_pair(entry)), *difference_cells(entry))
                 for metric in metrics
                 for entry in differences_of(results, subset, metric)
             ),
         )
-        for subset in subsets_of(results)
+        for subset, title in subsets_of(results).items()
     )
     head = ("", "Pair", *difference_head(results))
-    return table_of_groups(head, groups, caption=caption, metrics=tuple(metrics))
+    return without_probabilities(table_of_groups(head, groups, caption=caption, metrics=tuple(metrics)))
+
+
+def without_probabilities(tables: tuple[ReportTable, ...]) -> tuple[ReportTable, ...]:
+    """Return tables without a column of improvement probabilities that has no value, as for single seeds."""
+    return tuple(
+        table.select(
+            [column for column, name in enumerate(table.head) if name != PROBABILITY or _has_value(table, column)]
+        )
+        for table in tables
+    )
 
 
 def power(results: Results) -> tuple[ReportTable, ...]:
@@ -93,10 +105,10 @@ def power(results: Results) -> tuple[ReportTable, ...]:
     several = len(model_names(results)) > 2
     groups = (
         RowGroup(
-            SUBSETS[subset],
+            title,
             tuple(_power_row(entry, several) for entry in results["differences"] if entry["subset"] == subset),
         )
-        for subset in subsets_of(results)
+        for subset, title in subsets_of(results).items()
     )
     columns = ("p", "Standard error", "Degrees of freedom", "Detectable difference", "Seeds to decide", "Method")
     caption = (
@@ -107,15 +119,21 @@ def power(results: Results) -> tuple[ReportTable, ...]:
     return table_of_groups(head, groups, caption=caption, folded="Power and method of every test")
 
 
-def pair_note(results: Results) -> str:
-    """Return which contender is subtracted from which, and how the interval was computed."""
-    methods = ", ".join(dict.fromkeys(entry["method"] for entry in results["differences"] if entry["p"] is not None))
+def pair_note(results: Results, metrics: Sequence[str]) -> str:
+    """Return which contender is subtracted from which, and how the intervals of these metrics were computed."""
+    tested = [entry for entry in results["differences"] if entry["p"] is not None and entry["metric"] in metrics]
+    methods = " or ".join(dict.fromkeys(entry["method"] for entry in tested))
+    probability = (
+        "; probability of improvement: share of pairs of seeds in which the first is better"
+        if any(entry["improvement_probability"] is not None for entry in tested)
+        else ""
+    )
     pair = next(iter(results["differences"]))
     names = model_names(results)
     subtraction = f"{_pair(pair)}" if len(names) == 2 else "first minus second contender of the pair"
     return (
         f"Difference: {subtraction}; interval and p: {methods or 'not tested'}; p (Holm) is corrected for the number "
-        "of metrics; probability of improvement: share of pairs of seeds in which the first is better. " + DECIDED_NOTE
+        f"of metrics{probability}. {DECIDED_NOTE}"
     )
 
 
@@ -134,9 +152,13 @@ def _power_row(entry: Difference, several: bool) -> Row:
     return tuple(ReportCell(text) for text in (metric_display(entry["metric"]).label, *pair, *texts))
 
 
+def _has_value(table: ReportTable, column: int) -> bool:
+    return any(row[column].text != NONE for row in table.rows)
+
+
 def _pair(entry: Difference) -> str:
     return f"{entry['a']} − {entry['b']}"
 
 
 def _level(results: Results) -> float:
-    return float(results["statistics"].get("level", 0.95))
+    return float(results["statistics"].get("level", LEVEL))

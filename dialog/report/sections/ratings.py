@@ -9,6 +9,7 @@ from typing import Any
 
 from dialog.report.measures import percent
 from dialog.report.tables import (
+    LEVEL,
     NONE,
     ReportSection,
     Results,
@@ -41,7 +42,7 @@ def ratings(results: Results) -> ReportSection:
     content = results.get("ratings") or {}
     outcome = tuple(_outcome(entry) for entry in content.get("pairs", ()))
     agreement = tuple(_agreement(entry) for entry in content.get("agreement", ()))
-    level = f"{100 * content.get('level', 0.95):g} % interval"
+    level = f"{100 * content.get('level', LEVEL):g} % interval"
     caption = (
         "Blind rating of pairs of responses. Share: wins of the first of the pair among decided ratings, with Wilson's "
         "interval; p: two-sided sign test. All raters: the majority choice per pair of responses."

@@ -15,6 +15,7 @@ from dialog.report.sections.differences import (
     pairwise,
     power,
     winner,
+    without_probabilities,
 )
 from dialog.report.tables import (
     NONE,
@@ -30,7 +31,6 @@ from dialog.report.tables import (
     spread_text,
     subsets_of,
     table_of_groups,
-    text_row,
 )
 
 LIKELIHOOD = (
@@ -55,23 +55,25 @@ REFERENCE_LABELS = {
     **{f"ngram_{order}": f"{order}-gram" for order in range(1, 6)},
 }
 
-LIKELIHOOD_SUBJECT = "Likelihood of the references. n-grams: Witten-Bell models without context."
-GENERATION_SUBJECT = (
-    "Metrics of the generated responses. References: human responses, random and most frequent training responses, a "
-    "copy of the context, and the response to the nearest training context (TF-IDF), also without leaked dialogues."
+LIKELIHOOD_SUBJECT = "Metrics of the reference responses under teacher forcing."
+LIKELIHOOD_ROWS = "n-grams: Witten-Bell models that do not read the context."
+GENERATION_SUBJECT = "Metrics of the generated responses."
+GENERATION_ROWS = (
+    "Reference systems: human responses, random and most frequent training responses, a copy of the context, and the "
+    "response to the nearest training context (TF-IDF), also without leaked training dialogues."
 )
 
 
 def likelihood(results: Results) -> ReportSection:
     """Return the table of likelihood metrics on all, clean and leaked dialogues."""
     metrics = [name for name in metric_names(results) if name in LIKELIHOOD]
-    return _section(results, "Likelihood", metrics, LIKELIHOOD_SUBJECT)
+    return _section(results, "Likelihood", metrics, LIKELIHOOD_SUBJECT, LIKELIHOOD_ROWS)
 
 
 def generation(results: Results) -> ReportSection:
     """Return the tables of generation metrics on all, clean and leaked dialogues."""
     metrics = [name for name in metric_names(results) if name not in LIKELIHOOD]
-    return _section(results, "Generated responses", metrics, GENERATION_SUBJECT)
+    return _section(results, "Generated responses", metrics, GENERATION_SUBJECT, GENERATION_ROWS)
 
 
 def statistics(results: Results) -> ReportSection:
@@ -94,26 +96,30 @@ def references_of(results: Results, metrics: Sequence[str]) -> list[str]:
     ]
 
 
-def _section(results: Results, title: str, metrics: list[str], subject: str) -> ReportSection:
+def _section(results: Results, title: str, metrics: list[str], subject: str, systems: str) -> ReportSection:
     names, references = model_names(results), references_of(results, metrics)
     pair = len(names) == 2 and bool(results["differences"])
     head = ("", *names, *(difference_head(results) if pair else ()), *(REFERENCE_LABELS.get(r, r) for r in references))
-    empty = text_row("no dialogue of the test set", *[NONE] * (len(head) - 1))
     groups = [
-        RowGroup(SUBSETS[subset], tuple(_rows(results, subset, metrics, references, pair)) or (empty,) * bool(metrics))
-        for subset in subsets_of(results)
+        RowGroup(title, tuple(_rows(results, subset, metrics, references, pair)))
+        for subset, title in subsets_of(results).items()
     ]
     several = any(len(model["runs"]) > 1 for model in results["models"])
     spread = " Mean over seeds ± standard deviation." if several else ""
-    note = f" {pair_note(results)}" if pair else f" {DECIDED_NOTE}" if results["differences"] else ""
+    note = f" {pair_note(results, metrics)}" if pair else f" {DECIDED_NOTE}" if results["differences"] else ""
     lossy = any(
         lossy_mark(name, run["metrics"]) for name in metrics for model in results["models"] for run in model["runs"]
     )
     caption = f"{subject}{spread} ↓ lower is better, ↑ higher is better.{note}{LOSSY_NOTE if lossy else ''}"
-    options = {"contenders": len(names), "references": len(references), "metrics": tuple(metrics)}
-    tables = table_of_groups(head, groups, caption=caption, **options)
+    options = {
+        "contenders": len(names),
+        "references": len(references),
+        "reference_note": systems if references else "",
+        "metrics": tuple(metrics),
+    }
+    tables = without_probabilities(table_of_groups(head, groups, caption=caption, **options))
     if len(names) > 2 and results["differences"]:
-        tables += pairwise(results, metrics, f"Pairs of contenders: {title.lower()}. {pair_note(results)}")
+        tables += pairwise(results, metrics, f"Pairs of contenders: {title.lower()}. {pair_note(results, metrics)}")
     return ReportSection(title, tables)
 
 

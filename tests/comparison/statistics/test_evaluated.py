@@ -14,6 +14,7 @@ from dialog.analysis.measured import read_measured
 from dialog.comparison.statistics.evaluated import run_metrics
 from dialog.comparison.statistics.measured import Sums
 from dialog.comparison.statistics.section import statistics_section
+from dialog.report.tables import WHOLE_TEST_SET
 
 
 def write_responses(path: Path, seed: int = 0) -> Path:
@@ -74,6 +75,30 @@ def test_the_section_of_results_json(tmp_path: Path) -> None:
     assert json.loads(json.dumps(section))["differences"][0].keys() == section["differences"][0].keys()
 
 
+def test_a_subset_with_all_dialogues_has_no_verdict_of_its_own(tmp_path: Path) -> None:
+    clean = np.zeros(60, dtype=np.bool_)
+    runs = [replace(read_measured(write_responses(tmp_path / f"{seed}.jsonl", seed)), leaked=clean) for seed in (0, 1)]
+    section = statistics_section({"a": runs[:1], "b": runs[1:]}, resamples=100)
+    assert [verdict["subset"] for verdict in section["verdicts"]] == ["all"]
+    assert section["verdict"].splitlines()[1:] == [WHOLE_TEST_SET["clean"]]
+    of_subset = {
+        subset: [{**record, "subset": ""} for record in section["differences"] if record["subset"] == subset]
+        for subset in ("all", "clean", "leaked")
+    }
+    assert of_subset["clean"] == of_subset["all"]
+    assert of_subset["leaked"] == []
+
+
+def test_a_subset_of_few_dialogues_has_one_sentence(tmp_path: Path) -> None:
+    leaked = np.arange(60) >= 20  # 5 clean dialogues of 4 responses
+    runs = [replace(read_measured(write_responses(tmp_path / f"{seed}.jsonl", seed)), leaked=leaked) for seed in (0, 1)]
+    section = statistics_section({"a": runs[:1], "b": runs[1:]}, resamples=100)
+    assert [verdict["text"] for verdict in section["verdicts"] if verdict["subset"] == "clean"] == [
+        "No metric is tested: fewer than 6 dialogues."
+    ]
+    assert "Clean subset: No metric is tested: fewer than 6 dialogues." in section["verdict"].splitlines()
+
+
 def test_metrics_per_token_need_one_tokenizer(tmp_path: Path) -> None:
     """Two systems whose references have other numbers of tokens, or of unknown ones, are compared per byte only."""
     plain, longer, unknown = (read_measured(write_responses(tmp_path / f"{seed}.jsonl", seed)) for seed in range(3))
@@ -86,6 +111,6 @@ def test_metrics_per_token_need_one_tokenizer(tmp_path: Path) -> None:
         for metric in ("perplexity_token", "token_accuracy"):
             assert methods[metric].startswith("not tested") == bool(reason)
             assert reason in methods[metric]
-        assert ("Token accuracy: not tested: the tokenizers differ" in section["verdict"]) == bool(reason)
+        assert ("token accuracy: not tested: the tokenizers differ" in section["verdict"]) == bool(reason)
         values = [r["difference"] for r in section["differences"] if r["metric"] == "perplexity_token"]
         assert (values == [None]) == bool(reason)

@@ -122,7 +122,7 @@ def test_subsets_and_pairs_have_their_own_sentences() -> None:
         ("gru", "all"),
     ]
     lines = paired_texts(everything)
-    assert lines[1].startswith("lstm and transformer: Clean subset: F1: undecided")
+    assert lines[1].startswith("lstm and transformer: F1: undecided")
     assert lines[3] == "lstm and gru: lstm is better in F1 by 1.00 to 2.00 (95 % interval)."
     assert paired_texts(everything[:3])[0].startswith("lstm is better")
 

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dialog.report.sections.attention import attention_statistics
+import pytest
+
+from dialog.report.sections.attention import attention_statistics, interval
 from dialog.report.sections.breakdown import breakdown, calibration
 from dialog.report.sections.contract import broken_settings, contract
 from dialog.report.sections.cost import cost, runs
@@ -24,6 +26,14 @@ def test_differing_settings_come_first_and_equal_ones_are_folded(results: dict[s
     assert equal.folded == "2 equal settings"
     assert texts(equal)["vocabulary"] == ["8,000", "8,000", "✓ equal"]
     assert [row[0].text for row in broken_settings(results)] == ["data hello"]
+    assert contract(results).notes == ("1 of 2 settings that must be equal for a fair comparison differ: data hello.",)
+
+
+def test_a_kept_contract_says_so(results: dict[str, Any]) -> None:
+    results["parity"] = [row for row in results["parity"] if row["equal"]]
+    section = contract(results)
+    assert section.notes == ("None of the 1 settings that must be equal for a fair comparison differs.",)
+    assert [table.folded for table in section.tables] == ["2 equal settings"]
 
 
 def test_relative_differences_of_settings(results: dict[str, Any]) -> None:
@@ -119,7 +129,7 @@ def test_empty_fields_leave_their_sections_out(bare: dict[str, Any], results: di
     assert [section.title for section in main_sections(bare)] == ["Likelihood", "Generated responses", "Cost"]
     assert [section.title for section in appendix(bare)] == ["Runs"]
     assert [section.title for section in main_sections(results)] == [
-        *("Differences in the parity contract", "Likelihood", "Generated responses", "Cost", "Learning curves"),
+        *("Parity contract", "Likelihood", "Generated responses", "Cost", "Learning curves"),
         *("Use of the history", "Breakdown", "Calibration", "Attention statistics"),
     ]
 
@@ -133,5 +143,9 @@ def test_attention_statistics(results: dict[str, Any]) -> None:
     assert [group.title for group in table.groups] == ["Shape", "Mass on kinds of tokens", "Agreement"]
     assert len(section.figures[0].drawings) == 3
     assert meanings.folded
+    bar = interval([0.4, 0.42])
+    assert (bar.mean, bar.half) == pytest.approx((0.41, 12.7062 * 0.01), rel=1e-4)
+    assert interval([0.4]).half is None
+    assert "95 % interval" in section.figures[0].caption
     results["attention"] = {}
     assert attention_statistics(results) == ReportSection("Attention statistics")

@@ -7,7 +7,8 @@ import pytest
 from dialog.report.markdown import to_markdown
 from dialog.report.sections.differences import winner
 from dialog.report.sections.scores import generation, likelihood, statistics
-from dialog.report.tables import ReportCell, ReportTable, provenance
+from dialog.report.tables import WHOLE_TEST_SET, ReportCell, ReportTable, provenance
+from dialog.report.verdict import other_verdicts, verdict_lines
 
 
 def rows(table: ReportTable, group: int = 0) -> dict[str, tuple[ReportCell, ...]]:
@@ -61,15 +62,23 @@ def test_bold_means_decided(results: dict[str, Any]) -> None:
     set_difference(results, "token_accuracy", difference=-0.02, decided=True)
     set_difference(results, "perplexity_word", difference=-3.0, decided=False)
     (table,) = likelihood(results).tables
-    assert decided(table, "Bits per byte ↓") == [rows(table)["Bits per byte ↓"][0].text, "−0.020"]
-    assert decided(table, "Token accuracy ↑") == [rows(table)["Token accuracy ↑"][1].text, "−2.0 pp"]
+    assert decided(table, "Bits per byte ↓") == [
+        rows(table)["Bits per byte ↓"][0].text,
+        "−0.020",
+        column(table, "95 % interval", "Bits per byte ↓"),
+    ]
+    assert decided(table, "Token accuracy ↑") == [
+        rows(table)["Token accuracy ↑"][1].text,
+        "−2.0 pp",
+        column(table, "95 % interval", "Token accuracy ↑"),
+    ]
     assert decided(table, "Perplexity per word ↓") == [], "a better mean is not decided"
 
 
 def test_no_winner_without_a_better_direction(results: dict[str, Any]) -> None:
     set_difference(results, "distinct_1", difference=0.01, decided=True)
     (table,) = generation(results).tables
-    assert decided(table, "Distinct-1") == ["+0.0100"]
+    assert decided(table, "Distinct-1") == ["+0.0100", column(table, "95 % interval", "Distinct-1")]
 
 
 def difference(a: str, b: str, value: float, decided: bool = True) -> dict[str, Any]:
@@ -113,7 +122,8 @@ def test_metrics_without_a_value_on_a_subset_have_no_row(results: dict[str, Any]
 def test_one_seed_has_no_spread(one_seed: dict[str, Any]) -> None:
     (table,) = likelihood(one_seed).tables
     assert not any("±" in cell.text for row in table.rows for cell in row)
-    assert column(table, "Prob. of improvement", "Bits per byte ↓") == "–"
+    assert "Prob. of improvement" not in table.head
+    assert "probability of improvement" not in table.caption
     assert "paired bootstrap" in table.caption
     assert "standard deviation" not in table.caption
 
@@ -157,15 +167,18 @@ def test_empty_results_have_no_tables(bare: dict[str, Any]) -> None:
     assert likelihood(bare).tables == generation(bare).tables == statistics(bare).tables == ()
 
 
-def test_a_subset_without_dialogues_is_shown(results: dict[str, Any]) -> None:
-    results["references"]["clean"] = {}
-    results["differences"] = [record for record in results["differences"] if record["subset"] != "clean"]
+@pytest.mark.parametrize(("whole", "empty"), [("clean", "leaked"), ("leaked", "clean")])
+def test_a_subset_that_is_the_whole_test_set_is_not_repeated(results: dict[str, Any], whole: str, empty: str) -> None:
     for model in results["models"]:
-        model["summary"]["clean"] = {}
+        model["summary"][empty] = {}
         for run in model["runs"]:
-            run["metrics"]["subsets"] = {"clean": {"examples": 0}, "leaked": {"examples": 9}}
+            run["metrics"]["subsets"] = {whole: {"examples": 7740}, empty: {"examples": 0}}
     for section in (likelihood(results), generation(results)):
-        clean = section.tables[0].groups[1]
-        assert clean.title.startswith("Clean")
-        assert [row[0].text for row in clean.rows] == ["no dialogue of the test set"]
-    assert "no dialogue of the test set" in to_markdown(results)
+        (group,) = section.tables[0].groups
+        assert group.title.startswith(f"All dialogues are {whole}: ")
+    assert [line.partition(" by ")[0] for line in verdict_lines(results)] == [
+        "lstm is better than transformer",
+        WHOLE_TEST_SET[whole],
+    ]
+    assert other_verdicts(results) == {}
+    assert to_markdown(results).count("lstm is better than transformer") == 1
