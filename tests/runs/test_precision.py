@@ -26,7 +26,7 @@ def run(trained: Callable[[str], Path], tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("precision", CASES)
-def test_it_has_a_folder_of_its_own_and_the_likelihoods_of_float32(
+def test_it_has_its_own_folder_and_likelihoods_of_float32(
     run: Path, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dialog.models.inference.products.LARGE", 1)
