@@ -38,9 +38,9 @@ def evaluate(
 ) -> None:
     """Evaluate a RUN on one split; writes metrics.json and responses.jsonl to its evaluation folder.
 
-    With settings, data or a precision that are not those of the RUN's recipe, the results go to a folder of their own.
-    Likelihoods are in float32 whatever the precision of the responses.
-    Processes started by torchrun or srun share the examples.
+    Results with other settings or data than those of the RUN's recipe, or another --precision, are written to a
+    separate folder. Likelihoods are in float32 in any precision. Started by torchrun or srun, the processes divide the
+    examples.
 
     Example: dialog-seq2seq evaluate runs/quickstart/transformer/20260101-120000-abcd --split validation
     """
