@@ -1,16 +1,17 @@
 """CPU milliseconds of one generated token, beside another checkout of this repository.
 
     git worktree add /tmp/before COMMIT
-    OMP_NUM_THREADS=1 python benchmarks/generation_steps.py --baseline /tmp/before [--rounds 5]
+    OMP_NUM_THREADS=1 python benchmarks/generation_steps.py --baseline /tmp/before [--rounds 5] [--only luong]
 
-Each model of configs/model generates exactly 64 tokens for each of its sources, greedily, with random weights. One
-process per checkout; they take turns within a round. Columns: medians of the milliseconds per step, and the median of
-the ratios of a round, this checkout / baseline.
+Models of configs/model with random weights generate exactly 64 tokens for each source, by greedy search and beam 5,
+prepared as `Responder` prepares them. One process per checkout; they take turns within a round. Columns: medians of the
+milliseconds per step, and the median of the ratios of a round, this checkout / baseline.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -20,34 +21,49 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-MODELS = ("lstm_bahdanau", "gru_bahdanau", "lstm_luong", "transformer", "transformer_modern")
-VOCABULARY, PADDING, BEGIN, SOURCE, STEPS = 8000, 0, 1, 48, 64
+MODELS = (
+    *("lstm_bahdanau", "gru_bahdanau", "lstm_luong", "lstm_no_attention", "sankar2019_lstm_attention"),
+    *("sankar2019_lstm", "transformer", "transformer_modern"),
+)
+CELLS = [(1, 1), (1, 32), (5, 1), (5, 32)]
+"""Width of the beam and number of sources."""
+VOCABULARY, SOURCE, STEPS = 8000, 48, 64
 
 
 def serve() -> None:
-    """For each line ``[model, rows]`` of standard input, print the CPU milliseconds of a step."""
+    """For each line ``[model, precision, width, rows]`` of standard input, print the CPU milliseconds of a step."""
     import torch
     import yaml
 
+    from dialog.config.schema import GenerationConfig
+    from dialog.data.tokenizers.tokenizer import BOS, PAD
+    from dialog.generation.build import build_search
+    from dialog.generation.network_step import NetworkStep
+    from dialog.models.inference import PreparedNetworks
     from dialog.models.seq2seq import Seq2Seq
+    from dialog.training.optimization.allocator import keep_freed_memory
 
+    keep_freed_memory()  # as dialog.load does
     torch.set_num_threads(1)
-    models: dict[str, Seq2Seq] = {}
+    limits = GenerationConfig(min_length=STEPS, max_length=STEPS)
+    searches = {1: build_search({"name": "greedy"}, limits), 5: build_search({"name": "beam", "width": 5}, limits)}
+    models: dict[str, PreparedNetworks] = {}
     for line in sys.stdin:
-        name, rows = json.loads(line)
-        if name not in models:
+        name, precision, width, rows = json.loads(line)
+        key = f"{name} {precision}"
+        if key not in models:
             settings = yaml.safe_load((ROOT / f"configs/model/{name}.yaml").read_text(encoding="utf-8"))
-            torch.manual_seed(1)
             settings.pop("loss", None)
-            models[name] = Seq2Seq(VOCABULARY, padding=PADDING, **settings).eval()
-        source = torch.randint(2, VOCABULARY, (rows, SOURCE))
+            torch.manual_seed(1)
+            model = Seq2Seq(VOCABULARY, padding=PAD, **settings).eval()
+            model = model.bfloat16() if precision == "bfloat16" else model
+            models[key] = PreparedNetworks([model], int8=precision == "int8")
+        source = torch.randint(4, VOCABULARY, (rows, SOURCE))
         with torch.inference_mode():
-            memory, state = models[name].start(source, source != PADDING)
-            tokens = source.new_full((rows, 1), BEGIN)
             began = time.process_time()
-            for _ in range(STEPS):
-                logits, state = models[name].step(tokens, memory, state)
-                tokens = logits[:, -1:].argmax(-1)
+            step = NetworkStep(models[key].current())
+            memory, state = step.start(source, source != PAD)
+            searches[width](step, source.new_full((rows, 1), BOS), memory, state, source)
         print(1000 * (time.process_time() - began) / STEPS, flush=True)
 
 
@@ -58,11 +74,11 @@ def start(checkout: Path) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, __file__, "--serve"], stdin=pipe, stdout=pipe, text=True, env=environment)
 
 
-def measure(server: subprocess.Popen[str], model: str, rows: int) -> float:
+def measure(server: subprocess.Popen[str], *request: str | int) -> float:
     """Return the milliseconds of a step."""
     assert server.stdin is not None
     assert server.stdout is not None
-    server.stdin.write(json.dumps([model, rows]) + "\n")
+    server.stdin.write(json.dumps(request) + "\n")
     server.stdin.flush()
     return float(server.stdout.readline())
 
@@ -72,19 +88,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--baseline", type=Path, default=ROOT, help="another checkout; by default this one")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--precisions", nargs="+", default=["float32"], metavar="NAME", help="float32, bfloat16, int8")
     parser.add_argument("--only", default="", help="part of a model's name")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         return serve()
     servers = start(options.baseline), start(ROOT)
-    print("| model | rows | baseline ms | ms | ratio |\n| --- | ---: | ---: | ---: | ---: |")
+    print("| model | precision | beam | rows | baseline ms | ms | ratio |")
+    print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
     for model in (name for name in MODELS if options.only in name):
-        for rows in (1, 32):
-            rounds = [[measure(server, model, rows) for server in servers] for _ in range(options.rounds + 1)][1:]
+        for precision, (width, rows) in itertools.product(options.precisions, CELLS):
+            cell = model, precision, width, rows
+            rounds = [[measure(server, *cell) for server in servers] for _ in range(options.rounds + 1)][1:]
             before, after = (statistics.median(side) for side in zip(*rounds, strict=True))
             ratio = statistics.median(after / before for before, after in rounds)
-            print(f"| {model} | {rows} | {before:.2f} | {after:.2f} | {ratio:.2f} |", flush=True)
+            figures = f"{before:.2f} | {after:.2f} | {ratio:.2f}"
+            print(f"| {' | '.join(map(str, cell))} | {figures} |", flush=True)
     for server in servers:
         server.terminate()
     return None

@@ -20,11 +20,11 @@ from dialog.escaping import to_json
 def benchmark(
     recipe: str, overrides: tuple[str, ...], steps: int, warm_up: int, generation: bool, as_json: bool
 ) -> None:
-    """Measure a RECIPE: tokens per second, memory, and the fraction of the machine's bound.
+    """Measure the speed and memory of a RECIPE in training and generation.
 
-    Trains in one process with the recipe's own settings, without validation, checkpoints and loggers; nothing is kept.
-    FLOPs count the matrix products of the forward and backward pass for real tokens. The bound is the speed of a large
-    matrix product. Every generated response has 32 tokens.
+    Trains in one process with the recipe's settings, without validation, checkpoints and loggers, and writes no files.
+    FLOPs count the matrix products of the forward and backward pass for real tokens, not padding. The bound is the
+    speed of a large matrix product on this machine. Every generated response has 32 tokens.
 
     Example: dialog-seq2seq benchmark quickstart/transformer trainer.precision=bf16-mixed
     """

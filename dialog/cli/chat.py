@@ -34,19 +34,20 @@ def chat(
 ) -> None:
     """Talk to a RUN, or to two at a time, in the terminal; /help lists the commands.
 
-    Each line is a turn, and the run answers with its search; generation=CHOICE and other overrides apply to every run.
-    The context is truncated as in training. Two runs answer the same lines, and each reads its own earlier replies.
-    Ctrl-C stops a reply, Ctrl-D ends the chat. In a pipe, each line is answered with one line per run.
+    Each line that you type is a turn; each run responds with the search of its recipe. generation=CHOICE and other
+    overrides apply to every run. Two runs respond to the same lines, and the context of each contains its own earlier
+    responses. The context is truncated as in training. Ctrl-C stops a response, Ctrl-D ends the chat. In a pipe, every
+    input line gives one output line per run.
 
-    --self-chat lets two runs, or one run with itself, talk to each other; it ends with the shares of turns and trigrams
-    that occurred before, and distinct-2.
+    --self-chat lets two runs, or one run with itself, talk to each other. At the end it prints the fractions of turns
+    and trigrams that repeat earlier ones, and distinct-2.
 
-    --ablate removes heads of the last run, so a run given twice is compared with itself without them.
+    --ablate removes heads of the last RUN. To see their effect, give one run twice.
 
     \b
     Example: dialog-seq2seq chat runs/quickstart/transformer/...
     Two runs:   dialog-seq2seq chat RUN RUN generation=beam5
-    Among them: dialog-seq2seq chat RUN RUN --self-chat 20 --start "Hello ."
+    Self-chat:  dialog-seq2seq chat RUN RUN --self-chat 20 --start "Hello ."
     """  # noqa: D301 - click reads the character \b
     folders, overrides = split_overrides(runs)
     if not 1 <= len(folders) <= 2:

@@ -35,8 +35,8 @@ def evaluate(
 ) -> None:
     """Evaluate a RUN on one split; writes metrics.json and responses.jsonl to its evaluation folder.
 
-    With settings or data that are not those of the RUN's recipe, the results go to a folder of their own.
-    Processes started by torchrun or srun share the examples.
+    Results with other settings or data than those of the RUN's recipe are written to a separate folder. Started by
+    torchrun or srun, the processes divide the examples.
 
     Example: dialog-seq2seq evaluate runs/quickstart/transformer/20260101-120000-abcd --split validation
     """

@@ -35,9 +35,11 @@ def respond(
 ) -> None:
     """Generate responses with a RUN: reads {"context": [TEXT, ...]} per line, writes the line with its response.
 
-    Each line of a pipe is answered before the next one is read. A line that cannot be answered gets {"id", "error"} in
-    its place; the exit code is then 2. Blank lines are skipped. The responses.jsonl of an evaluation is valid input.
-    generation=CHOICE selects a search of configs/generation; "candidates" has all that the search returns, best first.
+    "candidates" lists all responses that the search returns, best first. generation=CHOICE selects a file of
+    configs/generation. The responses.jsonl of an evaluation is valid input.
+
+    In a pipe, the response to a line is written before the next line is read. For an invalid line, {"id", "error"} is
+    written instead, and the exit code is 2. Blank lines are skipped.
 
     Example: echo '{"context": ["How are you ?"]}' | dialog-seq2seq respond runs/quickstart/transformer/...
     """

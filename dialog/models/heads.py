@@ -6,7 +6,9 @@ Shapes: .. any leading dimensions ([B, T], or N positions), S source tokens, E e
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import torch
 import torch.nn.functional as F
@@ -42,9 +44,16 @@ class Head(nn.Module, ABC):
     coverage: float = 0.0
     """Weight of the coverage loss, for a head that points."""
 
+    divisible: bool = False
+    """True if `parts` computes the scores of a part of the vocabulary without those of the rest."""
+
     @abstractmethod
     def forward(self, decoded: Decoded) -> Tensor:
         """Return scores [.., V]."""
+
+    def parts(self, decoded: Decoded, width: int) -> Iterator[Tensor]:
+        """Yield the scores of ``width`` tokens at a time [.., width], the last of fewer; they may be overwritten."""
+        yield from self(decoded).split(width, -1)
 
     @abstractmethod
     def measures(self, decoded: Decoded) -> dict[str, Tensor]:
@@ -56,6 +65,8 @@ class VocabularyHead(Head):
 
     An untied W starts as N(0, ``deviation``^2), by default 1 / sqrt(E); b as uniform in +-1 / sqrt(V).
     """
+
+    divisible = True
 
     def __init__(
         self,
@@ -76,6 +87,13 @@ class VocabularyHead(Head):
     def forward(self, decoded: Decoded) -> Tensor:
         """Scores [.., V]."""
         return F.linear(decoded.outputs, self.weight, self.bias)  # [.., V]
+
+    def parts(self, decoded: Decoded, width: int) -> Iterator[Tensor]:
+        """Yield the scores of ``width`` tokens at a time, a product with their rows of W each."""
+        biases = () if self.bias is None else torch.split(self.bias, width)
+        for weight, bias in zip_longest(torch.split(self.weight, width), biases):
+            scores = F.linear(decoded.outputs, weight)  # [.., width]; without b, which the product would copy first
+            yield scores if bias is None else scores.add_(bias)
 
     def measures(self, decoded: Decoded) -> dict[str, Tensor]:
         """No values."""

@@ -18,7 +18,7 @@ from dialog.report.page import printable_json, render_page
 from dialog.report.sections.order import appendix, main_sections
 from dialog.report.sections.ratings import rating_fingerprint
 from dialog.report.sections.scores import metric_names
-from dialog.report.tables import Figure, Results, model_names, provenance
+from dialog.report.tables import SPREAD_NOTE, Figure, Results, model_names, provenance
 from dialog.report.terminal import truncate
 from dialog.report.verdict import other_verdicts, verdict_lines
 
@@ -72,6 +72,7 @@ def _facts(results: Results) -> dict[str, str]:
         "Seeds": ", ".join(map(str, seeds)),
         "Hardware": hardware(results["environment"]),
         "Total time": duration(results["seconds"]),
+        "Notation": f"{SPREAD_NOTE} Brackets and bars: 95 % intervals. Bold: decided.",
     }
     return {name: text for name, text in facts.items() if text}
 

@@ -59,7 +59,7 @@ def to_latex(results: Results) -> str:
     paragraphs = [escape(f"Warning: {warning}") for warning in results["warnings"]]
     paragraphs += [escape(line) for line in verdict_lines(results)]
     tables = [
-        (f"{section.title}. {part.caption}", part)
+        (" ".join((f"{section.title}.", *section.notes, part.caption)), part)
         for section in main_sections(results)
         for table in section.tables
         if not table.folded

@@ -70,21 +70,20 @@ def _character_width(char: str) -> int:
 def fitted(table: ReportTable, width: int, less_needed: Sequence[str] = ()) -> str:
     """Return a table in lines of at most `width` columns, if a column with its row headings is not wider.
 
-    Columns with headings in `less_needed` are left out in this order until the others fit; then they are named in a
-    last line. If all are not enough, the other columns become several tables, one below the other.
+    Columns with headings in `less_needed` are left out in this order until the others fit; a last line names them. If
+    the others do not fit either, all but the first of these become several tables, one below the other.
     """
     for left_out in range(len(less_needed) + 1):
-        dropped = [name for name in less_needed[:left_out] if name in table.head]
-        columns = [column for column, name in enumerate(table.head) if name not in dropped]
-        note = f"\n({', '.join(dropped)}: in the report)" if dropped else ""
-        if _width(table.select(columns)) <= width:
-            return aligned(table.select(columns)) + note
-    parts = [[columns[0]]]
-    for column in columns[1:]:
-        if len(parts[-1]) > 1 and _width(table.select([*parts[-1], column])) > width:
-            parts.append([columns[0]])
+        shown, note = _without(table, less_needed[:left_out])
+        if _width(shown) <= width:
+            return aligned(shown) + note
+    shown, note = _without(table, less_needed[:1])
+    parts = [[0]]
+    for column in range(1, len(shown.head)):
+        if len(parts[-1]) > 1 and _width(shown.select([*parts[-1], column])) > width:
+            parts.append([0])
         parts[-1].append(column)
-    return "\n\n".join(aligned(table.select(part)) for part in parts) + note
+    return "\n\n".join(aligned(shown.select(part)) for part in parts) + note
 
 
 def aligned(table: ReportTable) -> str:
@@ -127,6 +126,13 @@ def _pieces(part: str) -> Iterator[str]:
             yield rest[:length]
             rest = rest[length:]
         yield rest
+
+
+def _without(table: ReportTable, names: Sequence[str]) -> tuple[ReportTable, str]:
+    """Return a table without the columns of these names, and a line that names those that it had."""
+    dropped = [name for name in names if name in table.head]
+    shown = table.select([column for column, name in enumerate(table.head) if name not in dropped])
+    return shown, f"\n({', '.join(dropped)}: in the report)" if dropped else ""
 
 
 def column_widths(table: ReportTable) -> list[int]:

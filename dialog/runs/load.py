@@ -158,8 +158,8 @@ def check_int8(model: Seq2Seq) -> None:
         raise UserError("precision int8: needs a CPU with VNNI; choose float32 or bfloat16")
     if not can_prepare(model):
         raise UserError(
-            "precision int8: supported for head vocabulary with decoder transformer, or lstm and gru with attention "
-            "additive; choose float32 or bfloat16"
+            "precision int8: supported for head vocabulary with decoder transformer, or a recurrent one with attention "
+            "none, additive, dot, scaled_dot or bilinear; choose float32 or bfloat16"
         )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ def spent(study: Study) -> list[FrozenTrial]:
 
 def best_of(study: Study) -> FrozenTrial | None:
     """Return the complete trial with the lowest value."""
-    done = [trial for trial in spent(study) if trial.state.name == "COMPLETE" and trial.value is not None]
-    return min(done, key=lambda trial: trial.value or math.inf, default=None)
+    complete = [trial for trial in spent(study) if trial.state.name == "COMPLETE"]
+    return min(complete, key=attrgetter("value"), default=None)
 
 
 def best_file(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ BUDGET = (
 """Keys that determine how much data a trial trains on: equal for all recipes, never swept."""
 
 Choice = Sequence[Any] | Mapping[str, Any]
-"""List of values, or range {low, high} with ``log: true`` or ``step: n``; integer bounds give integers."""
+"""List of values, or range {low, high} with ``log: true`` or ``step: n``; integer bounds and step give integers."""
 
 
 def spaces(path: Path, recipes: Sequence[str]) -> dict[str, dict[str, Choice]]:
@@ -69,11 +70,17 @@ def check_choice(choice: object, place: str) -> None:
     if isinstance(choice, list) and choice and all(isinstance(value, str | int | float | None) for value in choice):
         return
     if isinstance(choice, dict) and {"low", "high"} <= set(choice) <= {"low", "high", "log", "step"}:
-        low, high = choice["low"], choice["high"]
-        numbers = all(isinstance(bound, int | float) for bound in (low, high))
-        if numbers and low < high and (low > 0 or not choice.get("log")):
-            return
-    raise UserError(f"{place}: must be a list of values, or {{low, high}} with low < high and log: true or step: n")
+        low, high, log, step = choice["low"], choice["high"], choice.get("log"), choice.get("step")
+        numbers = [low, high] if step is None else [low, high, step]
+        if all(isinstance(number, int | float) and math.isfinite(number) for number in numbers) and low < high:
+            if log is True and low > 0 and step is None:
+                return
+            if not log and (step is None or 0 < step <= high - low):
+                return
+    raise UserError(
+        f"{place}: must be a list of values, or {{low, high}} with low < high, and log: true (low > 0) or step: n "
+        "(0 < n <= high - low)"
+    )
 
 
 def suggest(trial: Trial, space: Mapping[str, Choice]) -> list[str]:
@@ -91,6 +98,6 @@ def _value(trial: Trial, key: str, choice: Choice) -> Any:  # noqa: ANN401 - any
     if not isinstance(choice, Mapping):
         return trial.suggest_categorical(key, list(choice))
     low, high, log, step = choice["low"], choice["high"], bool(choice.get("log")), choice.get("step")
-    if isinstance(low, int) and isinstance(high, int):
+    if isinstance(low, int) and isinstance(high, int) and (step or 1) % 1 == 0:
         return trial.suggest_int(key, low, high, step=int(step or 1), log=log)
     return trial.suggest_float(key, low, high, step=step, log=log)

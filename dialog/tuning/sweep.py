@@ -15,7 +15,7 @@ from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
-from dialog.atomic import write_json, write_text
+from dialog.atomic import run_lock, write_json, write_text
 from dialog.config.components import lookup
 from dialog.config.compose import Composed, compose
 from dialog.config.schema import to_dict, to_yaml
@@ -78,12 +78,16 @@ def create(recipes: Sequence[Composed], settings: SweepSettings, folder: Path) -
 
 
 def sweep(folder: Path, settings: SweepSettings) -> dict[str, Any]:
-    """Run the trials that a folder lacks, recipes in turn; return the results, which are also written."""
+    """Run the trials that a folder lacks, recipes in turn; return the results, which are also written.
+
+    Raises:
+        UserError: another process runs this sweep.
+    """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = JournalStorage(JournalFileBackend(str(folder / JOURNAL)))
-    studies = {name: load_study(storage, name, settings) for name in settings.spaces}
-    written = write_results(folder, settings, studies)
-    with stopping(resume_advice(folder)):
+    with run_lock(folder), stopping(resume_advice(folder)):
+        storage = JournalStorage(JournalFileBackend(str(folder / JOURNAL)))
+        studies = {name: load_study(storage, name, settings) for name in settings.spaces}
+        written = write_results(folder, settings, studies)
         while min(len(spent(study)) for study in studies.values()) < settings.trials:
             for name, study in studies.items():
                 if len(spent(study)) < settings.trials:

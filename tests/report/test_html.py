@@ -102,7 +102,7 @@ def test_the_page_shows_the_results_in_order(three: dict[str, Any], tmp_path: Pa
                 "lstm is better than transformer by 0.021",
                 "Clean: dialogues that share no pair",
             ),
-            *("test, 7,740 responses in 1,000 dialogues", "1 h 07 min", "dialog compare hello"),
+            *("test, 7,740 responses in 1,000 dialogues", "1 h 07 min", "95 % intervals", "dialog compare hello"),
             *("Parity contract", "✗ must be equal", "2 equal settings", "Likelihood", "5-gram"),
             *("Generated responses", "human", "Cost", "Learning curves", "Use of the history", "Breakdown"),
             *("Calibration", "Responses that differ most", "Random responses", "decoder.attention", "Blind rating"),

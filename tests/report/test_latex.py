@@ -32,6 +32,7 @@ def test_captions_have_seeds_test_set_and_method(results: dict[str, Any]) -> Non
     likelihood = next(table for table in found if "Likelihood." in table)
     assert "t with Satterthwaite degrees of freedom" in likelihood
     assert re.search(r"^Bits per byte \$\\downarrow\$ & \\textbf\{1\.\d{3} \$\\pm\$ ", likelihood, re.MULTILINE)
+    assert "contract. 1 of 2 settings that must be equal for a fair comparison differ: data hello. Settings" in found[0]
     assert "textbf" not in next(table for table in found if "caption{Cost" in table)
 
 

@@ -102,3 +102,6 @@ def test_lines_fit_the_terminal_and_lose_no_metric(
 def test_a_narrow_terminal_names_the_columns_that_it_leaves_out(results: dict[str, Any]) -> None:
     assert "(Prob. of improvement, p (Holm), Difference: in the report)" in terminal_table(results, 80)
     assert "in the report)" not in terminal_table(results, 200)
+    divided = terminal_table(results, 60)
+    assert "(Prob. of improvement: in the report)" in divided, "the others in several tables"
+    assert "p (Holm)" in divided

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
 import yaml
 
@@ -20,7 +21,8 @@ from dialog.runs.check import check_recipe
 from dialog.runs.train import PartOf
 from dialog.training.callbacks.trial import PrunedError, TrialWatch
 from dialog.tuning import sweep as sweeps
-from dialog.tuning.space import spaces
+from dialog.tuning.results import best_of
+from dialog.tuning.space import spaces, suggest
 from dialog.tuning.sweep import SweepSettings, sweep
 
 SPACE = {"optimizer.lr": {"low": 1e-4, "high": 1e-1, "log": True}, "model.dropout": [0.0, 0.1, 0.2, 0.3]}
@@ -106,6 +108,27 @@ def test_interrupted_sweep_continues_as_uninterrupted(tmp_path: Path, monkeypatc
     assert [each["spent"]["interrupted"] for each in resumed["recipes"]] == [0, 1]
 
 
+def test_two_processes_cannot_run_one_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    training, asked = Training(), begun(tmp_path, 1)
+
+    def second(*arguments: Any, **options: Any) -> None:  # noqa: ANN401 - those of a training
+        with pytest.raises(UserError, match=f"{tmp_path}: another process trains in it"):
+            sweep(tmp_path, asked)
+        training(*arguments, **options)
+
+    monkeypatch.setattr("dialog.tuning.sweep.train_run", second)
+    assert [each["spent"]["interrupted"] for each in sweep(tmp_path, asked)["recipes"]] == [0, 0]
+
+
+def test_best_trial_may_have_the_value_zero() -> None:
+    study = optuna.create_study()
+    for value in (1.0, 0.0, 2.0):
+        study.add_trial(optuna.trial.create_trial(value=value, user_attrs={"spent": {}}))
+    best = best_of(study)
+    assert best is not None
+    assert best.value == 0
+
+
 def test_recipes_of_different_budgets_are_rejected() -> None:
     one, other = compose(NAMES[0]), compose(NAMES[1], ["trainer.max_steps=7"])
     with pytest.raises(UserError, match=r"the budgets differ: trainer\.max_steps is 2300 in .* and 7 in .*transformer"):
@@ -127,6 +150,13 @@ def test_recipes_of_different_budgets_are_rejected() -> None:
         ("all: {optimizer.lr: {low: 1, high: 1}}", "optimizer.lr: must be a list of values, or {low, high}"),
         ("all: {optimizer.lr: {low: 0, high: 1, log: true}}", "optimizer.lr: must be"),
         ("all: {optimizer.lr: {low: 0, high: 1, many: 3}}", "optimizer.lr: must be"),
+        ("all: {optimizer.lr: {low: 1, high: .inf}}", "optimizer.lr: must be"),
+        ("all: {optimizer.lr: {low: 1, high: 8, step: -1}}", "optimizer.lr: must be"),
+        ("all: {optimizer.lr: {low: 1, high: 8, step: two}}", "optimizer.lr: must be"),
+        ("all: {optimizer.lr: {low: 0.1, high: 0.5, step: 0}}", "optimizer.lr: must be"),
+        ("all: {optimizer.lr: {low: 0.1, high: 0.5, step: 0.7}}", "optimizer.lr: must be"),
+        ("all: {optimizer.lr: {low: 0.1, high: 1.0, step: 0.1, log: true}}", "optimizer.lr: must be"),
+        ("all: {optimizer.lr: {low: 1, high: 8, log: maybe}}", "optimizer.lr: must be"),
         ("all: {optimizer.lr: []}", "optimizer.lr: must be"),
         ("all: 3", "all must be a mapping"),
         ("quickstart/transformer: {seed: [1]}", "no key to sweep for quickstart/lstm_bahdanau"),
@@ -137,6 +167,20 @@ def test_invalid_space(text: str, message: str, tmp_path: Path) -> None:
     path.write_text(text + "\n", encoding="utf-8")
     with pytest.raises(UserError, match=message):
         spaces(path, NAMES)
+
+
+@pytest.mark.parametrize(
+    ("choice", "values"),
+    [
+        ({"low": 1, "high": 2, "step": 0.5}, {"1.0", "1.5", "2.0"}),
+        ({"low": 2, "high": 6, "step": 2}, {"2", "4", "6"}),
+        ({"low": 2, "high": 4, "step": 1.0, "log": False}, {"2", "3", "4"}),
+    ],
+)
+def test_step_of_a_range(choice: dict[str, Any], values: set[str]) -> None:
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
+    drawn = {suggest(study.ask(), {"model.dropout": choice})[0] for _ in range(20)}
+    assert drawn == {f"model.dropout={value}" for value in values}
 
 
 def test_section_of_a_recipe_overrides_all(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
@@ -16,10 +17,11 @@ from torch import Tensor
 
 from dialog.cli import program
 from dialog.config.compose import Composed
-from dialog.data.batching import Batch
+from dialog.data.batching import Batch, collate
+from dialog.data.datamodule import BatchLoader
 from dialog.errors import UserError
 from dialog.training.module import DialogModule
-from dialog.training.optimization.tuner import RangeTest, bounded_memory, unsmoothed
+from dialog.training.optimization.tuner import BatchTrial, HeaviestLoader, RangeTest, bounded_memory, unsmoothed
 from dialog.tuning.range_test import steepest
 
 
@@ -39,6 +41,23 @@ def test_a_learning_rate_with_its_picture(recipe: str, capsys: pytest.CaptureFix
     assert 1e-5 < found["suggestion"] < 0.3
     assert Path("lr.svg").read_text(encoding="utf-8").startswith("<svg")
     assert sorted(path.name for path in Path().iterdir()) == ["lr.svg", "t.yaml"]
+
+
+class OneBatch:
+    """Stands in for a loader whose heaviest batches are one."""
+
+    batch_tokens = 8
+
+    def heaviest(self) -> tuple[Batch, Batch, float]:
+        batch = collate([([6, 2], [1, 6, 2])])
+        return batch, batch, 1.0
+
+
+def test_peak_memory_is_that_of_the_device_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # and trainer.accelerator=cpu
+    trials: list[BatchTrial] = []
+    assert len(list(HeaviestLoader(cast("BatchLoader", OneBatch()), torch.device("cpu"), trials))) == 4
+    assert trials[0].peak_memory > 0
 
 
 def test_batches_grow_until_out_of_memory(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dialog.models.heads import Decoded, Head, VocabularyHead
 from dialog.models.inference.products import product
-from dialog.models.inference.recurrent import PreparedBahdanau, supports_recurrent
+from dialog.models.inference.recurrent import prepare_recurrent, supports_recurrent
 from dialog.models.inference.transformer import PreparedTransformer, supports_transformer
 from dialog.models.seq2seq import Seq2Seq
 
@@ -60,7 +60,7 @@ def prepare(model: Seq2Seq, *, int8: bool = False) -> Seq2Seq:
     if supports_transformer(decoder):
         prepared.decoder = PreparedTransformer(decoder, int8=int8)
     elif supports_recurrent(decoder):
-        prepared.decoder = PreparedBahdanau(decoder, int8=int8)
+        prepared.decoder = prepare_recurrent(decoder, int8=int8)
     prepared.head = PreparedHead(head, int8=int8)
     return prepared.eval()
 

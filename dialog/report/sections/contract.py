@@ -22,7 +22,7 @@ def contract(results: Results) -> ReportSection:
         note = f"{len(broken)} of {must} settings that must be equal for a fair comparison differ: {', '.join(broken)}."
     else:
         note = f"None of the {must} settings that must be equal for a fair comparison differs."
-    caption = f"Settings and costs that differ between the contenders. {note}"
+    caption = "Settings and costs that differ between the contenders." + (" ✗: must be equal." if broken else "")
     tables = table_of_groups(head, [RowGroup("", tuple(map(_row, rows)))], caption=caption, **options)
     label = f"{len(equal)} equal settings"
     tables += table_of_groups(head, [RowGroup("", tuple(map(_row, equal)))], caption=label, folded=label, **options)

@@ -96,7 +96,7 @@ def one_cycle(
 
 
 def plateau(optimizer: Optimizer, *, factor: float = 0.5, patience: int = 1) -> ReduceLROnPlateau:
-    """Lr x factor after more than ``patience`` validations without a lower validation loss."""
+    """Lr x factor after more than ``patience`` validations whose loss is not 0.01 % below the lowest before them."""
     return ReduceLROnPlateau(optimizer, factor=factor, patience=patience)
 
 

@@ -76,14 +76,16 @@ class HeaviestBatches(DialogDataModule):
 
     def train_dataloader(self) -> HeaviestLoader:  # type: ignore[override]  # Lightning takes any iterable
         """Return the loader of these batches only."""
-        return HeaviestLoader(super().train_dataloader(), self.trials)
+        assert self.trainer is not None
+        return HeaviestLoader(super().train_dataloader(), self.trainer.strategy.root_device, self.trials)
 
 
 class HeaviestLoader:
     """The batch with the most target tokens, then three times the one with the most tokens; the second is timed."""
 
-    def __init__(self, loader: BatchLoader, trials: list[BatchTrial]) -> None:
+    def __init__(self, loader: BatchLoader, device: torch.device, trials: list[BatchTrial]) -> None:
         self.loader = loader
+        self.device = device
         self.trials = trials
 
     def __len__(self) -> int:
@@ -96,8 +98,7 @@ class HeaviestLoader:
         start = time.monotonic()
         yield most_tokens
         rate = most_tokens.target_tokens / (time.monotonic() - start)
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.trials.append(BatchTrial(self.loader.batch_tokens, rate, peak_memory(device)))
+        self.trials.append(BatchTrial(self.loader.batch_tokens, rate, peak_memory(self.device)))
         yield most_tokens
 
 

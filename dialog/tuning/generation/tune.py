@@ -22,6 +22,7 @@ from dialog.escaping import to_json
 from dialog.json_files import read_json_lines
 from dialog.report.measures import metric_display
 from dialog.report.progress import ProgressBars
+from dialog.report.terminal import one_line
 from dialog.runs.evaluate import with_reverse_weights
 from dialog.runs.folder import WEIGHTS, hash_of
 from dialog.runs.run import Run, run_names
@@ -221,5 +222,5 @@ def write_selected(
     numbers = ", ".join(f"{display.label} {display.format(values[name])}" for name, display in displays.items())
     note = "" if met else "# No setting meets the conditions; this one comes nearest.\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    head = f"# {setting.name}: selected on validation as {rule.describe(human)}.\n{note}# {numbers}.\n"
+    head = f"# {one_line(setting.name)}: selected on validation as {rule.describe(human)}.\n{note}# {numbers}.\n"
     write_text(path, head + "".join(f"{key}: {to_json(value)}\n" for key, value in setting.chosen().items()))

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dialog.models.inference import PreparedNetworks, can_prepare, prepare
+from dialog.models.attention import DotScorer
+from dialog.models.inference import PreparedNetworks, can_prepare, has_int8, prepare
 from dialog.models.inference.prepare import PreparedHead
 from dialog.models.seq2seq import Seq2Seq
 
@@ -16,14 +17,29 @@ ADDITIVE = {"attention": {"name": "additive", "size": 12}}
 RECURRENT: Component = {"name": "lstm", "size": 16}
 TRANSFORMER: Component = {"name": "transformer", "heads": 4, "feed_forward_size": 24, "layers": 2}
 MODERN = {"norm": "rms_norm", "activation": "swiglu", "positions": {"name": "rotary"}, "key_value_heads": 2}
+LUONG: Component = {"name": "lstm_luong", "size": 16}
+LUONG_DOT = LUONG | {"attention": {"name": "dot"}}
+DEEP: Component = {"size": 20, "layers": 2}
 CASES: list[tuple[Component, Component]] = [
     (RECURRENT, RECURRENT | ADDITIVE),
-    (TRANSFORMER, {"name": "gru", "size": 20, "layers": 2} | ADDITIVE),
+    (TRANSFORMER, {"name": "gru"} | DEEP | ADDITIVE),
+    (RECURRENT, RECURRENT | {"attention": {"name": "none"}}),
+    (TRANSFORMER, RECURRENT | {"attention": {"name": "scaled_dot"}}),
+    (RECURRENT, LUONG_DOT),
+    (TRANSFORMER, {"name": "gru_luong"} | DEEP | ADDITIVE),
+    (RECURRENT, LUONG | DEEP | {"attention": {"name": "bilinear"}, "input_feeding": False}),
+    (TRANSFORMER, LUONG | {"attention": {"name": "none"}}),
+    (RECURRENT | {"bidirectional": False}, {"name": "lstm_plain", "size": 16}),
+    (TRANSFORMER, {"name": "gru_plain", "bridge": {"name": "dense"}} | DEEP),
     (TRANSFORMER, TRANSFORMER),
     (RECURRENT, TRANSFORMER | {"norm_first": False, "activation": "gelu", "positions": {"name": "learned"}}),
     (TRANSFORMER, TRANSFORMER | MODERN),
 ]
 each_case = pytest.mark.parametrize(("encoder", "decoder"), CASES)
+
+
+class OwnScorer(DotScorer):
+    """Scores of a user."""
 
 
 def network(encoder: Component, decoder: Component, head: str = "vocabulary") -> Seq2Seq:
@@ -70,6 +86,7 @@ def test_scores_are_those_of_the_readable_network(
     encoder: Component, decoder: Component, width: int, source: Tensor
 ) -> None:
     model = network(encoder, decoder)
+    assert can_prepare(model)
     torch.testing.assert_close(scores(prepare(model), source, width), scores(model, source, width), rtol=0, atol=2e-5)
 
 
@@ -78,6 +95,18 @@ def test_half_precision_stays_near_float32(encoder: Component, decoder: Componen
     model = network(encoder, decoder)
     exact = scores(model, source)
     assert (scores(prepare(model.bfloat16()), source) - exact).abs().max() < 0.05 * exact.std() * 3
+
+
+@pytest.mark.skipif(not has_int8("cpu"), reason="the processor has no VNNI")
+@each_case
+def test_int8_stays_near_float32(
+    encoder: Component, decoder: Component, source: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dialog.models.inference.products.LARGE", 1)
+    model = network(encoder, decoder)
+    exact = scores(model, source)
+    error = (scores(prepare(model, int8=True), source) - exact).abs().max()
+    assert 0 < error < 0.05 * exact.std() * 3
 
 
 @each_case
@@ -127,18 +156,23 @@ def test_a_hook_sees_the_weights_of_the_readable_network(
 
 
 def test_only_known_parts_are_prepared() -> None:
-    dot = network(TRANSFORMER, RECURRENT | {"attention": {"name": "multi_head", "heads": 2}})
+    heads = network(TRANSFORMER, LUONG | {"attention": {"name": "multi_head", "heads": 2}})
     pointer = network(TRANSFORMER, TRANSFORMER, head="pointer")
-    assert not can_prepare(dot)
+    assert not can_prepare(heads)
     assert not can_prepare(pointer)
     assert not can_prepare(network(*CASES[0]).train())
     assert not can_prepare(network(*CASES[0]).double())
-    watched = network(*CASES[2])
+    watched = network(TRANSFORMER, TRANSFORMER)
     watched.decoder.layers[0].cross_attention.register_forward_hook(lambda *_: None)
     assert not can_prepare(watched)
-    adapted = network(*CASES[2])
+    adapted = network(TRANSFORMER, TRANSFORMER)
     nn.utils.parametrizations.weight_norm(adapted.decoder.layers[0].cross_attention.query)
     assert not can_prepare(adapted)
+    nn.utils.parametrizations.weight_norm((recurrent := network(RECURRENT, LUONG_DOT)).decoder.attentional)
+    assert not can_prepare(recurrent)
+    subclassed = network(RECURRENT, LUONG_DOT)
+    subclassed.decoder.attention.scorer = OwnScorer(16, 16)
+    assert not can_prepare(subclassed)
 
 
 def test_networks_are_prepared_again_when_weights_change() -> None:

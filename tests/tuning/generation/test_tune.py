@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as Xml
@@ -17,13 +18,16 @@ from PIL import Image
 from dialog.atomic import lock
 from dialog.cli import program
 from dialog.config.compose import compose
+from dialog.config.schema import GenerationConfig
+from dialog.config.yaml_layers import read_yaml
 from dialog.errors import UserError
 from dialog.generation.responder import Responder
 from dialog.runs.evaluate import evaluate
 from dialog.runs.load import load
+from dialog.tuning.generation.rule import parse_rule
 from dialog.tuning.generation.sample import draw_sample
 from dialog.tuning.generation.settings import DecodingSetting, read_settings
-from dialog.tuning.generation.tune import Record, TuningTask
+from dialog.tuning.generation.tune import Record, TuningTask, write_selected
 from dialog.tuning.shipped import sweep_file
 
 SETTINGS = """
@@ -225,3 +229,11 @@ def test_two_processes_do_not_measure_one_run(runs: list[str], capsys: pytest.Ca
     with lock(Path(runs[1], "generation", ".lock")), pytest.raises(UserError, match="another process measures"):
         call(capsys, *runs, "--settings", "settings.yaml", "--examples", "5")
     assert not Path(runs[0], "generation/settings.jsonl").exists()  # nothing is measured before all locks are held
+
+
+def test_name_of_several_lines_stays_a_comment(tmp_path: Path) -> None:
+    generation, path = asdict(GenerationConfig()), tmp_path / "tuned.yaml"
+    values = dict.fromkeys(("f1", "bleu_2", "distinct_2", "entropy_2", "length_mean"), 1.0)
+    setting = DecodingSetting("wide\nmin_length: 9", generation)
+    write_selected(path, setting, values, parse_rule("f1", ["f1"]), values, met=True)
+    assert read_yaml(path).values == {"search": generation["search"]}
