@@ -59,14 +59,20 @@ def attention(
 ) -> None:
     """Write the attention maps of a RUN, or of two, for a response to a context.
 
-    .html is a page without network on which readers choose layer and head, hide tokens and see each response token's
-    row; two runs are side by side on it, over the same response. .svg has the mean over heads of the last
-    cross-attention, .png its heads, .json all weights with their tokens. A generated response is that of the recipe's
-    search, and the maps are those that the search used; generation=CHOICE selects another.
+    Without --response, the search of the recipe generates the response; generation=CHOICE selects another search.
+    The suffix of --output selects the format:
 
-    --statistics measures all heads over a split instead: entropy, mass by kind of token and turn, coverage, agreement
-    with erasure and gradients. --importance ranks the heads of multi-head attention on the validation split and removes
-    them, the least important one first.
+    \b
+    .html  interactive page: choose layer and head, hide tokens; two runs side by side for one response
+    .svg   last cross-attention, mean over its heads
+    .png   last cross-attention, each head
+    .json  all weights with their tokens
+
+    --statistics instead measures all heads over a split: entropy, mass by kind of token and turn, coverage, agreement
+    with erasure and gradients.
+
+    --importance instead ranks the heads of multi-head attention on the validation split, and removes them one after
+    another, the least important first.
 
     \b
     Example:  dialog-seq2seq attention runs/quickstart/transformer/... --context "How are you ?" --output map.html

@@ -9,6 +9,7 @@ import click
 
 from dialog.cli.ablation import ablate_option
 from dialog.cli.ensemble import ensemble_option
+from dialog.cli.precision import precision_option
 from dialog.config.compose import split_overrides
 from dialog.errors import UserError
 
@@ -19,7 +20,7 @@ from dialog.errors import UserError
 @click.option("--start", metavar="TEXT", help="First turn of --self-chat [default: an empty context].")
 @click.option("--json", "as_json", is_flag=True, help="Print the result of --self-chat as JSON.")
 @ensemble_option
-@click.option("--precision", default="float32", show_default=True, help="float32, bfloat16, float16 or int8.")
+@precision_option
 @ablate_option
 @click.option("--trust", is_flag=True, help="Allow the runs' recipes to import code.")
 def chat(
@@ -34,19 +35,20 @@ def chat(
 ) -> None:
     """Talk to a RUN, or to two at a time, in the terminal; /help lists the commands.
 
-    Each line is a turn, and the run answers with its search; generation=CHOICE and other overrides apply to every run.
-    The context is truncated as in training. Two runs answer the same lines, and each reads its own earlier replies.
-    Ctrl-C stops a reply, Ctrl-D ends the chat. In a pipe, each line is answered with one line per run.
+    Each line that you type is a turn; each run responds with the search of its recipe. generation=CHOICE and other
+    overrides apply to every run. Two runs respond to the same lines, and the context of each contains its own earlier
+    responses. The context is truncated as in training. Ctrl-C stops a response, Ctrl-D ends the chat. In a pipe, every
+    input line gives one output line per run.
 
-    --self-chat lets two runs, or one run with itself, talk to each other; it ends with the shares of turns and trigrams
-    that occurred before, and distinct-2.
+    --self-chat lets two runs, or one run with itself, talk to each other. At the end it prints the fractions of turns
+    and trigrams that repeat earlier ones, and distinct-2.
 
-    --ablate removes heads of the last run, so a run given twice is compared with itself without them.
+    --ablate removes heads of the last RUN. To see their effect, give one run twice.
 
     \b
     Example: dialog-seq2seq chat runs/quickstart/transformer/...
     Two runs:   dialog-seq2seq chat RUN RUN generation=beam5
-    Among them: dialog-seq2seq chat RUN RUN --self-chat 20 --start "Hello ."
+    Self-chat:  dialog-seq2seq chat RUN RUN --self-chat 20 --start "Hello ."
     """  # noqa: D301 - click reads the character \b
     folders, overrides = split_overrides(runs)
     if not 1 <= len(folders) <= 2:

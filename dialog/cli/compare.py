@@ -43,12 +43,13 @@ def compare(
     as_json: bool,
     job: bool,
 ) -> None:
-    """Train CONTENDERS where that is missing, evaluate them on the test split, and write a report with a verdict.
+    """Train and evaluate CONTENDERS, and write a report with a verdict; finished runs are not trained again.
 
-    A CONTENDER is a recipe, a run folder (evaluated as it was trained; runs of one recipe count as its seeds), or a
-    file of responses (.jsonl). Overrides and --vary apply to recipes. One of the arguments may be a comparison folder,
-    to continue it or to add to it. The same command continues an interrupted comparison; several processes may run it
-    at a time and divide the work.
+    A CONTENDER is a recipe, a run folder or a file of responses (.jsonl). A run folder is evaluated with the settings
+    that it was trained with; several runs of one recipe count as its seeds. KEY=VALUE and --vary apply to recipes only.
+
+    One argument may be the folder of an earlier comparison, to continue it or to add contenders or seeds. To continue
+    after an interruption, repeat the command. Several processes may run the same command; they divide the work.
 
     \b
     Example: dialog-seq2seq compare quickstart/lstm_bahdanau quickstart/transformer --seeds 3

@@ -34,9 +34,9 @@ WIDEST = 110
     "--json", "as_json", is_flag=True, help="Print all figures as JSON, with the ids of clean and leaked dialogues."
 )
 def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: bool, as_json: bool) -> None:
-    """Check the corpus of a RECIPE for problems that harm training or evaluation, with advice for each.
+    """Check the corpus of a RECIPE for problems that harm training or evaluation, and suggest remedies.
 
-    Reports leaks between splits, exact and near duplicates, generic replies, lengths and truncation, speakers,
+    Reports leaks between splits, exact and near duplicates, generic responses, lengths and truncation, speakers,
     characters, languages, unknown tokens, reserved strings and malformed records. The recipe's data settings apply,
     except data.filters.
 

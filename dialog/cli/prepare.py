@@ -49,7 +49,7 @@ def prepare(
     merges: bool,
     as_json: bool,
 ) -> None:
-    """Build the tokenizer and the token store of a RECIPE's corpus; reports what was kept and dropped, by reason.
+    """Build the tokenizer and the token store of a RECIPE's corpus; report what was kept and dropped, and why.
 
     The result is byte-identical for any number of workers and shards.
 

@@ -20,13 +20,13 @@ from dialog.escaping import to_json
 def recipes(context: click.Context, as_json: bool) -> None:
     """List the shipped recipes: corpus, model, parameters, cost, expected and measured result.
 
-    A measured result comes from recorded runs and is given with its number of seeds; one of an earlier version of the
-    recipe or of the package is marked.
+    Measured results come from recorded runs and state the number of seeds. Results of an earlier version of the recipe
+    or of the package are marked.
 
     \b
     Example: dialog-seq2seq recipes
-    A copy to change:    dialog-seq2seq recipes copy quickstart/transformer mine
-    Does a recipe hold:  dialog-seq2seq recipes verify quickstart/transformer --full
+    Copy and change one:    dialog-seq2seq recipes copy quickstart/transformer mine
+    Reproduce its results:  dialog-seq2seq recipes verify quickstart/transformer --full
     """  # noqa: D301 - click marks unwrapped text with a backspace
     if context.invoked_subcommand is not None:
         return
@@ -103,15 +103,16 @@ def copy(name: str, destination: Path) -> None:
 
 @recipes.command()
 @click.argument("names", nargs=-1, metavar="[NAME]... [KEY=VALUE]...")
-@click.option("--full", is_flag=True, help="Train to the end, and compare the metrics with what the recipe expects.")
+@click.option("--full", is_flag=True, help="Train to the end, and compare the metrics with the expected values.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def verify(names: tuple[str, ...], full: bool, as_json: bool) -> None:
-    """Run recipes, by default all, and check what they expect on the test split; a failure does not stop the others.
+    """Train recipes (default: all) and compare their metrics on the test split with the values that they expect.
 
-    Without --full a recipe is trained for the few steps of its smoke overrides only: the expected metrics must then be
-    measured, but their values are not compared.
+    Without --full, a recipe is trained for a few steps only (its smoke overrides). This checks that the expected
+    metrics can be computed; their values are not compared. If a recipe fails, the others are still verified.
 
-    Exit codes: 0 if everything held, 2 if only errors occurred that you can fix, such as a missing corpus, else 1.
+    Exit codes: 0 if all checks passed, 2 if the only errors are ones that you can fix, such as a missing corpus, else
+    1.
 
     Example: dialog-seq2seq recipes verify quickstart/lstm_bahdanau quickstart/transformer --full
     """

@@ -11,6 +11,7 @@ import click
 from dialog.cli.ablation import ablate_option
 from dialog.cli.ensemble import ensemble_option
 from dialog.cli.json_lines import answer_lines
+from dialog.cli.precision import precision_option
 from dialog.paths import check_new
 
 
@@ -20,7 +21,7 @@ from dialog.paths import check_new
 @click.option("--input", "source", default="-", help="File of JSON lines, one context each; - is standard input.")
 @click.option("--output", "target", default="-", help="New file for the responses; - is standard output.")
 @ensemble_option
-@click.option("--precision", default="float32", show_default=True, help="float32, bfloat16, float16 or int8.")
+@precision_option
 @ablate_option
 @click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
 def respond(
@@ -35,9 +36,11 @@ def respond(
 ) -> None:
     """Generate responses with a RUN: reads {"context": [TEXT, ...]} per line, writes the line with its response.
 
-    Each line of a pipe is answered before the next one is read. A line that cannot be answered gets {"id", "error"} in
-    its place; the exit code is then 2. Blank lines are skipped. The responses.jsonl of an evaluation is valid input.
-    generation=CHOICE selects a search of configs/generation; "candidates" has all that the search returns, best first.
+    "candidates" lists all responses that the search returns, best first. generation=CHOICE selects a file of
+    configs/generation. The responses.jsonl of an evaluation is valid input.
+
+    In a pipe, the response to a line is written before the next line is read. For an invalid line, {"id", "error"} is
+    written instead, and the exit code is 2. Blank lines are skipped.
 
     Example: echo '{"context": ["How are you ?"]}' | dialog-seq2seq respond runs/quickstart/transformer/...
     """

@@ -26,9 +26,11 @@ def score(
 ) -> None:
     """Score responses with a RUN: reads {"context": [TEXT, ...], "response": TEXT} per line.
 
-    Writes the line with "nll", -log p(response | context) in nats, end token included; "tokens", with the end token;
-    and "bytes", of the response in UTF-8. Each line of a pipe is answered before the next one is read. A line that
-    cannot be scored gets {"id", "error"} in its place; the exit code is then 2.
+    Writes each line with three more fields: "nll", -log p(response | context) in nats, end token included; "tokens",
+    the number of tokens of the response, end token included; "bytes", its length in UTF-8.
+
+    In a pipe, the score of a line is written before the next line is read. For an invalid line, {"id", "error"} is
+    written instead, and the exit code is 2.
 
     Example: echo '{"context": ["How are you ?"], "response": "Fine ."}' | dialog-seq2seq score runs/quickstart/...
     """

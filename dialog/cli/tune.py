@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("recipe")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--lr", is_flag=True, help="Suggest a learning rate, by a range test: it rises with every step.")
+@click.option("--lr", is_flag=True, help="Suggest a learning rate by a range test, which raises it at every step.")
 @click.option("--batch-tokens", is_flag=True, help="Find the largest batch, in tokens, that fits in memory.")
 @click.option(
     "--steps", type=click.IntRange(20), default=100, show_default=True, help="Number of learning rates to try."
@@ -49,7 +49,9 @@ def tune(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Suggest a learning rate or a batch size for a RECIPE; only the file --output is kept.
+    """Suggest a learning rate or a batch size for a RECIPE.
+
+    The short training runs are not kept; the only file written is that of --output.
 
     Example: dialog-seq2seq tune quickstart/transformer --lr --output lr.svg
     """

@@ -22,7 +22,7 @@ from dialog.escaping import to_json
 @click.option(
     "--examples", type=click.IntRange(2), default=500, show_default=True, help="Number of validation examples."
 )
-@click.option("--rule", "rule_text", metavar="RULE", help="Rule that selects a setting (see below).")
+@click.option("--rule", "rule_text", metavar="RULE", help="Rule that selects a setting (see above).")
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
@@ -43,13 +43,14 @@ def tune_generation(
 ) -> None:
     """Measure searches of a RUN, or of two, on the validation split; plot quality against diversity, select one.
 
-    Every setting answers the same examples. The selected one is written to configs/generation/tuned.yaml of its run,
-    so that generation=tuned selects it in any verb (and generation=FILE a file elsewhere). The same command continues
-    after an interruption; settings that were measured before are not measured again.
+    Every setting generates responses to the same examples. The selected setting is written to
+    configs/generation/tuned.yaml in the run folder: use it with generation=tuned in any verb, or with generation=FILE
+    for another run. To continue after an interruption, repeat the command; finished settings are kept.
 
-    RULE is METRIC if METRIC >= NUMBER [human] and ...; "0.5 human" is half of the references' value. Metrics: f1,
-    sacrebleu, bleu_2, distinct_1, distinct_2, entropy_1, entropy_2, unique_ratio, repetition_3, length_mean. The
-    default is "f1 if distinct_2 >= 0.5 human".
+    RULE is "METRIC if METRIC >= NUMBER [human] and ...": it selects the setting with the best value of the first METRIC
+    among those that satisfy all conditions. "0.5 human" is half of the value of the references. The default is "f1 if
+    distinct_2 >= 0.5 human". Metrics: f1, sacrebleu, bleu_2, distinct_1, distinct_2, entropy_1, entropy_2,
+    unique_ratio, repetition_3, length_mean.
 
     \b
     Example: dialog-seq2seq tune-generation runs/quickstart/transformer/...

@@ -110,8 +110,21 @@ def tokenization(language: str) -> str:
 def matching_ngrams(tokenize: str, response: str, reference: str) -> tuple[int, ...]:
     """Return the statistics of `SacreBLEU`; remembered, since the metrics of all orders need them."""
     own, gold = (tokenizer(tokenize)(text.rstrip()).split() for text in (response, reference))
-    matches = ((ngrams(own, n) & ngrams(gold, n)).total() for n in range(1, ORDER + 1))
-    return len(own), len(gold), *matches, *(max(0, len(own) - n) for n in range(ORDER))
+    return len(own), len(gold), *shared_ngrams(own, gold, ORDER), *(max(0, len(own) - n) for n in range(ORDER))
+
+
+def shared_ngrams(own: Sequence[str], gold: Sequence[str], order: int) -> list[int]:
+    """Return the number of n-grams that two texts share, for n = 1 to ``order``; repeated ones as often as in both.
+
+    Texts without a shared n-gram share no longer one, so these are not counted.
+    """
+    shared = [0] * order
+    for n in range(1, order + 1):
+        first, second = ngrams(own, n), ngrams(gold, n)
+        shared[n - 1] = sum([min(count, second[ngram]) for ngram, count in first.items() if ngram in second])
+        if not shared[n - 1]:
+            break
+    return shared
 
 
 @cache

@@ -37,9 +37,13 @@ class ChrF(ResponseMetric):
         """Return for each n the n-grams of the response, of the reference, and the matching ones."""
         texts = [self._characters(text) for text in (response, reference)]
         row: list[int] = []
+        matches = 1
         for n in range(1, ORDER + 1):
-            first, second = (Counter([text[start : start + n] for start in range(len(text) - n + 1)]) for text in texts)
-            matches = sum([min(count, second[ngram]) for ngram, count in first.items() if ngram in second])
+            if matches:  # texts that share no n-gram share no longer one
+                first, second = (
+                    Counter([text[start : start + n] for start in range(len(text) - n + 1)]) for text in texts
+                )
+                matches = sum([min(count, second[ngram]) for ngram, count in first.items() if ngram in second])
             sizes = [max(0, len(text) - n + 1) for text in texts]
             row += [sizes[0] if sizes[1] else 0, sizes[1], matches]
         return row

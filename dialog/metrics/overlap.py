@@ -10,10 +10,11 @@ import re
 import string
 from abc import abstractmethod
 from collections import Counter
+from functools import lru_cache
 from typing import Any
 
 from dialog.metrics.additive import Numbers, ResponseMetric, ratio
-from dialog.metrics.bleu import ORDER, ngrams
+from dialog.metrics.bleu import ORDER, shared_ngrams
 from dialog.metrics.words import words
 
 _WIDE = "、。〃〈〉《》「」『』【】〔〕〖〗〘〙〚〛〜〝〞〟・！＂＃＄％＆＇（）＊＋，－．／：；＜＝＞？＠［＼］＾＿｀｛｜｝～｟｠｡｢｣､･"  # noqa: E501
@@ -91,14 +92,19 @@ class PlatoBLEU(MeanOverlap):
 
     def score(self, response: str, reference: str) -> float:
         """Return the smoothed sentence BLEU in [0, 1.34]: the smoothing lifts a copy of the reference above 1."""
-        own, gold = words(response.lower()), words(reference.lower())
-        counts = [ngrams(own, n) for n in range(1, ORDER + 2)]
-        matches = [(count & ngrams(gold, n)).total() for n, count in enumerate(counts, start=1)]
-        if not matches[0]:
-            return 0.0
-        precisions = smooth(matches, [max(1, count.total()) for count in counts], len(own))
-        logs = sum(map(math.log, precisions[: self.n]))
-        return math.exp(logs / self.n + min(0.0, 1 - len(gold) / len(own)))
+        precisions, penalty = smoothed_precisions(response, reference)
+        return math.exp(sum(map(math.log, precisions[: self.n])) / self.n + penalty) if precisions else 0.0
+
+
+@lru_cache(maxsize=8192)
+def smoothed_precisions(response: str, reference: str) -> tuple[list[float], float]:
+    """Return smoothed precisions, empty without a shared word, and the brevity penalty; remembered for all orders."""
+    own, gold = words(response.lower()), words(reference.lower())
+    matches = shared_ngrams(own, gold, ORDER + 1)
+    if not matches[0]:
+        return [], 0.0
+    totals = [max(1, len(own) - n) for n in range(ORDER + 1)]
+    return smooth(matches, totals, len(own)), min(0.0, 1 - len(gold) / len(own))
 
 
 def smooth(matches: list[int], totals: list[int], length: int) -> list[float]:
