@@ -47,6 +47,11 @@ def name_of(folder: Path) -> str:
     return folder.as_posix().rpartition("runs/")[2]
 
 
+def display_name(folder: Path) -> str:
+    """Return a run's path below the innermost ``runs``, or the name of its folder outside of one."""
+    return name_of(folder) if "runs" in folder.parts[:-1] else folder.resolve().name
+
+
 def recipe_name(run: Path) -> str:
     """Return the name that the runs of a recipe share, their folder's below ``runs``; without one, a run's own name."""
     return name_of(run.parent) if "runs" in run.parent.parts[:-1] else run.name

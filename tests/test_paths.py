@@ -38,6 +38,11 @@ def test_names_begin_below_runs(folder: str, name: str) -> None:
     assert paths.name_of(Path(folder)) == name
 
 
+@pytest.mark.parametrize(("folder", "name"), [("/x/runs/a/b", "a/b"), ("/x/mine", "mine"), ("../x/mine", "mine")])
+def test_a_run_elsewhere_is_shown_by_its_own_name(folder: str, name: str) -> None:
+    assert paths.display_name(Path(folder)) == name
+
+
 @pytest.mark.parametrize(
     ("run", "name"),
     [

@@ -11,7 +11,7 @@ import click
 from dialog.atomic import replacing, write_json, write_text
 from dialog.errors import UserError
 from dialog.escaping import to_json
-from dialog.paths import check_new, name_of
+from dialog.paths import check_new, display_name
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -54,7 +54,7 @@ def show_statistics(run: Run, split: str, sample: int | None, *, output: Path | 
         output,
         statistics,
         svg=lambda: statistics_svg(statistics),
-        html=lambda: statistics_page(statistics, title=name_of(run.folder)),
+        html=lambda: statistics_page(statistics, title=display_name(run.folder)),
         png=lambda: statistics_image(statistics),
     )
     show(statistics, statistics_lines(statistics), as_json=as_json)
@@ -68,8 +68,8 @@ def show_importance(run: Run, split: str, sample: int | None, *, output: Path | 
     write_output(
         output,
         ablation,
-        svg=lambda: ablation_svg(ablation, title=name_of(run.folder)),
-        html=lambda: ablation_page(ablation, title=name_of(run.folder)),
+        svg=lambda: ablation_svg(ablation, title=display_name(run.folder)),
+        html=lambda: ablation_page(ablation, title=display_name(run.folder)),
     )
     show(ablation, ablation_lines(ablation), as_json=as_json)
 

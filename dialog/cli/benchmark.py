@@ -6,6 +6,7 @@ import time
 
 import click
 
+from dialog.cli.precision import precision_option
 from dialog.config.compose import compose
 from dialog.escaping import to_json
 
@@ -16,15 +17,23 @@ from dialog.escaping import to_json
 @click.option("--steps", type=click.IntRange(1), default=50, show_default=True, help="Measured optimizer steps.")
 @click.option("--warm-up", type=click.IntRange(1), default=10, show_default=True, help="Warm-up steps (not measured).")
 @click.option("--generation/--no-generation", default=True, help="Also measure generation.")
+@precision_option
 @click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON: seconds, bytes, FLOP/s, fractions.")
 def benchmark(
-    recipe: str, overrides: tuple[str, ...], steps: int, warm_up: int, generation: bool, as_json: bool
+    recipe: str,
+    overrides: tuple[str, ...],
+    steps: int,
+    warm_up: int,
+    generation: bool,
+    precision: str,
+    as_json: bool,
 ) -> None:
     """Measure the speed and memory of a RECIPE in training and generation.
 
     Trains in one process with the recipe's settings, without validation, checkpoints and loggers, and writes no files.
     FLOPs count the matrix products of the forward and backward pass for real tokens, not padding. The bound is the
-    speed of a large matrix product on this machine. Every generated response has 32 tokens.
+    speed of a large matrix product on this machine. Every generated response has 32 tokens; --precision is that of
+    generation only.
 
     Example: dialog-seq2seq benchmark quickstart/transformer trainer.precision=bf16-mixed
     """
@@ -32,5 +41,6 @@ def benchmark(
     from dialog.profiling import benchmark as measure
 
     imported = time.perf_counter()
-    results = measure.benchmark(composed, steps=steps, warm_up=warm_up, generation=generation, imported=imported)
+    generating = precision if generation else None
+    results = measure.benchmark(composed, steps=steps, warm_up=warm_up, precision=generating, imported=imported)
     click.echo(to_json(results) if as_json else measure.to_text(results), nl=as_json)

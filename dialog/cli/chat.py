@@ -9,6 +9,7 @@ import click
 
 from dialog.cli.ablation import ablate_option
 from dialog.cli.ensemble import ensemble_option
+from dialog.cli.precision import precision_option
 from dialog.config.compose import split_overrides
 from dialog.errors import UserError
 
@@ -19,7 +20,7 @@ from dialog.errors import UserError
 @click.option("--start", metavar="TEXT", help="First turn of --self-chat [default: an empty context].")
 @click.option("--json", "as_json", is_flag=True, help="Print the result of --self-chat as JSON.")
 @ensemble_option
-@click.option("--precision", default="float32", show_default=True, help="float32, bfloat16, float16 or int8.")
+@precision_option
 @ablate_option
 @click.option("--trust", is_flag=True, help="Allow the runs' recipes to import code.")
 def chat(

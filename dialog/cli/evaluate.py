@@ -8,6 +8,7 @@ import click
 
 from dialog.cli.ablation import ablate_option
 from dialog.cli.ensemble import ensemble_option
+from dialog.cli.precision import precision_option
 from dialog.data.dialogue import SPLITS
 from dialog.escaping import to_json
 
@@ -20,6 +21,7 @@ from dialog.escaping import to_json
     "--name", help="Write to evaluation/SPLIT-NAME [default: SPLIT, or SPLIT-HASH with other settings or data]."
 )
 @ensemble_option
+@precision_option
 @ablate_option
 @click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
 @click.option("--json", "as_json", is_flag=True, help="Print the metrics as JSON.")
@@ -29,14 +31,16 @@ def evaluate(
     split: str,
     name: str | None,
     ensemble: tuple[Path, ...],
+    precision: str,
     ablate: tuple[str, ...],
     trust: bool,
     as_json: bool,
 ) -> None:
     """Evaluate a RUN on one split; writes metrics.json and responses.jsonl to its evaluation folder.
 
-    Results with other settings or data than those of the RUN's recipe are written to a separate folder. Started by
-    torchrun or srun, the processes divide the examples.
+    Results with other settings or data than those of the RUN's recipe, or another --precision, are written to a
+    separate folder. Likelihoods are in float32 in any precision. Started by torchrun or srun, the processes divide the
+    examples.
 
     Example: dialog-seq2seq evaluate runs/quickstart/transformer/20260101-120000-abcd --split validation
     """
@@ -47,7 +51,7 @@ def evaluate(
 
     with process_group():
         together = load([run, *ensemble], overrides=overrides, trust=trust, ablate=ablate)
-        folder, metrics = evaluate_run(together, split, name=name)
+        folder, metrics = evaluate_run(together, split, name=name, precision=precision)
     click.echo(f"results in {folder}", err=True)
     if as_json:
         click.echo(to_json(metrics, indent=1))

@@ -11,6 +11,7 @@ import click
 from dialog.cli.ablation import ablate_option
 from dialog.cli.ensemble import ensemble_option
 from dialog.cli.json_lines import answer_lines
+from dialog.cli.precision import precision_option
 from dialog.paths import check_new
 
 
@@ -20,7 +21,7 @@ from dialog.paths import check_new
 @click.option("--input", "source", default="-", help="File of JSON lines, one context each; - is standard input.")
 @click.option("--output", "target", default="-", help="New file for the responses; - is standard output.")
 @ensemble_option
-@click.option("--precision", default="float32", show_default=True, help="float32, bfloat16, float16 or int8.")
+@precision_option
 @ablate_option
 @click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
 def respond(

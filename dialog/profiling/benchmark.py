@@ -5,32 +5,40 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dialog.config.components import lookup
 from dialog.config.compose import Composed
 from dialog.profiling.generation import measure_generation
 from dialog.profiling.training import measure_training
 from dialog.report.measures import count, decimals, duration, hardware, percent
 from dialog.runs.check import check_recipe
 from dialog.runs.environment import environment
+from dialog.runs.load import PRECISIONS
 
 Results = Mapping[str, Any]
 WIDTH = 26
 
 
-def benchmark(composed: Composed, *, steps: int, warm_up: int, generation: bool, imported: float) -> dict[str, Any]:
-    """Measure training and generation; figures in seconds, bytes, FLOP/s and fractions of 1.
+def benchmark(
+    composed: Composed, *, steps: int, warm_up: int, precision: str | None, imported: float
+) -> dict[str, Any]:
+    """Measure training, and generation in a precision of `load` if one is given.
+
+    Figures are in seconds, bytes, FLOP/s and fractions of 1.
 
     Raises:
-        UserError: the recipe is invalid, or for several processes.
+        UserError: the recipe is invalid, or for several processes; or an unknown or unsupported precision.
     """
     check_recipe(composed.recipe)
+    if precision is not None:
+        lookup(PRECISIONS, precision, "precision")  # before training
     trained = measure_training(composed.recipe, steps=steps, warm_up=warm_up, imported=imported)
     results: dict[str, Any] = {
         "recipe": composed.name,
         "environment": environment(),
         "training": trained.figures,
     }
-    if generation:
-        results["generation"] = measure_generation(trained.module.model, trained.store, trained.device)
+    if precision is not None:
+        results["generation"] = measure_generation(trained.module.model, trained.store, trained.device, precision)
     return results
 
 
@@ -48,8 +56,9 @@ def _lines(results: Results) -> Iterator[tuple[str, str]]:
     yield from _training(training)
     for row in results.get("generation", ()):
         name = f"{row['search']}, batch {row['batch']}"
+        own = "" if row["precision"] == "float32" else f" in {row['precision']}"
         speed = f"{decimals(1)(row['responses_per_second'])} responses/s, {count(row['tokens_per_second'])} tokens/s"
-        yield name, f"{speed}, {_milliseconds(row['seconds'])} for {row['tokens']:.0f} tokens each"
+        yield name, f"{speed}, {_milliseconds(row['seconds'])} for {row['tokens']:.0f} tokens each{own}"
 
 
 def _training(training: Results) -> Iterator[tuple[str, str]]:

@@ -12,6 +12,7 @@ from dialog.config.schema import GenerationConfig
 from dialog.data.store.store import Store
 from dialog.generation.responder import Responder
 from dialog.models.seq2seq import Seq2Seq
+from dialog.runs.load import in_precision
 
 TOKENS = 32
 """Length of every response, minimum and maximum, so that untrained models can be compared."""
@@ -20,12 +21,18 @@ BATCHES = {1: 5, 32: 3}
 SEARCHES: Sequence[Component] = ({"name": "greedy"}, {"name": "beam", "width": 5})
 
 
-def measure_generation(model: Seq2Seq, store: Store, device: str) -> list[dict[str, Any]]:
-    """Measure generation for training contexts of similar length; medians over repetitions after one warm-up."""
+def measure_generation(model: Seq2Seq, store: Store, device: str, precision: str) -> list[dict[str, Any]]:
+    """Measure generation for training contexts of similar length; medians over repetitions after one warm-up.
+
+    Converts the model to the precision.
+    """
     limits = GenerationConfig(min_length=TOKENS, max_length=TOKENS)
-    responder = Responder(model.to(device).eval(), store.tokenizer, store.max_source, limits)
+    model = in_precision(model.to(device), precision)
+    responder = Responder(model, store.tokenizer, store.max_source, limits, int8=precision == "int8")
     return [
-        _measured(responder, store, search, batch, times) for search in SEARCHES for batch, times in BATCHES.items()
+        {"precision": precision, **_measured(responder, store, search, batch, times)}
+        for search in SEARCHES
+        for batch, times in BATCHES.items()
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -29,22 +30,23 @@ def render_page(
         scripts: Files of the package that are joined to one script.
         style: Continues the shared style sheet; the policy then allows no other style, not even a style attribute.
     """
+    sheet = (files("dialog.report") / "report.css").read_text(encoding="utf-8") + style
+    code = "".join((files(package) / name).read_text(encoding="utf-8") for name in scripts)
+    shared = {"style": Markup(sheet), "policy": security_policy(code, sheet if style else ""), "script": Markup(code)}
+    return templates(package).get_template(template).render(**shared, **values)
 
-    def source(name: str) -> str:
-        return (files(package) / name).read_text(encoding="utf-8")
 
-    environment = Environment(
+@cache
+def templates(package: str) -> Environment:
+    """Return the templates of a package; each is compiled once."""
+    return Environment(
         autoescape=True,
-        loader=FunctionLoader(source),
+        loader=FunctionLoader(lambda name: (files(package) / name).read_text(encoding="utf-8")),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    sheet = (files("dialog.report") / "report.css").read_text(encoding="utf-8") + style
-    code = "".join(map(source, scripts))
-    shared = {"style": Markup(sheet), "policy": security_policy(code, sheet if style else ""), "script": Markup(code)}
-    return environment.get_template(template).render(**shared, **values)
 
 
 def security_policy(script: str, style: str = "") -> str:

@@ -18,6 +18,7 @@ from dialog.errors import UserError, section
 from dialog.json_files import read_json
 from dialog.ranks import rank, world_size
 from dialog.runs.folder import ENVIRONMENT, WEIGHTS, hash_of, read_recipe, read_summary
+from dialog.runs.load import with_precision
 from dialog.runs.run import Run
 from dialog.training.checkpoints.manifest import check_intact
 
@@ -29,6 +30,8 @@ KEPT = ("generation", "data")
 """Sections that metrics.json records."""
 ABLATED = "ablated"
 """Key of metrics.json and of the settings: the attention heads that were removed, if any."""
+EXACT = "float32"
+"""The precision of everything but generation."""
 METRICS = "metrics.json"
 COST = "cost.json"
 """Measured times, which differ from run to run; metrics.json depends on weights, data and settings only."""
@@ -41,15 +44,18 @@ class Evaluated(NamedTuple):
     metrics: dict[str, Any]
 
 
-def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = False) -> Evaluated:
+def evaluate(
+    run: Run, split: str, *, name: str | None = None, precision: str = EXACT, quiet: bool = False
+) -> Evaluated:
     """Score and answer a split of the run's corpus; write its metrics, responses, their statistics, and the cost.
 
     ``evaluation/<split>/`` is for the settings and the data of the run's own recipe. With others, and with a name, the
     folder is ``evaluation/<split>-<hash or name>/``. Distributed ranks share the examples; only rank 0 writes and
-    returns.
+    returns. Responses are generated in ``precision`` (see `load`), a setting; everything else is computed in float32.
 
     Raises:
-        UserError: the name is invalid, or taken by an evaluation with other settings.
+        UserError: the name is invalid, or taken by an evaluation with other settings; the run was not loaded in
+            float32; or an unknown or unsupported precision.
         SystemExit: at the end of every rank but 0.
     """
     from collections import Counter
@@ -68,19 +74,28 @@ def evaluate(run: Run, split: str, *, name: str | None = None, quiet: bool = Fal
     from dialog.training.distributed.collectives import gather_to_first
     from dialog.training.optimization.allocator import keep_freed_memory
 
+    if run.precision != EXACT:
+        raise UserError(f"{run.folder}: loaded in {run.precision}; load it in {EXACT} and evaluate with a precision")
     keep_freed_memory()
     data = run.recipe.data
     job = build_job(run.recipe)
-    settings = settings_of(run.recipe, corpus_hash(job.corpus), run.others)
+    settings = settings_of(run.recipe, corpus_hash(job.corpus), run.others, precision)
     if run.ablated:
         settings[ABLATED] = list(run.ablated)
     if name is not None:
         check_name(name, run.folder / "evaluation" / f"{split}-{name}", settings)
     stream = examples(job.corpus.dialogues(split), job.rules, Counter())
     search = run.recipe.generation.search
-    run.responder.search(search)  # before all else, so that an error costs no time
+    generator = run if precision == EXACT else with_precision(run, precision)
+    generator.responder.search(search)  # before all else, so that an error costs no time
     evaluator = Evaluator(
-        run.responder, search, data.batch_tokens, rank=rank(), world=world_size(), gather=gather_to_first
+        run.responder,
+        search,
+        data.batch_tokens,
+        rank=rank(),
+        world=world_size(),
+        gather=gather_to_first,
+        generator=generator.responder,
     )
     first = list(islice(stream, BLOCK))
     with section("metrics"):
@@ -157,10 +172,13 @@ def current_evaluation(folder: Path, recipe: Recipe, split: str, corpus: str | N
     return None
 
 
-def settings_of(recipe: Recipe, corpus: str | None, others: Sequence[Path] = ()) -> dict[str, Any]:
+def settings_of(
+    recipe: Recipe, corpus: str | None, others: Sequence[Path] = (), precision: str = EXACT
+) -> dict[str, Any]:
     """Return everything that an evaluation depends on but the run's own weights.
 
-    ``corpus`` is the hash of the corpus; ``others`` are the other runs of an ensemble, recorded by their weights.
+    ``corpus`` is the hash of the corpus; ``others`` are the other runs of an ensemble, recorded by their weights. The
+    precision of generation is recorded unless it is float32.
     """
     from dialog.data.preparation.job import without_paths
 
@@ -171,6 +189,8 @@ def settings_of(recipe: Recipe, corpus: str | None, others: Sequence[Path] = ())
     generation = {**values["generation"], "search": search}
     if others:
         generation["ensemble"] = [sha256(folder / WEIGHTS) for folder in others]
+    if precision != EXACT:
+        generation["precision"] = precision
     return {**settings, "generation": generation, "data": {**data, "fingerprint": corpus}}
 
 

@@ -214,7 +214,7 @@ class Evaluator:
 
     The ranks split the batches of a single process between them, so the results are bit-identical. ``gather`` returns
     the values of all ranks on rank 0, and an empty list on the others. ``decoding`` adds up this rank's seconds of
-    generation.
+    generation. ``generator`` generates if it is given; the responder then only scores.
     """
 
     responder: Responder
@@ -224,6 +224,7 @@ class Evaluator:
     world: int = 1
     gather: Gather = alone
     decoding: Seconds = field(default_factory=Seconds)
+    generator: Responder | None = None
 
     def answers(
         self,
@@ -253,9 +254,8 @@ class Evaluator:
                 for row, result in zip(rows, self.score(batch, aligned, gold), strict=True)
             ]
             with self.decoding.measured():
-                replies = [
-                    best(*pair) for pair in zip(chosen, self.responder.generate(batch.source, self.search), strict=True)
-                ]
+                responses = (self.generator or self.responder).generate(batch.source, self.search)
+                replies = [best(*pair) for pair in zip(chosen, responses, strict=True)]
             own |= dict(zip(rows.tolist(), zip(scored, replies, strict=True), strict=True))
             if progress is not None:
                 progress(len(rows))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import asdict, replace
 from functools import cache, partial
 from pathlib import Path
@@ -112,23 +113,21 @@ def load_one(
         load_model(model, str(folder / WEIGHTS))
     except Exception as error:  # safetensors raises its own type, torch RuntimeError
         raise UserError(f"{folder / WEIGHTS}: does not fit the recipe: {_one_line(error)}") from error
-    dtype = getattr(torch, lookup(PRECISIONS, precision, "precision"))
+    lookup(PRECISIONS, precision, "precision")
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     try:
-        model = model.to(device, dtype)
+        model = model.to(device)
     except (AssertionError, RuntimeError) as error:  # torch raises either
         raise UserError(f"device {device}: {_one_line(error)}") from error
     remove_heads(model, ablate)
-    if precision == "int8":
-        check_int8(model.eval())
     return Run(
         folder,
         recipe_name(folder),
         recipe,
-        model.eval(),
+        in_precision(model, precision),
         tokenizer,
         cache(partial(reverse_likelihoods, device=device, precision=precision, trust=trust)),
-        int8=precision == "int8",
+        precision=precision,
         ablated=tuple(sorted(set(ablate))),
     )
 
@@ -144,6 +143,26 @@ def reverse_likelihoods(folder: str, **options: Any) -> Likelihoods:  # noqa: AN
     if not data.reverse or data.context_turns != 1:
         raise UserError(f"{folder}: not a reverse model; train one with data.reverse=true data.context_turns=1")
     return lambda pairs: [-nll for nll, _ in run.likelihoods(pairs)]
+
+
+def with_precision(run: Run, precision: str) -> Run:
+    """Return a run loaded in float32 with a copy of its model in another precision."""
+    return replace(run, model=in_precision(deepcopy(run.model), precision), precision=precision)
+
+
+def in_precision(model: Seq2Seq, precision: str) -> Seq2Seq:
+    """Convert a model to a precision of `load`, in place; return it in evaluation mode.
+
+    Raises:
+        UserError: unknown precision, or int8 where it is not supported.
+    """
+    import torch
+
+    model = model.to(getattr(torch, lookup(PRECISIONS, precision, "precision"))).eval()
+    if precision == "int8":
+        for member in model.members:
+            check_int8(member)
+    return model
 
 
 def check_int8(model: Seq2Seq) -> None:

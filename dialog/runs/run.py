@@ -48,7 +48,7 @@ class Run:
     tokenizer: Tokenizer
     load_reverse: Callable[[str], Likelihoods] = field(repr=False)
     others: tuple[Path, ...] = ()
-    int8: bool = False
+    precision: str = "float32"  # see `dialog.load`
     ablated: tuple[str, ...] = ()  # removed attention heads
 
     def __repr__(self) -> str:
@@ -71,7 +71,7 @@ class Run:
             layout=data.layout,
             silence=data.silence,
             load_reverse=self.load_reverse,
-            int8=self.int8,
+            int8=self.precision == "int8",
         )
 
     def respond(self, context: Sequence[str], search: Mapping[str, Any] | None = None) -> Reply:

@@ -15,6 +15,7 @@ from torch import Tensor
 from dialog.config.components import construct
 from dialog.generation.constraints import Constraints
 from dialog.generation.contract import Replies, Search
+from dialog.generation.required_words import RequiredWords
 from dialog.generation.searches.beam import Beam
 from dialog.generation.searches.beam_variants import DelayedBeam, DiverseBeam
 from dialog.generation.searches.greedy import Greedy
@@ -24,6 +25,8 @@ from dialog.models.state import Rows
 
 VOCABULARY = 5
 EVERYTHING = 400
+PIECES = [b"", b"", b" ca", b"t", b" dog"]
+"""Text of each token; 0 and 1 are the end and begin tokens."""
 PENALTIES = [
     {"length_penalty": 0.0},
     {"length_penalty": 1.0},
@@ -32,26 +35,47 @@ PENALTIES = [
 ]
 
 
+def text(tokens: list[int]) -> str:
+    """Return a text with spaces around it."""
+    return f" {b''.join(PIECES[token] for token in tokens).decode()} "
+
+
 def limits(**others: object) -> Constraints:
     return Constraints(end=END, special=(START,), **{"min_length": 0, "max_length": 4, **others})
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.parametrize("constraint", [{}, {"min_length": 2}, {"no_repeat_ngram": 1}, {"no_repeat_ngram": 2}])
-def test_a_beam_of_everything_finds_the_best_responses(penalty: dict[str, Any], constraint: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        {},
+        {"min_length": 2},
+        {"no_repeat_ngram": 1},
+        {"no_repeat_ngram": 2},
+        {"required": ["cat"]},
+    ],
+)
+def test_a_beam_of_everything_finds_the_best_responses(penalty: dict[str, Any], constraint: dict[str, Any]) -> None:
     """In 200 random chains at a time."""
     divisor = LengthPenalty(penalty["length_penalty"], penalty.get("normalisation", "average"))
-    constraints = limits(**constraint)
+    required = constraint.get("required", [])
+    tables = {"required": RequiredWords.build(required, PIECES, [2, 3, 4])} if required else {}
+    constraints = limits(**{**constraint, **tables})
     order = constraint.get("no_repeat_ngram", 9)
-    candidates = [tokens for tokens in responses(VOCABULARY, constraints) if not repeats(tokens, order)]
+    candidates = [
+        tokens
+        for tokens in responses(VOCABULARY, constraints)
+        if not repeats(tokens, order) and all(f" {word} " in text(tokens) for word in required)
+    ]
+    count = min(7, len(candidates))
     chains = Sourced.draw(VOCABULARY, range(200))
     ranks = torch.stack([chains.totals(tokens) / divisor(len(tokens) + 1) for tokens in candidates], 1)
     places = {tuple(tokens): place for place, tokens in enumerate(candidates)}
-    replies = chains.search(construct(Beam, constraints=constraints, width=EVERYTHING, candidates=7, **penalty))
+    replies = chains.search(construct(Beam, constraints=constraints, width=EVERYTHING, candidates=count, **penalty))
     decoded = torch.tensor([[places[tuple(reply.tokens)] for reply in hypotheses] for hypotheses in replies])
-    best = ranks.topk(7).values
+    best = ranks.topk(count).values
     torch.testing.assert_close(ranks.gather(1, decoded), best, rtol=1e-6, atol=1e-6)  # two may be almost equal
-    assert all(len(set(row)) == 7 for row in decoded.tolist())
+    assert all(len(set(row)) == count for row in decoded.tolist())
     stated = torch.tensor([[reply.rank for reply in hypotheses] for hypotheses in replies], dtype=torch.double)
     torch.testing.assert_close(stated, best, rtol=1e-6, atol=1e-6)
 

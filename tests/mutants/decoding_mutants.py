@@ -9,6 +9,7 @@ ROWS = "generation/searches/rows.py"
 SAMPLING = "generation/searches/sampling.py"
 CONTRASTIVE = "generation/searches/contrastive.py"
 CONSTRAINTS = "generation/constraints.py"
+BANKS = "generation/searches/banks.py"
 
 BRUTE_FORCE = "generation/test_beam.py::test_a_beam_of_everything_finds_the_best_responses"
 BATCHED_BEAM = "generation/test_beam.py::test_batched_equals_single"
@@ -180,6 +181,28 @@ MUTANTS = (
         "a row in which everything is masked goes past its end",
         "generation/test_constraints.py::test_a_row_in_which_everything_is_masked_ends",
         (CONSTRAINTS, "torch.where(stuck, ends, ", "torch.where(stuck, NEVER, "),
+    ),
+    mutant(
+        "banks-1",
+        "hypotheses with and without the required words compete",
+        "generation/test_required_words.py::test_places_go_to_each_bank_in_turn",
+        (BANKS, "banks = needed + ", "banks = 0 * needed + "),
+    ),
+    mutant(
+        "banks-2",
+        "the next token of a required word has to be probable",
+        "generation/test_required_words.py::test_words_fit_into_the_shortest_response",
+        (BANKS, ".masked_fill(twice, NEVER)", ".masked_fill(twice | True, NEVER)"),
+    ),
+    mutant(
+        "banks-3",
+        "a hypothesis with a required word has it for ever",
+        "generation/test_required_words.py::test_tokens_that_are_needed_by_hand",
+        (
+            "generation/required_words.py",
+            "missing & ~self.occurring[states, tokens]",
+            "missing & ~self.occurring[states, tokens] & ~self.complete_at_end[self.after[states, tokens]]",
+        ),
     ),
     mutant(
         "contrastive-1",

@@ -35,7 +35,7 @@ def benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
 
 def test_its_figures_agree_with_each_other(benchmark: Callable[..., Result]) -> None:
-    found = json.loads(benchmark("--steps", "4", "--warm-up", "2", "--json").stdout)
+    found = json.loads(benchmark("--steps", "4", "--warm-up", "2", "--precision", "bfloat16", "--json").stdout)
     training: dict[str, Any] = found["training"]
     assert found["recipe"] == RECIPE[0]
     assert (training["steps"], training["warm_up"], training["precision"]) == (4, 2, "32-true")
@@ -49,6 +49,7 @@ def test_its_figures_agree_with_each_other(benchmark: Callable[..., Result]) -> 
     assert training["memory_bytes"] > 50 * 2**20
     assert training["cuda_memory_bytes"] is None
     assert {(each["batch"], each["tokens"]) for each in found["generation"]} >= {(batch, TOKENS) for batch in BATCHES}
+    assert {each["precision"] for each in found["generation"]} == {"bfloat16"}
     for each in found["generation"]:
         assert each["tokens_per_second"] * each["seconds"] == pytest.approx(each["batch"] * each["tokens"])
 

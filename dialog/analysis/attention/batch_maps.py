@@ -81,13 +81,13 @@ class BatchMaps:
         assert followed is not None
         return {MEAN: heads.mean(1, keepdim=True), ROLLOUT: followed.unsqueeze(1)}
 
-    def sums(self, name: str, weights: Tensor, axes: Axes) -> dict[str, Sum]:
+    def sums(self, name: str, weights: Tensor, axes: Axes, *, by_turn: bool = True) -> dict[str, Sum]:
         """Return the sums of all statistics that are defined for a map; equal weights have no alignment."""
         sums = row_sums(weights, axes.rows, axes.visible)
         if axes.kinds is not None:
             sums |= kind_sums(weights, axes.rows, axes.kinds, MASSES)
         if axes.turns is not None:
-            sums |= turn_sums(weights, axes.rows, axes.turns)
+            sums |= turn_sums(weights, axes.rows, axes.turns) if by_turn else {}
             sums |= coverage_sums(weights, axes.rows, self.columns)
             if len(self.gold) and name != UNIFORM:
                 sums |= alignment_sums(weights, self.gold, self.response_tokens)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dialog.analysis.attention.attribution import agreement_sums
-from dialog.analysis.attention.batch_maps import BatchMaps, Examples
+from dialog.analysis.attention.batch_maps import UNIFORM, BatchMaps, Examples
 from dialog.analysis.attention.sums import Totals
 from dialog.analysis.attention.token_kinds import TokenKinds
 from dialog.data.tokenizers.tokenizer import PAD
@@ -64,11 +64,7 @@ def statistics(
         for group, matrix in matrices.items()
         for place, name in enumerate(heads[group])
     }
-    rows = [
-        {"module": module, "head": head, **means, "similarity": own.get(f"{module}.{head}")}
-        for module, total in totals.items()
-        for head, means in enumerate(total.means())
-    ]
+    rows = [{**row, "similarity": own.get(f"{row['module']}.{row['head']}")} for row in _rows(totals)]
     return {
         "examples": examples,
         "target_tokens": tokens,
@@ -80,6 +76,34 @@ def statistics(
         ],
         "sample": {"examples": sampled, **next(measured.means(), {})},
     }
+
+
+def curve_statistics(
+    model: Seq2Seq, batches: Iterable[Examples], kinds: TokenKinds, *, self_attention: bool = False
+) -> list[dict[str, Any]]:
+    """Return the rows of `statistics` for each validation of a training, in a fraction of the time.
+
+    Without mass per turn, similarity and the row of equal weights; self-attention only if asked for.
+    """
+    totals: dict[str, Totals] = {}
+    training = model.training
+    model.eval()
+    for batch in batches:
+        seen = BatchMaps(model, batch, kinds)
+        for name, weights, axes in seen.maps():
+            if name != UNIFORM and (self_attention or axes.turns is not None):
+                totals.setdefault(name, Totals()).add(seen.sums(name, weights, axes, by_turn=False))
+    model.train(training)
+    return _rows(totals)
+
+
+def _rows(totals: Mapping[str, Totals]) -> list[dict[str, Any]]:
+    """Return the means of each head of each module."""
+    return [
+        {"module": module, "head": head, **means}
+        for module, total in totals.items()
+        for head, means in enumerate(total.means())
+    ]
 
 
 def _matrix(total: Totals) -> list[list[float]]:

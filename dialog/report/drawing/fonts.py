@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageFont, features
@@ -38,6 +38,7 @@ class Label(NamedTuple):
         """Width in pixels."""
         return math.ceil(self.font.getlength(self.text))
 
+    @lru_cache(maxsize=512)  # noqa: B019 - labels are values; a training draws the same ones at each validation
     def mask(self) -> Image.Image:
         """Draw the label as a mask, rotated by 90 degrees unless it is one character."""
         mask = Image.new("L", (max(1, self.width), 18))
@@ -45,6 +46,7 @@ class Label(NamedTuple):
         return mask.rotate(90, expand=True) if len(self.text) > 1 else mask
 
 
+@lru_cache(maxsize=4096)
 def label_of(text: str, *, limit: int) -> Label:
     r"""Return a label of at most `limit` columns in the font that has most of its characters; the others are escaped.
 

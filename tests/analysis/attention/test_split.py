@@ -12,6 +12,7 @@ import torch
 
 import dialog
 from dialog.analysis.attention.split import Encoding
+from dialog.analysis.attention.statistics import curve_statistics, statistics
 from dialog.analysis.attention.token_kinds import TokenKinds
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.examples import ExampleRules, examples
@@ -53,6 +54,22 @@ def test_kinds_of_tokens() -> None:
     assert [ids[place] for place, is_end in enumerate(end) if is_end] == [EOS]
     assert [ids[place] for place, is_role in enumerate(roles) if is_role] == [OTHER]
     assert [tokenizer.decode([ids[place]]).strip() for place, is_mark in enumerate(marks) if is_mark] == [",", "!"]
+
+
+@pytest.mark.parametrize("self_attention", [False, True])
+def test_curves_are_those_of_the_statistics(trained: Callable[[str], Path], self_attention: bool) -> None:
+    run = dialog.load(trained("transformer"))
+    chosen = list(
+        examples(BuiltinDialogues(size=6).dialogues("test"), ExampleRules(None, first_turns=True), Counter())
+    )[:20]
+    batches = list(Encoding(run.tokenizer, 64).batches(chosen))
+    kinds = TokenKinds.of(run.tokenizer)
+    rows = [row for row in statistics(run.model, batches, kinds)["rows"] if row["module"] != "uniform"]
+    crosses = [row for row in rows if self_attention or "coverage" in row]
+    skipped = ("similarity", "mass_turn_", "mass_distance_")
+    assert curve_statistics(run.model, batches, kinds, self_attention=self_attention) == [
+        {name: value for name, value in row.items() if not name.startswith(skipped)} for row in crosses
+    ]
 
 
 @pytest.mark.parametrize("family", ["lstm", "transformer"])

@@ -20,6 +20,25 @@ MASSES = "all('.group > button').map((button) => button.textContent)"
 
 
 @needs_chromium
+def test_every_map_has_a_colour_scale(two_heads: dict[str, Any], tmp_path: Path) -> None:
+    """From 0 to the largest weight of both maps, and of equal lengths on both sides of 0 for their difference."""
+    readings = [("one", two_heads), ("two", {**two_heads, "maps": [flipped(one) for one in two_heads["maps"]]})]
+    steps = """
+      labelled('difference').click();
+      return all('.scale').map((scale) => [scale.textContent, scale.querySelector('.bar').style.backgroundImage]);
+    """
+    scales = run_in_chromium(attention_page(readings, title="runs"), steps, tmp_path)
+    peak = max(np.mean(one["weights"], 0).max() for _, reading in readings for one in reading["maps"][-1:])
+    assert [text for text, _ in scales[:2]] == [f"weight: 0{peak:.3f}"] * 2
+    assert re.fullmatch(r"difference: −(0\.\d+)\+\1", scales[2][0])
+    assert all(bar.startswith("linear-gradient(to right, rgb(") for _, bar in scales)
+
+
+def flipped(one: dict[str, Any]) -> dict[str, Any]:
+    return {**one, "weights": np.flip(np.asarray(one["weights"]), -1).tolist()}
+
+
+@needs_chromium
 def test_readers_explore_rows_heads_and_hidden_tokens(two_heads: dict[str, Any], tmp_path: Path) -> None:
     steps = f"""
       const seen = {{ still: shown(one('.still')), options: all('[role=option]').map((token) => token.textContent) }};

@@ -46,6 +46,12 @@
   const isolated = (text) => `\u2068${text}\u2069`; // keeps the order of the line around text of any direction
   const named = ({ tokens, parts }, place) => isolated(readable(tokens[place])) + (parts[place] ? ` (part of ${isolated(parts[place])})` : "");
 
+  function colourScale(name, colours, lowest, highest) { // of the map, from left to right
+    const bar = make("span", { class: "bar", role: "img", "aria-label": "colour scale" });
+    bar.style.backgroundImage = `linear-gradient(to right, ${colours.filter((_, place) => place % 15 === 0).join(", ")})`;
+    return make("p", { class: "scale" }, `${name}: ${lowest}`, bar, highest);
+  }
+
   // ---------------------------------------------------------------- numbers
 
   function weightsOf(map) { // [H * T * S], decoded when first used
@@ -169,6 +175,7 @@
       this.canvas = make("canvas", { role: "img", "aria-label": `${title}: the same weights as colours of a map` });
       this.tip = make("div", { class: "tip", hidden: true });
       this.frame = make("div", { class: "canvas" }, this.canvas, this.tip);
+      this.legend = make("div", { class: "scales" });
       this.canvas.addEventListener("mousemove", (event) => this.point(event));
       this.canvas.addEventListener("mouseleave", () => { this.tip.hidden = true; });
       this.groups = matrix.columns.groups.map((group, place) => this.group(group, place));
@@ -176,6 +183,7 @@
         make("div", { class: "rows" }, heading(`rows: ${SIDES[rows]}`), this.rowTokens),
         make("div", { class: "columns" }, heading(`columns: ${SIDES[columns]}`), ...this.groups.map(({ element }) => element)),
         this.frame,
+        this.legend,
       );
       this.shade();
     }
@@ -259,7 +267,12 @@
           if (shown.has(place)) span.title = `${items[shown.get(place)].name}: ${weight.toFixed(3)}`;
         });
       }
-      this.draw(scale, isDifference ? peaksOf([this.matrix]) : this.explorer.peaks);
+      const peaks = isDifference ? peaksOf([this.matrix]) : this.explorer.peaks;
+      this.draw(scale, peaks);
+      const names = isDifference ? ["difference", "difference of a folded turn"] : ["weight", "weight of a folded turn"];
+      const scales = names.map((name, folded) => [name, peaks[folded]]).filter(([, peak]) => peak);
+      this.legend.replaceChildren(...scales.map(([name, peak]) =>
+        colourScale(name, scale, isDifference ? `−${peak.toFixed(3)}` : "0", `${isDifference ? "+" : ""}${peak.toFixed(3)}`)));
     }
 
     draw(scale, peaks) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from lightning.pytorch.callbacks import Callback
 from dialog.analysis.attention.batch_maps import Examples
 from dialog.analysis.attention.groups import ReadLine, line_groups
 from dialog.analysis.attention.maps import attention_maps, maps_to_json, turn_indices
-from dialog.analysis.attention.statistics import statistics
+from dialog.analysis.attention.statistics import curve_statistics
 from dialog.analysis.attention.token_kinds import TokenKinds
 from dialog.data.store.length_classes import by_length
 from dialog.data.store.plan import Plan
@@ -89,7 +90,10 @@ class AttentionRecorder(Callback):
 
     def write(self, module: DialogModule, step: int) -> dict[int, dict[str, Any]]:
         """Return the maps of the drawn rows; the first rank writes them."""
+        training = module.training
+        module.eval()
         readings = {row: self.reading(module, row) for row in self.rows}
+        module.train(training)
         if rank() == 0:
             for row, reading in readings.items():
                 write_maps(self.folder, step, row, reading)
@@ -98,20 +102,16 @@ class AttentionRecorder(Callback):
     def curves(self, module: DialogModule) -> dict[str, float]:
         """Return `CURVES` of each head, by key."""
         self._batches = self._batches or list(self._measured_batches())
-        rows = statistics(module.model, self._batches, TokenKinds.of(self.store.tokenizer))["rows"]
-        kept = [row for row in rows if row["module"] != "uniform" and (self.self_attention or "coverage" in row)]
-        values = {f"attention/{name}/{head_label(row)}": row.get(name) for row in kept for name in CURVES}
+        rows = curve_statistics(module.model, self._batches, self._kinds, self_attention=self.self_attention)
+        values = {f"attention/{name}/{head_label(row)}": row.get(name) for row in rows for name in CURVES}
         return {key: value for key, value in values.items() if value is not None}
 
     def reading(self, module: DialogModule, row: int) -> dict[str, Any]:
-        """Return the maps of an example, in the format of ``dialog attention``."""
+        """Return the maps of an example, in the format of ``dialog attention``; the module must be in eval mode."""
         store, tokenizer = self.store, self.store.tokenizer
         source, target = (ids.tolist() for ids in (store.source(row), store.target(row)))
         sources, targets = (torch.tensor([ids], device=module.device) for ids in (source, target))
-        training = module.training
-        module.eval()
         maps = attention_maps(module.model, sources, torch.ones_like(sources, dtype=torch.bool), targets[:, :-1])
-        module.train(training)
         context, response = ([*map(tokenizer.label, ids)] for ids in (source, target[1:]))
         turns = turn_indices(module.model, sources[0], len(source))
         facts, lines = (
@@ -124,6 +124,11 @@ class AttentionRecorder(Callback):
                 tokenizer, facts, lines, source, target[1:], max_source=store.max_source, layout=store.layout
             ),
         }
+
+    @cached_property
+    def _kinds(self) -> TokenKinds:
+        """Kinds of the tokens; they are classified once, which takes long for a large vocabulary."""
+        return TokenKinds.of(self.store.tokenizer)
 
     def _is_recorded(self, kind: str) -> bool:
         return self.self_attention or kind == "cross"

@@ -20,8 +20,8 @@ from dialog.report.drawing.image import heatmap_grid
 from dialog.training.callbacks.attention.stored_maps import read_maps, stored_steps
 from dialog.training.loggers.background import MediaLogger, PageLogger
 
-IMAGES = 2
-"""Number of examples that are drawn as images, which take most of the time; the page has all."""
+IMAGES = 1
+"""Number of examples that are drawn as images, which take most of the time; page and table have all."""
 MOST_STEPS = 8
 """Steps of the page: first, last, and others evenly between them."""
 COLUMNS = ["step", "example", "module", "head", "context", "response", "strongest", "entropy", "sharpness", "coverage"]
