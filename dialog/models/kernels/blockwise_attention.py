@@ -1,8 +1,7 @@
 """Attention in blocks of queries, so that a long source never needs all of its weights at once.
 
 Formula: ``attend`` of `attention/multi_head.py`, for one block of queries after the other, each computed again in the
-backward pass (Rabe & Staats 2021, 3). At most two blocks of weights exist at a time; only the
-mask grows with T S.
+backward pass (Rabe & Staats 2021, 3). At most two blocks of weights exist at a time; only the mask grows with T S.
 
 Gain: a training step of configs/model/transformer takes 0.49 of the memory (1,409 instead of 2,894 MiB) and 1.00 to
 1.13 of the time on 8 rows of 1,024 source tokens (benchmarks/kernels.py; Intel Xeon with AVX-512, one thread, torch
