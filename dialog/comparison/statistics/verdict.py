@@ -58,7 +58,6 @@ def _sentences(records: Sequence[Difference], better: Mapping[str, Better], leve
     yield from _better([record for record in headline if record.decided], better, level)
     yield from _undecided([record for record in headline if not record.decided])
     yield from _further([record for record in judged if record not in headline], better)
-    yield from _different([record for record in tested if record.decided and better[record.metric] is None])
     for reason, untested in _grouped(records, lambda record: record.method):
         if reason.startswith(NOT_TESTED):
             all_metrics = len(untested) == len(records) > 1
@@ -79,7 +78,7 @@ def _scope(records: Sequence[Difference], files: Collection[str]) -> Iterator[st
         )
         yield f"This is about two systems, {systems}, and not about architectures."
     elif method in (TWO_RUNS, TWO_RUNS_JACKKNIFE):
-        yield f"With one run each, this is about two runs and not about the architectures {a} and {b}."
+        yield "With one run each, this is about two runs, not about two architectures."
     elif method in (ONE_RUN_OF_A, ONE_RUN_OF_B):
         single, other = (a, b) if method == ONE_RUN_OF_A else (b, a)
         if single in files:
@@ -89,15 +88,20 @@ def _scope(records: Sequence[Difference], files: Collection[str]) -> Iterator[st
 
 
 def _better(decided: Sequence[Difference], better: Mapping[str, Better], level: float) -> Iterator[str]:
-    """Yield a sentence for each winner: "A is better by 0.021 to 0.034 bits per byte (95 % interval)."."""
+    """Yield for each winner "A is better by 0.021 to 0.034 bits per byte (95 % interval)." and where else it is."""
     interval = f"{100 * level:g} % interval"
     for winner, records in _grouped(decided, lambda record: _winner(record, better)):
+        subject = f"{winner} is better"
         amounts = []
         for record in records:
             amount = _amount(record.metric, *sorted(abs(limit) for limit in record.interval))
-            unit = UNIT.get(record.metric)
-            amounts.append(f"by {amount} {unit}" if unit else f"in {_lowered(_label(record))} by {amount}")
-        yield f"{winner} is better {_listed(amounts)} ({interval}{'s' if len(amounts) > 1 else ''})."
+            if unit := UNIT.get(record.metric):
+                yield f"{subject} by {amount} {unit} ({interval})."
+                subject = "It is also better"
+            else:
+                amounts.append(f"{_lowered(_label(record))} by {amount}")
+        if amounts:
+            yield f"{subject} in {_listed(amounts)} ({interval}{'s' if len(amounts) > 1 else ''})."
 
 
 def _winner(record: Difference, better: Mapping[str, Better]) -> str:
@@ -135,16 +139,6 @@ def _further(records: Sequence[Difference], better: Mapping[str, Better]) -> Ite
     if records:
         decided = any(record.decided for record in records)
         yield f"{len(records)} further metrics: {', '.join(counts) if decided else 'undecided'}."
-
-
-def _different(decided: Sequence[Difference]) -> Iterator[str]:
-    """Yield the metrics without a better direction in which the contenders differ."""
-    higher = [
-        f"{', '.join(_lowered(_label(record)) for record in records)} of {name}"
-        for name, records in _grouped(decided, lambda record: record.a if (record.difference or 0) > 0 else record.b)
-    ]
-    if higher:
-        yield f"Higher, which is neither better nor worse: {'; '.join(higher)}."
 
 
 def _diverged(a: str, b: str, diverged: Mapping[str, tuple[int, int]]) -> Iterator[str]:
