@@ -24,7 +24,7 @@ def whole(server: Server) -> tuple[Path, int]:
 
 
 def test_killed_comparison_is_the_uninterrupted_one(server: Server, whole: tuple[Path, int]) -> None:
-    folder = server.folder / "killed"
+    folder = server.folder / "grid-killed"
     assert compare_with_kills(server, folder, 2, kills=3, whole=whole[1], seed=3) >= 2
     assert without_times(results(folder)) == without_times(results(whole[0]))
 
@@ -41,7 +41,7 @@ def test_finished_comparison_is_not_computed_again(server: Server, whole: tuple[
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_stopped_comparison_names_the_command_that_continues(server: Server, number: int, code: int) -> None:
-    folder = server.folder / f"stopped-{code}"
+    folder = server.folder / f"grid-stopped-{code}"
     process = server.start(*command(folder))
     process.until(lambda: progress(folder) > 3)
     process.send(number)
@@ -55,7 +55,7 @@ def test_stopped_comparison_names_the_command_that_continues(server: Server, num
 
 def test_processes_share_the_runs(server: Server, whole: tuple[Path, int]) -> None:
     """One is killed; the others do its work, and one writes the report."""
-    folder = server.folder / "shared"
+    folder = server.folder / "grid-shared"
     killed, *others = [server.start(*command(folder)) for _ in range(3)]
     killed.until(lambda: len([*folder.glob("runs/**/metrics.jsonl")]) >= 3)
     killed.send(signal.SIGKILL)

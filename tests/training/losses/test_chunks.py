@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import dialog
 from dialog.data.batching import Batch
 from dialog.data.tokenizers.tokenizer import PAD
-from dialog.models.heads import HEADS, Decoded
+from dialog.models.heads import HEADS, Decoded, Head
 from dialog.models.kernels import likelihood
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.losses import LOSSES, CrossEntropy, chunks
@@ -33,10 +33,8 @@ def chunk_size(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return change
 
 
-class Recording(nn.Module):
+class Recording(Head):
     """A head that records its numbers of rows."""
-
-    points, coverage = False, 0.0
 
     def __init__(self) -> None:
         super().__init__()
