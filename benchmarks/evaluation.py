@@ -59,6 +59,7 @@ def measure(folder: Path, overrides: list[str], split: str, count: int) -> Stage
     from dialog.comparison.statistics.section import statistics_section
     from dialog.data.batching import collate
     from dialog.data.examples import examples
+    from dialog.data.store.pair_batches import pair_batches
     from dialog.metrics import build_metrics, detect_language
     from dialog.metrics.family import components_of
     from dialog.runs.evaluator import Answered, Evaluation, Evaluator, best
@@ -81,7 +82,7 @@ def measure(folder: Path, overrides: list[str], split: str, count: int) -> Stage
     pairs = [responder.encode(example) for example in spread]
     replies: dict[int, Any] = {}
     with stages.measured("decoding", DECODING, scale):
-        for rows in evaluator._batches(pairs):
+        for rows in pair_batches(pairs, evaluator.batch_tokens):
             generated = responder.generate(collate([pairs[row] for row in rows]).source, evaluator.search)
             replies |= dict(zip(rows.tolist(), generated, strict=True))
     with stages.measured("hits@1 of 20", EACH):
