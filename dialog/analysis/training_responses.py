@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import islice
 from typing import NamedTuple
 
@@ -12,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialog.data.examples import examples
-from dialog.data.preparation.job import Job
+from dialog.data.preparation.job import Job, without_paths
+from dialog.data.store.manifest import fingerprint
 from dialog.data.text_matching.fingerprints import Hashes, collapse_whitespace, hash_texts
 from dialog.errors import UserError
 
@@ -34,8 +36,19 @@ class TrainingResponses(NamedTuple):
         return np.asarray(self.hashes[places] == hashes)
 
 
+_latest: dict[str, TrainingResponses] = {}
+"""Those that were read last, by the fingerprint of their job."""
+
+
 def read_training_responses(job: Job) -> TrainingResponses | None:
-    """Read the responses of the training split, before filters; None, with a warning, if it is missing or empty."""
+    """Read the responses of the training split, before filters; None, with a warning, if it is missing or empty.
+
+    A process keeps those that it read last, so the runs of a comparison read them once; they are read again if the
+    files, the corpus's arguments or the rules differ.
+    """
+    key = _fingerprint(job)
+    if key in _latest:
+        return _latest[key]
     hashes = np.empty(0, dtype=np.uint64)
     try:
         texts = (example.response.text for example in examples(job.corpus.dialogues("train"), job.rules, Counter()))
@@ -44,4 +57,19 @@ def read_training_responses(job: Job) -> TrainingResponses | None:
     except UserError as error:
         log.warning("train_copy_ratio: it is left out, since the training split cannot be read: %s", error)
         return None
-    return TrainingResponses(hashes) if len(hashes) else None
+    if not len(hashes):
+        return None
+    responses = TrainingResponses(hashes)
+    if key:
+        _latest.clear()
+        _latest[key] = responses
+    return responses
+
+
+def _fingerprint(job: Job) -> str:
+    """Return the hash of everything that determines the responses; empty if a file of the corpus is missing."""
+    try:
+        sources = dict(job.corpus.fingerprint())
+    except UserError:
+        return ""
+    return fingerprint({"corpus": without_paths(job.component), "sources": sources, "rules": asdict(job.rules)})
