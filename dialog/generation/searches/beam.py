@@ -6,6 +6,7 @@ candidates, c extensions of a beam.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -40,10 +41,12 @@ class Beam(Search):
         self.width, self.candidates, self.penalty = settings.width, settings.candidates, settings.penalty()
 
     @torch.no_grad()
-    def __call__(self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor) -> Replies:
+    def __call__(
+        self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor, ids: Sequence[str] = ()
+    ) -> Replies:
         """Decode ``candidates`` responses for each row of `first` [N, 1]."""
         count, longest, device = len(first), self.constraints.max_length, first.device
-        draws = self._draws(source)
+        draws = self._draws(source, ids)
         memory, state = memory.repeat(self.width), state.repeat(self.width)
         last, source = (part.repeat_interleave(self.width, 0) for part in (first, source))
         progress = self.constraints.start(len(last), device)
@@ -108,7 +111,7 @@ class Beam(Search):
         ended = Ended(tokens[:, :kept], scores[:, :kept], ranks, torch.zeros(count, dtype=torch.long, device=device))
         return Beams(tokens[:, :width], scores[:, :width], totals), ended
 
-    def _draws(self, source: Tensor) -> Tensor:
+    def _draws(self, source: Tensor, ids: Sequence[str]) -> Tensor:
         """Return numbers in [0, 1) for the tokens that are drawn [N, K, L + 1]; none without a sampled beginning."""
         return source.new_zeros(0)
 

@@ -5,6 +5,7 @@ Shapes: N sources, n sources that are still searched, K beams, V vocabulary, L =
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -56,7 +57,7 @@ class DelayedBeam(Beam):
         settings: As of `Beam`.
         delay: Number of tokens that are drawn.
         top_k: Tokens that are drawn from; 0 for all.
-        seed: Seed of the draws, which depend on the source and not on the batch.
+        seed: Seed of the draws, see `Sampling`.
     """
 
     def __init__(
@@ -74,8 +75,8 @@ class DelayedBeam(Beam):
         self.delay = delay
         self.sampling = Sampling(constraints=constraints, top_k=top_k, seed=seed)
 
-    def _draws(self, source: Tensor) -> Tensor:
-        return self.sampling.uniform(source, self.width).view(len(source), self.width, -1)
+    def _draws(self, source: Tensor, ids: Sequence[str]) -> Tensor:
+        return self.sampling.uniform(source, ids, self.width).view(len(source), self.width, -1)
 
     def _only_drawn(self, preferences: Tensor, draws: Tensor, beams: Beams, length: int) -> Tensor:
         """Mask all tokens that are not drawn; a beam that is equal to an earlier one is dropped."""

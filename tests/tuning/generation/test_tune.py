@@ -106,11 +106,11 @@ def test_interrupted_tuning_continues(
     arguments = [runs[0], "--settings", "settings.yaml", "--examples", "20", "--json"]
     generate, searches = Responder.generate, []
 
-    def counted(self: Responder, source: Any, search: Any = None, watch: Any = None) -> Any:  # noqa: ANN401 - as generate
+    def counted(self: Responder, source: Any, search: Any, *, ids: Any) -> Any:  # noqa: ANN401 - as generate
         searches.append(search["name"])
         if searches[-1] == "sampling" and searches.count("sampling") == 1:
             raise KeyboardInterrupt
-        return generate(self, source, search, watch)
+        return generate(self, source, search, ids=ids)
 
     monkeypatch.setattr(Responder, "generate", counted)
     with pytest.raises(click.Abort) as stopped:
