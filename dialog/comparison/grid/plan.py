@@ -13,13 +13,11 @@ from dialog.comparison.grid.folder import (
     SPLIT,
     Contender,
     Grid,
-    check_output,
     is_comparison,
     is_trained,
-    merged,
-    open_grid,
     read_grid,
 )
+from dialog.comparison.grid.open import check_output, merged, open_grid
 from dialog.comparison.grid.responses import Row, examples_of_recipe, match_responses, read_test_set
 from dialog.errors import UserError
 from dialog.paths import fresh_folder
