@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
@@ -50,6 +50,11 @@ class Hypothesis(NamedTuple):
     def score(self) -> float:
         """Log-probability of tokens and end token given the source, in nats."""
         return math.fsum(self.token_scores)
+
+
+def best_first(hypotheses: Iterable[Hypothesis]) -> list[Hypothesis]:
+    """Sort by rank; hypotheses without an end token come last."""
+    return sorted(hypotheses, key=lambda hypothesis: (not hypothesis.finished, -hypothesis.rank))
 
 
 Replies = list[list[Hypothesis]]

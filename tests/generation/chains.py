@@ -50,6 +50,9 @@ class Chain:
             before = token
         return torch.stack(rows, 1), Before(before)
 
+    def start(self, source: Tensor, mask: Tensor) -> tuple[Nothing, Before]:
+        return Nothing(), Before(torch.full((len(source),), START))
+
     def represent(self, tokens: Tensor, memory: Memory, state: Before) -> tuple[Tensor, Tensor, State]:
         """Use the logits as vectors."""
         logits, state = self(tokens, memory, state)

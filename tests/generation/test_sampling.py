@@ -135,11 +135,13 @@ def no_preference(sources: list[list[int]], candidates: list[list[list[int]]]) -
 
 
 def test_candidates_are_sorted_by_likelihood() -> None:
+    """Those that have not ended at max_length come last: the probability of their end is not in the score."""
     chain = Chain.draw(7, 3)
-    (found,) = chain.search(sampler(9, candidates=16))
+    (found,) = chain.search(sampler(4, candidates=16))
     assert len(found) == 16
     assert len({tuple(reply.tokens) for reply in found}) > 2
-    assert [reply.score for reply in found] == sorted((reply.score for reply in found), reverse=True)
+    assert {reply.finished for reply in found} == {True, False}
+    assert found == sorted(found, key=lambda reply: (not reply.finished, -reply.score))
     for reply in found:
         assert reply.token_scores == pytest.approx(chain.scores(reply.tokens, finished=reply.finished), abs=1e-6)
 

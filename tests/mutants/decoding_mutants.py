@@ -88,7 +88,7 @@ MUTANTS = (
         "sampling-9",
         "the response is not the most probable draw",
         CANDIDATES,
-        (SAMPLING, "key=lambda reply: -reply.rank", "key=lambda reply: reply.rank"),
+        ("generation/contract.py", "finished, -hypothesis.rank", "finished, hypothesis.rank"),
     ),
     mutant(
         "penalty-1",
@@ -161,7 +161,7 @@ MUTANTS = (
     mutant(
         "constraints-5",
         "penalties change the scores",
-        "generation/test_constraints.py::test_penalties_change_choices_and_not_scores",
+        "generation/test_constraints.py::test_constraints_change_choices_and_not_scores",
         (CONSTRAINTS, "return scores, preferences", "return preferences, preferences"),
     ),
     mutant(

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dialog.generation.constraints import NEVER, Constraints, ConstraintState
-from dialog.generation.contract import Replies, Search, Step
+from dialog.generation.contract import Hypothesis, Replies, Search, Step
 from dialog.generation.searches.banks import Banks
 from dialog.generation.searches.hypotheses import NOTHING, BeamExtension, Beams, BeamSettings, Ended
 from dialog.generation.searches.rows import hypothesis
@@ -39,6 +39,7 @@ class Beam(Search):
     def __init__(self, settings: BeamSettings, *, constraints: Constraints) -> None:
         self.constraints = constraints
         self.width, self.candidates, self.penalty = settings.width, settings.candidates, settings.penalty()
+        self.kept = self.candidates  # number of ended hypotheses that are kept
 
     @torch.no_grad()
     def __call__(
@@ -101,7 +102,7 @@ class Beam(Search):
 
     def _start(self, count: int, device: torch.device) -> tuple[Beams, Ended]:
         """Return one open hypothesis for each source, or one for each beam if their first tokens are drawn."""
-        longest, width, kept = self.constraints.max_length, self.width, self.candidates
+        longest, width, kept = self.constraints.max_length, self.width, self.kept
         totals = torch.zeros(count, width, device=device)
         if not self.delay:
             totals.view(count, self.groups, -1)[:, :, 1:] = NEVER
@@ -214,4 +215,12 @@ class Beam(Search):
                 if rank != NEVER
             ]
             valid = [reply for reply in hypotheses if reply is not None]
-            replies[source] = valid[: self.candidates] if len(valid) == len(hypotheses) else []
+            replies[source] = distinct(valid)[: self.candidates] if len(valid) == len(hypotheses) else []
+
+
+def distinct(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """Return the first hypothesis of each response; groups of beams may end with the same ones."""
+    responses: dict[tuple[int, ...], Hypothesis] = {}
+    for reply in hypotheses:
+        responses.setdefault(tuple(reply.tokens), reply)
+    return list(responses.values())

@@ -28,7 +28,8 @@ class DiverseBeam(Beam):
     """Beam search in groups that avoid each other's tokens (Vijayakumar et al. 2018, AAAI).
 
     The groups search one after the other at each step. A token's preference falls by ``diversity`` for each beam of an
-    earlier group that has just chosen it.
+    earlier group that has just chosen it. A response of several groups is one candidate, so there may be fewer
+    candidates than asked for.
 
     Args:
         settings: With the width of all groups together; the candidates are the best of all groups.
@@ -47,6 +48,7 @@ class DiverseBeam(Beam):
         if diversity < 0:
             raise ValueError(f"diversity is {diversity}; give a number from 0")
         self.groups = groups
+        self.kept = self.width if self.candidates > 1 else 1
         self.diversity = diversity
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dialog.config.components import Component, build
 from dialog.generation.constraints import Constraints
-from dialog.generation.contract import Hypothesis, Replies, Search, Step
+from dialog.generation.contract import Hypothesis, Replies, Search, Step, best_first
 from dialog.generation.searches.single import SINGLE
 from dialog.models.contracts import Memory, State
 
@@ -79,4 +79,4 @@ class MutualInformation(Search):
             )
             for hypothesis, score in zip(hypotheses, reverse, strict=True)
         ]
-        return sorted(ranked, key=lambda hypothesis: (not hypothesis.finished, -hypothesis.rank))
+        return best_first(ranked)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.generation.constraints import Constraints
-from dialog.generation.contract import Replies, Search, Step
+from dialog.generation.contract import Replies, Search, Step, best_first
 from dialog.generation.searches.rows import decode_rows
 from dialog.models.contracts import Memory, State
 
@@ -36,7 +36,7 @@ class Sampling(Search):
         min_p: Keep tokens with at least this share of the largest probability (Nguyen et al. 2024).
         typical_p: Keep the smallest set with this much mass whose information is nearest to the entropy (Meister et al.
             2023).
-        candidates: Number of draws; the most probable one is the response.
+        candidates: Number of draws; the most probable one is the response. Those without an end token come last.
         seed: Seed of the draws.
     """
 
@@ -85,9 +85,7 @@ class Sampling(Search):
 
         drawn = decode_rows(step, first, memory, state, source, self.constraints, choose)
         groups = [drawn[at : at + self.candidates] for at in range(0, len(drawn), self.candidates)]
-        return [
-            sorted((reply for reply in group if reply is not None), key=lambda reply: -reply.rank) for group in groups
-        ]
+        return [best_first(reply for reply in group if reply is not None) for group in groups]
 
     def uniform(self, source: Tensor, ids: Sequence[str], times: int) -> Tensor:
         """Return numbers in [0, 1) for each token of each candidate [N * times, max_length + 1]."""
