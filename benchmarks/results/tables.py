@@ -11,7 +11,8 @@ from entries import Entry, compose_row
 from dialog.build import with_precision
 from dialog.comparison.compare import RESULTS, compare, covers, raise_failures
 from dialog.comparison.grid.contenders import of_recipe
-from dialog.comparison.grid.folder import Contender, Grid, contender_hash, open_grid
+from dialog.comparison.grid.folder import Contender, Grid, contender_hash
+from dialog.comparison.grid.open import open_grid
 from dialog.comparison.grid.plan import Request, check_single_process
 from dialog.comparison.grid.work import Work
 from dialog.config.compose import compose

@@ -52,7 +52,7 @@ def respond(
     from dialog.generation.responder import response_row
 
     def answer(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        responses = loaded.responder.respond([row["context"] for row in rows])
+        responses = loaded.responder.respond([row["context"] for row in rows], ids=[str(row["id"]) for row in rows])
         return [
             response_row(row["id"], row["context"], candidates) for row, candidates in zip(rows, responses, strict=True)
         ]

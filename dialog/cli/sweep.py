@@ -31,7 +31,7 @@ from dialog.paths import check_new, fresh_folder, make_folder
 @click.option(
     "--seed", type=int, default=1, show_default=True, help="Seed of the sampler; the seed of a recipe is not changed."
 )
-@click.option("--prune/--no-prune", default=True, help="Stop trials that are worse than the median.")
+@click.option("--prune/--no-prune", default=True, help="Stop trials that are worse than the median at half time.")
 @click.option("--output", type=click.Path(path_type=Path), help="Folder of the sweep [default: sweeps/TIME-RANDOM].")
 @click.option(
     "--resume", type=click.Path(path_type=Path), metavar="SWEEP", help="Resume a sweep, or extend it to more --trials."

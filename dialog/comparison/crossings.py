@@ -56,8 +56,10 @@ def crossing_text(a: Mapping[str, Any], b: Mapping[str, Any], axis: str) -> str:
     if support is None:
         return f"{PER[axis]}, the learning curves of {names} have no common range."
     parts = stretches(a["name"], first, b["name"], second, support)
-    few = len(parts) <= MOST_STRETCHES
-    sentence = f"{PER[axis]}, {_listed(parts, names, axis) if few else _shared(parts, support[0], names)}"
+    if len(parts) <= MOST_STRETCHES:
+        sentence = f"{PER[axis]}, {_listed(parts, a['name'], b['name'], axis)}"
+    else:
+        sentence = f"{PER[axis]}, {_shared(parts, support[0], names)}"
     if min(len(first), len(second)) == 1:
         sentence += f" (number of runs: {len(first)} and {len(second)})"
     return f"{sentence}."
@@ -92,11 +94,13 @@ def _shared(parts: Sequence[Stretch], start: float, names: str) -> str:
     )
 
 
-def _listed(parts: Sequence[Stretch], names: str, axis: str) -> str:
-    """Return who is ahead, stretch by stretch."""
-    clauses = [f"{part.ahead} is ahead" if part.ahead != UNDECIDED else "not distinguishable" for part in parts]
+def _listed(parts: Sequence[Stretch], a: str, b: str, axis: str) -> str:
+    """Return who is ahead, stretch by stretch; the first clause names both models."""
+    clauses = ["not distinguishable" if part.ahead == UNDECIDED else f"{part.ahead} is ahead" for part in parts]
     if parts[0].ahead == UNDECIDED:
-        clauses[0] = f"{names} are not distinguishable"
+        clauses[0] = f"{a} and {b} are not distinguishable"
+    else:
+        clauses[0] += f" of {b if parts[0].ahead == a else a}"
     if len(parts) == 1:
         return clauses[0] + (" throughout" if parts[0].ahead != UNDECIDED else "")
     limits = [f"{clause} until {_amount(part.end, axis)}" for clause, part in zip(clauses, parts[:-1], strict=False)]

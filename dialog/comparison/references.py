@@ -47,7 +47,8 @@ def ngram_warnings(models: Sequence[Mapping[str, Any]], references: Mapping[str,
         ]
         if places:
             sentences.append(
-                f"{model['name']} is worse than an n-gram model that does not read the context: {'; '.join(places)}."
+                f"{model['name']} has more bits per byte than an n-gram model that does not read the context: "
+                f"{', '.join(places)}."
             )
     return sentences
 
@@ -60,4 +61,4 @@ def _worse(summary: Mapping[str, Any], references: Mapping[str, Rows], subset: s
     if own is None or not best or not own > orders[best]:  # nan is not
         return ""
     order = best.removeprefix(NGRAM)
-    return f"{own:.3f} bits per byte against {orders[best]:.3f} of the {order}-gram"
+    return f"{own:.3f} against {orders[best]:.3f} ({order}-gram)"

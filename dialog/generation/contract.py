@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
@@ -51,6 +52,11 @@ class Hypothesis(NamedTuple):
         return math.fsum(self.token_scores)
 
 
+def best_first(hypotheses: Iterable[Hypothesis]) -> list[Hypothesis]:
+    """Sort by rank; hypotheses without an end token come last."""
+    return sorted(hypotheses, key=lambda hypothesis: (not hypothesis.finished, -hypothesis.rank))
+
+
 Replies = list[list[Hypothesis]]
 """The hypotheses of each source, best first; none if the model's scores are not numbers."""
 
@@ -68,8 +74,11 @@ class Search(ABC):
     candidates = 1
 
     @abstractmethod
-    def __call__(self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor) -> Replies:
+    def __call__(
+        self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor, ids: Sequence[str] = ()
+    ) -> Replies:
         """Decode responses for each row of `first` [N, 1], which holds the begin token.
 
-        ``source`` [N, S] are the tokens that the response may be compared with, and that sampling is seeded with.
+        ``source`` [N, S] are the tokens that the response may be compared with. Together with ``ids``, one for each
+        source, they seed the draws of a search; without ids, equal sources get equal draws.
         """

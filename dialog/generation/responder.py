@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -63,20 +64,37 @@ class Responder:
     int8: bool = False  # products of the decoders and heads in int8, see `dialog.load`
 
     def respond(
-        self, contexts: Sequence[Sequence[str]], search: Component | None = None, watch: Watch | None = None
+        self,
+        contexts: Sequence[Sequence[str]],
+        search: Component | None = None,
+        watch: Watch | None = None,
+        *,
+        ids: Sequence[str] | None = None,
     ) -> list[list[Candidate]]:
         """Generate responses to each context, a list of turns of two alternating speakers; the best one first.
 
-        ``search`` replaces the recipe's; it may hold constraints too. The list is empty where the scores of the
-        model are not numbers.
-
         As in training, the model reads the last `context_turns` turns only, without outer white space if `normalise`.
-        ``watch`` receives the tokens so far of the response to a single context, if the search decodes one row.
+
+        Args:
+            contexts: Of any number.
+            search: Replaces the recipe's; it may hold constraints too.
+            watch: Receives the tokens so far of the response to a single context, if the search decodes one row.
+            ids: Of the contexts, for searches that draw (see `Sampling`). By default the n-th of equal contexts gets
+                other draws than the first, and the first those of a context alone.
+
+        Returns:
+            Candidates of each context; none where the scores of the model are not numbers.
+
+        Raises:
+            UserError: another number of ids than contexts.
         """
         if not contexts:
             return []
+        if ids is not None and len(ids) != len(contexts):
+            raise UserError(f"{len(ids)} ids for {len(contexts)} contexts; give one id for each context, or none")
         pairs = self.encode_batch([self.example(context) for context in contexts])
-        return self.generate(collate(pairs, range(len(pairs))).source, search, watch)
+        ids = numbered([source for source, _ in pairs]) if ids is None else ids
+        return self.generate(collate(pairs).source, search, watch, ids=ids)
 
     def example(self, context: Sequence[str], response: str = "") -> Example:
         """Build an example as in training, from the turns of two alternating speakers and the next speaker's response.
@@ -108,15 +126,20 @@ class Responder:
 
     @torch.inference_mode()
     def generate(
-        self, source: Tensor, search: Component | None = None, watch: Watch | None = None
+        self,
+        source: Tensor,
+        search: Component | None = None,
+        watch: Watch | None = None,
+        *,
+        ids: Sequence[str] = (),
     ) -> list[list[Candidate]]:
-        """Generate responses to each source [B, S], the best one first."""
+        """Generate responses to each source [B, S], the best one first; `ids` are those of the sources."""
         decode, source = self.search(search), source.to(next(self.model.parameters()).device)
         models = self._networks.current()
         watchable = decode.streams and len(source) == 1
         step = WatchedStep(models, watch) if watch is not None and watchable else NetworkStep(models)
         memory, state = step.start(source, source != PAD)
-        replies = decode(step, source.new_full((len(source), 1), BOS), memory, state, source)
+        replies = decode(step, source.new_full((len(source), 1), BOS), memory, state, source, ids)
         return [[self._candidate(reply) for reply in hypotheses] for hypotheses in replies]
 
     def _candidate(self, reply: Hypothesis) -> Candidate:
@@ -162,6 +185,16 @@ class Responder:
     @cached_property
     def _searches(self) -> dict[str, Search]:
         return {}
+
+
+def numbered(sources: Sequence[Sequence[int]]) -> list[str]:
+    """Return an id for each source: its number among equal ones, counted from 1, and "" for the first."""
+    counts: Counter[tuple[int, ...]] = Counter()
+    ids: list[str] = []
+    for source in map(tuple, sources):
+        counts[source] += 1
+        ids.append(str(counts[source]) if counts[source] > 1 else "")
+    return ids
 
 
 def response_row(name: Any, context: Sequence[str], candidates: Sequence[Candidate]) -> dict[str, Any]:  # noqa: ANN401 - any JSON

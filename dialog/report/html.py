@@ -18,7 +18,16 @@ from dialog.report.page import printable_json, render_page
 from dialog.report.sections.order import appendix, main_sections
 from dialog.report.sections.ratings import rating_fingerprint
 from dialog.report.sections.scores import metric_names
-from dialog.report.tables import SPREAD_NOTE, Figure, Results, model_names, provenance
+from dialog.report.tables import (
+    DIFFERING,
+    DIFFERING_NOTE,
+    RANDOM,
+    SPREAD_NOTE,
+    Figure,
+    Results,
+    model_names,
+    provenance,
+)
 from dialog.report.terminal import truncate
 from dialog.report.verdict import other_verdicts, verdict_lines
 
@@ -50,8 +59,8 @@ def template_values(results: Results, rating: str) -> dict[str, Any]:
         "sections": main_sections(results),
         "appendix": appendix(results),
         "examples": [
-            ("Responses that differ most", [_short(sample) for sample in results["disagreements"]]),
-            ("Random responses", [_short(sample) for sample in results["samples"]]),
+            (DIFFERING, DIFFERING_NOTE, [_short(sample) for sample in results["disagreements"]]),
+            (RANDOM, "", [_short(sample) for sample in results["samples"]]),
         ],
         "attention": _attention(results),
         "explorer_style": Markup(explorer_style()),

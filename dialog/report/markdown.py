@@ -10,7 +10,18 @@ from dialog.report.completion import complete
 from dialog.report.measures import METRIC_DISPLAYS, duration
 from dialog.report.sections.order import appendix, main_sections
 from dialog.report.sections.scores import metric_names
-from dialog.report.tables import ReportCell, ReportSection, ReportTable, Results, RowGroup, model_names, provenance
+from dialog.report.tables import (
+    DIFFERING,
+    DIFFERING_NOTE,
+    RANDOM,
+    ReportCell,
+    ReportSection,
+    ReportTable,
+    Results,
+    RowGroup,
+    model_names,
+    provenance,
+)
 from dialog.report.terminal import printable
 from dialog.report.verdict import other_verdicts, verdict_lines
 
@@ -32,8 +43,8 @@ def to_markdown(results: Results) -> str:
         _code_block(results["command"]),
         f"Total time: {duration(results['seconds'])}.",
         *(_section(results, section) for section in main_sections(results)),
-        *_samples(results, "Responses that differ most", results["disagreements"]),
-        *_samples(results, "Random responses", results["samples"]),
+        *_samples(results, DIFFERING, DIFFERING_NOTE, results["disagreements"]),
+        *_samples(results, RANDOM, "", results["samples"]),
         *(_section(results, section) for section in appendix(results)),
         "## Metrics",
         "\n".join(f"- {metric.label}: {_escape(metric.definition)}" for metric in displays),
@@ -71,10 +82,10 @@ def _group(group: RowGroup, width: int) -> list[list[str]]:
     return title + [[_cell(cell) for cell in row] for row in group.rows]
 
 
-def _samples(results: Results, title: str, samples: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+def _samples(results: Results, title: str, note: str, samples: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     head = ["Context", "Reference", *model_names(results)]
     rows = [["\n".join(sample["context"]), sample["reference"], *sample["responses"]] for sample in samples]
-    return (f"## {title}", text_table(head, rows)) if samples else ()
+    return (f"## {title}", note, text_table(head, rows)) if samples else ()
 
 
 def _lines(rows: list[list[str]]) -> str:

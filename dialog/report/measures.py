@@ -260,6 +260,7 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
         "Copied tokens", None, count, "Number of response tokens that are known copies of a context token."
     ),
     "examples": MetricDisplay("Examples", None, count, "Number of scored references."),
+    "dialogues": MetricDisplay("Dialogues", None, count, "Number of dialogues with a scored reference."),
     "tokens": MetricDisplay("Target tokens", None, count, "Tokens of the references, one end token each included."),
     "words": MetricDisplay("Reference words", None, count, "Words of the raw references."),
     "bytes": MetricDisplay("Reference bytes", None, count, "UTF-8 bytes of the raw references."),

@@ -24,6 +24,11 @@ WHOLE_TEST_SET = {
     "leaked": "All dialogues are leaked: each shares a pair of turns with the training split.",
 }
 """Notes on a subset that is the whole test set."""
+DIFFERING, RANDOM = "Examples on which the contenders differ most", "Random examples"
+DIFFERING_NOTE = (
+    "Examples whose references differ most in bits per byte between the contenders, first those of which the first "
+    "contender finds the reference most probable, then those of the next one."
+)
 
 
 class ReportCell(NamedTuple):

@@ -11,12 +11,12 @@ from typing import Any
 
 from dialog.escaping import COMMANDS
 from dialog.report.measures import LOSSY_NOTE, lossy_mark, metric_display, metric_value, sort_metrics
-from dialog.report.tables import ReportCell, ReportTable
+from dialog.report.tables import ReportCell, ReportTable, RowGroup, text_row
 
 NARROW, WIDE = 10, 18
 """Columns of a heading that is not broken into lines, and of a line of one that is."""
 LABEL, NUMBER = 28, 14
-"""Widths of columns; one with a longer heading is wider."""
+"""Widths of columns."""
 REFERENCE_METRICS = ("bits_per_byte", "f1", "sacrebleu", "distinct_2", "length_mean")
 """Metrics of the reference rows that are shown; metrics.json has all."""
 
@@ -70,20 +70,20 @@ def _character_width(char: str) -> int:
 def fitted(table: ReportTable, width: int, less_needed: Sequence[str] = ()) -> str:
     """Return a table in lines of at most `width` columns, if a column with its row headings is not wider.
 
-    Columns with headings in `less_needed` are left out in this order until the others fit; a last line names them. If
-    the others do not fit either, all but the first of these become several tables, one below the other.
+    Columns with headings in `less_needed` are left out in this order until the others fit. If the others do not fit
+    either, all but the first of these become several tables, one below the other.
     """
     for left_out in range(len(less_needed) + 1):
-        shown, note = _without(table, less_needed[:left_out])
+        shown = _without(table, less_needed[:left_out])
         if _width(shown) <= width:
-            return aligned(shown) + note
-    shown, note = _without(table, less_needed[:1])
+            return aligned(shown)
+    shown = _without(table, less_needed[:1])
     parts = [[0]]
     for column in range(1, len(shown.head)):
         if len(parts[-1]) > 1 and _width(shown.select([*parts[-1], column])) > width:
             parts.append([0])
         parts[-1].append(column)
-    return "\n\n".join(aligned(shown.select(part)) for part in parts) + note
+    return "\n\n".join(aligned(_filled(shown.select(part))) for part in parts)
 
 
 def aligned(table: ReportTable) -> str:
@@ -128,11 +128,18 @@ def _pieces(part: str) -> Iterator[str]:
         yield rest
 
 
-def _without(table: ReportTable, names: Sequence[str]) -> tuple[ReportTable, str]:
-    """Return a table without the columns of these names, and a line that names those that it had."""
-    dropped = [name for name in names if name in table.head]
-    shown = table.select([column for column, name in enumerate(table.head) if name not in dropped])
-    return shown, f"\n({', '.join(dropped)}: in the report)" if dropped else ""
+def _without(table: ReportTable, names: Sequence[str]) -> ReportTable:
+    """Return a table without the columns of these names."""
+    return table.select([column for column, name in enumerate(table.head) if name not in names])
+
+
+def _filled(table: ReportTable) -> ReportTable:
+    """Return a table without rows that have a heading only, as those of a part of a table may."""
+    groups = (
+        RowGroup(title, tuple(row for row in rows if any(cell.text for cell in row[1:])))
+        for title, rows in table.groups
+    )
+    return table._replace(groups=tuple(group for group in groups if group.rows))
 
 
 def column_widths(table: ReportTable) -> list[int]:
@@ -177,12 +184,9 @@ def evaluation_lines(metrics: Mapping[str, Any]) -> Iterator[str]:
         if metric_value(metrics[name]) is not None:
             columns = [_format(name, part.get(name)) for part in (metrics, *(part for _, part in parts))]
             yield _line(metric_display(name).label, columns) + lossy_mark(name, metrics)
-    headings = [metric_display(name).label for name in REFERENCE_METRICS]
     if metrics.get("baselines"):
         yield ""
-        yield _line("Reference rows", headings)
-    for row, values in metrics.get("baselines", {}).items():
-        yield _line(row.replace("_", " "), [_format(name, values.get(name)) for name in REFERENCE_METRICS], headings)
+        yield aligned(_reference_table(metrics["baselines"]))
     if not metrics["lossless"]:
         yield LOSSY_NOTE.strip()
     for name, value in metrics.items():
@@ -190,10 +194,17 @@ def evaluation_lines(metrics: Mapping[str, Any]) -> Iterator[str]:
             yield f"{metric_display(name).label}: {value['signature']}"
 
 
-def _line(label: str, columns: list[str], headings: Sequence[str] = ()) -> str:
-    widths = [max(NUMBER, len(heading) + 2) for heading in headings or columns]
-    cells = (f"{column:>{width}}" for column, width in zip(columns, widths, strict=True))
-    return f"{label:<{LABEL}}{''.join(cells)}".rstrip()
+def _reference_table(rows: Mapping[str, Mapping[str, Any]]) -> ReportTable:
+    head = ("Reference", *(metric_display(name).label for name in REFERENCE_METRICS))
+    cells = (
+        text_row(row.replace("_", " "), *(_format(name, values.get(name)) for name in REFERENCE_METRICS))
+        for row, values in rows.items()
+    )
+    return ReportTable(head, (RowGroup("", tuple(cells)),))
+
+
+def _line(label: str, columns: Sequence[str]) -> str:
+    return f"{label:<{LABEL}}{''.join(f'{column:>{NUMBER}}' for column in columns)}".rstrip()
 
 
 def _format(name: str, value: object) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from dialog.report.completion import complete
-from dialog.report.measures import LOSSY, LOSSY_NOTE
+from dialog.report.measures import LOSSY, LOSSY_NOTE, METRIC_DISPLAYS
 from dialog.report.sections.contract import broken_settings
 from dialog.report.sections.cost import cost
 from dialog.report.sections.differences import LESS_NEEDED
 from dialog.report.sections.ratings import ratings
-from dialog.report.sections.scores import generation, likelihood
+from dialog.report.sections.scores import metric_names, summary
 from dialog.report.tables import (
     SPREAD_NOTE,
     WHOLE_TEST_SET,
@@ -19,12 +19,21 @@ from dialog.report.tables import (
     RowGroup,
     model_names,
     subsets_of,
+    table_of_groups,
+    text_row,
     whole_subset,
 )
 from dialog.report.terminal import fitted, wrapped
 
 WIDTH = 80
 """Columns of a terminal of unknown width."""
+SHOWN = (
+    *("bits_per_byte", "perplexity_token", "hits_1_of_20", "answer_accuracy", "alignment_accuracy"),
+    *("f1", "sacrebleu", "distinct_2", "length_mean"),
+)
+"""Metrics of the table for the terminal, beside those that users add; the report has all."""
+SHOWN_COSTS = ("Parameters", "Training time", "Time per response")
+"""Rows of the cost table that the terminal shows."""
 
 
 def paired_texts(verdicts: Sequence[Mapping[str, str]]) -> list[str]:
@@ -55,10 +64,10 @@ def other_verdicts(results: Results) -> dict[str, list[str]]:
 
 
 def terminal_table(results: Results, width: int = WIDTH) -> str:
-    """Return warnings, verdict and summary in lines of at most `width` columns, with `*` at decided differences."""
+    """Return warnings, verdict and the main figures in lines of at most `width` columns, `*` at decided differences."""
     results = complete(results)
     texts = [*(f"warning: {warning}" for warning in results["warnings"]), *verdict_lines(results)]
-    tables = [*_quality(results), *cost(results).tables]
+    tables = _main_figures(results)
     blocks = ["\n".join(wrapped(text, width) for text in texts)]
     blocks += [fitted(table, width, LESS_NEEDED) for table in tables]
     blocks += ["\n".join(wrapped(note, width) for note in _notes(results, tables))]
@@ -72,16 +81,19 @@ def ratings_table(results: Results, width: int = WIDTH) -> str:
     return "\n\n".join(f"{fitted(table, width)}\n{wrapped(table.caption, width)}" for table in tables) + "\n"
 
 
-def _quality(results: Results) -> list[ReportTable]:
-    """Return the metrics of all dialogues in one table, without reference systems; none without metrics."""
-    sections = (*likelihood(results).tables[:1], *generation(results).tables[:1])
-    parts = [table.select([*range(len(table.head) - table.references)]) for table in sections]
-    groups = tuple(RowGroup("", part.groups[0].rows) for part in parts)
-    return [parts[0]._replace(groups=groups)] if parts else []
+def _main_figures(results: Results) -> tuple[ReportTable, ...]:
+    """Return one table of the `SHOWN` metrics on all dialogues and of `SHOWN_COSTS`; nothing without either."""
+    users = {name for name in metric_names(results) if name not in METRIC_DISPLAYS}
+    metrics = summary(results, {*SHOWN, *users})
+    head = metrics[0].head if metrics else ("", *model_names(results))
+    costs = [row for table in cost(results).tables for row in table.rows if row[0].text in SHOWN_COSTS]
+    texts = ([cell.text.partition(" ± ")[0] for cell in row] for row in costs)
+    padded = tuple(text_row(*row, *[""] * (len(head) - len(row))) for row in texts)
+    return table_of_groups(head, (*(group for table in metrics for group in table.groups), RowGroup("", padded)))
 
 
 def _notes(results: Results, tables: Sequence[ReportTable]) -> Iterator[str]:
-    """Yield the meaning of signs in the tables, and the settings that must be equal but differ."""
+    """Yield the meaning of signs in the tables, settings that must be equal but differ, and what the report adds."""
     names = model_names(results)
     if len(names) == 2 and results["differences"]:
         yield f"Differences and intervals: {names[0]} − {names[1]}."
@@ -93,5 +105,7 @@ def _notes(results: Results, tables: Sequence[ReportTable]) -> Iterator[str]:
     if any(LOSSY in cell.text for cell in cells):
         yield LOSSY_NOTE.strip()
     for what, *values, _ in broken_settings(results):
-        pairs = (f"{name} {value.text}" for name, value in zip(names, values, strict=True))
-        yield f"must be equal but differs: {what.text}: {'; '.join(pairs)}"
+        yield f"must be equal but differs: {what.text}: {' / '.join(value.text for value in values)}"
+    if tables:
+        number = len(metric_names(results))
+        yield f"The report has all {number} metrics, subsets, reference rows, tests, cost, curves and examples."

@@ -254,7 +254,9 @@ class Evaluator:
                 for row, result in zip(rows, self.score(batch, aligned, gold), strict=True)
             ]
             with self.decoding.measured():
-                responses = (self.generator or self.responder).generate(batch.source, self.search)
+                generator = self.generator or self.responder
+                ids = [example.id for example in chosen]
+                responses = generator.generate(batch.source, self.search, ids=ids)
                 replies = [best(*pair) for pair in zip(chosen, responses, strict=True)]
             own |= dict(zip(rows.tolist(), zip(scored, replies, strict=True), strict=True))
             if progress is not None:

@@ -78,9 +78,19 @@ class Run:
         """Answer the last turn of a context in which two speakers alternate."""
         return self.respond_batch([context], search)[0]
 
-    def respond_batch(self, contexts: Sequence[Sequence[str]], search: Mapping[str, Any] | None = None) -> list[Reply]:
-        """Answer several contexts in one batch."""
-        responses = self.responder.respond(contexts, None if search is None else dict(search))
+    def respond_batch(
+        self,
+        contexts: Sequence[Sequence[str]],
+        search: Mapping[str, Any] | None = None,
+        *,
+        ids: Sequence[str] | None = None,
+    ) -> list[Reply]:
+        """Answer several contexts in one batch.
+
+        A search that draws gives a context the same reply in any batch; the reply depends on its id too, if `ids` are
+        given, as those of an evaluation. Without ids, equal contexts are numbered, so that their replies differ.
+        """
+        responses = self.responder.respond(contexts, None if search is None else dict(search), ids=ids)
         if not all(responses):
             raise UserError(f"{self.folder}: the scores of the model are not numbers")
         return [

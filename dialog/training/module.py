@@ -211,7 +211,7 @@ class DialogModule(LightningModule):
         if self.tokenizer is None:
             raise UserError("predict: the module has no tokenizer; pass DialogModule(..., tokenizer=...)")
         responder = Responder(self.model, self.tokenizer, batch.source.shape[1], GenerationConfig())
-        responses = responder.generate(batch.source, self.search)
+        responses = responder.generate(batch.source, self.search, ids=list(map(str, batch.rows.tolist())))
         if not all(responses):
             raise UserError("predict: the scores of the network are not numbers; train with a smaller learning rate")
         return [

@@ -29,6 +29,8 @@ from dialog.tuning.results import best_file, best_of, results, spent, to_markdow
 from dialog.tuning.space import BUDGET, Choice, suggest
 
 SETTINGS, JOURNAL = "sweep.json", "journal.log"
+PRUNED_FROM = 0.5
+"""Fraction of its length that every trial may train: earlier, trials with much dropout or a long warm-up look worse."""
 SAMPLERS = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}
 
 log = logging.getLogger("dialog")
@@ -38,8 +40,10 @@ log = logging.getLogger("dialog")
 class SweepSettings:
     """Settings of a sweep; with the recipes in its folder, all that resuming needs.
 
-    Every recipe gets ``trials`` trials of the same length; pruned and failed trials count. The ``sampler`` of a trial
-    is seeded by the trial's number, so an interrupted sweep continues as if uninterrupted.
+    Every recipe gets ``trials`` trials of the same length; pruned and failed trials count. With ``prune``, a trial of
+    which half is done stops if its best value so far is worse than the median of at least four earlier trials at the
+    same validation. The ``sampler`` of a trial is seeded by the trial's number, so an interrupted sweep continues as if
+    uninterrupted.
     """
 
     spaces: Mapping[str, Mapping[str, Choice]]
@@ -137,9 +141,9 @@ def train(trial: optuna.Trial, composed: Composed, folder: Path, name: str) -> t
     run = runs(folder, name) / f"{trial.number:03}"
     part_of = PartOf(f"{name} trial {run.name}", folder.name, resume_advice(folder))
 
-    def stop(validation: int, value: float) -> bool:
+    def stop(validation: int, value: float, done: float) -> bool:
         trial.report(value, validation)
-        return trial.should_prune()
+        return done >= PRUNED_FROM and trial.should_prune()
 
     watch = TrialWatch(stop)
     try:

@@ -67,10 +67,10 @@ def test_bad_line_gets_an_error_in_its_place(
 def test_responses_of_an_evaluation_are_valid_input(
     here: Path, call: Callable[..., Done], trained: Callable[[str], Path]
 ) -> None:
-    run = trained("transformer")
-    assert call("evaluate", str(run)).code == 0
-    responses = run / "evaluation" / "test" / "responses.jsonl"
-    assert call("respond", str(run), "--input", str(responses), "--output", "answers").code == 0
+    run, drawn = str(trained("transformer")), ["generation=sampling", "data.first_turns=true"]
+    assert call("evaluate", run, *drawn, "--name", "drawn").code == 0
+    responses = trained("transformer") / "evaluation" / "test-drawn" / "responses.jsonl"
+    assert call("respond", run, *drawn, "--input", str(responses), "--output", "answers").code == 0
     fields = ("id", "context", "response")
     assert [[row[key] for key in fields] for row in rows(here / "answers")] == [
         [row[key] for key in fields] for row in rows(responses)

@@ -158,7 +158,7 @@ def test_differences_and_references(comparison: Comparison) -> None:
     low, high = entry["interval"]
     assert low < entry["difference"] < high
     assert {"human", "random", "ngram_5"} <= results["references"]["all"].keys()
-    assert "lstm is worse than an n-gram model" in results["warnings"][0]
+    assert "lstm has more bits per byte than an n-gram model" in results["warnings"][0]
     assert {entry["axis"] for entry in results["crossings"]} == {"target_tokens", "seconds", "flops"}
     assert results["calibration"].keys() == {"lstm", "transformer"}
     assert results["history"]["rows"][0]["values"].keys() == {"lstm", "transformer"}
@@ -185,10 +185,14 @@ def test_samples(comparison: Comparison) -> None:
 
 
 def test_names_of_run_folders() -> None:
-    """Runs of one recipe have the name of the folder that holds them all; runs that share a name, their paths."""
+    """Of the folder that holds all runs of a recipe, else what their paths begin with, else the path of the first."""
     one, two, other = Path("one/runs/b"), Path("two/runs/b"), Path("c/runs/d")
     assert run_names([[one], [two], [other]]) == ["one/runs/b", "two/runs/b", "d"]
     assert run_names([[Path("x/runs/lstm/seed-1"), Path("x/runs/lstm/seed-2")], [other]]) == ["lstm", "d"]
+    lstm, transformer = ([Path(f"runs/results/{name}-{seed}") for seed in (1, 2)] for name in ("lstm", "transformer"))
+    assert run_names([lstm, transformer]) == ["results/lstm", "results/transformer"]
+    assert run_names([[Path("/my-runs/lstm-1").absolute(), Path("/my-runs/lstm-2")], [other]]) == ["my-runs", "d"]
+    assert run_names([[Path("/a/1"), Path("/a/2")], [Path("/a/10"), Path("/a/20")]]) == ["a/1", "a/10"]
 
 
 def test_attention(comparison: Comparison) -> None:
@@ -291,7 +295,7 @@ def test_runs_instead_of_recipes(
     arguments = ["compare", "mine/lstm", "mine/transformer", "--trust", "--output", "out", "--json"]
     assert exit_code(arguments, monkeypatch) == 0
     results = json.loads(capsys.readouterr().out)
-    assert [model["name"] for model in results["models"]] == ["mine/lstm", "mine/transformer"]
+    assert [model["name"] for model in results["models"]] == ["lstm", "transformer"]
     for model, old in zip(results["models"], comparison.results["models"], strict=True):
         (run,) = model["runs"]
         assert run["metrics"] == old["runs"][0]["metrics"]

@@ -34,8 +34,8 @@ def test_crossing_by_hand() -> None:
     """A falls from 3 to 1 in 40 s, B from 2.6 to 1.8: 3 - t/20 = 2.6 - t/50 at t = 40/3."""
     a, b = [model(name, curve, curve) for name, curve in (("A", [(0, 3), (40, 1)]), ("B", [(0, 2.6), (40, 1.8)]))]
     assert texts(a, b) == {
-        "target_tokens": "Per target token, B is ahead until 13,300 tokens, then A is ahead.",
-        "seconds": "Per second, B is ahead until 13 s, then A is ahead.",
+        "target_tokens": "Per target token, B is ahead of A until 13,300 tokens, then A is ahead.",
+        "seconds": "Per second, B is ahead of A until 13 s, then A is ahead.",
     }
 
 
@@ -43,12 +43,12 @@ def test_axes_differ() -> None:
     """A token of A costs four times the FLOPs of B's: with x in GFLOPs, 2 - x/16 = 2.5 - 3x/8 at x = 1.6."""
     a = model("A", [(0, 2), (4, 1)], [(0, 2.1), (4, 1.1)], rate=4e6)
     b = model("B", [(0, 2.5), (16, 1.5)], [(0, 2.6), (16, 1.6)], rate=1e6)
-    assert texts(a, b)["seconds"] == "Per second, A is ahead throughout."
-    assert texts(a, b)["flops"] == "Per FLOP, A is ahead throughout."
+    assert texts(a, b)["seconds"] == "Per second, A is ahead of B throughout."
+    assert texts(a, b)["flops"] == "Per FLOP, A is ahead of B throughout."
     a = model("A", [(0, 2), (4, 1)], rate=4e6)
     b = model("B", [(0, 2.5), (4, 1.001)], rate=1e6)
-    assert texts(a, b)["seconds"] == "Per second, A is ahead throughout (number of runs: 1 and 1)."
-    expected = "Per FLOP, A is ahead until 1.6e+09 FLOPs, then B is ahead (number of runs: 1 and 1)."
+    assert texts(a, b)["seconds"] == "Per second, A is ahead of B throughout (number of runs: 1 and 1)."
+    expected = "Per FLOP, A is ahead of B until 1.6e+09 FLOPs, then B is ahead (number of runs: 1 and 1)."
     assert texts(a, b)["flops"] == expected
 
 
@@ -57,7 +57,7 @@ def test_overlapping_seeds_are_not_distinguishable() -> None:
     a, b = model("A", [(0, 2), (10, 1)], [(0, 2), (10, 1.2)]), model("B", [(0, 2), (10, 1.1)], [(0, 2), (10, 1.3)])
     assert texts(a, b)["seconds"] == "Per second, A and B are not distinguishable."
     c = model("C", [(0, 2.2), (5, 1.9), (10, 0.5)], [(0, 2.2), (5, 1.9), (10, 0.4)])
-    expected = "Per second, A is ahead until 6.4 s, then not distinguishable until 7.2 s, then C is ahead."
+    expected = "Per second, A is ahead of C until 6.4 s, then not distinguishable until 7.2 s, then C is ahead."
     assert texts(a, c)["seconds"] == expected  # 2 - .08 t = 3.4 - .3 t at 6.36 s, 2 - .1 t = 3.3 - .28 t at 7.22 s
 
 
@@ -66,14 +66,14 @@ def test_only_the_common_range_is_compared() -> None:
     a, b = model("A", [(0, 2), (20, 1)]), model("B", [(20, 1.5), (50, 1)])
     assert texts(a, b)["seconds"] == "Per second, the learning curves of A and B have no common range."
     late = model("C", [(10, 1.4), (50, 1.3)])
-    assert texts(a, late)["seconds"].startswith("Per second, C is ahead until 12 s, then A is ahead")
+    assert texts(a, late)["seconds"].startswith("Per second, C is ahead of A until 12 s, then A is ahead")
 
 
 def test_runs_without_curves() -> None:
     """Files of responses have no runs with curves; diverged runs are left out."""
     a, b = model("A", [(0, 2), (20, 1)]), model("B", [(0, 3), (20, 2)], [(0, 1), (20, 9)])
     b["runs"][1]["diverged"] = True
-    assert texts(a, b)["seconds"] == "Per second, A is ahead throughout (number of runs: 1 and 1)."
+    assert texts(a, b)["seconds"] == "Per second, A is ahead of B throughout (number of runs: 1 and 1)."
     assert crossings([a, model("C")]) == crossings([a]) == []
 
 

@@ -106,9 +106,10 @@ def test_kappa_is_zero_by_chance_and_one_for_equal_choices() -> None:
     assert agreement(same, Rater("d", {"2": "left"}))["raw"] is None
 
 
-def test_a_majority_of_as_many_left_as_right_is_a_tie() -> None:
-    raters = [Rater("a", {"1": "left", "2": "left"}), Rater("b", {"1": "right", "2": "tie"})]
-    assert majority(raters).choices == {"1": "tie", "2": "left"}
+def test_a_majority_has_more_votes_than_any_other_choice() -> None:
+    votes = {"1": ("left", "right"), "2": ("left", "left", "tie"), "3": ("left", "tie", "tie"), "4": ("right",)}
+    raters = [Rater(str(n), {pair: row[n] for pair, row in votes.items() if n < len(row)}) for n in range(3)]
+    assert majority(raters).choices == {"1": "tie", "2": "left", "3": "tie", "4": "right"}
 
 
 @pytest.mark.parametrize(

@@ -51,8 +51,8 @@ def test_worse_than_the_best_order_on_the_same_subset() -> None:
         {"name": "another system", "summary": {"all": {"f1": {"mean": 3.0, "std": None, "n": 1}}}},
     ]
     assert ngram_warnings(models, references) == [
-        "mixed is worse than an n-gram model that does not read the context: 1.310 bits per byte against 1.300 of the "
-        "3-gram on all dialogues; 1.250 bits per byte against 1.100 of the 2-gram on leaked dialogues."
+        "mixed has more bits per byte than an n-gram model that does not read the context: "
+        "1.310 against 1.300 (3-gram) on all dialogues, 1.250 against 1.100 (2-gram) on leaked dialogues."
     ]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from dialog.generation.constraints import Constraints
@@ -49,15 +50,18 @@ class Chain:
             before = token
         return torch.stack(rows, 1), Before(before)
 
+    def start(self, source: Tensor, mask: Tensor) -> tuple[Nothing, Before]:
+        return Nothing(), Before(torch.full((len(source),), START))
+
     def represent(self, tokens: Tensor, memory: Memory, state: Before) -> tuple[Tensor, Tensor, State]:
         """Use the logits as vectors."""
         logits, state = self(tokens, memory, state)
         return logits, logits, state
 
-    def search(self, search: Search, rows: int = 1, source: Tensor | None = None) -> Replies:
+    def search(self, search: Search, rows: int = 1, source: Tensor | None = None, ids: Sequence[str] = ()) -> Replies:
         first = torch.full((rows, 1), START)
         source = torch.arange(6, 6 + rows).unsqueeze(1) if source is None else source
-        return search(self, first, Nothing(), Before(first.squeeze(1)), source)
+        return search(self, first, Nothing(), Before(first.squeeze(1)), source, ids)
 
     def scores(self, tokens: list[int], *, finished: bool) -> list[float]:
         """Return log p of each token, and of the end token if the response is finished."""
@@ -117,9 +121,13 @@ class Sourced:
 
     def search(self, search: Search, kinds: int | None = None) -> Replies:
         """Decode a response to each of the first kinds of source."""
-        source = torch.arange(len(self.tables) if kinds is None else kinds).unsqueeze(1)
+        return self.answer(search, range(len(self.tables) if kinds is None else kinds))
+
+    def answer(self, search: Search, kinds: Sequence[int], ids: Sequence[str] = (), padding: int = 0) -> Replies:
+        """Decode a response to each source, which is a kind behind padding tokens."""
+        source = torch.tensor(kinds).unsqueeze(1)
         memory, state = self.start(source, source >= 0)
-        return search(self, torch.full_like(source, START), memory, state, source)
+        return search(self, torch.full_like(source, START), memory, state, F.pad(source, (0, padding)), ids)
 
     def scores(self, kind: int, tokens: Sequence[int], *, finished: bool = True) -> list[float]:
         return Chain(self.tables[kind]).scores(list(tokens), finished=finished)

@@ -201,12 +201,30 @@ def test_groups_avoid_the_tokens_of_earlier_groups() -> None:
 
 
 def test_groups_without_diversity_are_equal_beams() -> None:
-    chain = Chain.draw(VOCABULARY, 4)
-    (single,) = chain.search(construct(Beam, constraints=limits(), width=2, candidates=2))
-    (groups,) = chain.search(
-        construct(DiverseBeam, constraints=limits(), width=4, groups=2, diversity=0.0, candidates=4)
-    )
-    assert [reply.tokens for reply in groups] == [tokens for reply in single for tokens in [reply.tokens] * 2]
+    """Their candidates are those of one beam: none occurs twice."""
+    for seed in range(20):
+        chain = Chain.draw(VOCABULARY, seed)
+        (single,) = chain.search(construct(Beam, constraints=limits(), width=2, candidates=2))
+        (groups,) = chain.search(
+            construct(DiverseBeam, constraints=limits(), width=4, groups=2, diversity=0.0, candidates=4)
+        )
+        assert groups[:2] == single
+
+
+@pytest.mark.parametrize("candidates", [1, 2, 5])
+def test_candidates_of_groups_differ(candidates: int) -> None:
+    """The best ones are those of all candidates."""
+    counts = []
+    for seed in range(30):
+        chain = Chain.draw(VOCABULARY, seed)
+        settings = {"constraints": limits(max_length=3), "width": 6, "groups": 3, "diversity": 0.3}
+        (every,), (best,) = (
+            chain.search(construct(DiverseBeam, candidates=count, **settings)) for count in (6, candidates)
+        )
+        assert len({tuple(reply.tokens) for reply in every}) == len(every)
+        assert best == every[:candidates]
+        counts.append(len(every))
+    assert 6 in counts
 
 
 def test_a_delayed_beam_begins_with_drawn_tokens() -> None:

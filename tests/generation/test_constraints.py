@@ -10,14 +10,16 @@ import pytest
 import torch
 from chains import END, START, Chain, repeats
 
-from dialog.config.components import construct
+from dialog.config.components import Component, construct
 from dialog.generation.constraints import Constraints
 from dialog.generation.contract import Search
 from dialog.generation.required_words import RequiredWords
+from dialog.generation.searches.anti_lm import AntiLanguageModel
 from dialog.generation.searches.beam import Beam
 from dialog.generation.searches.beam_variants import DelayedBeam, DiverseBeam
 from dialog.generation.searches.contrastive import Contrastive
 from dialog.generation.searches.greedy import Greedy
+from dialog.generation.searches.mmi import MutualInformation
 from dialog.generation.searches.sampling import Sampling
 from dialog.generation.word_finder import WordFinder
 
@@ -31,7 +33,25 @@ SEARCHES: dict[str, Make] = {
     "delayed": lambda constraints: construct(DelayedBeam, constraints=constraints, width=3, candidates=3),
     "sampling": lambda constraints: Sampling(constraints=constraints, candidates=3),
     "contrastive": lambda constraints: Contrastive(constraints=constraints, top_k=3),
+    "mmi": lambda constraints: mutual(constraints, {"name": "diverse_beam", "width": 4, "groups": 2, "candidates": 4}),
+    **{
+        f"anti_lm, {inner['name']}": lambda constraints, inner=inner: AntiLanguageModel(
+            constraints=constraints, empty_source=[0], search=inner, weight=0.8
+        )
+        for inner in ({"name": "greedy"}, {"name": "beam", "width": 3, "candidates": 3})
+    },
 }
+
+
+def mutual(constraints: Constraints, inner: Component) -> Search:
+    """The longest candidate first, whatever the model prefers."""
+
+    def scores(sources: list[list[int]], candidates: list[list[list[int]]]) -> list[list[float]]:
+        return [[float(len(tokens)) for tokens in rows] for rows in candidates]
+
+    return MutualInformation(
+        constraints=constraints, load_reverse=lambda folder: scores, reverse="run", search=inner, weight=9.0
+    )
 
 
 @pytest.fixture(params=SEARCHES)
@@ -54,6 +74,13 @@ def text(tokens: list[int]) -> str:
 
 def words(tokens: list[int]) -> list[str]:
     return text(tokens).lower().replace("!", " ").split()
+
+
+def test_responses_have_lengths_in_the_range(make: Make) -> None:
+    for shortest, longest in ((0, 2), (3, 3), (4, 9)):
+        lengths = set(map(len, decode(make(limits(min_length=shortest, max_length=longest)))))
+        assert lengths <= set(range(shortest, longest + 1))
+        assert max(lengths) > shortest or shortest == longest
 
 
 def test_no_ngram_occurs_twice(make: Make) -> None:
@@ -115,14 +142,14 @@ def test_penalties_of_logits_by_hand() -> None:
     assert preferences.squeeze().tolist() == pytest.approx(expected.squeeze().tolist())
 
 
-def test_penalties_change_choices_and_not_scores() -> None:
-    for seed in range(5):
+@pytest.mark.parametrize(
+    "constraint", [{"frequency_penalty": 2.0}, {"repetition_penalty": 2.0}, {"prefix": (6, 5)}, {"no_repeat_ngram": 1}]
+)
+def test_constraints_change_choices_and_not_scores(make: Make, constraint: dict[str, Any]) -> None:
+    search = make(limits(**constraint))
+    for seed in range(3):
         chain = Chain.draw(len(PIECES), seed)
-        for search in (
-            Greedy(constraints=limits(frequency_penalty=2.0)),
-            construct(Beam, constraints=limits(repetition_penalty=2.0)),
-        ):
-            ((reply,),) = chain.search(search)
+        for reply in chain.search(search)[0]:
             assert reply.token_scores == pytest.approx(chain.scores(reply.tokens, finished=reply.finished), abs=1e-6)
 
 

@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from chains import END, START, Chain
+from chains import END, START, Chain, Sourced
 from torch import Tensor
 
+from dialog.config.components import build
 from dialog.generation.constraints import Constraints
+from dialog.generation.contract import Search
+from dialog.generation.searches.family import SEARCHES
 from dialog.generation.searches.greedy import Greedy
 from dialog.generation.searches.sampling import FIRST, Sampling, draw, within_mass
 
@@ -70,31 +73,75 @@ def test_truncation_of_a_large_vocabulary(mass: float, digits: int) -> None:
         assert torch.equal(within_mass(probabilities, order, mass), expected)
 
 
-def test_responses_of_sources_have_the_frequencies_of_the_chain() -> None:
+@pytest.mark.parametrize("equal", [False, True])
+def test_responses_of_sources_have_the_frequencies_of_the_chain(equal: bool) -> None:
+    """Different sources, and equal ones with different ids, get independent draws."""
     chain = Chain.draw(5, 1)
     source = torch.arange(10, 4010).unsqueeze(1)
-    replies = chain.search(sampler(), 4000, source)
+    replies = chain.search(
+        sampler(), 4000, source * 0 + 10 if equal else source, list(map(str, range(4000))) if equal else ()
+    )
     table = chain.logits[START, START].index_fill(0, torch.tensor([START]), -torch.inf).softmax(-1)
     first = torch.tensor([reply.tokens[0] if reply.tokens else END for (reply,) in replies]).bincount(minlength=5)
     expected = (4000 * table)[table > 0]
     assert float(((first[table > 0] - expected) ** 2 / expected).sum()) < CRITICAL
 
 
-def test_a_seed_gives_the_same_text_in_any_batch() -> None:
-    chain, source = Chain.draw(7, 2), torch.tensor([[row + 6, row + 9, 0, 0] for row in range(20)])
-    search = sampler(9, candidates=3, seed=5)
-    together = chain.search(search, 20, source)
-    assert [chain.search(search, 1, source[row : row + 1, :2])[0] for row in range(20)] == together
-    assert chain.search(sampler(9, candidates=3, seed=6), 20, source) != together
-    assert chain.search(search, 3, source[[4, 4, 4]]) == [together[4]] * 3
+SAMPLING = {"name": "sampling", "candidates": 3}
+DRAWING = {
+    "sampling": {},
+    "best of n": {"candidates": 3},
+    "delayed_beam": {"width": 3, "candidates": 2, "top_k": 0},
+    "mmi": {"reverse": "run", "search": SAMPLING},
+    "anti_lm": {"search": SAMPLING},
+    "anti_lm, delayed": {"name": "anti_lm", "search": {"name": "delayed_beam", "width": 3, "delay": 5, "top_k": 0}},
+}
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_a_seed_gives_the_same_text_in_any_batch(name: str) -> None:
+    """Whatever the order, the padding and the size of the batches; equal sources with different ids have own draws."""
+    step = Sourced(Sourced.draw(7, [1, 2, 3]).tables / 4)
+    kinds, ids = [1, 1, 2, 1, 2, 1, 1, 2], ["a", "b", "a", "c", "b", "d", "e", "c"]
+    search, other = (drawing(name, seed) for seed in (5, 6))
+    together = step.answer(search, kinds, ids)
+    assert step.answer(other, kinds, ids) != together
+    texts = [(kind, *reply[0].tokens) for kind, reply in zip(kinds, together, strict=True)]
+    assert len(set(texts)) > 5
+    for size in (1, 2, 3, 5):
+        order = sorted(range(8), key=lambda row: ids[row] * row)
+        for start in range(0, 8, size):
+            rows = order[start : start + size]
+            own = step.answer(search, [kinds[row] for row in rows], [ids[row] for row in rows], padding=size)
+            assert [[reply.tokens for reply in replies] for replies in own] == [
+                [reply.tokens for reply in together[row]] for row in rows
+            ]
+    assert step.answer(search, [1, 1], ["a", "a"]) == [together[0]] * 2
+    (alone,) = step.answer(search, [1])
+    assert step.answer(search, [1, 2, 1])[::2] == [alone, alone]
+
+
+def drawing(name: str, seed: int) -> Search:
+    component: dict[str, Any] = {"name": {"best of n": "sampling"}.get(name, name), **DRAWING[name]}
+    component |= {"search": {**component["search"], "seed": seed}} if "search" in component else {"seed": seed}
+    constraints = Constraints(end=END, special=(START,), min_length=2, max_length=6)
+    runtime: dict[str, Any] = {"load_reverse": lambda folder: no_preference, "empty_source": [0]}
+    return build(SEARCHES, component, constraints=constraints, **runtime)
+
+
+def no_preference(sources: list[list[int]], candidates: list[list[list[int]]]) -> list[list[float]]:
+    """Equal scores of a reverse model."""
+    return [[0.0] * len(rows) for rows in candidates]
 
 
 def test_candidates_are_sorted_by_likelihood() -> None:
+    """Those that have not ended at max_length come last: the probability of their end is not in the score."""
     chain = Chain.draw(7, 3)
-    (found,) = chain.search(sampler(9, candidates=16))
+    (found,) = chain.search(sampler(4, candidates=16))
     assert len(found) == 16
     assert len({tuple(reply.tokens) for reply in found}) > 2
-    assert [reply.score for reply in found] == sorted((reply.score for reply in found), reverse=True)
+    assert {reply.finished for reply in found} == {True, False}
+    assert found == sorted(found, key=lambda reply: (not reply.finished, -reply.score))
     for reply in found:
         assert reply.token_scores == pytest.approx(chain.scores(reply.tokens, finished=reply.finished), abs=1e-6)
 

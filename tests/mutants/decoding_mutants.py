@@ -43,12 +43,12 @@ MUTANTS = (
             "return kept ** (1 / self.temperature)",
         ),
     ),
-    mutant("sampling-3", "the seed is ignored", SEEDS, (SAMPLING, "np.array([seed, *(", "np.array([0, *(")),
+    mutant("sampling-3", "the seed is ignored", SEEDS, (SAMPLING, "repr((seed, [", "repr((0, [")),
     mutant(
         "sampling-4",
         "the draws depend on the padding",
         SEEDS,
-        (SAMPLING, "*(token for token in source if token != PAD)", "*source"),
+        (SAMPLING, "[token for token in source if token != PAD]", "source"),
     ),
     mutant(
         "sampling-5",
@@ -56,9 +56,15 @@ MUTANTS = (
         CANDIDATES,
         (
             SAMPLING,
-            "[row_uniform(row, self.seed, (times, self.constraints.max_length + 1)) for row",
-            "[row_uniform(row, self.seed, (1, self.constraints.max_length + 1)).repeat(times, 0) for row",
+            "row_uniform(self.seed, *row, shape) for row",
+            "row_uniform(self.seed, *row, (1, shape[1])).repeat(times, 0) for row",
         ),
+    ),
+    mutant(
+        "sampling-10",
+        "equal sources get equal draws",
+        SEEDS,
+        (SAMPLING, "if token != PAD], name)", "if token != PAD])"),
     ),
     mutant(
         "sampling-6",
@@ -82,7 +88,7 @@ MUTANTS = (
         "sampling-9",
         "the response is not the most probable draw",
         CANDIDATES,
-        (SAMPLING, "key=lambda reply: -reply.rank", "key=lambda reply: reply.rank"),
+        ("generation/contract.py", "finished, -hypothesis.rank", "finished, hypothesis.rank"),
     ),
     mutant(
         "penalty-1",
@@ -155,7 +161,7 @@ MUTANTS = (
     mutant(
         "constraints-5",
         "penalties change the scores",
-        "generation/test_constraints.py::test_penalties_change_choices_and_not_scores",
+        "generation/test_constraints.py::test_constraints_change_choices_and_not_scores",
         (CONSTRAINTS, "return scores, preferences", "return preferences, preferences"),
     ),
     mutant(

@@ -27,7 +27,7 @@ MUTANTS = (
         "statistics-4",
         "swaps with exactly the observed difference do not count",
         "comparison/statistics/test_resampling.py::test_identical_runs_have_p_1",
-        ("comparison/statistics/resampling.py", ">= least[place]", "> least[place]"),
+        ("comparison/statistics/resampling.py", "< least[place]", "<= least[place]"),
     ),
     mutant(
         "statistics-5",

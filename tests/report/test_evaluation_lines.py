@@ -28,14 +28,16 @@ def test_subsets_are_columns_and_references_are_rows() -> None:
         ["Examples", "1,200", "1,200"],
     ]
     assert lines[4] == ""
-    heading, frequent, ngram = lines[5:8]
-    assert heading.startswith("Reference rows")
+    heading, second, rule, frequent, ngram = lines[5].splitlines()
+    assert second.split() == ["Reference", "byte", "F1", "sacreBLEU", "Distinct-2", "response"]
+    assert rule == "-" * max(map(len, (heading, second)))
+    assert len(rule) <= 80
     assert frequent.split() == ["most", "frequent", "7.20", "3.0"]
     assert ngram.split() == ["ngram", "5", "1.321"]
-    assert frequent.index("7.20") + 4 == heading.index("F1") + 2
-    assert frequent.index("3.0") + 3 == len(heading)
-    assert lines[8].startswith("†: ")
-    assert lines[9] == "sacreBLEU: tok:13a"
+    assert frequent.index("7.20") + 4 == second.index("F1") + 2
+    assert frequent.index("3.0") + 3 == len(second)
+    assert lines[6].startswith("†: ")
+    assert lines[7] == "sacreBLEU: tok:13a"
 
 
 def test_one_column_without_a_training_split() -> None:

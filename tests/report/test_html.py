@@ -105,7 +105,13 @@ def test_the_page_shows_the_results_in_order(three: dict[str, Any], tmp_path: Pa
             *("test, 7,740 responses in 1,000 dialogues", "1 h 07 min", "95 % intervals", "dialog compare hello"),
             *("Parity contract", "✗ must be equal", "2 equal settings", "Likelihood", "5-gram"),
             *("Generated responses", "human", "Cost", "Learning curves", "Use of the history", "Breakdown"),
-            *("Calibration", "Responses that differ most", "Random responses", "decoder.attention", "Blind rating"),
+            *(
+                "Calibration",
+                "Examples on which the contenders differ most",
+                "Random examples",
+                "decoder.attention",
+                "Blind rating",
+            ),
             *("Power and method of every test", "All runs", "UTF-8 bytes", "2.13.0"),
         )
     ]

@@ -93,15 +93,29 @@ def test_lines_fit_the_terminal_and_lose_no_metric(
     lines = terminal_table(results_of(names), width).splitlines()
     tables = [line for line in lines if not any(name in line for name in names)]
     assert max(map(display_width, tables)) <= width
-    for metric in ("Bits per byte ↓", "my_lab.warmth", "Peak memory"):
+    for metric in ("Bits per byte ↓", "my_lab.warmth", "Training time"):
         rows = [line for line in lines if line.startswith(metric)]
-        assert sum(row.count("±") for row in rows) == len(names) * (metric != "Peak memory")
-        assert any("[" in row for row in rows) == (len(names) == 2 and metric != "Peak memory")
+        assert sum(row.count("±") for row in rows) == len(names) * (metric != "Training time")
+        assert any("[" in row for row in rows) == (len(names) == 2 and metric != "Training time")
 
 
-def test_a_narrow_terminal_names_the_columns_that_it_leaves_out(results: dict[str, Any]) -> None:
-    assert "(Prob. of improvement, p (Holm), Difference: in the report)" in terminal_table(results, 80)
-    assert "in the report)" not in terminal_table(results, 200)
-    divided = terminal_table(results, 60)
-    assert "(Prob. of improvement: in the report)" in divided, "the others in several tables"
-    assert "p (Holm)" in divided
+def test_a_terminal_shows_the_main_figures_and_names_the_report(results: dict[str, Any]) -> None:
+    lines = terminal_table(results, 80).splitlines()
+    rows = [line.partition("  ")[0] for line in lines if "±" in line and not line.startswith("±")]
+    assert rows == [
+        *("Bits per byte ↓", "Perplexity per token ↓", "F1 ↑", "sacreBLEU ↑", "Distinct-2", "Words per response"),
+        "my_lab.warmth",
+    ], "metrics that users add, but no variants of a metric"
+    assert [line.split("  ")[0] for line in lines if line.startswith(("Param", "Train", "Time", "Peak"))] == [
+        "Parameters", "Training time", "Time per response",
+    ]  # fmt: skip
+    text = " ".join(lines)
+    assert "must be equal but differs: data hello: hello / hello" in text
+    assert text.endswith("The report has all 14 metrics, subsets, reference rows, tests, cost, curves and examples.")
+
+
+def test_a_narrow_terminal_has_fewer_columns_or_several_tables(results: dict[str, Any]) -> None:
+    heads = [" ".join(line for line in terminal_table(results, width).splitlines()) for width in (200, 80, 50)]
+    assert ["Prob. of" in head for head in heads] == [True, False, False]
+    assert ["p (Holm)" in head for head in heads] == [True, False, True]
+    assert heads[2].count("Bits per byte") > heads[2].count("Parameters"), "a part without empty rows"

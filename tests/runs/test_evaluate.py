@@ -16,6 +16,7 @@ import dialog
 from dialog.analysis.attention.alignment import AlignmentAccuracy
 from dialog.analysis.attention.maps import attention_maps
 from dialog.build import build_corpus
+from dialog.config.components import Component
 from dialog.config.schema import GenerationConfig
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.dialogue import Copy, Example, Turn
@@ -101,6 +102,22 @@ def test_batches_change_nothing(responder: Responder, split: list[Example], monk
         for name in again:
             value = metrics[name]
             assert again[name] == (pytest.approx(value, abs=1e-9) if isinstance(value, float) else value), name
+
+
+@pytest.mark.parametrize("search", [{"name": "sampling"}, {"name": "delayed_beam", "delay": 6, "width": 2}])
+def test_first_turns_are_drawn_each_for_itself(responder: Responder, split: list[Example], search: Component) -> None:
+    """They have one empty source; neither the size of the batches nor the number of ranks changes a response."""
+    first = [example for example in split if not example.context]
+    drawn = [answered.response for answered in Evaluator(responder, search, 700).answers(split)]
+    texts = {text for example, (text, *_) in zip(split, drawn, strict=True) if example in first}
+    assert len(texts) > len(first) / 2 > 2
+    for budget, world in ((1, 1), (150, 3)):
+        ranks = [Evaluator(responder, search, budget, rank=rank, world=world) for rank in range(world)]
+        shards = [{each.example.id: each.response for each in rank.answers(split)} for rank in ranks]
+        responses = {name: response for shard in shards for name, response in shard.items()}
+        assert [responses[example.id].ids for example in split] == [response.ids for response in drawn]
+    (alone,) = responder.respond([[]], search, ids=[first[-1].id])
+    assert alone[0].ids == drawn[split.index(first[-1])].ids
 
 
 @torch.no_grad()

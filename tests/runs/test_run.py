@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 
 import dialog
 from dialog.data.tokenizers.tokenizer import EOS, OTHER, SELF
+from dialog.errors import UserError
 
 CONTEXT = ["Hello, I booked three nights.", "Welcome.", "Which day is it?"]
 CONTEXTS = [CONTEXT, CONTEXT[:1], ["A table for six, please."], [*CONTEXT, "It is Monday.", "What is my name?"], []]
@@ -46,6 +48,23 @@ def test_batch_and_single_responses_agree(run: dialog.Run) -> None:
         assert alone.candidates[0].score == pytest.approx(reply.candidates[0].score, abs=1e-4)
         assert alone.candidates[0].tokens == reply.candidates[0].tokens
     assert run.respond_batch([]) == []
+
+
+def test_draws_for_equal_contexts(run: dialog.Run) -> None:
+    """They are numbered, or have ids; the other contexts of a batch change nothing."""
+    search = {"name": "sampling", "candidates": 2}
+    hello, bye = ["Hello ."], ["Bye ."]
+
+    def drawn(contexts: list[list[str]], ids: list[str] | None = None) -> list[list[Sequence[int]]]:
+        replies = run.respond_batch(contexts, search, ids=ids)
+        return [[candidate.ids for candidate in reply.candidates] for reply in replies]
+
+    one, other, two, three = drawn([hello, bye, hello, hello])
+    assert [one, other] == [*drawn([hello]), *drawn([bye])]
+    assert len({tuple(reply[0]) for reply in (one, two, three)}) == 3
+    assert drawn([hello, hello, bye], ["7", "8", "7"])[1:] == [*drawn([hello], ["8"]), *drawn([bye], ["7"])]
+    with pytest.raises(UserError, match="1 ids for 2 contexts"):
+        drawn([hello, bye], ["7"])
 
 
 def test_a_string_is_not_a_context(run: dialog.Run) -> None:

@@ -18,7 +18,7 @@ from dialog.config.schema import to_dict
 from dialog.data.store.store import Store
 from dialog.errors import UserError
 from dialog.runs.check import check_recipe
-from dialog.runs.train import PartOf
+from dialog.runs.train import PartOf, train
 from dialog.training.callbacks.trial import PrunedError, TrialWatch
 from dialog.tuning import sweep as sweeps
 from dialog.tuning.results import best_of
@@ -45,16 +45,19 @@ class Training:
         (watch,) = callbacks
         self.count += 1
         (output / "checkpoints").mkdir(parents=True)
-        lr, dropout = composed.recipe.optimizer["lr"], composed.recipe.model.dropout
         for validation in range(1, 4):
             if self.count == self.interrupted_at and validation == 2:
                 raise KeyboardInterrupt
             watch.steps, watch.target_tokens = 10 * validation, 100 * validation
-            watch.values.append(abs(math.log10(lr) + 2.5) + dropout + 1 / validation)
+            watch.values.append(self.value(composed, validation))
             if self.count == self.fails_at:
                 raise UserError("diverged")
-            if watch.stop(validation, watch.values[-1]):
+            if watch.stop(validation, watch.values[-1], validation / 3):
                 raise PrunedError
+
+    def value(self, composed: Composed, validation: int) -> float:
+        lr, dropout = composed.recipe.optimizer["lr"], composed.recipe.model.dropout
+        return abs(math.log10(lr) + 2.5) + dropout + 1 / validation
 
 
 def begun(folder: Path, trials: int, **settings: Any) -> SweepSettings:  # noqa: ANN401 - a search's settings
@@ -91,6 +94,32 @@ def test_every_recipe_gets_the_same_number_of_trials(tmp_path: Path, monkeypatch
         assert kept == [f"{best['trial']:03}"]  # weights of the others are gone
     assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8")) == json.loads(json.dumps(found))
     assert len((tmp_path / "sweep.md").read_text(encoding="utf-8").splitlines()) == 4
+
+
+def test_trial_is_pruned_only_after_half_of_its_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class SlowAtFirst(Training):
+        """Each trial begins worse than those before it, and ends better."""
+
+        def value(self, composed: Composed, validation: int) -> float:
+            return self.count * (2 - validation)
+
+    monkeypatch.setattr("dialog.tuning.sweep.train_run", SlowAtFirst())
+    for each in sweep(tmp_path, begun(tmp_path, 6))["recipes"]:
+        assert each["spent"]["pruned"] == 0
+        assert each["best"]["trial"] == 5
+
+
+def test_trial_knows_how_much_of_it_is_done(tmp_path: Path) -> None:
+    fractions: list[float] = []
+
+    def record(validation: int, value: float, done: float) -> bool:
+        fractions.append(done)
+        return validation == 3
+
+    length = ["trainer.max_steps=8", "trainer.val_check_interval=2", "data.corpus.size=60", "logger=none"]
+    with pytest.raises(PrunedError):
+        train(compose(NAMES[0], length), tmp_path / "run", quiet=True, callbacks=[TrialWatch(record)])
+    assert fractions == [0.25, 0.5, 0.75]
 
 
 def test_interrupted_sweep_continues_as_uninterrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

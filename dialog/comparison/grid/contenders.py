@@ -16,7 +16,7 @@ from dialog.config.schema import to_dict
 from dialog.config.variations import parse_variation, short_names
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
-from dialog.paths import name_of
+from dialog.paths import display_name
 from dialog.runs.folder import RECIPE, read_summary
 from dialog.runs.load import check_files, check_no_imports
 
@@ -143,14 +143,21 @@ def trained_recipe(folder: Path, *, trust: bool) -> Composed:
 
 
 def run_names(groups: Sequence[Sequence[Path]]) -> list[str]:
-    """Return a name for each group of run folders: a folder's own, or that of the folder which has them all."""
-    commons = [group[0] if len(group) == 1 else Path(os.path.commonpath(group)) for group in groups]
-    names = [name_of(common) for common in commons]
-    counts = Counter(names)
-    return [
-        name.strip("/") if counts[name] == 1 and name.strip("/.") else group[0].as_posix().strip("/")
-        for name, group in zip(names, groups, strict=True)
-    ]
+    """Return a name for each group of run folders: that of their common folder, else what their paths begin with.
+
+    ``runs/small/lstm/1`` and ``runs/small/lstm/2`` are ``small/lstm``, ``runs/lstm-1`` and ``runs/lstm-2`` are ``lstm``
+    beside runs of ``runs/transformer-1``; names that are not unique are the path of the first run.
+    """
+    paths = [[os.path.abspath(folder) for folder in group] for group in groups]  # links keep their names
+    whole = [group[0].as_posix().strip("/") for group in groups]
+    begun = [os.path.commonprefix(group).rstrip("-_.") if len(group) > 1 else group[0] for group in paths]  # noqa: RUF071 - names
+    shared = [os.path.commonpath(group) for group in paths]
+    names = whole
+    for folders in (begun, shared):
+        candidates = [display_name(Path(folder)) for folder in folders]
+        unique = [bool(candidate) and candidates.count(candidate) == 1 for candidate in candidates]
+        names = [one if use else other for one, other, use in zip(candidates, names, unique, strict=True)]
+    return names if len({*names}) == len(names) else whole
 
 
 def absolute(path: Path) -> str:

@@ -10,9 +10,9 @@ reason why the run failed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -176,69 +176,6 @@ def write_grid(grid: Grid) -> None:
     values = {"format": FORMAT, "version": __version__, **asdict(grid)}
     del values["folder"]
     write_json(grid.folder / GRID, values)
-
-
-def check_output(folder: Path) -> None:
-    """Raise UserError if a path exists that is not a comparison folder, nor one that is being created."""
-    if folder.exists() and not is_comparison(folder):
-        created = folder.is_dir() and all(path.name == LOCK or GRID in path.name for path in folder.iterdir())
-        if created or is_comparison(folder):  # another process may have written grid.json meanwhile
-            return
-        raise UserError(f"{folder} exists and is not a comparison folder (no {GRID}); choose another --output")
-
-
-def open_grid(
-    folder: Path, contenders: Sequence[Contender], seeds: Sequence[int], overrides: Sequence[str], command: str
-) -> Grid:
-    """Create a comparison folder, or add to one what it lacks; processes that start together take turns.
-
-    Seeds are only added. The command is recorded if it changes the grid.
-
-    Raises:
-        UserError: the folder has other files, or another recipe of the same name.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be created ({error.strerror}); choose another --output") from error
-    check_output(folder)
-    with lock(folder / LOCK, wait=True):
-        before = read_grid(folder) if is_comparison(folder) else Grid(folder, (), ())
-        grid = merged(before, contenders, seeds, overrides)
-        if grid != before:
-            grid = replace(grid, commands=(*before.commands, command))
-            write_grid(grid)
-    return grid
-
-
-def merged(grid: Grid, contenders: Sequence[Contender], seeds: Sequence[int], overrides: Sequence[str]) -> Grid:
-    """Return the grid with more contenders and seeds."""
-    names = {contender.name: contender for contender in grid.contenders}
-    for contender in contenders:
-        before = names.setdefault(contender.name, contender)
-        if (before.kind, before.hash) != (contender.kind, contender.hash):
-            raise UserError(
-                f"{grid.folder}: has another {contender.name} ({difference(before, contender)}); choose another "
-                "--output, or give the new one another name"
-            )
-        if contender.folders:
-            names[contender.name] = replace(before, folders={**before.folders, **contender.folders})
-    more = [seed for seed in seeds if seed not in grid.seeds]
-    return replace(
-        grid,
-        contenders=tuple(names.values()),
-        seeds=(*grid.seeds, *more),
-        overrides=grid.overrides or tuple(overrides),
-    )
-
-
-def difference(one: Contender, other: Contender) -> str:
-    """Return the first setting in which two contenders of the same name differ."""
-    if (one.kind, other.kind) != ("recipe", "recipe"):
-        return f"{one.kind}, not {other.kind}" if one.kind != other.kind else "other content"
-    before, now = (flat(contender.recipe) for contender in (one, other))
-    key = next(key for key in {**before, **now} if before.get(key) != now.get(key) and not is_ignored(key))
-    return f"{key} is {before.get(key)} there and {now.get(key)} here"
 
 
 # ------------------------------------------------------------------ identity of a recipe

@@ -13,13 +13,11 @@ from dialog.comparison.grid.folder import (
     SPLIT,
     Contender,
     Grid,
-    check_output,
     is_comparison,
     is_trained,
-    merged,
-    open_grid,
     read_grid,
 )
+from dialog.comparison.grid.open import check_output, merged, open_grid
 from dialog.comparison.grid.responses import Row, examples_of_recipe, match_responses, read_test_set
 from dialog.errors import UserError
 from dialog.paths import fresh_folder
@@ -88,6 +86,8 @@ def prepare_grid(request: Request) -> Grid:
         raise UserError(
             "compare needs at least two contenders: recipes, run folders of different recipes, or files of responses"
         )
+    if request.seeds is not None and all(contender.kind != "recipe" for contender in planned.contenders):
+        raise UserError(f"--seeds {request.seeds}: applies to recipes; add trained runs of more seeds instead")
     missing = any(cell.contender.kind == "recipe" and not is_trained(cell.folder) for cell in planned.cells())
     if missing or planned != current:
         check_single_process(planned.contenders)

@@ -110,11 +110,13 @@ def read_ratings(file: Path, results: Mapping[str, Any]) -> Rater:
 
 
 def majority(raters: Sequence[Rater]) -> Rater:
-    """Return the choice of most raters for each pair; "tie" if as many chose left as right."""
+    """Return the choice of most raters for each pair; "tie" if no choice has the most votes alone."""
     pairs = dict.fromkeys(pair for rater in raters for pair in rater.choices)
     votes = {pair: Counter(rater.choices[pair] for rater in raters if pair in rater.choices) for pair in pairs}
-    balance = {pair: count["left"] - count["right"] for pair, count in votes.items()}
-    return Rater(ALL, {pair: "left" if value > 0 else "right" if value else "tie" for pair, value in balance.items()})
+    leaders = {
+        pair: [choice for choice in count if count[choice] == max(count.values())] for pair, count in votes.items()
+    }
+    return Rater(ALL, {pair: choices[0] if len(choices) == 1 else "tie" for pair, choices in leaders.items()})
 
 
 def outcomes(rater: Rater, results: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -30,14 +30,15 @@ def randomization(pairs: Sequence[tuple[RunMetric, RunMetric]], count: int, seed
     """Return the two-sided p-value of each pair of runs under random swaps of whole dialogues.
 
     p = (1 + number of swaps whose absolute difference is at least the observed one) / (1 + number of swaps), which is
-    `count / cost` or a few more. Noreen (1989); Riezler and Maxwell (2005).
+    `count / cost` or a few more. A swap after which the metric is undefined counts as such a difference. Noreen (1989);
+    Riezler and Maxwell (2005).
     """
     least = [abs(a.value() - b.value()) * (1 - ROUNDING) for a, b in pairs]
     extreme, swaps = [1] * len(pairs), [1] * len(pairs)
     for block, swapped in enumerate(draw_swaps(pairs[0][0].dialogues, count, seed)):
         for place, (a, b) in enumerate(pairs):
             if block * BLOCK < count // a.cost:
-                extreme[place] += int(np.count_nonzero(np.abs(a.swap(b, swapped)) >= least[place]))
+                extreme[place] += int(np.count_nonzero(~(np.abs(a.swap(b, swapped)) < least[place])))
                 swaps[place] += len(swapped)
     return [number / total for number, total in zip(extreme, swaps, strict=True)]
 

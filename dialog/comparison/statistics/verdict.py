@@ -20,7 +20,7 @@ MANY_SEEDS = 100
 """A larger number of seeds is not given exactly."""
 UNIT = {"bits_per_byte": "bits per byte"}
 HEADLINE = {"bits_per_byte", "token_accuracy", "hits_1_of_20", "f1", "sacrebleu", "chrf", "rouge_l"}
-"""Metrics with a sentence of their own, beside those that users add; the others are counted."""
+"""Metrics that a verdict names, beside those that users add; the others are counted if they are decided."""
 
 
 def verdicts(
@@ -55,9 +55,9 @@ def _sentences(records: Sequence[Difference], better: Mapping[str, Better], leve
     tested = [record for record in records if not record.method.startswith(NOT_TESTED)]
     judged = [record for record in tested if better[record.metric] is not None]
     headline = [record for record in judged if record.metric in HEADLINE or record.metric not in METRIC_DISPLAYS]
-    yield from _better([record for record in headline if record.decided], better, level)
+    further = [record for record in judged if record not in headline]
+    yield from _better([record for record in headline if record.decided], further, better, level)
     yield from _undecided([record for record in headline if not record.decided])
-    yield from _further([record for record in judged if record not in headline], better)
     for reason, untested in _grouped(records, lambda record: record.method):
         if reason.startswith(NOT_TESTED):
             all_metrics = len(untested) == len(records) > 1
@@ -78,7 +78,7 @@ def _scope(records: Sequence[Difference], files: Collection[str]) -> Iterator[st
         )
         yield f"This is about two systems, {systems}, and not about architectures."
     elif method in (TWO_RUNS, TWO_RUNS_JACKKNIFE):
-        yield "With one run each, this is about two runs, not about two architectures."
+        yield "One run each: this is about two runs, not about two architectures."
     elif method in (ONE_RUN_OF_A, ONE_RUN_OF_B):
         single, other = (a, b) if method == ONE_RUN_OF_A else (b, a)
         if single in files:
@@ -87,24 +87,32 @@ def _scope(records: Sequence[Difference], files: Collection[str]) -> Iterator[st
             yield f"{single} has one run, so this is about that run and the architecture {other}."
 
 
-def _better(decided: Sequence[Difference], better: Mapping[str, Better], level: float) -> Iterator[str]:
-    """Yield for each winner "A is better by 0.021 to 0.034 bits per byte (95 % interval)." and where else it is."""
-    interval = f"{100 * level:g} % interval"
-    for winner, records in _grouped(decided, lambda record: _winner(record, better)):
-        subject = f"{winner} is better"
-        amounts = []
-        for record in records:
-            amount = _amount(record.metric, *sorted(abs(limit) for limit in record.interval))
-            if unit := UNIT.get(record.metric):
-                yield f"{subject} by {amount} {unit} ({interval})."
-                subject = "It is also better"
-            else:
-                amounts.append(f"{_lowered(_label(record))} by {amount}")
-        if amounts:
-            yield f"{subject} in {_listed(amounts)} ({interval}{'s' if len(amounts) > 1 else ''})."
+def _better(
+    decided: Sequence[Difference], further: Sequence[Difference], better: Mapping[str, Better], level: float
+) -> Iterator[str]:
+    """Yield for each winner "A is better by 0.021 to 0.034 bits per byte (95 % interval), and in F1 and chrF.".
+
+    The first metric has its interval, which the tables have of all; metrics of `further` are counted.
+    """
+    counts = {winner: len(records) for winner, records in _grouped(further, lambda record: _winner(record, better))}
+    for winner, (first, *others) in _grouped(decided, lambda record: _winner(record, better)):
+        amount = _amount(first.metric, *sorted(abs(limit) for limit in first.interval))
+        unit = UNIT.get(first.metric)
+        what = f"by {amount} {unit}" if unit else f"in {_lowered(_label(first))} by {amount}"
+        names = [_lowered(_label(record)) for record in others]
+        if count := counts.pop(winner, 0):
+            names.append(f"{count} of {len(further)} further metrics")
+        also = f", and in {_listed(names)}" if names else ""
+        yield f"{winner} is better {what} ({100 * level:g} % interval){also}."
+    for winner, count in counts.items():
+        if winner:
+            yield f"{winner} is better in {count} of {len(further)} further metrics."
 
 
 def _winner(record: Difference, better: Mapping[str, Better]) -> str:
+    """Return the better contender of a decided difference; empty if it is undecided."""
+    if not record.decided:
+        return ""
     positive = (record.difference or 0) > 0
     return record.a if positive == (better[record.metric] == "higher") else record.b
 
@@ -113,11 +121,9 @@ def _undecided(records: Sequence[Difference]) -> Iterator[str]:
     """Yield sentences such as "F1: undecided; about 7 seeds would decide."."""
     for reason, group in _grouped(records, _reason):
         if reason == "seeds":
-            (first, *others) = group
-            yield f"{_label(first)}: undecided; about {first.seeds_needed} seeds would decide."
-            if others:
-                numbers = (f"{_lowered(_label(record))} (about {record.seeds_needed} seeds)" for record in others)
-                yield f"Also undecided: {_listed([*numbers])}."
+            seeds = sorted({record.seeds_needed for record in group if record.seeds_needed is not None})
+            number = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
+            yield f"{_labels(group)}: undecided; about {number} seeds would decide."
         else:
             yield f"{_labels(group)}: {reason}."
 
@@ -130,15 +136,6 @@ def _reason(record: Difference) -> str:
     if record.seeds_needed is None:
         return "undecided; more seeds cannot decide, only more dialogues could"
     return "seeds" if record.seeds_needed <= MANY_SEEDS else f"undecided; more than {MANY_SEEDS} seeds would be needed"
-
-
-def _further(records: Sequence[Difference], better: Mapping[str, Better]) -> Iterator[str]:
-    """Yield the numbers of metrics outside `HEADLINE` by outcome."""
-    outcomes = _grouped(records, lambda record: _winner(record, better) if record.decided else "")
-    counts = [f"{name} is better in {len(group)}" if name else f"{len(group)} undecided" for name, group in outcomes]
-    if records:
-        decided = any(record.decided for record in records)
-        yield f"{len(records)} further metrics: {', '.join(counts) if decided else 'undecided'}."
 
 
 def _diverged(a: str, b: str, diverged: Mapping[str, tuple[int, int]]) -> Iterator[str]:

@@ -68,14 +68,16 @@ class AntiLanguageModel(Search):
         self.weight, self.tokens, self.length_weight = weight, tokens, length_weight
 
     @torch.no_grad()
-    def __call__(self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor) -> Replies:
+    def __call__(
+        self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor, ids: Sequence[str] = ()
+    ) -> Replies:
         """Decode responses for each row of `first` [N, 1]; the step must be an `EncodingStep`."""
         empty = torch.tensor([self.empty_source], device=source.device)
         started = cast("EncodingStep", step).start(empty, torch.ones_like(empty, dtype=torch.bool))
         memories, states = (
             Pair(full, part.repeat(len(first))) for full, part in zip((memory, state), started, strict=True)
         )
-        replies = self.inner(DifferenceStep(step, self), first, memories, states, source)
+        replies = self.inner(DifferenceStep(step, self), first, memories, states, source, ids)
         return with_likelihoods(replies, step, first, memory, state, self.end)
 
 

@@ -6,6 +6,7 @@ candidates, c extensions of a beam.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -13,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dialog.generation.constraints import NEVER, Constraints, ConstraintState
-from dialog.generation.contract import Replies, Search, Step
+from dialog.generation.contract import Hypothesis, Replies, Search, Step
 from dialog.generation.searches.banks import Banks
 from dialog.generation.searches.hypotheses import NOTHING, BeamExtension, Beams, BeamSettings, Ended
 from dialog.generation.searches.rows import hypothesis
@@ -38,12 +39,15 @@ class Beam(Search):
     def __init__(self, settings: BeamSettings, *, constraints: Constraints) -> None:
         self.constraints = constraints
         self.width, self.candidates, self.penalty = settings.width, settings.candidates, settings.penalty()
+        self.kept = self.candidates  # number of ended hypotheses that are kept
 
     @torch.no_grad()
-    def __call__(self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor) -> Replies:
+    def __call__(
+        self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor, ids: Sequence[str] = ()
+    ) -> Replies:
         """Decode ``candidates`` responses for each row of `first` [N, 1]."""
         count, longest, device = len(first), self.constraints.max_length, first.device
-        draws = self._draws(source)
+        draws = self._draws(source, ids)
         memory, state = memory.repeat(self.width), state.repeat(self.width)
         last, source = (part.repeat_interleave(self.width, 0) for part in (first, source))
         progress = self.constraints.start(len(last), device)
@@ -98,7 +102,7 @@ class Beam(Search):
 
     def _start(self, count: int, device: torch.device) -> tuple[Beams, Ended]:
         """Return one open hypothesis for each source, or one for each beam if their first tokens are drawn."""
-        longest, width, kept = self.constraints.max_length, self.width, self.candidates
+        longest, width, kept = self.constraints.max_length, self.width, self.kept
         totals = torch.zeros(count, width, device=device)
         if not self.delay:
             totals.view(count, self.groups, -1)[:, :, 1:] = NEVER
@@ -108,7 +112,7 @@ class Beam(Search):
         ended = Ended(tokens[:, :kept], scores[:, :kept], ranks, torch.zeros(count, dtype=torch.long, device=device))
         return Beams(tokens[:, :width], scores[:, :width], totals), ended
 
-    def _draws(self, source: Tensor) -> Tensor:
+    def _draws(self, source: Tensor, ids: Sequence[str]) -> Tensor:
         """Return numbers in [0, 1) for the tokens that are drawn [N, K, L + 1]; none without a sampled beginning."""
         return source.new_zeros(0)
 
@@ -211,4 +215,12 @@ class Beam(Search):
                 if rank != NEVER
             ]
             valid = [reply for reply in hypotheses if reply is not None]
-            replies[source] = valid[: self.candidates] if len(valid) == len(hypotheses) else []
+            replies[source] = distinct(valid)[: self.candidates] if len(valid) == len(hypotheses) else []
+
+
+def distinct(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """Return the first hypothesis of each response; groups of beams may end with the same ones."""
+    responses: dict[tuple[int, ...], Hypothesis] = {}
+    for reply in hypotheses:
+        responses.setdefault(tuple(reply.tokens), reply)
+    return list(responses.values())

@@ -5,6 +5,7 @@ Shapes: N sources, n sources that are still searched, K beams, V vocabulary, L =
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -27,7 +28,8 @@ class DiverseBeam(Beam):
     """Beam search in groups that avoid each other's tokens (Vijayakumar et al. 2018, AAAI).
 
     The groups search one after the other at each step. A token's preference falls by ``diversity`` for each beam of an
-    earlier group that has just chosen it.
+    earlier group that has just chosen it. A response of several groups is one candidate, so there may be fewer
+    candidates than asked for.
 
     Args:
         settings: With the width of all groups together; the candidates are the best of all groups.
@@ -46,6 +48,7 @@ class DiverseBeam(Beam):
         if diversity < 0:
             raise ValueError(f"diversity is {diversity}; give a number from 0")
         self.groups = groups
+        self.kept = self.width if self.candidates > 1 else 1
         self.diversity = diversity
 
 
@@ -56,7 +59,7 @@ class DelayedBeam(Beam):
         settings: As of `Beam`.
         delay: Number of tokens that are drawn.
         top_k: Tokens that are drawn from; 0 for all.
-        seed: Seed of the draws, which depend on the source and not on the batch.
+        seed: Seed of the draws, see `Sampling`.
     """
 
     def __init__(
@@ -74,8 +77,8 @@ class DelayedBeam(Beam):
         self.delay = delay
         self.sampling = Sampling(constraints=constraints, top_k=top_k, seed=seed)
 
-    def _draws(self, source: Tensor) -> Tensor:
-        return self.sampling.uniform(source, self.width).view(len(source), self.width, -1)
+    def _draws(self, source: Tensor, ids: Sequence[str]) -> Tensor:
+        return self.sampling.uniform(source, ids, self.width).view(len(source), self.width, -1)
 
     def _only_drawn(self, preferences: Tensor, draws: Tensor, beams: Beams, length: int) -> Tensor:
         """Mask all tokens that are not drawn; a beam that is equal to an earlier one is dropped."""

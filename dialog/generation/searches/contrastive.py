@@ -6,6 +6,7 @@ decoder, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -39,7 +40,9 @@ class Contrastive(Search):
         self.alpha = alpha
 
     @torch.no_grad()
-    def __call__(self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor) -> Replies:
+    def __call__(
+        self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor, ids: Sequence[str] = ()
+    ) -> Replies:
         """Decode one response for each row of `first` [N, 1]; the step must be a `RepresentingStep`."""
         count, device, longest = len(first), first.device, self.constraints.max_length
         represent = cast("RepresentingStep", step).represent
@@ -52,14 +55,14 @@ class Contrastive(Search):
         for length in range(longest + 1):
             log_probabilities, preferences = self.constraints(logits[:, -1], tokens[rows, :length], source, progress)
             choices = min(self.top_k, preferences.shape[-1])
-            best, ids = preferences.topk(choices, -1)  # [n, k]
+            best, options = preferences.topk(choices, -1)  # [n, k]
             expanded = memory.repeat(choices), state.repeat(choices)
-            logits, vectors, state = represent(ids.view(-1, 1), *expanded)
+            logits, vectors, state = represent(options.view(-1, 1), *expanded)
             own = F.normalize(vectors.float(), dim=-1).view(len(rows), choices, -1)  # [n, k, D]
             similar = (own @ seen.transpose(1, 2)).amax(-1)  # [n, k]
             value = ((1 - self.alpha) * best.exp() - self.alpha * similar).masked_fill(best == -torch.inf, -torch.inf)
             place = value.argmax(-1, keepdim=True)  # [n, 1]
-            chosen = ids.gather(1, place).squeeze(1)
+            chosen = options.gather(1, place).squeeze(1)
             score = log_probabilities.gather(1, chosen.unsqueeze(1)).squeeze(1)
             tokens[rows, length] = chosen.masked_fill(ended, self.constraints.end)
             scores[rows, length] = score.masked_fill(ended, 0.0)

@@ -5,6 +5,8 @@ Shapes: N rows of the batch, S source tokens, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -23,7 +25,9 @@ class Greedy(Search):
         self.constraints = constraints
 
     @torch.no_grad()
-    def __call__(self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor) -> Replies:
+    def __call__(
+        self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor, ids: Sequence[str] = ()
+    ) -> Replies:
         """Decode one response for each row of `first` [N, 1]."""
         best = decode_rows(step, first, memory, state, source, self.constraints, most_probable)
         return [[] if reply is None else [reply] for reply in best]

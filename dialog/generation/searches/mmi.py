@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dialog.config.components import Component, build
 from dialog.generation.constraints import Constraints
-from dialog.generation.contract import Hypothesis, Replies, Search, Step
+from dialog.generation.contract import Hypothesis, Replies, Search, Step, best_first
 from dialog.generation.searches.single import SINGLE
 from dialog.models.contracts import Memory, State
 
@@ -61,9 +61,11 @@ class MutualInformation(Search):
         self.weight, self.length_weight = weight, length_weight
         self.scores = load_reverse(reverse)
 
-    def __call__(self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor) -> Replies:
+    def __call__(
+        self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor, ids: Sequence[str] = ()
+    ) -> Replies:
         """Decode candidates for each row of `first` [N, 1] and sort them; none if a score is not a number."""
-        replies = self.inner(step, first, memory, state, source)
+        replies = self.inner(step, first, memory, state, source, ids)
         tokens = [[reply.tokens for reply in hypotheses] for hypotheses in replies]
         reverse = self.scores(source.tolist(), tokens)
         return [self._sorted(*row) for row in zip(replies, reverse, strict=True)]
@@ -77,4 +79,4 @@ class MutualInformation(Search):
             )
             for hypothesis, score in zip(hypotheses, reverse, strict=True)
         ]
-        return sorted(ranked, key=lambda hypothesis: (not hypothesis.finished, -hypothesis.rank))
+        return best_first(ranked)

@@ -5,6 +5,7 @@ Shapes: N rows of the batch, n rows that have not been removed, C candidates, V 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from math import inf
 
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.generation.constraints import Constraints
-from dialog.generation.contract import Replies, Search, Step
+from dialog.generation.contract import Replies, Search, Step, best_first
 from dialog.generation.searches.rows import decode_rows
 from dialog.models.contracts import Memory, State
 
@@ -25,8 +26,8 @@ FIRST = 512
 class Sampling(Search):
     """Draw each token from p(v)^(1 / temperature), renormalised over the tokens that all truncations keep.
 
-    A seed and a source determine the draws, so the response does not depend on the rest of the batch; equal sources
-    get equal responses.
+    The draws depend on the seed, the source and its id, and on nothing else: a response does not depend on the rest of
+    the batch, and equal sources with different ids get independent responses.
 
     Args:
         temperature: Above 0; below 1 prefers probable tokens. Truncations apply to the scaled distribution.
@@ -35,7 +36,7 @@ class Sampling(Search):
         min_p: Keep tokens with at least this share of the largest probability (Nguyen et al. 2024).
         typical_p: Keep the smallest set with this much mass whose information is nearest to the entropy (Meister et al.
             2023).
-        candidates: Number of draws; the most probable one is the response.
+        candidates: Number of draws; the most probable one is the response. Those without an end token come last.
         seed: Seed of the draws.
     """
 
@@ -70,9 +71,11 @@ class Sampling(Search):
         self.seed = seed
 
     @torch.no_grad()
-    def __call__(self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor) -> Replies:
+    def __call__(
+        self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor, ids: Sequence[str] = ()
+    ) -> Replies:
         """Decode ``candidates`` responses for each row of `first` [N, 1], the most probable first."""
-        uniform = self.uniform(source, self.candidates)  # [N * C, max_length + 1]
+        uniform = self.uniform(source, ids, self.candidates)  # [N * C, max_length + 1]
         first, source = (part.repeat_interleave(self.candidates, 0) for part in (first, source))
         if self.candidates > 1:
             memory, state = memory.repeat(self.candidates), state.repeat(self.candidates)
@@ -82,13 +85,13 @@ class Sampling(Search):
 
         drawn = decode_rows(step, first, memory, state, source, self.constraints, choose)
         groups = [drawn[at : at + self.candidates] for at in range(0, len(drawn), self.candidates)]
-        return [
-            sorted((reply for reply in group if reply is not None), key=lambda reply: -reply.rank) for group in groups
-        ]
+        return [best_first(reply for reply in group if reply is not None) for group in groups]
 
-    def uniform(self, source: Tensor, times: int) -> Tensor:
+    def uniform(self, source: Tensor, ids: Sequence[str], times: int) -> Tensor:
         """Return numbers in [0, 1) for each token of each candidate [N * times, max_length + 1]."""
-        draws = [row_uniform(row, self.seed, (times, self.constraints.max_length + 1)) for row in source.tolist()]
+        shape = (times, self.constraints.max_length + 1)
+        names = ids or [""] * len(source)
+        draws = [row_uniform(self.seed, *row, shape) for row in zip(source.tolist(), names, strict=True)]
         return torch.from_numpy(np.concatenate(draws)).to(source.device)
 
     def truncate(self, preferences: Tensor) -> Tensor:
@@ -141,9 +144,8 @@ def draw(probabilities: Tensor, uniform: Tensor) -> Tensor:
     return torch.searchsorted(cumulative, point, right=True).squeeze(1).clamp_max(probabilities.shape[-1] - 1)
 
 
-def row_uniform(source: list[int], seed: int, shape: tuple[int, int]) -> np.ndarray:
-    """Return numbers in [0, 1) that depend on a seed and a source only, not on its padding."""
-    digest = blake2b(
-        np.array([seed, *(token for token in source if token != PAD)], dtype="<i8").tobytes(), digest_size=16
-    ).digest()
+def row_uniform(seed: int, source: list[int], name: str, shape: tuple[int, int]) -> np.ndarray:
+    """Return numbers in [0, 1) that depend on a seed, a source without its padding, and its id only."""
+    text = repr((seed, [token for token in source if token != PAD], name))
+    digest = blake2b(text.encode(), digest_size=16).digest()
     return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little"))).random(shape)

@@ -21,6 +21,8 @@ from dialog.report.drawing.axes import (
 from dialog.report.drawing.canvas import Canvas, Point
 from dialog.report.terminal import display_width, one_line
 
+LETTER = 6.6
+"""Pixels per column of a label."""
 POINTS = 100
 """Number of points of a mean line; lines of single seeds are thinned to as many."""
 
@@ -56,11 +58,17 @@ def bands_svg(models: Mapping[int, Lines], *, x: str, y: str) -> str:
         if len(lines[model]) > 1 and len(across):
             canvas.area(upper + lower[::-1], model_colour(model), opacity=0.16)
         for line in lines[model]:
-            for part in below(line[:: max(1, len(line) // POINTS)], high):
+            for part in below(thinned(line), high):
                 model_line(canvas, [plot.pixel(*point) for point in part], model, width=0.8, opacity=0.55)
         for part in below(list(zip(across, mean, strict=True)), high):
             model_line(canvas, [plot.pixel(*point) for point in part], model, width=2)
     return str(canvas)
+
+
+def thinned(line: Sequence[Point]) -> list[Point]:
+    """Return about `POINTS` points of a line, with the first and the last one."""
+    step = max(1, len(line) // POINTS)
+    return [*line[:-1:step], *line[-1:]]
 
 
 def _heights(lines: Lines) -> list[float]:
@@ -121,8 +129,9 @@ def categories_svg(labels: Sequence[str], models: Mapping[int, Sequence[Spread |
     plot = Plot((-0.5, len(labels) - 0.5), padded(edges), size=(270.0, 170.0))
     canvas = Canvas(plot.width, plot.height, label=f"{y} by {x}")
     draw_frame(canvas, plot, x, y)
+    limit = max(2, int((plot.right - plot.left) / max(1, len(labels)) / LETTER))  # columns between two ticks
     for number, label in enumerate(labels):
-        canvas.text(label, (plot.pixel(number, 0)[0], plot.bottom + 18), anchor="middle", limit=12)
+        canvas.text(label, (plot.pixel(number, 0)[0], plot.bottom + 18), anchor="middle", limit=limit)
     for place, (model, values) in enumerate(models.items()):
         shift = 0.06 * (place - (len(models) - 1) / 2)
         drawn = [(number + shift, spread) for number, spread in enumerate(values) if spread is not None]
@@ -163,4 +172,4 @@ def _finite(line: Sequence[Point]) -> list[Point]:
 
 
 def _label_width(label: str) -> float:
-    return 6.6 * min(display_width(one_line(label)), 34)
+    return LETTER * min(display_width(one_line(label)), 34)

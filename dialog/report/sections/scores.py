@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from dialog.report.measures import LOSSY_NOTE, lossy_mark, metric_display, metric_value, sort_metrics
@@ -22,6 +22,7 @@ from dialog.report.tables import (
     SUBSETS,
     ReportCell,
     ReportSection,
+    ReportTable,
     Results,
     Row,
     RowGroup,
@@ -76,6 +77,14 @@ def generation(results: Results) -> ReportSection:
     return _section(results, "Generated responses", metrics, GENERATION_SUBJECT, GENERATION_ROWS)
 
 
+def summary(results: Results, metrics: Collection[str]) -> tuple[ReportTable, ...]:
+    """Return the table of some metrics on all dialogues, without reference systems."""
+    pair = _is_tested_pair(results)
+    head = ("", *model_names(results), *(difference_head(results) if pair else ()))
+    names = [name for name in metric_names(results) if name in metrics]
+    return without_probabilities(table_of_groups(head, [RowGroup("", tuple(_rows(results, "all", names, (), pair)))]))
+
+
 def statistics(results: Results) -> ReportSection:
     """Return the table of standard errors and power."""
     return ReportSection("Statistics", power(results))
@@ -98,7 +107,7 @@ def references_of(results: Results, metrics: Sequence[str]) -> list[str]:
 
 def _section(results: Results, title: str, metrics: list[str], subject: str, systems: str) -> ReportSection:
     names, references = model_names(results), references_of(results, metrics)
-    pair = len(names) == 2 and bool(results["differences"])
+    pair = _is_tested_pair(results)
     head = ("", *names, *(difference_head(results) if pair else ()), *(REFERENCE_LABELS.get(r, r) for r in references))
     groups = [
         RowGroup(title, tuple(_rows(results, subset, metrics, references, pair)))
@@ -121,6 +130,10 @@ def _section(results: Results, title: str, metrics: list[str], subject: str, sys
     if len(names) > 2 and results["differences"]:
         tables += pairwise(results, metrics, f"Pairs of contenders: {title.lower()}. {pair_note(results, metrics)}")
     return ReportSection(title, tables)
+
+
+def _is_tested_pair(results: Results) -> bool:
+    return len(results["models"]) == 2 and bool(results["differences"])
 
 
 def _rows(

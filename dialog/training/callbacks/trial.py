@@ -22,13 +22,14 @@ class TrialWatch(Callback):
     """Records the objective at each validation and the cost so far; prunes when ``stop`` returns true.
 
     Args:
-        stop: Called with the number of a validation (from 1) and its value; true ends training.
+        stop: Called with the number of a validation (from 1), its value, and the fraction of the trial's steps that
+            are done (0 if time alone limits the trial); true ends training.
 
     Raises:
         PrunedError: ``stop`` returned true.
     """
 
-    def __init__(self, stop: Callable[[int, float], bool]) -> None:
+    def __init__(self, stop: Callable[[int, float, float], bool]) -> None:
         self.stop = stop
         self.values: list[float] = []
         self.steps = 0
@@ -51,5 +52,6 @@ class TrialWatch(Callback):
         if trainer.sanity_checking:
             return
         self.values.append(float(trainer.callback_metrics[OBJECTIVE]))
-        if self.stop(len(self.values), self.values[-1]):
+        done = trainer.global_step / trainer.estimated_stepping_batches
+        if self.stop(len(self.values), self.values[-1], done):
             raise PrunedError

@@ -97,7 +97,7 @@ class Sample:
         for rows in pair_batches(pairs, run.recipe.data.batch_tokens):
             batch = collate([pairs[row] for row in rows], rows.tolist())
             began = time.perf_counter()
-            replies = run.responder.generate(batch.source, search)
+            replies = run.responder.generate(batch.source, search, ids=[self.examples[row].id for row in rows])
             seconds += time.perf_counter() - began
             if not all(replies):
                 raise UserError(

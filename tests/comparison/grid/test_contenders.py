@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from dialog.comparison.grid.contenders import group_runs, parse_variation, read_contenders, split_folder
-from dialog.comparison.grid.folder import Contender, contender_hash
+from dialog.comparison.grid.folder import Contender, Grid, contender_hash
+from dialog.comparison.grid.open import merged
 from dialog.comparison.grid.responses import examples_of_recipe, match_responses
 from dialog.config.compose import compose
 from dialog.errors import UserError
@@ -99,6 +100,20 @@ def test_runs_of_one_recipe_are_one_contender(seeds: Callable[..., Path], traine
     assert second.folders == {1: str(trained("transformer"))}
     with pytest.raises(UserError, match="runs of one recipe with the same seed"):
         group_runs([one, seeds("lstm/c", 1)], trust=False)
+
+
+def test_a_run_that_is_added_is_a_seed_of_its_contender(seeds: Callable[..., Path], tmp_path: Path) -> None:
+    one, two, again = (
+        read_contenders([str(seeds(*name))], []) for name in (("lstm-1", 1), ("lstm-2", 2), ("again", 1))
+    )
+    grid = merged(Grid(tmp_path, (), ()), one, [1], ())
+    (contender,) = merged(grid, two, [1], ()).contenders
+    assert (contender.name, [*contender.folders]) == ("lstm-1", [1, 2])
+    with pytest.raises(UserError, match="has a run of the same recipe and seed 1"):
+        merged(grid, again, [1], ())
+    shutil.rmtree(one[0].folders[1])
+    (contender,) = merged(grid, again, [1], ()).contenders
+    assert contender.folders == again[0].folders, "the folder was moved"
 
 
 def test_second_comparison_folder_is_rejected(tmp_path: Path) -> None:

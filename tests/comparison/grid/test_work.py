@@ -53,6 +53,14 @@ def results(folder: Path) -> dict[str, Any]:
     return content
 
 
+def test_a_number_of_seeds_needs_a_recipe(compare: Compare, trained: Callable[[str], Path], tmp_path: Path) -> None:
+    code, line = compare(
+        str(trained("lstm")), str(trained("transformer")), "--trust", "--seeds", "2", "--output", "out"
+    )
+    assert (code, line) == (2, "dialog: --seeds 2: applies to recipes; add trained runs of more seeds instead")
+    assert not (tmp_path / "out").exists()
+
+
 def test_diverged_run_and_other_system(recipes: Path, compare: Compare, trained: Callable[[str], Path]) -> None:
     """A diverged run is counted; a file of responses has no likelihood; an added contender keeps all others."""
     rows = (trained("transformer") / "evaluation/test/responses.jsonl").read_text(encoding="utf-8").splitlines()

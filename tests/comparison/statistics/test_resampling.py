@@ -45,6 +45,15 @@ def test_identical_runs_have_p_1() -> None:
     assert randomization([(run, run), (counts, counts)], 1000) == [1, 1]
 
 
+def test_swaps_that_leave_a_metric_undefined_are_no_evidence() -> None:
+    """Dialogue 0 has the only weight of a, dialogue 1 that of b: if one of them is swapped, a run is without weight."""
+    a, b = np.zeros((8, 2)), np.zeros((8, 2))
+    a[0], b[1] = (5, 1), (0, 1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        (p,) = randomization([(Sums(a, np.arange(8), ratio), Sums(b, np.arange(8), ratio))], 1000)
+    assert p == 1
+
+
 def test_bootstrap_variance_of_a_mean() -> None:
     scores = np.random.default_rng(1).normal(0, 1, 50)
     run = Sums(np.stack([scores, np.ones(50)], 1), np.arange(50), ratio)

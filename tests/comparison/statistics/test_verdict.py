@@ -47,8 +47,7 @@ def test_each_winner_has_a_sentence() -> None:
         record("f1", -1.2, -0.4),
     ]
     assert text(*records) == (
-        "transformer is better by 0.021 to 0.034 bits per byte (95 % interval). "
-        "It is also better in F1 by 0.40 to 1.20 (95 % interval). "
+        "transformer is better by 0.021 to 0.034 bits per byte (95 % interval), and in F1. "
         "lstm is better in token accuracy by 1.2 to 3.4 percentage points (95 % interval)."
     )
 
@@ -64,11 +63,12 @@ def test_undecided_metrics_with_the_same_reason_share_a_sentence() -> None:
     records = [
         record("bits_per_byte", -0.1, 0.2, 12),
         record("f1", -1, 2, 7),
+        record("my_lab.Questions", -1, 2, 12),
         record("sacrebleu", -1, 2),
         record("token_accuracy", -1, 2, 5000),
     ]
     assert text(*records) == (
-        "Bits per byte: undecided; about 12 seeds would decide. Also undecided: F1 (about 7 seeds). "
+        "Bits per byte, F1, my_lab.Questions: undecided; about 7 to 12 seeds would decide. "
         "sacreBLEU: undecided; more seeds cannot decide, only more dialogues could. "
         "Token accuracy: undecided; more than 100 seeds would be needed."
     )
@@ -88,15 +88,18 @@ def test_minor_metrics_are_counted() -> None:
         record("my_lab.Questions", 0.5, 1.0),
     ]
     assert text(*records) == (
-        "lstm is better in F1 by 1.00 to 2.00 and my_lab.Questions by 0.5 to 1 (95 % intervals). "
-        "3 further metrics: lstm is better in 2, 1 undecided."
+        "lstm is better in F1 by 1.00 to 2.00 (95 % interval), and in my_lab.Questions and 2 of 3 further metrics."
     )
+    assert text(*records[1:3], record("bleu_3", -1.0, -0.5)) == (
+        "lstm is better in 1 of 3 further metrics. transformer is better in 1 of 3 further metrics."
+    )
+    assert text(records[2]) == ""
 
 
 def test_one_run_each_is_not_about_architectures() -> None:
     two = [record("bits_per_byte", -0.2, -0.1, method=TWO_RUNS), record("f1", -1, 1, method=TWO_RUNS)]
     assert text(*two) == (
-        "With one run each, this is about two runs, not about two architectures. "
+        "One run each: this is about two runs, not about two architectures. "
         "lstm is better by 0.100 to 0.200 bits per byte (95 % interval). F1: undecided."
     )
     one = text(record("f1", -1, 1, method=ONE_RUN_OF_B))
