@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from dialog.cli.ensemble import ensemble_option
 from dialog.config.compose import split_overrides
 from dialog.errors import UserError
 from dialog.escaping import to_json
@@ -29,6 +30,7 @@ from dialog.escaping import to_json
     metavar="FOLDER",
     help="Folder of page and plots [default: RUN/generation].",
 )
+@ensemble_option
 @click.option("--trust", is_flag=True, help="Allow the runs' recipes to import code.")
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the tables.")
 def tune_generation(
@@ -38,6 +40,7 @@ def tune_generation(
     examples: int,
     rule_text: str | None,
     output: Path | None,
+    ensemble: tuple[Path, ...],
     trust: bool,
     as_json: bool,
 ) -> None:
@@ -45,7 +48,8 @@ def tune_generation(
 
     Every setting generates responses to the same examples. The selected setting is written to
     configs/generation/tuned.yaml in the run folder: use it with generation=tuned in any verb, or with generation=FILE
-    for another run. To continue after an interruption, repeat the command; finished settings are kept.
+    for another run. With --ensemble the file is tuned_ensemble.yaml. To continue after an interruption, repeat the
+    command; finished settings are kept.
 
     RULE is "METRIC if METRIC >= NUMBER [human] and ...": it selects the setting with the best value of the first METRIC
     among those that satisfy all conditions. "0.5 human" is half of the value of the references. The default is "f1 if
@@ -60,6 +64,8 @@ def tune_generation(
     folders, overrides = split_overrides(runs)
     if not 1 <= len(folders) <= 2:
         raise UserError(f"{len(folders)} runs; give one or two run folders")
+    if ensemble and len(folders) > 1:
+        raise UserError("--ensemble: only with one run")
     if len({Path(folder).resolve() for folder in folders}) < len(folders):
         raise UserError(f"{folders[0]}: listed twice")
     from dialog.runs.load import load
@@ -73,7 +79,7 @@ def tune_generation(
     rule = parse_rule(rule_text or DEFAULT, NAMES)
     chosen = settings or (None if vary else "standard")
     path = None if chosen is None else sweep_file("generation", chosen, option="--settings")
-    loaded = [load(folder, overrides=overrides, trust=trust) for folder in folders]
+    loaded = [load([folder, *ensemble], overrides=overrides, trust=trust) for folder in folders]
     read = [read_settings(run, path, overrides, vary) for run in loaded]
     tasks = [TuningTask(run, own, draw_sample(run, examples)) for run, own in zip(loaded, read, strict=True)]
     results = tune_generation(tasks, rule)

@@ -49,7 +49,7 @@ def load(
     Args:
         folder: A run with at least one validation; it may still be training. Several runs of one tokenizer are an
             ensemble, whose probabilities are averaged; its recipe is that of the first.
-        overrides: ``key=value`` lines over the run's recipe.
+        overrides: ``key=value`` lines over the run's recipe; those of ``generation`` are for the first run only.
         device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
         precision: "float32", "bfloat16" or "float16"; or "int8": float32, but generation multiplies large matrices of
             decoder and head in int8, with a scale for each row of both factors. Only on a CPU with VNNI.
@@ -58,12 +58,22 @@ def load(
 
     Raises:
         UserError: not a run folder, not validated yet, changed files, an unknown head, or a recipe that imports parts
-            without ``trust``; or several runs that read different input.
+            without ``trust``; no run, or several that read different input.
     """
     folders = [folder] if isinstance(folder, str | Path) else folder
+    if not folders:
+        raise UserError("no run folder; give one, or several for an ensemble")
+    reading = [override for override in overrides if not override.lstrip("~+").startswith("generation")]
     runs = [
-        load_one(Path(one), overrides, device=device, precision=precision, trust=trust, ablate=ablate)
-        for one in folders
+        load_one(
+            Path(one),
+            overrides if number == 0 else reading,  # a choice such as generation=tuned is that of the first run
+            device=device,
+            precision=precision,
+            trust=trust,
+            ablate=ablate,
+        )
+        for number, one in enumerate(folders)
     ]
     return ensemble(runs) if len(runs) > 1 else runs[0]
 

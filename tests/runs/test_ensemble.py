@@ -94,6 +94,11 @@ def test_command_line(folders: list[Path], tmp_path: Path) -> None:
     assert rows["score"]["nll"] == pytest.approx(-together.score(CONTEXT, "Fine ."), abs=1e-4)
 
 
+def test_an_ensemble_needs_a_run() -> None:
+    with pytest.raises(UserError, match="no run folder; give one"):
+        dialog.load([])
+
+
 def test_different_input_is_one_line(folders: list[Path], tmp_path: Path) -> None:
     other = Path(shutil.copytree(folders[1], tmp_path / "other"))
     (other / "manifest.json").unlink()

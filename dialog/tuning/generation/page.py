@@ -40,7 +40,8 @@ def table_lines(results: Results) -> Iterator[str]:
         yield _line("", width, [*heads, "Time"], heads)
         yield from (_line(name, width, cells, heads) for name, cells in rows)
         yield selected_words(results, run)
-        yield f"generation=tuned selects it for this run: {one_line(run['file'])}"
+        model = "ensemble" if run["ensemble"] else "run"
+        yield f"generation={Path(run['file']).stem} selects it for this {model}: {one_line(run['file'])}"
         yield ""
     yield "+ no other setting is better in both F1 and distinct-2; * selected"
 

@@ -2,8 +2,9 @@
 
 A run folder keeps what was measured and what was selected:
 
-    generation/settings.jsonl       one line per measured setting: metrics, seconds, responses
-    configs/generation/tuned.yaml   the selected setting; ``generation=tuned`` selects it in any verb
+    generation/settings.jsonl                one line per measured setting: metrics, seconds, responses
+    configs/generation/tuned.yaml            the selected setting; ``generation=tuned`` selects it in any verb
+    configs/generation/tuned_ensemble.yaml   the same for an ensemble of this run with others
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 from dialog.escaping import to_json
 from dialog.json_files import read_json_lines
+from dialog.paths import recipe_name
 from dialog.report.measures import metric_display
 from dialog.report.progress import ProgressBars
 from dialog.report.terminal import one_line
@@ -32,10 +34,11 @@ from dialog.tuning.generation.rule import SelectionRule
 from dialog.tuning.generation.sample import SPLIT, Sample
 from dialog.tuning.generation.settings import DecodingSetting
 
-FORMAT = 1
+FORMAT = 2
 """Version of the lines of settings.jsonl; lines of another version are measured again."""
 RECORD = "generation/settings.jsonl"
 SELECTED = "configs/generation/tuned.yaml"
+ENSEMBLE = "configs/generation/tuned_ensemble.yaml"
 
 log = logging.getLogger("dialog")
 
@@ -63,6 +66,7 @@ def tune_generation(tasks: Sequence[TuningTask], rule: SelectionRule, *, quiet: 
     check_same_examples(tasks)
     human = tasks[0].sample.human()
     names = run_names([task.run for task in tasks])
+    names = [" + ".join([name, *map(recipe_name, task.run.others)]) for name, task in zip(names, tasks, strict=True)]
     with (
         stopping("run the same command again to continue"),
         ProgressBars(quiet=quiet) as bars,
@@ -149,7 +153,9 @@ class Record:
         self.weights = sha256(run.folder / WEIGHTS)
         recipe = to_dict(run.recipe)
         data = [recipe["data"][key] for key in ("max_source", "layout", "silence", "normalise")]
-        self.common = [FORMAT, self.weights, recipe["model"], data, task.sample.inputs]
+        self.others = [sha256(folder / WEIGHTS) for folder in run.others]
+        self.common = [FORMAT, self.weights, self.others, recipe["model"], data, task.sample.inputs]
+        self.selected = run.folder / (ENSEMBLE if run.others else SELECTED)
 
     def fingerprint(self, setting: DecodingSetting) -> str:
         """Return the SHA-256 of everything that the responses depend on."""
@@ -182,8 +188,7 @@ class Record:
         place = rule.select(values, human)
         frontier = on_frontier([(line["distinct_2"], line["f1"]) for line in values])
         met = rule.shortfall(values[place], human) == 0
-        folder = self.task.run.folder
-        write_selected(folder / SELECTED, self.task.settings[place], values[place], rule, human, met=met)
+        write_selected(self.selected, self.task.settings[place], values[place], rule, human, met=met)
         rows = [
             {
                 "name": setting.name,
@@ -197,12 +202,13 @@ class Record:
             for number, (setting, line, best) in enumerate(zip(self.task.settings, lines, frontier, strict=True))
         ]
         return {
-            "run": str(folder),
+            "run": str(self.task.run.folder),
             "name": name,
             "weights": self.weights,
+            "ensemble": self.others,
             "selected": self.task.settings[place].name,
             "conditions_met": met,
-            "file": str(folder / SELECTED),
+            "file": str(self.selected),
             "settings": rows,
         }
 

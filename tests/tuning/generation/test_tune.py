@@ -136,6 +136,26 @@ def test_another_sample_is_measured_again(runs: list[str], capsys: pytest.Captur
         assert len(Path(runs[0], "generation", "settings.jsonl").read_text("utf-8").splitlines()) == lines
 
 
+def test_an_ensemble_is_tuned_like_one_model(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Its setting has a file of its own, and its responses are those of its evaluation."""
+    arguments = ["--settings", "settings.yaml", "--examples", "9", "--rule", "distinct_2"]
+    call(capsys, runs[0], *arguments)
+    alone = Path(runs[0], "configs", "generation", "tuned.yaml").read_text("utf-8")
+    table = call(capsys, runs[0], *arguments, "--ensemble", runs[1])
+    assert table.startswith("lstm + transformer: 9 of ")
+    assert "generation=tuned_ensemble selects it for this ensemble" in table
+    lines = Path(runs[0], "generation", "settings.jsonl").read_text("utf-8").splitlines()
+    assert len(lines) == 6
+    together = load(runs, overrides=["generation=tuned_ensemble"])
+    selected = max(map(json.loads, lines[3:]), key=lambda line: line["metrics"]["distinct_2"])
+    assert together.recipe.generation.search == selected["generation"]["search"]
+    sample, (chosen,) = draw_sample(together, 9), read_settings(together, None, ["generation=tuned_ensemble"])
+    assert sample.decode(together, chosen.component, lambda count: None).responses == selected["responses"]
+    assert Path(runs[0], "configs", "generation", "tuned.yaml").read_text("utf-8") == alone
+    with pytest.raises(UserError, match="--ensemble: only with one run"):
+        call(capsys, *runs, "--ensemble", runs[1])
+
+
 def test_another_reverse_model_is_measured_again(runs: list[str]) -> None:
     search = {"name": "mmi", "reverse": runs[1]}
     run, setting = load(runs[0]), DecodingSetting("mmi", {"search": search})
