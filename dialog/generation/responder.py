@@ -99,7 +99,7 @@ class Responder:
     def example(self, context: Sequence[str], response: str = "") -> Example:
         """Build an example as in training, from the turns of two alternating speakers and the next speaker's response.
 
-        The response is not changed. With `silence`, the first turn is taken for the first of the dialogue.
+        The response is not changed. With `silence`, the first turn of the context is that of the dialogue.
 
         Raises:
             TypeError: the context is a string.
