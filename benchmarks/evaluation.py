@@ -79,7 +79,7 @@ def measure(folder: Path, overrides: list[str], split: str, count: int) -> Stage
     evaluator.scores(spread[:8])  # warm-up
     with stages.measured("likelihood of references", EACH, scale):
         scored = evaluator.scores(spread)
-    pairs = [responder.encode(example) for example in spread]
+    pairs = responder.encode_batch(spread)
     replies: dict[int, Any] = {}
     with stages.measured("decoding", DECODING, scale):
         for rows in pair_batches(pairs, evaluator.batch_tokens):

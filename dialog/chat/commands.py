@@ -55,7 +55,10 @@ def apply(session: Session, line: str, *, width: int = 80, height: int | None = 
     if not text.startswith("/") or text.startswith("//"):
         return Effect(replies=tuple(session.answer(text.removeprefix("/"), watch)))
     name, _, argument = text.partition(" ")
-    return lookup(COMMANDS, name, "command").run(session, CommandCall(argument.strip(), width, height, watch))
+    command = lookup(COMMANDS, name, "command")
+    if argument.strip() and command.usage == name:
+        raise UserError(f"{name}: takes no argument")
+    return command.run(session, CommandCall(argument.strip(), width, height, watch))
 
 
 def show_help(session: Session, request: CommandCall) -> Effect:
@@ -124,8 +127,9 @@ def undo(session: Session, request: CommandCall) -> Effect:
 
 def retry(session: Session, request: CommandCall) -> Effect:
     """Replace the last replies."""
+    before = session.exchanges[-1].replies if session.exchanges else []
     replies = session.retry(request.watch)
-    same = all(settings.repeatable for settings in session.settings)
+    same = replies == before and all(settings.repeatable for settings in session.settings)
     note = ("this search draws nothing, so the reply is the same; try /search sampling",) if same else ()
     return Effect(note, tuple(replies))
 

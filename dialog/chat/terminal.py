@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dialog.chat.commands import COMMANDS, Effect, apply, named
-from dialog.chat.layout import side_by_side
+from dialog.chat.layout import WordStream, fold, side_by_side
 from dialog.chat.session import Session
 from dialog.errors import UserError
 from dialog.paths import cache
@@ -48,7 +48,8 @@ def chat_in_pipe(session: Session, lines: Iterable[bytes]) -> None:
 def chat_in_terminal(session: Session) -> None:
     """Read lines with an editor until Ctrl-D or /quit; Ctrl-C stops a reply, or clears the line."""
     editor = line_editor()
-    click.echo(f"{' and '.join(map(one_line, session.names))}. /help lists the commands, Ctrl-D ends.")
+    welcome = f"{' and '.join(map(one_line, session.names))}. /help lists the commands, Ctrl-D ends."
+    click.echo("\n".join(fold(welcome, shutil.get_terminal_size().columns)))
     while True:
         with suppress(KeyboardInterrupt):
             try:
@@ -70,7 +71,7 @@ class Screen:
         self.session = session
         self.width, self.height = shutil.get_terminal_size()
         self.streamed = [""] * len(session.runs)
-        self.open_line = False
+        self.words: WordStream | None = None  # of the reply whose line is open
 
     @property
     def columns(self) -> bool:
@@ -84,33 +85,34 @@ class Screen:
             effect = apply(self.session, line, width=self.width, height=self.height, watch=self.watch)
         except KeyboardInterrupt:
             kept = self.session.stop()
-            click.echo()  # after the reply, or the ^C that the terminal has written
+            click.echo(
+                self.words.end() if self.words else ""
+            )  # after the reply, or the ^C that the terminal has written
             click.echo("(stopped)" if kept else "(stopped; the line is not part of the conversation)")
         except UserError as error:
             self._end_line()
-            click.echo(one_line(str(error)))
-        for row in self._rows(effect.replies):
-            click.echo(row)
-        for text in effect.lines:
-            click.echo(text)
+            effect = Effect((one_line(str(error)),))
+        for line in (*self._rows(effect.replies), *effect.lines):
+            click.echo("\n".join(fold(line, self.width)))
         return effect
 
     def watch(self, number: int, piece: str) -> None:
         """Show a piece of a reply; an empty one ends the line."""
         if self.columns:
             return
-        begin = "" if self.streamed[number] else named(self.session, number, "")
+        if self.words is None:
+            self.words = WordStream(self.width)
+            click.echo(self.words.add(named(self.session, number, "")), nl=False)
         self.streamed[number] += piece
-        self.open_line = True
-        click.echo(begin + one_line(piece), nl=False)
+        click.echo(self.words.add(one_line(piece)), nl=False)
         if not piece:
             self._end_line()
 
     def _end_line(self) -> None:
         """End the line of a reply."""
-        if self.open_line:
-            click.echo()
-        self.open_line = False
+        if self.words is not None:
+            click.echo(self.words.end())
+        self.words = None
 
     def _rows(self, replies: Sequence[str]) -> list[str]:
         """Return what remains to be shown of complete replies."""

@@ -18,7 +18,7 @@ def flops_per_target_token(run: Run, sample: Sequence[Example]) -> float:
     encoding the context is included.
     """
     responder = run.responder
-    pairs = [responder.encode(example) for example in sample]
+    pairs = responder.encode_batch(sample)
     sources, targets = (round(fmean(map(len, side))) for side in zip(*pairs, strict=True))
     tokens = targets - 1  # without the begin token
     return training_flops(copy.deepcopy(run.model).cpu().eval(), sources, tokens) / tokens

@@ -228,7 +228,8 @@ def import_part(dotted: str) -> Callable[..., Any]:
 def hint(word: str, choices: Iterable[str]) -> str:
     """Return the end of an error message: the nearest choice, or all choices, or nothing if there are none."""
     choices = list(choices)
-    near = difflib.get_close_matches(word, choices, n=1)
+    longer = [choice for choice in choices if word and choice.startswith(word)]
+    near = difflib.get_close_matches(word, choices, n=1) or longer
     if near:
         return f"; did you mean {near[0]!r}?"
     return f"; choose from {', '.join(choices)}" if choices else ""

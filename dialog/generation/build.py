@@ -97,7 +97,9 @@ def build_constraints(limits: dict[str, Any], tokenizer: Tokenizer | None) -> Co
 
 
 def required_words(words: Sequence[str], pieces: Sequence[bytes], tokenizer: Tokenizer) -> RequiredWords:
-    """Return required words, usually spelled as the tokenizer does at the start and after a space, in three cases.
+    """Build the required words; their usual tokens are those of each word at the start of a text and after a space.
+
+    Each word is encoded as it is written, in lower case and with a capital.
 
     Raises:
         ValueError: too many words, or one that the vocabulary cannot represent.

@@ -18,7 +18,7 @@ from dialog.models.state import Rows
 
 NEVER = -torch.inf
 SLACK = 2
-"""Tokens beyond those of the required words that are kept free, for one that a banned word forbids."""
+"""Free tokens beyond those that the required words need, in case a banned word excludes one of them."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Constraints:
     """Constraints on the tokens of a response.
 
     Lengths count tokens without the end token, which is masked before ``min_length``; decoding stops at ``max_length``.
-    Masks do not renormalise: scores stay the model's own log-probabilities. A row in which everything is masked ends.
+    Masks do not renormalise: scores stay the model's own log-probabilities. A row in which all tokens are masked ends.
 
     Attributes:
         end: The end token.
@@ -49,8 +49,9 @@ class Constraints:
         frequency_penalty: Subtracted from a logit for each occurrence of its token.
         prefix: Tokens that a response begins with, whatever the other constraints.
         banned: Words that do not occur.
-        required: Words that occur. Beam searches keep places for them (`Banks`). The others force a missing word where
-            the model would rather end, and where the length would soon not suffice; a word that has begun is completed.
+        required: Words that occur. Beam searches reserve places for them (`Banks`). The other searches force a missing
+            word when the model would end, or when hardly more tokens are left than the words need; they complete a
+            word that has begun.
         normalised: Whether a step's logits are normalised to log-probabilities; else they are preferences themselves.
     """
 
@@ -105,8 +106,8 @@ class Constraints:
     ) -> tuple[Tensor, Tensor]:
         """Return log-probabilities and preferences [N, V] of the next token; a search chooses by preference.
 
-        Log-probabilities are those of the model at every token that a search may choose, and -inf or those of the model
-        at the others; without penalties both are one tensor.
+        The log-probabilities of all tokens that a search may choose are the model's. Without penalties both results
+        are the same tensor, in which excluded tokens are -inf.
 
         Args:
             logits: Of the next token [N, V].

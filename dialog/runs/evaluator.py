@@ -243,7 +243,7 @@ class Evaluator:
     def _block(
         self, block: Sequence[Example], aligned: AlignmentAccuracy | None, progress: Callable[[int], object] | None
     ) -> Iterator[Answered]:
-        pairs = self._pairs(block)
+        pairs = self.responder.encode_batch(block)
         own: dict[int, tuple[Scored, Candidate]] = {}
         for rows in islice(pair_batches(pairs, self.batch_tokens), self.rank, None, self.world):
             chosen = [block[row] for row in rows]
@@ -271,10 +271,6 @@ class Evaluator:
         responder = self.responder
         return alignment(responder.tokenizer, example, max_source=responder.max_source, layout=responder.layout)
 
-    def _pairs(self, block: Sequence[Example]) -> list[tuple[list[int], list[int]]]:
-        """Return source and target ids of each example."""
-        return [self.responder.encode(example) for example in block]
-
     def scores(self, examples: Sequence[Example]) -> list[Scored]:
         """Return the likelihood of the reference of each example, without the fields that depend on the tokenizer only.
 
@@ -282,7 +278,7 @@ class Evaluator:
         """
         results: dict[int, Scored] = {}
         for start in range(0, len(examples), BLOCK):
-            pairs = self._pairs(examples[start : start + BLOCK])
+            pairs = self.responder.encode_batch(examples[start : start + BLOCK])
             for rows in pair_batches(pairs, self.batch_tokens):
                 batch = collate((pairs[row] for row in rows), rows.tolist())
                 results |= dict(zip((rows + start).tolist(), self.score(batch), strict=True))

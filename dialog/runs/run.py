@@ -33,6 +33,24 @@ class Reply:
         """Return the attention maps of every layer and head over the tokens that the search has chosen."""
         return self.run.attention(self.context, self.candidates[0])
 
+    def _repr_html_(self) -> str:
+        """Return context and candidates as a table for notebooks; all text is escaped, and none is read as TeX."""
+        from html import escape
+
+        from dialog.report.terminal import printable
+
+        turns = "<br>".join(escape(printable(turn)) for turn in self.context)
+        rows = [
+            f'<td style="text-align: left">{escape(printable(candidate.text))}</td>'
+            f"<td>{candidate.score:.2f}</td><td>{candidate.tokens}</td>"
+            for candidate in self.candidates
+        ]
+        return (
+            f'<table class="tex2jax_ignore mathjax_ignore"><caption style="text-align: left">{turns}</caption>'
+            '<tr><th style="text-align: left">response</th><th>log-probability</th><th>tokens</th></tr>'
+            f"{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+        )
+
 
 @dataclass(frozen=True)
 class Run:

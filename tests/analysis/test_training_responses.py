@@ -27,3 +27,13 @@ def test_copies_are_found_up_to_white_space(tmp_path: Path) -> None:
 def test_without_a_training_split(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert read_training_responses(job(tmp_path, test=[["Hi", "Bye"]])) is None
     assert "train_copy_ratio: it is left out" in caplog.text
+
+
+def test_runs_of_one_corpus_read_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rest = {"validation": [["Hi", "Bye"]], "test": [["Hi", "Bye"]]}
+    first = read_training_responses(job(tmp_path, train=[["Hi", "Good"]], **rest))
+    with monkeypatch.context() as patch:
+        patch.setattr("dialog.analysis.training_responses.examples", lambda *_: pytest.fail("read again"))
+        assert read_training_responses(job(tmp_path)).hashes is first.hashes
+    changed = read_training_responses(job(tmp_path, train=[["Hi", "Bad"]]))
+    assert changed.contain(["Good", "Bad"]).tolist() == [False, True]

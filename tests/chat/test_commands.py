@@ -9,7 +9,7 @@ import pytest
 
 from dialog.chat.attention_text import attention_lines, shade
 from dialog.chat.commands import COMMANDS, apply
-from dialog.chat.layout import side_by_side, wrap
+from dialog.chat.layout import WordStream, fold, side_by_side, wrap
 from dialog.chat.self_chat import NamedTurn, repetition
 from dialog.chat.session import Session
 from dialog.errors import UserError
@@ -42,6 +42,8 @@ def test_lines_are_text_or_commands(session: Callable[..., Session]) -> None:
         ("/why", "/why: the conversation is empty"),
         ("/why first", "/why: give nothing, a layer, or a layer and a head"),
         ("/search none.yaml", "none.yaml: cannot be read"),
+        ("/undo 2", "/undo: takes no argument"),
+        ("/set temp=0.7", "unknown setting 'temp'; did you mean 'temperature'?"),
     ],
 )
 def test_wrong_commands_change_nothing(session: Callable[..., Session], line: str, message: str) -> None:
@@ -71,8 +73,31 @@ def test_a_second_attempt_without_draws_is_explained(session: Callable[..., Sess
     chat = session("lstm")
     apply(chat, HELLO)
     assert "/search sampling" in apply(chat, "/retry").lines[0]
+    apply(chat, "/set prefix=Well")
+    assert apply(chat, "/retry").lines == ()  # the setting has changed the reply
     apply(chat, "/set top_p=0.9")
     assert apply(chat, "/retry").lines == ()
+
+
+def test_lines_are_broken_between_words() -> None:
+    row = " -1.2  8  My local class is very nice ."
+    assert fold(row, 40) == [row]
+    assert fold(row, 24) == [" -1.2  8  My local class", "          is very nice ."]
+    assert fold("你好 再见", 5) == ["你好", "再见"]
+    assert fold("/undo  " + "a" * 20, 20) == ["/undo  " + "a" * 13, "       " + "a" * 7]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 50])
+def test_streamed_words_are_broken_between_words(size: int) -> None:
+    """The pieces together are the text, with a line break for a space where a line is full."""
+    text = "Of course . Then it is for a bus, 真的, and it stops here ."
+    stream = WordStream(12)
+    pieces = [stream.add(text[start : start + size]) for start in range(0, len(text), size)]
+    shown = "".join(pieces) + stream.end()
+    assert shown.replace("\n", " ") == text
+    assert max(map(display_width, shown.split("\n"))) <= 12
+    assert shown.split("\n")[:2] == ["Of course .", "Then it is"]
+    assert stream.add("x" * 50).startswith("x" * 41)
 
 
 def test_settings_of_two_runs_are_shown_by_name(session: Callable[..., Session]) -> None:

@@ -26,6 +26,7 @@ def test_statistics_are_printed_and_drawn(family: str, here: Path, call: Call, t
     for name in names:
         assert f"\n{name} " in done.out
         assert f"<code>{name}</code>" in page
+    assert max(map(len, done.out.splitlines()[1:])) <= 80
     assert "default-src &#39;none&#39;" in page
     assert "<script" not in page
     assert (here / "s.svg").read_text(encoding="utf-8").startswith("<svg")

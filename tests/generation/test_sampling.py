@@ -135,10 +135,11 @@ def no_preference(sources: list[list[int]], candidates: list[list[list[int]]]) -
 
 
 def test_candidates_are_sorted_by_likelihood() -> None:
-    """Those that have not ended at max_length come last: the probability of their end is not in the score."""
+    """Responses that have not ended at max_length come last: the probability of their end is not in the score."""
     chain = Chain.draw(7, 3)
     (found,) = chain.search(sampler(4, candidates=16))
     assert len(found) == 16
+    assert all(reply in found for reply in chain.search(sampler(4, candidates=5))[0])
     assert len({tuple(reply.tokens) for reply in found}) > 2
     assert {reply.finished for reply in found} == {True, False}
     assert found == sorted(found, key=lambda reply: (not reply.finished, -reply.score))

@@ -6,6 +6,8 @@ import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as Xml
 
 import numpy as np
 import pytest
@@ -17,6 +19,16 @@ from dialog.errors import UserError
 
 CONTEXT = ["Hello, I booked three nights.", "Welcome.", "Which day is it?"]
 CONTEXTS = [CONTEXT, CONTEXT[:1], ["A table for six, please."], [*CONTEXT, "It is Monday.", "What is my name?"], []]
+
+SEARCHES = [
+    {"name": "greedy"},
+    {"name": "beam", "candidates": 5},
+    {"name": "diverse_beam", "candidates": 3},
+    {"name": "delayed_beam", "candidates": 2},
+    {"name": "sampling", "candidates": 3},
+    {"name": "contrastive"},
+    {"name": "anti_lm", "repetition_penalty": 1.2},
+]
 
 
 # ------------------------------------------------------------------ self-contained folder
@@ -50,6 +62,15 @@ def test_batch_and_single_responses_agree(run: dialog.Run) -> None:
     assert run.respond_batch([]) == []
 
 
+def test_a_reply_is_a_table_in_a_notebook(run: dialog.Run) -> None:
+    reply = run.respond(["<script>1</script> $x$ \x1b", "Hi & bye"], {"name": "beam", "candidates": 3})
+    table = Xml.fromstring(reply._repr_html_().replace("<br>", "<br/>"))
+    assert "mathjax_ignore" in table.attrib["class"]
+    assert "".join(table.find("caption").itertext()) == "<script>1</script> $x$ \\x1bHi & bye"
+    cells = [["".join(cell.itertext()) for cell in row] for row in table.findall("tr")[1:]]
+    assert cells == [[item.text, f"{item.score:.2f}", str(item.tokens)] for item in reply.candidates]
+
+
 def test_draws_for_equal_contexts(run: dialog.Run) -> None:
     """They are numbered, or have ids; the other contexts of a batch change nothing."""
     search = {"name": "sampling", "candidates": 2}
@@ -74,15 +95,16 @@ def test_a_string_is_not_a_context(run: dialog.Run) -> None:
         run.score("How are you ?", "Fine .")
 
 
-def test_candidate_score_is_the_score_of_its_text(run: dialog.Run) -> None:
-    """For responses whose text encodes to the generated tokens, with an end token."""
-    limit = {"name": "greedy", "max_length": 200}
+@pytest.mark.parametrize("search", SEARCHES, ids=lambda search: search["name"])
+def test_candidate_score_is_the_score_of_its_text(run: dialog.Run, search: dict[str, Any]) -> None:
+    """Up to the rounding of float32, for responses whose text encodes to the generated tokens, with an end token."""
     checked = 0
-    for context, reply in zip(CONTEXTS, run.respond_batch(CONTEXTS, search=limit), strict=True):
-        (candidate,) = reply.candidates
-        if candidate.tokens == len(run.tokenizer.encode(reply.text)) + 1:
-            assert run.score(context, reply.text) == pytest.approx(candidate.score, abs=1e-3)
-            checked += 1
+    for context, reply in zip(CONTEXTS, run.respond_batch(CONTEXTS, {**search, "max_length": 100}), strict=True):
+        for candidate in reply.candidates:
+            if [*run.tokenizer.encode(candidate.text), EOS] == list(candidate.ids):
+                assert run.score(context, candidate.text) == pytest.approx(candidate.score, abs=3e-5)
+                assert math.fsum(candidate.token_scores) == candidate.score
+                checked += 1
     assert checked
 
 

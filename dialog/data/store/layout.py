@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dialog.data.dialogue import Example
+from dialog.data.dialogue import Example, Turn
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF, UNK, Tokenizer
 
 Integers = NDArray[np.int64]
@@ -77,12 +77,31 @@ def encode_example(
     tokenizer: Tokenizer, example: Example, *, max_source: int, max_target: int | None, layout: str = ROLES
 ) -> tuple[list[int], list[int]]:
     """Return source and target ids; set `max_target` in training only, since truncated references score too well."""
-    inputs = (*example.facts, *example.context)
-    *encoded, response = tokenizer.encode_batch([turn.text for turn in (*inputs, example.response)])
-    lines = [(turn.speaker == example.response.speaker, ids) for turn, ids in zip(inputs, encoded, strict=True)]
-    facts = len(example.facts)
-    source = source_ids(lines[facts:], max_source=max_source, facts=lines[:facts], layout=layout)
-    return source, target_ids(response, max_target=max_target)
+    return encode_examples(tokenizer, [example], max_source=max_source, max_target=max_target, layout=layout)[0]
+
+
+def encode_examples(
+    tokenizer: Tokenizer, examples: Sequence[Example], *, max_source: int, max_target: int | None, layout: str = ROLES
+) -> list[tuple[list[int], list[int]]]:
+    """Return `encode_example` of each; a text that several examples share is encoded once."""
+    texts = {turn.text for example in examples for turn in (*example.facts, *example.context, example.response)}
+    ids = dict(zip(texts, tokenizer.encode_batch([*texts]), strict=True))
+
+    def lines(example: Example, turns: Sequence[Turn]) -> RoleIds:
+        return [(turn.speaker == example.response.speaker, ids[turn.text]) for turn in turns]
+
+    return [
+        (
+            source_ids(
+                lines(example, example.context),
+                max_source=max_source,
+                facts=lines(example, example.facts),
+                layout=layout,
+            ),
+            target_ids(ids[example.response.text], max_target=max_target),
+        )
+        for example in examples
+    ]
 
 
 def _ids(lines: RoleIds) -> list[int]:

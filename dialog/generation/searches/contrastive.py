@@ -20,7 +20,7 @@ from dialog.models.contracts import Memory, State
 
 
 class Contrastive(Search):
-    """Choose among the k most probable tokens v the one that differs from the response so far (Su et al. 2022).
+    """Choose among the k most probable tokens v the one that differs most from the response (Su et al. 2022).
 
     argmax_v (1 - alpha) p(v) - alpha max_j cos(h_v, h_j), with h the vectors that the decoder makes of the tokens; j
     are the tokens so far, begin token included. Every choice is read by the decoder: k times the cost of greedy search.

@@ -14,7 +14,7 @@ from dialog.models.state import Rows
 
 Normalisation = Literal["gnmt", "average"]
 NOTHING = -1
-"""A token that is not there yet."""
+"""Placeholder of a token that is not decoded yet."""
 
 
 @dataclass(frozen=True)

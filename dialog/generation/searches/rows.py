@@ -59,7 +59,10 @@ def decode_rows(
 
 
 def hypothesis(tokens: list[int], scores: list[float], *, end: int, rank: float | None) -> Hypothesis | None:
-    """Cut tokens at the end token; without one the last of them is beyond max_length. The default rank is the score."""
+    """Build a hypothesis of the tokens before the first end token; None if a score is not a number.
+
+    Without an end token, the last token is beyond max_length and is dropped. The default rank is the score.
+    """
     finished = end in tokens
     length = tokens.index(end) if finished else len(tokens) - 1
     kept = scores[: length + finished]

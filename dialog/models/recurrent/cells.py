@@ -219,7 +219,9 @@ def initialise(layer: nn.Module, gates: int) -> None:
 
 def take_steps(states: Tensor, steps: Tensor) -> Tensor:
     """Select states [B, S, D] at the steps [B, N] -> [B, N, D]."""
-    return states.gather(1, steps.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
+    starts = torch.arange(len(states), device=states.device).unsqueeze(1) * states.shape[1]  # [B, 1]
+    taken = states.flatten(0, 1).index_select(0, (starts + steps).flatten())  # `gather` copies number by number
+    return taken.view(*steps.shape, states.shape[-1])
 
 
 def shared_mask(like: Tensor, dropout: float) -> Tensor:

@@ -109,6 +109,7 @@ def heatmap_layout(
     cell = 24 if panels == 1 else 16
     width, height = len(columns) * cell, len(rows) * cell
     across = min(panels, max(1, round(math.sqrt(panels * height / width * 1.6))))
+    across = math.ceil(panels / math.ceil(panels / across))  # rows of equal length if possible: 2 and 2, not 3 and 1
     cell = max(2, min(cell, SIDE // (across * len(columns)), SIDE // len(rows)))
     return HeatmapLayout(
         rows=len(rows),

@@ -92,7 +92,7 @@ class Sample:
         Raises:
             UserError: the scores of the model are not numbers.
         """
-        pairs = [run.responder.encode(example) for example in self.examples]
+        pairs = run.responder.encode_batch(self.examples)
         responses, seconds = [""] * len(pairs), 0.0
         for rows in pair_batches(pairs, run.recipe.data.batch_tokens):
             batch = collate([pairs[row] for row in rows], rows.tolist())

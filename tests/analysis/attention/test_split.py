@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 import dialog
-from dialog.analysis.attention.split import Encoding
+from dialog.analysis.attention.split import Encoding, batches_of
 from dialog.analysis.attention.statistics import curve_statistics, statistics
 from dialog.analysis.attention.token_kinds import TokenKinds
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
@@ -89,3 +90,22 @@ def test_alignment_and_likelihood_are_those_of_the_evaluation(family: str, train
         curve = run.head_ablation("test", sample=10_000, quiet=True)["curve"]
         assert curve[0]["bits_per_byte"] == pytest.approx(metrics["bits_per_byte"], rel=1e-6)
         assert curve[-1]["heads_left"] == 0
+
+
+def resident() -> float:
+    """Return the resident size of this process in MiB."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096 / 2**20
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+def test_memory_that_a_block_has_freed_goes_back_to_the_system() -> None:
+    """Blocks of 100 KiB stay in the heap when they are freed, as long as one above them is in use."""
+    rules = ExampleRules(None, first_turns=True)
+    example = next(examples(BuiltinDialogues(size=6).dialogues("train"), rules, Counter()))
+    encoding = Encoding(byte_bpe([example.response.text], vocabulary=320), 12)
+    tensors = [torch.ones(25_600) for _ in range(2000)]
+    last, full = tensors[-1], resident()
+    tensors.clear()
+    assert len([*batches_of([[example]], encoding)]) == 1
+    assert resident() < full - 120
+    assert last[0] == 1

@@ -107,6 +107,14 @@ def test_two_runs_side_by_side_and_their_difference(two_heads: dict[str, Any], t
 
 
 @needs_chromium
+def test_maps_side_by_side_begin_at_one_height(two_heads: dict[str, Any], tmp_path: Path) -> None:
+    page = attention_page([("lstm with a long name " * 9, two_heads), ("transformer", two_heads)], title="two")
+    steps = "return all('.panel canvas').filter(shown).map((map) => map.getBoundingClientRect().top)"
+    first, second = run_in_chromium(page, steps, tmp_path, "--window-size=1280,900")
+    assert first == second
+
+
+@needs_chromium
 def test_maps_of_different_tokens_have_no_difference(two_heads: dict[str, Any], tmp_path: Path) -> None:
     other = two_heads | {"context_tokens": ["x", *two_heads["context_tokens"][1:]]}
     page = attention_page([("a", two_heads), ("b", other)], title="two")

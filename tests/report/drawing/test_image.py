@@ -97,6 +97,13 @@ def test_panels_share_one_scale() -> None:
     assert len(boxes) == 6
 
 
+@pytest.mark.parametrize(("panels", "rows"), [(1, 1), (4, 2), (8, 2), (16, 4)])
+def test_rows_of_panels_are_of_equal_length_if_possible(panels: int, rows: int) -> None:
+    layout = heatmap_layout(["row"] * 12, ["column"] * 12, panels=panels)
+    assert -(-panels // layout.across) == rows
+    assert layout.across * rows == panels
+
+
 @pytest.mark.parametrize("titles", [None, ["first", "second"]])
 def test_titles_of_panels(titles: list[str] | None) -> None:
     assert heatmap_grid(np.zeros((2, 1, 1)), rows=["a"], columns=["b"], titles=titles)

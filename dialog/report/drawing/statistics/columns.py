@@ -16,6 +16,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "entropy": ("entropy", "entropy of a row divided by log n for n tokens: 0 is one token, 1 is uniform"),
         "sharpness": ("sharpness", "largest weight of a row"),
         "similarity": ("similarity", "mean cosine with the rows of the other heads of the same kind"),
+    },
+    "Coverage": {
         "coverage": ("coverage", "share of a response's mass that reaches source tokens not fully read yet"),
         "repetition": ("repetition", "mass on what earlier response tokens have read (coverage loss)"),
     },
@@ -56,7 +58,8 @@ SUMMARIES = {
     "uniform": "equal weights on all source tokens, for comparison",
 }
 """Rows that are no module."""
-WIDTH = 13
+NARROW = 8
+"""Columns of a number in a terminal, at least; one with a longer label is wider."""
 
 
 def groups_of(statistics: Statistics) -> dict[str, dict[str, tuple[str, str]]]:
@@ -96,14 +99,17 @@ def sizes_text(statistics: Statistics) -> str:
 def statistics_lines(statistics: Statistics) -> Iterator[str]:
     """Yield a table per group, one line per head."""
     labels = {id(row): head_label(row) for row in statistics["rows"]}
-    width = max(map(len, labels.values())) + 2
+    width = max(map(len, labels.values()))
     yield sizes_text(statistics)
     for title, group in groups_of(statistics).items():
+        headings = [label for label, _ in group.values()]
+        widths = [max(NARROW, len(heading) + 2) for heading in headings]
+        first = max(width, len(title))
         yield ""
-        yield _line(title, [label for label, _ in group.values()], max(width, len(title) + 2))
+        yield _line(title, headings, first, widths)
         for row in rows_with(statistics, group):
-            yield _line(labels[id(row)], values_of(row, group), max(width, len(title) + 2))
+            yield _line(labels[id(row)], values_of(row, group), first, widths)
 
 
-def _line(label: str, cells: Sequence[str], width: int) -> str:
-    return f"{label:<{width}}" + "".join(f"{cell:>{WIDTH}}" for cell in cells)
+def _line(label: str, cells: Sequence[str], first: int, widths: Sequence[int]) -> str:
+    return f"{label:<{first}}" + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
