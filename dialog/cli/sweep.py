@@ -70,8 +70,8 @@ def sweep(
 
     if resume is not None:
         folder, requested = resume, sweeps.read_settings(resume)
-        given = {"sampler": sampler, "seed": seed, "prune": prune, "output": output, "space": space}
-        check_unchanged(requested, {name: value for name, value in given.items() if is_given(name)})
+        changes = {"sampler": sampler, "seed": seed, "prune": prune, "output": output, "space": space}
+        check_unchanged(requested, {name: value for name, value in changes.items() if is_given(name)})
         requested = replace(requested, trials=trials or requested.trials)
     else:
         if output is not None:
@@ -97,12 +97,12 @@ def is_given(option: str) -> bool:
     return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
-def check_unchanged(recorded: SweepSettings, given: Mapping[str, Any]) -> None:
+def check_unchanged(recorded: SweepSettings, options: Mapping[str, Any]) -> None:
     """Raise UserError if an option given with --resume differs from what the sweep has recorded."""
     from dialog.tuning.shipped import sweep_file
     from dialog.tuning.space import spaces
 
-    for name, value in given.items():
+    for name, value in options.items():
         if name == "space":
             same = spaces(sweep_file("spaces", value, option="--space"), list(recorded.spaces)) == recorded.spaces
         else:
