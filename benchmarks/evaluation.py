@@ -100,7 +100,7 @@ def measure(folder: Path, overrides: list[str], split: str, count: int) -> Stage
         sample = sample_of(run, split)
         with stages.measured(f"history ({len(sample)} examples)", EACH):
             measure_history(run, folders[0], sample)
-        with stages.measured("training responses", EACH):
+        with stages.measured("training responses", ONCE):
             training = read_training_responses(job)
         language = detect_language(example.response.text for example in whole)
         answers = [

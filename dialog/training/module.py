@@ -101,6 +101,7 @@ class DialogModule(LightningModule):
         self.target_tokens = 0
         """Real target tokens that this rank has trained on; after training, all ranks together."""
         self.guard = Guard()
+        self._responder: Responder | None = None
 
     def configure_callbacks(self) -> list[Callback]:
         """Return the guard that stops training at a value that is not finite."""
@@ -201,6 +202,14 @@ class DialogModule(LightningModule):
         """Log the same metrics as a validation, as ``test/...``."""
         self._log_split("test")
 
+    def on_predict_start(self) -> None:
+        """Build the responder, which prepares the network's weights once for all batches."""
+        self._responder = self._build_responder()
+
+    def on_predict_end(self) -> None:
+        """Free the prepared weights."""
+        self._responder = None
+
     def predict_step(self, batch: Batch, batch_index: int) -> list[Prediction]:
         """Return a response to each source of a batch.
 
@@ -208,9 +217,7 @@ class DialogModule(LightningModule):
             UserError: the module has no tokenizer, which makes text of tokens, or the network's scores are not numbers.
         """
         check_batch(batch, self.padding, first=batch_index == 0)
-        if self.tokenizer is None:
-            raise UserError("predict: the module has no tokenizer; pass DialogModule(..., tokenizer=...)")
-        responder = Responder(self.model, self.tokenizer, batch.source.shape[1], GenerationConfig())
+        responder = self._build_responder() if self._responder is None else self._responder
         responses = responder.generate(batch.source, self.search, ids=list(map(str, batch.rows.tolist())))
         if not all(responses):
             raise UserError("predict: the scores of the network are not numbers; train with a smaller learning rate")
@@ -218,6 +225,11 @@ class DialogModule(LightningModule):
             Prediction(row, best.text, best.score, best.tokens)
             for row, (best, *_) in zip(batch.rows.tolist(), responses, strict=True)
         ]
+
+    def _build_responder(self) -> Responder:
+        if self.tokenizer is None:
+            raise UserError("predict: the module has no tokenizer; pass DialogModule(..., tokenizer=...)")
+        return Responder(self.model, self.tokenizer, sys.maxsize, GenerationConfig())  # sources are truncated already
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save the target tokens of all ranks, the tokenizer and the names of frozen parameters."""

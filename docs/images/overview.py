@@ -1,6 +1,6 @@
 """Make overview.png: an attention map of the LSTM, and the top of the report of the quickstart comparison.
 
-    python -m dialog compare quickstart/lstm_bahdanau quickstart/transformer --output runs/overview
+    python -m dialog compare quickstart/lstm_bahdanau quickstart/transformer --seeds 3 --output runs/overview
     python docs/images/overview.py runs/overview
 
 Needs Chromium.

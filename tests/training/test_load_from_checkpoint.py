@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 import dialog
+from dialog.models.inference import prepare
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
 
 Build = Callable[..., dialog.DialogModule]
@@ -99,6 +101,23 @@ def test_checkpoint_of_a_run_answers_alone(
     torch.nn.init.constant_(next(module.parameters()), float("nan"))
     with pytest.raises(dialog.UserError, match=r"^predict: the scores of the network are not numbers"):
         plain_trainer().predict(module, data)
+
+
+def test_predict_prepares_the_network_once(
+    trained: Callable[[str], Path], data: dialog.DialogDataModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = dialog.DialogModule.load_from_checkpoint(trained("transformer") / "checkpoints" / "best.ckpt")
+    prepared = []
+
+    def count(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - those of `prepare`
+        prepared.append(prepare(*arguments, **options))
+        return prepared[-1]
+
+    monkeypatch.setattr(sys.modules[prepare.__module__], "prepare", count)
+    batches = plain_trainer().predict(module, data)
+    assert batches is not None
+    assert len(batches) > 1
+    assert len(prepared) == 1
 
 
 def test_predict_without_a_tokenizer(module: Build, data: dialog.DialogDataModule) -> None:

@@ -37,7 +37,7 @@ def heatmap_svg(
     """
     array = validate_weights(weights, rows=rows, columns=columns)
     peak = peak or highest_weight(array)
-    left, top = _label_width(rows) + 12, 0.87 * _label_width(columns) + 20 + (24 if title else 0)
+    left, top = _label_width(rows) + 16, 0.87 * _label_width(columns) + 20 + (24 if title else 0)
     map_width, map_height = array.shape[1] * CELL, array.shape[0] * CELL
     overhang = max(_label_width([label]) / 2 - (len(columns) - index) * CELL for index, label in enumerate(columns))
     width = left + map_width + max(64, overhang + 20)

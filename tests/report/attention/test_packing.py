@@ -11,6 +11,7 @@ import pytest
 from dialog.errors import UserError
 from dialog.report.drawing.attention.bertviz_view import bertviz_view
 from dialog.report.drawing.attention.packing import characters_of_parts, pack
+from dialog.report.drawing.attention.pictures import picture
 
 
 @pytest.mark.parametrize(
@@ -68,3 +69,11 @@ def test_bertviz_is_optional(two_heads: dict[str, Any], monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "bertviz", None)
     with pytest.raises(UserError, match=r"pip install 'dialog-seq2seq\[bertviz\]'"):
         bertviz_view(two_heads)
+
+
+def test_a_single_head_has_no_number_on_a_picture(two_heads: dict[str, Any]) -> None:
+    single = {**two_heads, "maps": [{**one, "weights": one["weights"][:1]} for one in two_heads["maps"]]}
+    assert ">decoder.attention, mean over heads<" in picture(two_heads).svg()
+    assert ">decoder.attention, head 1<" in picture(two_heads, head="1").svg()
+    assert ">decoder.attention<" in picture(single).svg()
+    assert picture(single).png().size != picture(two_heads).png().size

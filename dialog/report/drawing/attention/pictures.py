@@ -15,7 +15,7 @@ from dialog.config.components import lookup
 from dialog.errors import UserError
 from dialog.report.drawing.attention.packing import NamedMap, TokenAxis, Weights, axes_of, last_cross_attention, maps_of
 from dialog.report.drawing.attention.still import fold
-from dialog.report.drawing.image import heatmap_grid
+from dialog.report.drawing.image import heatmap, heatmap_grid
 from dialog.report.drawing.svg import heatmap_svg
 
 MEAN = "mean"
@@ -29,17 +29,20 @@ class Picture(NamedTuple):
 
     title: str
     weights: Weights  # [H, T, S]
-    headings: list[str]
+    headings: list[str]  # empty if the module has a single head
     rows: Sequence[str]
     columns: Sequence[str]
 
     def svg(self) -> str:
         """Draw the mean over the chosen heads."""
-        title = f"{self.title}, {self.headings[0] if len(self.headings) == 1 else 'mean over heads'}"
+        chosen = self.headings if len(self.headings) < 2 else ["mean over heads"]
+        title = ", ".join([self.title, *chosen])
         return heatmap_svg(self.weights.mean(0), rows=self.rows, columns=self.columns, title=title)
 
     def png(self) -> Image.Image:
         """Draw every chosen head as a panel."""
+        if not self.headings:
+            return heatmap(self.weights[0], rows=self.rows, columns=self.columns, title=self.title)
         return heatmap_grid(self.weights, rows=self.rows, columns=self.columns, titles=self.headings, title=self.title)
 
 
@@ -55,7 +58,8 @@ def picture(reading: Mapping[str, Any], layer: str | None = None, head: str | No
     heads = (
         one.weights if head is None else one.weights.mean(0, keepdims=True) if number is None else one.weights[[number]]
     )
-    headings = [f"head {place}" for place in range(len(heads))] if head is None else [head_name(number)]
+    chosen = [f"head {place}" for place in range(len(heads))] if head is None else [head_name(number)]
+    headings = chosen if len(one.weights) > 1 else []
     title, columns = one.name, axes[one.columns].tokens
     if one.columns == "source":
         folded, columns, heads = folded_heads(heads, axes["source"])
