@@ -71,7 +71,7 @@ def cell_state(cell: Cell, hours: float) -> tuple[str, float]:
         state = "diverged" if is_diverged(cell.folder) else "finished"
         return f"{state} in {duration(3600 * spent)}" + (f", not current: {stale}" if stale else ""), 0.0
     after = f" after {duration(3600 * spent)}" if spent else ""
-    most = spent / progress.fraction - spent if progress.fraction else hours
+    most = hours if progress.left is None else progress.left / 3600
     left = min(hours - spent, most) if hours > spent else most
     limit = f", at most {duration(3600 * most)} more" if most > left else ""
     if is_locked(cell.folder):
