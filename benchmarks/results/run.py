@@ -61,9 +61,10 @@ def main() -> None:
     queue, output, recipes = (path.resolve() for path in (options.queue, options.output, options.recipes))
     os.chdir(ROOT)  # whose commit the runs record
     try:
-        entries = chosen(read_queue(queue), options.only)
+        every = read_queue(queue)
+        entries = chosen(every, options.only)
         if options.status:
-            print_status(entries, output)
+            print_status(entries, output, every)
         elif options.record:
             record(entries, output, recipes)
         else:

@@ -20,8 +20,8 @@ from dialog.report.measures import duration
 from dialog.runs.folder import METRICS, RECIPE, commits_of
 
 
-def print_status(entries: Sequence[Entry], output: Path) -> None:
-    """Print a line for each run and sweep, and the hours left of each stage."""
+def print_status(entries: Sequence[Entry], output: Path, queue: Sequence[Entry]) -> None:
+    """Print a line for each run and sweep of the entries, the hours left of each stage, and runs not of the queue."""
     logging.getLogger("dialog").setLevel(logging.WARNING)
     left: dict[str, float] = {}
     used: dict[object, str] = {}
@@ -34,6 +34,9 @@ def print_status(entries: Sequence[Entry], output: Path) -> None:
         left[entry.stage] = left.get(entry.stage, 0.0) + sum(hours for _, _, hours in rows)
     stages = ", ".join(f"{stage} {hours:.1f}" for stage, hours in left.items())
     print(f"core hours left, by stage: {stages}; in all {sum(left.values()):.1f}")
+    for entry in queue:
+        if not entry.sweep and entry not in entries:
+            table_rows(entry, output, used)  # marks its runs
     others = [path.parent.name for path in sorted(output.glob(f"*/{RECIPE}")) if path.parent.resolve() not in used]
     if others:
         print(f"runs of other recipes, or of these before a change: {', '.join(others)}")
@@ -68,7 +71,7 @@ def cell_state(cell: Cell, hours: float) -> tuple[str, float]:
         state = "diverged" if is_diverged(cell.folder) else "finished"
         return f"{state} in {duration(3600 * spent)}" + (f", not current: {stale}" if stale else ""), 0.0
     after = f" after {duration(3600 * spent)}" if spent else ""
-    most = spent / progress.fraction - spent if progress.fraction else hours
+    most = hours if progress.left is None else progress.left / 3600
     left = min(hours - spent, most) if hours > spent else most
     limit = f", at most {duration(3600 * most)} more" if most > left else ""
     if is_locked(cell.folder):

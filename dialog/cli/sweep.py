@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from dialog.config.compose import compose, split_overrides
 from dialog.errors import UserError
 from dialog.escaping import to_json
-from dialog.json_files import read_json
 from dialog.paths import check_new, fresh_folder, make_folder
+
+if TYPE_CHECKING:
+    from dialog.tuning.sweep import SweepSettings
 
 
 @click.command()
@@ -64,11 +69,10 @@ def sweep(
     from dialog.tuning.space import simplest, spaces
 
     if resume is not None:
-        settings = read_settings(resume)
-        folder = resume
-        if trials is not None:
-            settings["trials"] = trials
-        requested = sweeps.SweepSettings(**settings)
+        folder, requested = resume, sweeps.read_settings(resume)
+        changes = {"sampler": sampler, "seed": seed, "prune": prune, "output": output, "space": space}
+        check_unchanged(requested, {name: value for name, value in changes.items() if is_given(name)})
+        requested = replace(requested, trials=trials or requested.trials)
     else:
         if output is not None:
             check_new(output)
@@ -88,8 +92,21 @@ def sweep(
     click.echo(f"sweep: {folder}", err=True)
 
 
-def read_settings(folder: Path) -> dict[str, Any]:
-    """Read the settings of a sweep."""
-    if not (folder / "sweep.json").is_file():
-        raise UserError(f"--resume {folder}: not the folder of a sweep: it has no sweep.json")
-    return read_json(folder / "sweep.json", "spaces", "trials")
+def is_given(option: str) -> bool:
+    """Return whether an option is on the command line."""
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
+
+
+def check_unchanged(recorded: SweepSettings, options: Mapping[str, Any]) -> None:
+    """Raise UserError if an option given with --resume differs from what the sweep has recorded."""
+    from dialog.tuning.shipped import sweep_file
+    from dialog.tuning.space import spaces
+
+    for name, value in options.items():
+        if name == "space":
+            same = spaces(sweep_file("spaces", value, option="--space"), list(recorded.spaces)) == recorded.spaces
+        else:
+            same = name != "output" and value == getattr(recorded, name)
+        if not same:
+            option = "--no-prune" if name == "prune" and not value else f"--{name}"
+            raise UserError(f"--resume: {option} cannot change within a sweep; leave it out, or start a new sweep")

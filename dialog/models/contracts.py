@@ -66,7 +66,15 @@ class Encoded(Rows):
     states: Tensor  # [B, S, M], 0 at padding
     mask: Tensor  # [B, S], True = real
     summary: Tensor  # [B, M], the whole source in one vector
-    final: tuple[Tensor, ...] = ()  # last hidden [B, L, M] and cell state [B, L, C] of each layer, if `keeps_final`
+    final: tuple[Tensor, ...] = ()  # last hidden [B, L, M] and cell state [B, L, C] of each layer, after `keep_final`
+
+
+@dataclass(frozen=True)
+class FinalStates:
+    """The last states of an encoder that a decoder starts from: of which cell, and of how many layers."""
+
+    cell: str
+    layers: int
 
 
 class Encoder(nn.Module, ABC):
@@ -83,12 +91,19 @@ class Encoder(nn.Module, ABC):
     own_dropout: bool = False
     """True if it applies dropout to its inputs itself; else the network drops the embeddings."""
 
-    keeps_final: bool = False
-    """True if it returns `Encoded.final`; the network sets it for a decoder with `needs_final`."""
-
     @abstractmethod
     def forward(self, inputs: Tensor, mask: Tensor, hook: AttentionHook | None = None) -> Encoded:
         """Encode inputs [B, S, E] with mask [B, S] (True = real, padding on the right) into states [B, S, M]."""
+
+    def keep_final(self, needed: FinalStates) -> None:
+        """Return `Encoded.final` from now on; the network calls this for a decoder with `needs_final`.
+
+        Raises:
+            ValueError: it has no such states.
+        """
+        raise ValueError(
+            "decoder.bridge final: the encoder has no final states; use a recurrent encoder, or another bridge"
+        )
 
 
 class Decoder(nn.Module, ABC):
@@ -104,8 +119,8 @@ class Decoder(nn.Module, ABC):
     def pointer(self) -> nn.Module | None:
         """The module whose weights [B, H, T, S] over the source a head may point with; None without attention."""
 
-    needs_final: bool = False
-    """True if it starts from `Encoded.final`, which a recurrent encoder with as many layers returns."""
+    needs_final: FinalStates | None = None
+    """The states that it starts from, if it starts from `Encoded.final`."""
 
     own_dropout: bool = False
     """True if it applies dropout to its inputs and outputs itself; else the network drops embeddings and outputs."""

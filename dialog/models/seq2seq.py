@@ -95,7 +95,8 @@ class Seq2Seq(nn.Module):
         self.target_embedding = self.source_embedding if one_table else table()
         self.encoder = build(ENCODERS, encoder, input_size=embedding_size, **shared)
         self.decoder = build(DECODERS, decoder, input_size=embedding_size, memory_size=self.encoder.size, **shared)
-        self.encoder.keeps_final = self.decoder.needs_final
+        if self.decoder.needs_final:
+            self.encoder.keep_final(self.decoder.needs_final)
         self.dropout = nn.Dropout(dropout)
         tied_to = self.target_embedding.table.weight if tied else None
         self.head = build(HEADS, head, vocabulary=vocabulary, size=embedding_size, tied=tied_to)

@@ -54,8 +54,10 @@ def compare(one: Path, other: Path) -> Comparison:
     states = [SafeCheckpointIO().load_checkpoint(folder / CHECKPOINTS / LAST)["state_dict"] for folder in (one, other)]
     best = [load_file(folder / WEIGHTS) for folder in (one, other)]
     for first, second in (states, best):
-        tensors += len(first)
-        other_tensors += sum(name not in second or not value.equal(second[name]) for name, value in first.items())
+        names = first.keys() | second.keys()
+        same = [name for name in first.keys() & second.keys() if first[name].equal(second[name])]
+        tensors += len(names)
+        other_tensors += len(names) - len(same)
     differ = sum(left != right for left, right in zip(logged, again, strict=False))
     return Comparison(max(len(logged), len(again)), differ + lost, tensors, other_tensors)
 

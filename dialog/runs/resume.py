@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from dialog.config.schema import Recipe
+from dialog.config.schema import Recipe, to_dict
 from dialog.errors import UserError
 from dialog.ranks import is_first_process
 from dialog.runs.check import check_recipe
@@ -49,7 +49,7 @@ def resume(
 
 
 def resumed_recipe(folder: Path, overrides: Sequence[str]) -> tuple[Recipe, bool]:
-    """Return the recipe of the run to resume, and whether an override may extend its training.
+    """Return the recipe of the run to resume, and whether overrides change when its training ends.
 
     Raises:
         UserError: not a run folder, or an override of a key that must not change within a run.
@@ -60,4 +60,7 @@ def resumed_recipe(folder: Path, overrides: Sequence[str]) -> tuple[Recipe, bool
             raise UserError(
                 f"--resume: {key} cannot change within a run, only {', '.join(CHANGEABLE)}; start a new run for it"
             )
-    return read_recipe(folder, overrides), any(key in END_KEYS for key in keys)
+    before, recipe = read_recipe(folder), read_recipe(folder, overrides)
+    old, new = to_dict(before), to_dict(recipe)
+    ends = [key.split(".") for key in END_KEYS]
+    return recipe, any(old[section][name] != new[section][name] for section, name in ends)

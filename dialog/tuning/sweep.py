@@ -6,7 +6,7 @@ import logging
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from dialog.config.components import lookup
 from dialog.config.compose import Composed, compose
 from dialog.config.schema import to_dict, to_yaml
 from dialog.errors import DivergedError, UserError
+from dialog.json_files import read_json
 from dialog.runs.check import check_recipe
 from dialog.runs.train import PartOf
 from dialog.runs.train import train as train_run
@@ -79,6 +80,22 @@ def create(recipes: Sequence[Composed], settings: SweepSettings, folder: Path) -
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, composed.yaml())
     write_json(folder / SETTINGS, asdict(settings))
+
+
+def read_settings(folder: Path) -> SweepSettings:
+    """Read the settings that `create` has written.
+
+    Raises:
+        UserError: not the folder of a sweep, or its settings are damaged or of another version.
+    """
+    path = folder / SETTINGS
+    if not path.is_file():
+        raise UserError(f"--resume {folder}: not the folder of a sweep: it has no {SETTINGS}")
+    settings = read_json(path, "spaces", "trials")
+    unknown = sorted(set(settings) - {field.name for field in fields(SweepSettings)})
+    if unknown:
+        raise UserError(f"{path}: unknown setting {unknown[0]!r}; remove it, or restore the file from a copy")
+    return SweepSettings(**settings)
 
 
 def sweep(folder: Path, settings: SweepSettings) -> dict[str, Any]:

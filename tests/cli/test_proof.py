@@ -49,3 +49,5 @@ def test_comparison_finds_one_changed_number_or_weight(trained: Callable[[str], 
     next(iter(weights.values())).view(-1)[0] += 1e-6
     save_file(weights, other / "model.safetensors")
     assert compare(one, other).other_tensors == 1
+    save_file({**load_file(one / "model.safetensors"), "more": weights.popitem()[1]}, other / "model.safetensors")
+    assert compare(one, other).other_tensors == 1

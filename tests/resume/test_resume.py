@@ -358,10 +358,12 @@ def test_early_stopping_is_resumed(tiny: Callable[..., Any], tmp_path: Path, pow
     power(1000)
     assert resume(tmp_path / "run", quiet=True).steps == 6
     assert compare(tmp_path / "run", tmp_path / "whole").same
+    assert resume(tmp_path / "run", ["checkpoint.patience=2"], quiet=True).steps == 6  # nothing changes
     for name in ("summary.json", "model.safetensors"):  # killed after its last save
         (tmp_path / "run" / name).unlink()
     assert resume(tmp_path / "run", quiet=True).steps == 6
     assert compare(tmp_path / "run", tmp_path / "whole").same
+    assert resume(tmp_path / "run", ["checkpoint={patience: 3}"], quiet=True).steps == 8
 
 
 def test_resumed_run_keeps_its_wandb_id(tiny: Callable[..., Any], tmp_path: Path, power: Callable[[int], None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +279,34 @@ def test_invalid_sweep_leaves_no_folder(
     with pytest.raises(UserError, match=message):
         program.main(["sweep", *arguments], standalone_mode=False)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other.yaml", "space.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--sampler random", "--sampler cannot change within a sweep"),
+        ("--seed 2", "--seed cannot change"),
+        ("--no-prune", "--no-prune cannot change"),
+        ("--space regularisation", "--space cannot change"),
+        ("--output other", "--output cannot change"),
+        ("--sampler tpe --seed 1 --prune", ""),
+    ],
+)
+def test_resumed_sweep_keeps_its_settings(option: str, message: str, tmp_path: Path) -> None:
+    begun(tmp_path, 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dialog.tuning.sweep.train_run", Training())
+        outcome = pytest.raises(UserError, match=message) if message else nullcontext()
+        with outcome:
+            program.main(["sweep", "--resume", str(tmp_path), *option.split()], standalone_mode=False)
+
+
+def test_unknown_setting_of_a_sweep_is_one_line(tmp_path: Path) -> None:
+    begun(tmp_path, 1)
+    path = tmp_path / "sweep.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "pruner": "median"}))
+    with pytest.raises(UserError, match=r"sweep\.json: unknown setting 'pruner'"):
+        program.main(["sweep", "--resume", str(tmp_path)], standalone_mode=False)
 
 
 # ------------------------------------------------------------------ sweeps of Weights & Biases

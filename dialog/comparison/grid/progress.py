@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +21,8 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 
 from dialog.comparison.grid.folder import SPLIT, Cell, is_trained
 from dialog.comparison.grid.work import Work
+from dialog.json_files import read_json_lines
+from dialog.report.measures import duration
 from dialog.runs.folder import METRICS, WEIGHTS, read_summary
 
 ACTIVE = 60.0
@@ -37,6 +41,7 @@ class RunState(NamedTuple):
     seconds: float | None  # of training so far
     active: bool
     text: str = ""
+    left: float | None = None  # at most, at the speed of its steps, without preparation
 
 
 class Display:
@@ -76,7 +81,7 @@ class Display:
         states = [state_of(cell) for cell in self.work.cells]
         done = sum(state.fraction >= 1 for state in states)
         seconds = remaining_seconds(states, jobs=self.jobs)
-        left = f"about {tqdm.format_interval(seconds)} left" if seconds else ""
+        left = f"at most {duration(seconds)} left" if seconds else ""
         texts = [state.text for state in states if state.active and state.text]
         head = f"{done} of {len(states)} runs"
         if not self.plain:
@@ -105,34 +110,65 @@ def state_of(cell: Cell) -> RunState:
         return RunState(name, 0.0, None, cell.folder.is_dir(), f"{title} starts" if cell.folder.is_dir() else "")
     trainer = cell.contender.composed.recipe.trainer
     steps, epochs = trainer.max_steps, trainer.max_epochs
-    ends = [line["step"] / steps if steps > 0 else 0.0, line["epoch"] / epochs if epochs else 0.0]
+    per_epoch = steps_per_epoch(cell.folder / METRICS, line["epoch"])
+    by_epochs = epochs * per_epoch if epochs and per_epoch else None
+    ends = [end for end in (steps, by_epochs) if end is not None and end > 0]
     of = f" of {steps:,}" if steps > 0 else ""
     active = time.time() - (cell.folder / METRICS).stat().st_mtime < ACTIVE
-    return RunState(name, min(max(ends), 0.999), line["time"], active, f"{title}: step {line['step']:,}{of}")
+    text = f"{title}: step {line['step']:,}{of}"
+    if not ends:
+        return RunState(name, 0.0, line["time"], active, text)
+    fraction, speed = line["step"] / min(ends), seconds_per_step(cell.folder / METRICS)
+    left = max(min(ends) - line["step"], 0) * speed if speed else None
+    return RunState(name, min(fraction, 0.999), line["time"], active, text, left)
+
+
+@lru_cache
+def steps_per_epoch(path: Path, epoch: int) -> float | None:
+    """Return the mean number of steps of the epochs before this one; None in the first epoch."""
+    starts = (row["step"] - 1 for row in read_json_lines(path, "step", "epoch") if row["epoch"] == epoch)
+    return next(starts) / epoch if epoch else None
+
+
+def seconds_per_step(path: Path) -> float | None:
+    """Return the median time of a step over the last lines: preparation after a start or a resume does not count."""
+    rows = last_lines(path)
+    pairs = [(new["time"] - old["time"], new["step"] - old["step"]) for old, new in pairwise(rows)]
+    return statistics.median(seconds / steps for seconds, steps in pairs if steps > 0) if pairs else None
 
 
 def last_line(path: Path) -> dict[str, Any] | None:
     """Return the last complete line of metrics.jsonl, or None."""
+    return next(reversed(last_lines(path)), None)
+
+
+def last_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the last complete lines of metrics.jsonl, one for each step; none if it is missing or damaged."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
-            lines = file.read().split(b"\n")[:-1]
-        line = json.loads(lines[-1]) if lines else None
+            start = max(0, os.fstat(file.fileno()).st_size - TAIL)
+            file.seek(start)
+            lines = file.read().split(b"\n")[bool(start) : -1]
+        rows = [json.loads(line) for line in lines]
     except (OSError, ValueError):
-        return None
-    return line if isinstance(line, dict) and {"step", "epoch", "time"} <= line.keys() else None
+        return []
+    complete = (row for row in rows if isinstance(row, dict) and {"step", "epoch", "time"} <= row.keys())
+    return list({row["step"]: row for row in complete}.values())
 
 
 def remaining_seconds(states: Sequence[RunState], *, jobs: int = 1) -> float | None:
     """Return the remaining time of all runs, or None if no run has been trained long enough to tell.
 
-    A run takes as long as the mean of its contender's runs, each extrapolated by its fraction; of a contender without
-    runs, as the mean of the others. The work is divided by the number of runs that are trained at a time.
+    A run takes as long as the mean of its contender's runs, each extrapolated by the speed of its steps; of a
+    contender without runs, as the mean of the others. The work is divided by the number of runs that are trained at a
+    time. Runs may stop early, so this is an upper bound.
     """
     measured: dict[str, list[float]] = {}
     for state in states:
-        if state.seconds and state.fraction > 0:
-            measured.setdefault(state.contender, []).append(state.seconds / state.fraction)
+        if state.left and state.fraction > 0:
+            measured.setdefault(state.contender, []).append(state.left / (1 - state.fraction))
+        elif state.seconds and state.fraction >= 1:
+            measured.setdefault(state.contender, []).append(state.seconds)
     means = {contender: statistics.fmean(values) for contender, values in measured.items()}
     if not means:
         return None

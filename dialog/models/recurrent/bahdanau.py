@@ -14,7 +14,7 @@ from dialog.config.components import Component, build
 from dialog.models.attention import build_attention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, Memory, meant_for
 from dialog.models.kernels.additive_loop import additive_loop
-from dialog.models.recurrent.bridges import BRIDGES, DENSE, FinalBridge, first_states
+from dialog.models.recurrent.bridges import BRIDGES, DENSE, final_states, first_states
 from dialog.models.recurrent.cells import RecurrentCell
 from dialog.models.recurrent.settings import RecurrentSettings
 from dialog.models.recurrent.stack import Stack, StackLoop, StackState
@@ -56,7 +56,7 @@ class BahdanauDecoder(Decoder):
         self.attention = build_attention(attention, query_size=size, key_size=memory_size)
         self.stack = Stack(cell, settings, extra_size=memory_size)
         self.bridge = build(BRIDGES, bridge, memory_size=memory_size, size=size, layers=settings.layers)
-        self.needs_final = isinstance(self.bridge, FinalBridge)
+        self.needs_final = final_states(self.bridge, cell, settings.layers)
         self.readout = nn.Linear(size + input_size + memory_size, 2 * input_size)
         self.dropout = nn.Dropout(settings.dropout)
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from dialog.config.components import Component, Family
-from dialog.errors import UserError
-from dialog.models.contracts import Encoded
+from dialog.models.contracts import Encoded, FinalStates
+from dialog.models.recurrent.cells import RecurrentCell
 
 
 class DenseBridge(nn.Module):
@@ -54,34 +54,24 @@ class ZeroBridge(nn.Module):
 class FinalBridge(nn.Module):
     """s_0 = the last hidden and cell state of the encoder's layer, of equal size; Sutskever et al. 2014."""
 
-    def __init__(self, memory_size: int, size: int, layers: int) -> None:
+    def __init__(self, memory_size: int, size: int) -> None:
         super().__init__()
         check_equal_sizes(memory_size, size)
-        self.layers = layers
 
     def forward(self, hidden: Tensor, cell_state: Tensor) -> tuple[Tensor, Tensor]:
-        """Return hidden [B, L, D] and cell states [B, L, C].
-
-        Raises:
-            UserError: the encoder has another number of layers.
-        """
-        if hidden.shape[1] != self.layers:
-            raise UserError(
-                f"bridge final: the encoder has {hidden.shape[1]} layers, the decoder {self.layers}; make them equal"
-            )
+        """Return hidden [B, L, D] and cell states [B, L, C]."""
         return hidden, cell_state
 
 
-def first_states(bridge: nn.Module, encoded: Encoded) -> tuple[Tensor, ...]:
-    """Return a decoder's first hidden states [B, L, D], and its cell states [B, L, C] if they are not zeros.
+def final_states(bridge: nn.Module, cell: RecurrentCell, layers: int) -> FinalStates | None:
+    """Return the encoder's states that a bridge needs, or None if it needs the summary or nothing."""
+    return FinalStates(cell.name, layers) if isinstance(bridge, FinalBridge) else None
 
-    Raises:
-        UserError: the bridge needs final states, and the encoder is not recurrent.
-    """
+
+def first_states(bridge: nn.Module, encoded: Encoded) -> tuple[Tensor, ...]:
+    """Return a decoder's first hidden states [B, L, D], and its cell states [B, L, C] if they are not zeros."""
     if not isinstance(bridge, FinalBridge):
         return (bridge(encoded.summary),)
-    if not encoded.final:
-        raise UserError("bridge final: the encoder has no final states; use a recurrent encoder, or another bridge")
     first: tuple[Tensor, ...] = bridge(*encoded.final)
     return first
 

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dialog.errors import UserError
-from dialog.models.contracts import AttentionHook, Encoded, Encoder
+from dialog.models.contracts import AttentionHook, Encoded, Encoder, FinalStates
 from dialog.models.recurrent.cells import RecurrentCell, shared_mask, take_steps
 from dialog.models.recurrent.sequences import run_layer, run_to_ends
 from dialog.models.recurrent.settings import RecurrentSettings
@@ -24,7 +23,7 @@ class RecurrentEncoder(Encoder):
     CPU packing disables the fused kernel). The summary is the last state of both directions; Bahdanau et al. 2015, 3.2.
     ``variational`` dropout disables the fused kernel in training.
 
-    With ``keeps_final`` it also returns the last hidden and cell state of each layer, [forward; backward].
+    After `keep_final` it also returns the last hidden and cell state of each layer, [forward; backward].
 
     Raises:
         ValueError: an odd size for two directions.
@@ -39,6 +38,7 @@ class RecurrentEncoder(Encoder):
         self.cell = cell
         self.size = settings.size
         self.width = settings.size // 2 if bidirectional else settings.size
+        self.keeps_final = False
         self.dropout = nn.Dropout(settings.dropout)
         self.variational = settings.variational and settings.dropout > 0
         widths = [settings.input_size] + [settings.size] * (settings.layers - 1)
@@ -46,6 +46,26 @@ class RecurrentEncoder(Encoder):
         self.backward_layers = nn.ModuleList(
             cell.layer(width, self.width, settings.initialisation) for width in widths if bidirectional
         )
+
+    def keep_final(self, needed: FinalStates) -> None:
+        """Return the last states of each layer from now on.
+
+        Raises:
+            ValueError: the decoder has another cell or number of layers, or this encoder has variational dropout.
+        """
+        own = FinalStates(self.cell.name, len(self.forward_layers))
+        for field, mine, other in (("name", own.cell, needed.cell), ("layers", own.layers, needed.layers)):
+            if mine != other:
+                raise ValueError(
+                    f"decoder.bridge final: encoder.{field} is {mine}, that of the decoder {other}; make them equal, "
+                    "or use another bridge"
+                )
+        if self.variational:
+            raise ValueError(
+                "encoder.variational: unsupported if the decoder starts from the encoder's final states; "
+                "set it to false, or use another decoder.bridge"
+            )
+        self.keeps_final = True
 
     def forward(self, inputs: Tensor, mask: Tensor, hook: AttentionHook | None = None) -> Encoded:
         """Encode inputs [B, S, E], mask [B, S] into states [B, S, M]."""
@@ -77,10 +97,8 @@ class RecurrentEncoder(Encoder):
         return dropped
 
     def _run(self, layer: Any, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # noqa: ANN401
-        """Run one direction over a source from zeros; the last states are those at real tokens with `keeps_final`."""
+        """Run one direction over a source from zeros; the last states are those at real tokens if they are kept."""
         if self.keeps_final:
-            if self.variational:
-                raise UserError("variational: unsupported in an encoder whose final states the decoder starts from")
             return run_to_ends(self.cell, layer, states, mask)
         hidden = states.new_zeros(len(states), self.width)
         dropout = shared_mask(hidden, self.dropout.p) if self.variational and self.training else None

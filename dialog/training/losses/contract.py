@@ -56,11 +56,6 @@ def build_loss(family: Family[Loss], component: Component, *, padding: int) -> L
     return loss
 
 
-def at_least_float(logits: Tensor) -> Tensor:
-    """Return logits in float32 or better: sums over a vocabulary are never taken in half precision."""
-    return logits if logits.dtype.itemsize >= 4 else logits.float()
-
-
 def _checked_needs(loss: Loss, name: str) -> frozenset[str]:
     if unknown := needs_of(loss) - CALL.runtime:
         raise UserError(f"{name}: needs: unknown {sorted(unknown)}; a loss may need 'previous' and 'second_pass'")

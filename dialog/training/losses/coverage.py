@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from dialog.training.losses.contract import at_least_float
+from dialog.models.heads import at_least_float
 
 
 def coverage_loss(weights: Tensor, real: Tensor) -> Tensor:

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from dialog.config.components import Component
 from dialog.data.tokenizers.tokenizer import PAD
-from dialog.training.losses.contract import LossSums, at_least_float, build_loss, needs_of
+from dialog.models.heads import at_least_float
+from dialog.training.losses.contract import LossSums, build_loss, needs_of
 from dialog.training.losses.single import SINGLE
 
 CROSS_ENTROPY: Component = {"name": "cross_entropy"}

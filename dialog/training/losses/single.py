@@ -11,7 +11,8 @@ from torch import Tensor
 
 from dialog.config.components import Family
 from dialog.data.tokenizers.tokenizer import PAD
-from dialog.training.losses.contract import Loss, LossSums, at_least_float
+from dialog.models.heads import at_least_float
+from dialog.training.losses.contract import Loss, LossSums
 
 
 class CrossEntropy:

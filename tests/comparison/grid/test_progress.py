@@ -14,7 +14,7 @@ import pytest
 
 from dialog.comparison.grid.contenders import of_recipe
 from dialog.comparison.grid.folder import Grid
-from dialog.comparison.grid.progress import Display
+from dialog.comparison.grid.progress import Display, state_of
 from dialog.comparison.grid.work import Work
 
 
@@ -31,12 +31,13 @@ class Screen(io.StringIO):
 
 @pytest.fixture
 def work(tiny: Callable[..., Any], tmp_path: Path) -> Work:
-    """Two seeds of a contender, of which the first has been trained for 10 s, a quarter of its steps."""
+    """Two seeds of a contender, of which the first has been trained for a quarter of its steps, 1 s each."""
     contender = replace(of_recipe(tiny("lstm", "trainer.max_steps=40")), name="mine/lstm[lr={1}]")
     work = Work(Grid(tmp_path, (contender,), (1, 2)), advice="")
     record = work.cells[0].folder / "metrics.jsonl"
     record.parent.mkdir(parents=True)
-    record.write_text(json.dumps({"step": 10, "epoch": 0, "time": 10.0}) + "\n", encoding="utf-8")
+    rows = [{"step": step, "epoch": 0, "time": 5000.0 + step} for step in (5, 10)]  # after long preparation
+    record.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return work
 
 
@@ -46,6 +47,18 @@ def test_runs_and_remaining_time_are_shown(work: Work, terminal: bool, monkeypat
     monkeypatch.setattr(sys, "stderr", screen)
     with Display(work).running():
         pass
-    text = "about 01:10 left, lstm[lr={1}] seed 1: step 10 of 40"  # 30 s of the first, 40 s of the second
+    text = "at most 1 min 10 s left, lstm[lr={1}] seed 1: step 10 of 40"  # 30 s of the first, 40 s of the second
     line = screen.getvalue().strip().splitlines()[-1].rpartition("\r")[2]
     assert line == (f"0 of 2 runs |##5                 | {text}" if terminal else f"0 of 2 runs, {text}")
+
+
+def test_epochs_give_the_end_of_a_run_without_a_limit_of_steps(tiny: Callable[..., Any], tmp_path: Path) -> None:
+    contender = of_recipe(tiny("lstm", "trainer.max_steps=-1", "trainer.max_epochs=4"))
+    (cell,) = Grid(tmp_path, (contender,), (1,)).cells()
+    cell.folder.mkdir(parents=True)
+    rows = [(5, 0, 300), (10, 0, 305), (11, 1, 306), (15, 1, 310), (16, 1, 900), (17, 1, 901), (20, 1, 904)]
+    lines = (json.dumps({"step": step, "epoch": epoch, "time": seconds}) for step, epoch, seconds in rows)
+    (cell.folder / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    state = state_of(cell)
+    assert state.fraction == 0.5  # 10 steps an epoch, also in the middle of one
+    assert state.left == 20  # 1 s a step, although a resume has taken 590 s

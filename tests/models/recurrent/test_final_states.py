@@ -8,8 +8,7 @@ from recurrent_by_hand import EMBEDDING, MEMORY, Draw, Stir
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from dialog.errors import UserError
-from dialog.models.contracts import Encoded
+from dialog.models.contracts import Encoded, FinalStates
 from dialog.models.recurrent import LSTM, PlainDecoder, RecurrentEncoder, RecurrentSettings
 from dialog.models.seq2seq import Seq2Seq
 
@@ -32,14 +31,13 @@ def test_final_states_are_those_of_packed_sequences(bidirectional: bool, draw: D
     outputs, ends = reference(pack_padded_sequence(inputs, LENGTHS, batch_first=True, enforce_sorted=False))
     outputs, _ = pad_packed_sequence(outputs, batch_first=True)
     expected = [state.unflatten(0, (2, -1)).permute(2, 0, 1, 3).flatten(2) for state in ends]  # [B, L, M]
-    encoder.keeps_final = True
+    plain = encoder(inputs, MASK)
+    encoder.keep_final(FinalStates("lstm", 2))
     encoded = encoder(inputs, MASK)
     for one, other in zip((encoded.states, *encoded.final), (outputs, *expected), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-14)
         gradients = (torch.autograd.grad(value.square().sum(), inputs, retain_graph=True)[0] for value in (one, other))
         torch.testing.assert_close(*gradients, rtol=0, atol=1e-13)
-    encoder.keeps_final = False
-    plain = encoder(inputs, MASK)
     torch.testing.assert_close(plain.states, encoded.states, rtol=0, atol=1e-14)
     assert plain.final == ()
 
@@ -57,13 +55,13 @@ def test_plain_decoder_is_torchs_lstm(draw: Draw, stir: Stir) -> None:
 @pytest.mark.parametrize(
     ("encoder", "message"),
     [
-        ({"name": "lstm", "size": 8}, "the encoder has 1 layers, the decoder 2; make them equal"),
+        ({"name": "lstm", "size": 8}, "encoder.layers is 1, that of the decoder 2; make them equal"),
+        ({**LSTM_OF_2, "name": "gru"}, "encoder.name is gru, that of the decoder lstm; make them equal"),
         ({"name": "transformer", "layers": 1, "heads": 1, "feed_forward_size": 8}, "use a recurrent encoder"),
         ({**LSTM_OF_2, "variational": True}, "variational: unsupported"),
     ],
 )
 def test_an_encoder_without_fitting_states_is_an_error(encoder: dict[str, object], message: str) -> None:
     decoder = {**LSTM_OF_2, "name": "lstm_plain"}
-    model = Seq2Seq(9, padding=0, embedding_size=8, encoder=encoder, decoder=decoder, dropout=0.1)
-    with pytest.raises(UserError, match=message):
-        model(torch.tensor([[3, 4]]), torch.ones(1, 2).bool(), torch.tensor([[1, 5]]))
+    with pytest.raises(ValueError, match=message):
+        Seq2Seq(9, padding=0, embedding_size=8, encoder=encoder, decoder=decoder, dropout=0.1)
