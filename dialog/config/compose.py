@@ -62,12 +62,15 @@ def shipped_recipes() -> dict[str, Path]:
 
 def find_recipe(name: str) -> Path:
     """Return the file of a recipe: a path to YAML, or a name as ``dialog recipes`` prints it."""
+    path = Path(name)
+    shipped = {} if is_path(name) else shipped_recipes()
+    if path.is_dir() and name not in shipped:
+        inside = ", ".join(str(file) for file in sorted(path.glob("*.yaml")))
+        raise UserError(f"{name} is a folder, not a recipe" + (f"; recipes in it: {inside}" if inside else ""))
     if is_path(name):
-        path = Path(name)
         if not path.is_file():
             raise UserError(f"recipe file {name} does not exist")
         return path
-    shipped = shipped_recipes()
     if name not in shipped:
         raise UserError(f"unknown recipe {name!r}{hint(name, shipped)}")
     return shipped[name]

@@ -23,8 +23,10 @@ def copy_recipe(name: str, destination: Path) -> Path:
         DEST/configs/<group>/<choice>   take precedence over the groups of the package
 
     Raises:
-        UserError: an unknown recipe or group, or the destination exists.
+        UserError: an unknown recipe or group, or the destination exists or is named like a recipe.
     """
+    if is_path(destination.name):
+        raise UserError(f"{destination}: DEST is a new folder for the copy; name it without {destination.suffix}")
     source = find_recipe(name)
     groups = group_files(source)
     files = {source: Path(source.name)}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from recipe_texts import BASE, TINY, composed, refused
 
+from dialog.comparison.grid.contenders import read_contenders
 from dialog.config.compose import compose
 from dialog.config.schema import MINIMUM, NONZERO
 from dialog.errors import UserError
@@ -127,7 +128,19 @@ def test_unknown_recipe_names_the_nearest() -> None:
     with pytest.raises(UserError, match=r"recipe file nowhere\.yaml does not exist"):
         compose("nowhere.yaml")
     with pytest.raises(UserError, match="unknown recipe"):
-        compose("configs")
+        compose("unknown")
+
+
+def test_folder_of_recipes_is_named_as_one(tmp_path: Path) -> None:
+    folder = tmp_path / "mine.yaml"
+    folder.mkdir()
+    with pytest.raises(UserError, match=rf"{folder} is a folder, not a recipe$"):
+        compose(str(folder))
+    (folder / "small.yaml").touch()
+    with pytest.raises(UserError, match=rf"is a folder, not a recipe; recipes in it: {folder}/small\.yaml$"):
+        compose(str(folder))
+    with pytest.raises(UserError, match="is a folder, not a recipe; recipes in it"):
+        read_contenders([str(folder)], ["model.dropout=0"])
 
 
 @pytest.mark.parametrize("override", ["model.objectives={name: denoising}", "model.objectives.0.weight=2"])

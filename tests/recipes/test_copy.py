@@ -41,4 +41,6 @@ def test_copy_refuses_to_overwrite(tmp_path: Path, capsys: pytest.CaptureFixture
     assert copied.read_bytes() == before
     with pytest.raises(UserError, match="did you mean 'reverse/transformer'"):
         copy_recipe("reverse/transforme", tmp_path / "other")
+    with pytest.raises(UserError, match=r"mine\.yaml: DEST is a new folder for the copy; name it without \.yaml"):
+        copy_recipe("reverse/transformer", tmp_path / "mine.yaml")
     assert not (tmp_path / "other").exists()

@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 
 from dialog.comparison.grid.folder import GRID, Contender, contender_hash, flat, is_comparison
-from dialog.config.compose import Composed, compose
+from dialog.config.compose import Composed, compose, find_recipe
 from dialog.config.schema import to_dict
 from dialog.config.variations import parse_variation, short_names
 from dialog.data.reading.files import sha256
@@ -49,6 +49,9 @@ def read_contenders(
         UserError: an invalid recipe, run folder or variation, a name listed twice, or overrides without a recipe.
     """
     paths = [Path(name) for name in names]
+    for path in paths:
+        if path.is_dir() and not (path / RECIPE).exists() and any(path.glob("*.yaml")):
+            find_recipe(str(path))  # raises: a folder of recipes is none
     recipes = [name for name, path in zip(names, paths, strict=True) if not path.is_dir() and path.suffix != ".jsonl"]
     if not recipes and names and (settings := [*overrides, *variations]):
         raise UserError(f"{settings[0]}: overrides apply to recipes, not to trained runs; remove it")
