@@ -91,7 +91,7 @@ ERRORS = [
         "Bilinear: no method keys(states)",
     ),
     (["train", TRANSFORMER, "model.embedding_size=-1"], "model: "),
-    (["train", TRANSFORMER, "model.loss.name=cross"], "model: unknown loss 'cross'; choose from cross_entropy"),
+    (["train", TRANSFORMER, "model.loss.name=cross"], "model: unknown loss 'cross'; did you mean 'cross_entropy'?"),
     (["train", TRANSFORMER, "optimizer.name=adamx"], "optimizer: unknown optimizer 'adamx'; did you mean 'adam"),
     (["train", TRANSFORMER, "optimizer.lr=-1"], "optimizer: adamw: "),
     (["train", TRANSFORMER, "optimizer.schedule.name=stairs"], "optimizer: unknown schedule 'stairs'; choose from "),
