@@ -252,7 +252,7 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
         "Share of examples whose reference has a higher mean log-likelihood per token than 19 other references of the "
         "split; on at most 200 examples drawn with a fixed seed. Chance is 5 %.",
     ),
-    "length_mean": MetricDisplay("Words per response", None, decimals(1), "Mean number of words per response."),
+    "length_mean": MetricDisplay("Words per response", None, decimals(2), "Mean number of words per response."),
     "questions": MetricDisplay(
         "Questions", None, count, "Number of responses that answer a question on earlier turns."
     ),

@@ -32,10 +32,10 @@ def test_subsets_are_columns_and_references_are_rows() -> None:
     assert second.split() == ["Reference", "byte", "F1", "sacreBLEU", "Distinct-2", "response"]
     assert rule == "-" * max(map(len, (heading, second)))
     assert len(rule) <= 80
-    assert frequent.split() == ["most", "frequent", "7.20", "3.0"]
+    assert frequent.split() == ["most", "frequent", "7.20", "3.00"]
     assert ngram.split() == ["ngram", "5", "1.321"]
     assert frequent.index("7.20") + 4 == second.index("F1") + 2
-    assert frequent.index("3.0") + 3 == len(second)
+    assert frequent.index("3.00") + 4 == len(second)
     assert lines[6].startswith("†: ")
     assert lines[7] == "sacreBLEU: tok:13a"
 
