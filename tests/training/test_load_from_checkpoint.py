@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import lightning
 import numpy as np
@@ -107,17 +108,12 @@ def test_predict_prepares_the_network_once(
     trained: Callable[[str], Path], data: dialog.DialogDataModule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = dialog.DialogModule.load_from_checkpoint(trained("transformer") / "checkpoints" / "best.ckpt")
-    prepared = []
-
-    def count(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - those of `prepare`
-        prepared.append(prepare(*arguments, **options))
-        return prepared[-1]
-
-    monkeypatch.setattr(sys.modules[prepare.__module__], "prepare", count)
+    watched = Mock(wraps=prepare)
+    monkeypatch.setattr(sys.modules[prepare.__module__], "prepare", watched)
     batches = plain_trainer().predict(module, data)
     assert batches is not None
     assert len(batches) > 1
-    assert len(prepared) == 1
+    assert watched.call_count == 1
 
 
 def test_predict_without_a_tokenizer(module: Build, data: dialog.DialogDataModule) -> None:

@@ -97,7 +97,7 @@ def resident() -> float:
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096 / 2**20
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps freed memory and has malloc_trim")
 def test_memory_that_a_block_has_freed_goes_back_to_the_system() -> None:
     """Blocks of 100 KiB stay in the heap when they are freed, as long as one above them is in use."""
     rules = ExampleRules(None, first_turns=True)

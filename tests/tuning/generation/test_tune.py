@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as Xml
 
 import click
 import pytest
 import yaml
 from PIL import Image
+from torch import Tensor
 
 from dialog.atomic import lock
 from dialog.cli import program
+from dialog.config.components import Component
 from dialog.config.compose import compose
 from dialog.config.schema import GenerationConfig
 from dialog.config.yaml_layers import read_yaml
 from dialog.errors import UserError
-from dialog.generation.responder import Responder
+from dialog.generation.responder import Candidate, Responder
 from dialog.runs.evaluate import evaluate
 from dialog.runs.load import load
 from dialog.tuning.generation.rule import parse_rule
@@ -106,7 +107,7 @@ def test_interrupted_tuning_continues(
     arguments = [runs[0], "--settings", "settings.yaml", "--examples", "20", "--json"]
     generate, searches = Responder.generate, []
 
-    def counted(self: Responder, source: Any, search: Any, *, ids: Any) -> Any:  # noqa: ANN401 - as generate
+    def counted(self: Responder, source: Tensor, search: Component, *, ids: Sequence[str]) -> list[list[Candidate]]:
         searches.append(search["name"])
         if searches[-1] == "sampling" and searches.count("sampling") == 1:
             raise KeyboardInterrupt
