@@ -102,10 +102,9 @@ class Responder:
         The response is not changed. With `silence`, the first turn of the context is that of the dialogue.
 
         Raises:
-            TypeError: the context is a string.
+            TypeError: the context is not a list of strings, or the response is not a string.
         """
-        if isinstance(context, str):
-            raise TypeError("context: expected a list of turns, not a string; pass [text]")
+        _check_texts(context, response)
         facts = (Turn("self", self.silence),) if self.silence is not None and len(context) % 2 == 0 else ()
         if self.context_turns is not None:
             context = context[max(0, len(context) - self.context_turns) :]
@@ -213,3 +212,15 @@ def response_row(name: Any, context: Sequence[str], candidates: Sequence[Candida
         return {"id": name, "error": "the scores of the model are not numbers"}
     rows = [{key: value for key, value in candidate._asdict().items() if key != "ids"} for candidate in candidates]
     return {"id": name, "context": list(context), "response": candidates[0].text, "candidates": rows}
+
+
+def _check_texts(context: Sequence[str], response: str) -> None:
+    if isinstance(context, str):
+        raise TypeError("context: expected a list of turns, not a string; pass [text]")
+    if not isinstance(context, Sequence):
+        raise TypeError(f"context: expected a list of turns, not {context!r}")
+    for number, text in enumerate(context, start=1):
+        if not isinstance(text, str):
+            raise TypeError(f"context: turn {number} is {text!r}, not a string")
+    if not isinstance(response, str):
+        raise TypeError(f"response: expected a string, not {response!r}")

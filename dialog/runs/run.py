@@ -71,7 +71,10 @@ class Run:
 
     def __repr__(self) -> str:
         size = sum(parameter.numel() for parameter in self.model.parameters())
-        return f"Run({self.name}, folder={str(self.folder)!r}, {size:,} parameters, vocabulary {len(self.tokenizer):,})"
+        folders = f"folder={str(self.folder)!r}"
+        if self.others:
+            folders += f", others={[str(folder) for folder in self.others]}"
+        return f"Run({self.name}, {folders}, {size:,} parameters, vocabulary {len(self.tokenizer):,})"
 
     @cached_property
     def responder(self) -> Responder:
@@ -205,8 +208,11 @@ class Run:
         from tqdm import tqdm
 
         from dialog.build import build_job
+        from dialog.data.dialogue import SPLITS
         from dialog.data.examples import examples
 
+        if split not in SPLITS:
+            raise UserError(f"unknown split {split!r}; choose from {', '.join(SPLITS)}")
         job = build_job(self.recipe)
         stream = examples(job.corpus.dialogues(split), job.rules, Counter())
         yield from tqdm(stream, f"{title} {split}", unit="example", disable=True if quiet else None, leave=False)

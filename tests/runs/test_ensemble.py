@@ -94,6 +94,10 @@ def test_command_line(folders: list[Path], tmp_path: Path) -> None:
     assert rows["score"]["nll"] == pytest.approx(-together.score(CONTEXT, "Fine ."), abs=1e-4)
 
 
+def test_an_ensemble_prints_all_its_folders(folders: list[Path]) -> None:
+    assert str(folders[1]) in repr(dialog.load(folders))
+
+
 def test_an_ensemble_needs_a_run() -> None:
     with pytest.raises(UserError, match="no run folder; give one"):
         dialog.load([])
