@@ -102,10 +102,9 @@ class Responder:
         The response is not changed. With `silence`, the first turn of the context is that of the dialogue.
 
         Raises:
-            TypeError: the context is a string.
+            TypeError: the context is not a list of strings, or the response is not a string.
         """
-        if isinstance(context, str):
-            raise TypeError("context: expected a list of turns, not a string; pass [text]")
+        _check_texts(context, response)
         facts = (Turn("self", self.silence),) if self.silence is not None and len(context) % 2 == 0 else ()
         if self.context_turns is not None:
             context = context[max(0, len(context) - self.context_turns) :]
@@ -187,6 +186,16 @@ class Responder:
         return {}
 
 
+def check_answered(responses: Sequence[Sequence[Candidate]], where: str) -> None:
+    """Check that each source has a response.
+
+    Raises:
+        UserError: it has none, since the scores of the model are not numbers; the message begins with ``where``.
+    """
+    if not all(responses):
+        raise UserError(f"{where}: the scores of the model are not numbers; train with a smaller optimizer.lr")
+
+
 def numbered(sources: Sequence[Sequence[int]]) -> list[str]:
     """Return an id for each source: its number among equal ones, counted from 1, and "" for the first."""
     counts: Counter[tuple[int, ...]] = Counter()
@@ -203,3 +212,15 @@ def response_row(name: Any, context: Sequence[str], candidates: Sequence[Candida
         return {"id": name, "error": "the scores of the model are not numbers"}
     rows = [{key: value for key, value in candidate._asdict().items() if key != "ids"} for candidate in candidates]
     return {"id": name, "context": list(context), "response": candidates[0].text, "candidates": rows}
+
+
+def _check_texts(context: Sequence[str], response: str) -> None:
+    if isinstance(context, str):
+        raise TypeError("context: expected a list of turns, not a string; pass [text]")
+    if not isinstance(context, Sequence):
+        raise TypeError(f"context: expected a list of turns, not {context!r}")
+    for number, text in enumerate(context, start=1):
+        if not isinstance(text, str):
+            raise TypeError(f"context: turn {number} is {text!r}, not a string")
+    if not isinstance(response, str):
+        raise TypeError(f"response: expected a string, not {response!r}")

@@ -84,9 +84,15 @@ def read_recipe(folder: Path, overrides: Sequence[str] = ()) -> Recipe:
         UserError: not a run folder, a recipe that has changed, or an invalid recipe or override.
     """
     if not (folder / RECIPE).is_file():
-        raise UserError(f"{folder} is not a run folder: it has no {RECIPE}")
+        raise UserError(f"{folder} is not a run folder: it has no {RECIPE}{_run_below(folder)}")
     check_intact(folder / RECIPE, "restore it; to change a setting, pass it as key=value")
     return compose(str(folder / RECIPE), overrides).recipe
+
+
+def _run_below(folder: Path) -> str:
+    """Return a hint at a run folder below, as those of a recipe, a sweep or a comparison have; empty without one."""
+    recipes = sorted(path for depth in ("*", "*/*", "*/*/*") for path in folder.glob(f"{depth}/{RECIPE}"))
+    return f"; a run folder below it is {recipes[-1].parent}" if recipes else ""
 
 
 def weights_remedy(folder: Path) -> str:

@@ -89,7 +89,7 @@ def ensemble(runs: Sequence[Run]) -> Run:
     first, *others = runs
     for run in others:
         if run.tokenizer.fingerprint != first.tokenizer.fingerprint:
-            raise UserError(f"{run.folder}: its tokenizer is not that of {first.folder}, as in an ensemble it must be")
+            raise UserError(f"{run.folder}: its tokenizer is not that of {first.folder}; an ensemble needs one for all")
         for key in SAME_INPUT:
             own, other = (getattr(one.recipe.data, key) for one in (run, first))
             if own != other:

@@ -71,7 +71,10 @@ class Run:
 
     def __repr__(self) -> str:
         size = sum(parameter.numel() for parameter in self.model.parameters())
-        return f"Run({self.name}, folder={str(self.folder)!r}, {size:,} parameters, vocabulary {len(self.tokenizer):,})"
+        folders = f"folder={str(self.folder)!r}"
+        if self.others:
+            folders += f", others={[str(folder) for folder in self.others]}"
+        return f"Run({self.name}, {folders}, {size:,} parameters, vocabulary {len(self.tokenizer):,})"
 
     @cached_property
     def responder(self) -> Responder:
@@ -108,9 +111,10 @@ class Run:
         A search that draws gives a context the same reply in any batch; the reply depends on its id too, if `ids` are
         given, as those of an evaluation. Without ids, equal contexts are numbered, so that their replies differ.
         """
+        from dialog.generation.responder import check_answered
+
         responses = self.responder.respond(contexts, None if search is None else dict(search), ids=ids)
-        if not all(responses):
-            raise UserError(f"{self.folder}: the scores of the model are not numbers")
+        check_answered(responses, str(self.folder))
         return [
             Reply(candidates[0].text, candidates, context, self)
             for candidates, context in zip(responses, contexts, strict=True)
@@ -204,8 +208,11 @@ class Run:
         from tqdm import tqdm
 
         from dialog.build import build_job
+        from dialog.data.dialogue import SPLITS
         from dialog.data.examples import examples
 
+        if split not in SPLITS:
+            raise UserError(f"unknown split {split!r}; choose from {', '.join(SPLITS)}")
         job = build_job(self.recipe)
         stream = examples(job.corpus.dialogues(split), job.rules, Counter())
         yield from tqdm(stream, f"{title} {split}", unit="example", disable=True if quiet else None, leave=False)
@@ -228,7 +235,7 @@ class Run:
 
     def likelihoods(self, pairs: Sequence[tuple[Sequence[str], str]]) -> list[tuple[float, int]]:
         """Return -log p(response | context) in nats, and the number of tokens, end token included, of each pair."""
-        from dialog.runs.evaluator import Evaluator
+        from dialog.runs.evaluation.evaluator import Evaluator
 
         examples = [self.responder.example(context, response) for context, response in pairs]
         evaluator = Evaluator(self.responder, self.recipe.generation.search, self.recipe.data.batch_tokens)

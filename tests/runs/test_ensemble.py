@@ -18,7 +18,7 @@ from dialog.cli.score import score
 from dialog.errors import UserError
 from dialog.models.inference.ensemble import Ensemble
 from dialog.models.seq2seq import Seq2Seq
-from dialog.runs.evaluate import evaluate
+from dialog.runs.evaluation.evaluate import evaluate
 
 CONTEXT = ["Hello .", "How are you ?"]
 BEAM = {"name": "beam", "width": 4, "candidates": 4}
@@ -92,6 +92,10 @@ def test_command_line(folders: list[Path], tmp_path: Path) -> None:
         rows[verb.name] = json.loads(path.read_text(encoding="utf-8"))
     assert rows["respond"]["response"] == together.respond(CONTEXT).text
     assert rows["score"]["nll"] == pytest.approx(-together.score(CONTEXT, "Fine ."), abs=1e-4)
+
+
+def test_an_ensemble_prints_all_its_folders(folders: list[Path]) -> None:
+    assert str(folders[1]) in repr(dialog.load(folders))
 
 
 def test_an_ensemble_needs_a_run() -> None:

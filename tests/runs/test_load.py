@@ -40,6 +40,15 @@ def test_folder_that_is_not_a_run(
     assert "not a run folder" in complaint(tmp_path / "missing", monkeypatch, capsys)
 
 
+def test_folder_of_several_runs_names_one(copied: Path, tmp_path: Path) -> None:
+    """As the folder of a recipe or of a comparison."""
+    inner = tmp_path / "compared" / "runs" / "lstm" / "seed-1"
+    inner.parent.mkdir(parents=True)
+    copied.rename(inner)
+    with pytest.raises(dialog.UserError, match=r"no recipe.yaml; a run folder below it is .*lstm/seed-1$"):
+        dialog.load(tmp_path / "compared")
+
+
 def test_missing_files_name_the_remedy(
     copied: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -51,6 +51,25 @@ def test_moved_run_gives_the_same_responses(run: dialog.Run, tmp_path: Path, mon
 # ------------------------------------------------------------------ responses, scores and maps
 
 
+@pytest.mark.parametrize(
+    ("context", "response", "message"),
+    [
+        ("Hello .", "Fine .", r"not a string; pass \[text\]"),
+        (None, "Fine .", "expected a list of turns, not None"),
+        (["Hello .", 3], "Fine .", "turn 2 is 3, not a string"),
+        (["Hello ."], None, "response: expected a string, not None"),
+    ],
+)
+def test_text_of_another_type_is_named(run: dialog.Run, context: Any, response: Any, message: str) -> None:  # noqa: ANN401
+    with pytest.raises(TypeError, match=message):
+        run.score(context, response)
+
+
+def test_statistics_of_an_unknown_split(run: dialog.Run) -> None:
+    with pytest.raises(UserError, match="unknown split 'tst'; choose from train, validation, test"):
+        run.attention_statistics("tst")
+
+
 def test_batch_and_single_responses_agree(run: dialog.Run) -> None:
     together = run.respond_batch(CONTEXTS)
     assert len({reply.candidates[0].score for reply in together}) > 1
