@@ -62,7 +62,8 @@ def measure(folder: Path, overrides: list[str], split: str, count: int) -> Stage
     from dialog.data.store.pair_batches import pair_batches
     from dialog.metrics import build_metrics, detect_language
     from dialog.metrics.family import components_of
-    from dialog.runs.evaluator import Answered, Evaluation, Evaluator, best
+    from dialog.runs.evaluation.evaluator import Answered, Evaluator
+    from dialog.runs.evaluation.metrics import Evaluation
     from dialog.runs.load import load
     from dialog.training.optimization.allocator import keep_freed_memory
 
@@ -104,7 +105,7 @@ def measure(folder: Path, overrides: list[str], split: str, count: int) -> Stage
             training = read_training_responses(job)
         language = detect_language(example.response.text for example in whole)
         answers = [
-            Answered(example, score, best(example, replies[row]))
+            Answered(example, score, replies[row][0])
             for row, (example, score) in enumerate(zip(spread, scored, strict=True))
         ]
         answers = [answers[number % len(answers)] for number in range(len(whole))]

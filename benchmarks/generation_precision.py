@@ -20,7 +20,7 @@ from dialog.data.batching import collate
 from dialog.data.dialogue import Example
 from dialog.data.examples import examples
 from dialog.data.tokenizers.tokenizer import BOS
-from dialog.runs.evaluator import Evaluator
+from dialog.runs.evaluation.evaluator import Evaluator
 from dialog.runs.load import load
 from dialog.runs.run import Run
 

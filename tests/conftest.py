@@ -105,7 +105,7 @@ def prepared(tiny: Callable[..., Composed]) -> Path:
 @pytest.fixture(scope="session")
 def trained(tiny: Callable[..., Composed], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """``trained(family)``: the run folder of a tiny model. Copy it before changing it."""
-    from dialog.runs.evaluate import evaluate
+    from dialog.runs.evaluation.evaluate import evaluate
     from dialog.runs.load import load
     from dialog.runs.train import train
 

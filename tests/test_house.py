@@ -50,7 +50,7 @@ VAGUE_FILES = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 LIGHTNING = {"lightning", "pytorch_lightning"}
 LIGHTNING_INTERNALS = "training/lightning_internals.py"
 HEAVY = {"torch", "torchmetrics", "numpy", "tokenizers", "wandb", "safetensors", "jinja2", "PIL", *LIGHTNING}
-LAZY = {"runs/environment.py", "runs/evaluator.py"}
+LAZY = {"runs/environment.py", "runs/evaluation/evaluator.py", "runs/evaluation/metrics.py"}
 """Imported inside functions, never at start-up."""
 VAGUE_NAMES = {"asked", "asks", "each", "found", "given", "known", "made", "said", "told"}
 QUESTIONS = re.compile(r"(What|Which|Whether|How|Where|Who|When|Why|That|Those|It|Of)\b")

@@ -13,7 +13,7 @@ from dialog.config.components import Component
 from dialog.data.tokenizers.text_stream import TextStream
 from dialog.errors import UserError
 from dialog.escaping import to_json
-from dialog.generation.responder import Candidate
+from dialog.generation.responder import Candidate, check_answered
 from dialog.paths import check_new
 from dialog.runs.run import Run, run_names
 
@@ -171,8 +171,7 @@ class Session:
         """Return the candidates of a run for the last turn of the user."""
         run = self.runs[number]
         (candidates,) = run.responder.respond([self.context(number)], component, watch)
-        if not candidates:
-            raise UserError(f"{run.folder}: the scores of the model are not numbers")
+        check_answered([candidates], str(run.folder))
         return candidates
 
     def _last(self, command: str) -> Exchange:

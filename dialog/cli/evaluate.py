@@ -45,7 +45,7 @@ def evaluate(
     Example: dialog-seq2seq evaluate runs/quickstart/transformer/20260101-120000-abcd --split validation
     """
     from dialog.report.terminal import evaluation_lines
-    from dialog.runs.evaluate import evaluate as evaluate_run
+    from dialog.runs.evaluation.evaluate import evaluate as evaluate_run
     from dialog.runs.load import load
     from dialog.training.distributed.cluster import process_group
 

@@ -10,7 +10,7 @@ from typing import Any
 from dialog.comparison.curves import validation_curves
 from dialog.errors import UserError
 from dialog.json_files import read_json, read_json_lines
-from dialog.runs.evaluate import COST
+from dialog.runs.evaluation.evaluate import COST
 from dialog.runs.folder import METRICS, SUMMARY
 
 
@@ -67,9 +67,7 @@ def seconds_to_common_value(models: Sequence[Mapping[str, Any]]) -> list[dict[st
     if not lowest:
         return [None] * len(models)
     value = max(lowest)
-    times = [
-        [seconds for curve in model_curves if (seconds := curve.cost_to(value)) is not None] for model_curves in curves
-    ]
+    times = [[curve.cost_to(value) for curve in model_curves] for model_curves in curves]
     return [{"bits_per_byte": value, "seconds": fmean(seconds)} if seconds else None for seconds in times]
 
 

@@ -25,7 +25,7 @@ from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 from dialog.json_files import read_json
 from dialog.report.tables import LEVEL
-from dialog.runs.evaluator import Evaluator
+from dialog.runs.evaluation.evaluator import Evaluator
 from dialog.runs.folder import WEIGHTS, hash_of
 from dialog.runs.run import Run
 from dialog.training.checkpoints.manifest import read_manifest

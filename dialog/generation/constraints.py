@@ -170,6 +170,7 @@ class Constraints:
                 matches = (windows[..., :-1] == last.unsqueeze(1)).all(-1)  # [N, windows]
                 blocked = torch.zeros_like(preferences, dtype=torch.uint8)
                 blocked.scatter_reduce_(1, windows[..., -1], matches.to(torch.uint8), "amax")
+                blocked[:, self.end] = 0  # a source ends with it, and may end like the response
                 preferences.masked_fill_(blocked.bool(), NEVER)
         if self.banned is not None:
             completes = self.banned.completes[progress.banned].any(-1)  # [N, V]

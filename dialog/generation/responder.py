@@ -186,6 +186,16 @@ class Responder:
         return {}
 
 
+def check_answered(responses: Sequence[Sequence[Candidate]], where: str) -> None:
+    """Check that each source has a response.
+
+    Raises:
+        UserError: it has none, since the scores of the model are not numbers; the message begins with ``where``.
+    """
+    if not all(responses):
+        raise UserError(f"{where}: the scores of the model are not numbers; train with a smaller optimizer.lr")
+
+
 def numbered(sources: Sequence[Sequence[int]]) -> list[str]:
     """Return an id for each source: its number among equal ones, counted from 1, and "" for the first."""
     counts: Counter[tuple[int, ...]] = Counter()

@@ -77,7 +77,7 @@ def verify_recipe(name: str, overrides: Sequence[str], *, full: bool) -> list[Ex
 
 def run(composed: Composed, folder: Path, overrides: Sequence[str]) -> Mapping[str, Any]:
     """Train and evaluate a recipe; return its metrics."""
-    from dialog.runs.evaluate import evaluate
+    from dialog.runs.evaluation.evaluate import evaluate
     from dialog.runs.load import load
     from dialog.runs.train import train
 

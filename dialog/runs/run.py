@@ -111,9 +111,10 @@ class Run:
         A search that draws gives a context the same reply in any batch; the reply depends on its id too, if `ids` are
         given, as those of an evaluation. Without ids, equal contexts are numbered, so that their replies differ.
         """
+        from dialog.generation.responder import check_answered
+
         responses = self.responder.respond(contexts, None if search is None else dict(search), ids=ids)
-        if not all(responses):
-            raise UserError(f"{self.folder}: the scores of the model are not numbers")
+        check_answered(responses, str(self.folder))
         return [
             Reply(candidates[0].text, candidates, context, self)
             for candidates, context in zip(responses, contexts, strict=True)
@@ -234,7 +235,7 @@ class Run:
 
     def likelihoods(self, pairs: Sequence[tuple[Sequence[str], str]]) -> list[tuple[float, int]]:
         """Return -log p(response | context) in nats, and the number of tokens, end token included, of each pair."""
-        from dialog.runs.evaluator import Evaluator
+        from dialog.runs.evaluation.evaluator import Evaluator
 
         examples = [self.responder.example(context, response) for context, response in pairs]
         evaluator = Evaluator(self.responder, self.recipe.generation.search, self.recipe.data.batch_tokens)

@@ -20,7 +20,7 @@ from dialog.config.schema import GenerationConfig
 from dialog.data.batching import Batch, check_batch
 from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import DivergedError, UserError
-from dialog.generation.responder import Responder
+from dialog.generation.responder import Responder, check_answered
 from dialog.metrics import BitsPerByte, NegativeLogLikelihood, PerplexityToken, TokenAccuracy
 from dialog.models.seq2seq import Seq2Seq
 from dialog.ranks import rank
@@ -214,13 +214,12 @@ class DialogModule(LightningModule):
         """Return a response to each source of a batch.
 
         Raises:
-            UserError: the module has no tokenizer, which makes text of tokens, or the network's scores are not numbers.
+            UserError: the module has no tokenizer to decode text with, or the scores of the model are not numbers.
         """
         check_batch(batch, self.padding, first=batch_index == 0)
         responder = self._build_responder() if self._responder is None else self._responder
         responses = responder.generate(batch.source, self.search, ids=list(map(str, batch.rows.tolist())))
-        if not all(responses):
-            raise UserError("predict: the scores of the network are not numbers; train with a smaller learning rate")
+        check_answered(responses, "predict")
         return [
             Prediction(row, best.text, best.score, best.tokens)
             for row, (best, *_) in zip(batch.rows.tolist(), responses, strict=True)

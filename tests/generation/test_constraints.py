@@ -95,6 +95,16 @@ def test_no_ngram_of_the_context_occurs(make: Make) -> None:
         assert not pairs & set(pairwise(tokens))
 
 
+def test_the_end_of_the_context_can_end_a_response() -> None:
+    """A source ends with the end token; after the same last token a response may end too."""
+    source = torch.tensor([[2, 3, END]])
+    for order, history in ((1, []), (2, [3]), (3, [2, 3])):
+        constraints = limits(min_length=0, block_context_ngram=order)
+        tokens = torch.tensor([history], dtype=torch.long)
+        _, preferences = constraints(torch.zeros(1, 9), tokens, source, constraints.start(1, tokens.device))
+        assert preferences[0, END] > -torch.inf
+
+
 def test_a_response_begins_with_the_prefix(make: Make) -> None:
     for tokens in decode(make(limits(prefix=(6, 5)))):
         assert tokens[:2] == [6, 5]

@@ -15,7 +15,7 @@ import dialog
 from dialog.errors import UserError
 from dialog.metrics import Measurement, build_metrics, family
 from dialog.metrics.family import key, results
-from dialog.runs.evaluate import evaluate
+from dialog.runs.evaluation.evaluate import evaluate
 
 TEXTS = ["how are you ?", "fine , thank you .", ""]
 ROWS = [

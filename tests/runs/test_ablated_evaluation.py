@@ -11,7 +11,8 @@ import pytest
 import dialog
 from dialog.errors import UserError
 from dialog.models.attention.heads import head_names
-from dialog.runs.evaluate import current_evaluation, evaluate
+from dialog.runs.evaluation.evaluate import evaluate
+from dialog.runs.evaluation.settings import current_evaluation
 
 HEAD = "decoder.layers.0.cross_attention.1"
 

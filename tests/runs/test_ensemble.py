@@ -18,7 +18,7 @@ from dialog.cli.score import score
 from dialog.errors import UserError
 from dialog.models.inference.ensemble import Ensemble
 from dialog.models.seq2seq import Seq2Seq
-from dialog.runs.evaluate import evaluate
+from dialog.runs.evaluation.evaluate import evaluate
 
 CONTEXT = ["Hello .", "How are you ?"]
 BEAM = {"name": "beam", "width": 4, "candidates": 4}

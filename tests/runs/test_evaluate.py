@@ -27,8 +27,8 @@ from dialog.data.tokenizers.tokenizer import EOS, PAD
 from dialog.errors import UserError
 from dialog.generation.responder import Candidate, Responder
 from dialog.metrics import build_metrics
-from dialog.runs import evaluator as evaluator_module
-from dialog.runs.evaluator import Answered, Evaluation, Evaluator, Scored
+from dialog.runs.evaluation.evaluator import Answered, Evaluator, Scored
+from dialog.runs.evaluation.metrics import Evaluation
 
 MAX_SOURCE = 96
 GREEDY = {"name": "greedy"}
@@ -59,7 +59,7 @@ def evaluated(responder: Responder, split: list[Example], budget: int) -> tuple[
 def test_every_example_once_and_in_order(
     responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluator_module, "BLOCK", 13)
+    monkeypatch.setattr("dialog.runs.evaluation.evaluator.BLOCK", 13)
     seen: list[int] = []
     for budget in BUDGETS:
         found = list(Evaluator(responder, GREEDY, budget).answers(iter(split), progress=seen.append))
@@ -73,7 +73,7 @@ def test_ranks_change_nothing(
     responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch, world: int
 ) -> None:
     """Bit-identical, also in the last block, which has fewer batches than ranks."""
-    monkeypatch.setattr(evaluator_module, "BLOCK", len(split) - 1)
+    monkeypatch.setattr("dialog.runs.evaluation.evaluator.BLOCK", len(split) - 1)
     whole, metrics = evaluated(responder, split, 700)
     sent: list[list[Any]] = [[] for _ in range(world - 1)]
     counts = [AlignmentAccuracy() for _ in range(world)]
@@ -92,7 +92,8 @@ def test_ranks_change_nothing(
 def test_batches_change_nothing(responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch) -> None:
     first, metrics = evaluated(responder, split, BUDGETS[0])
     for budget in BUDGETS[1:]:
-        monkeypatch.setattr(evaluator_module, "BLOCK", 20 if budget == BUDGETS[1] else 4096)
+        for module in ("evaluator", "metrics"):
+            monkeypatch.setattr(f"dialog.runs.evaluation.{module}.BLOCK", 20 if budget == BUDGETS[1] else 4096)
         found, again = evaluated(responder, split, budget)
         assert [each.scored.nll for each in found] == pytest.approx([each.scored.nll for each in first], abs=1e-9)
         assert [each.response.text for each in found] == [each.response.text for each in first]
@@ -149,7 +150,7 @@ def test_scores_are_those_of_the_answers(
     responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = [each.scored.nll for each in Evaluator(responder, GREEDY, 700).answers(iter(split))]
-    monkeypatch.setattr(evaluator_module, "BLOCK", 13)
+    monkeypatch.setattr("dialog.runs.evaluation.evaluator.BLOCK", 13)
     assert [scored.nll for scored in Evaluator(responder, GREEDY, 150).scores(split)] == pytest.approx(
         answers, abs=1e-9
     )

@@ -12,7 +12,8 @@ import pytest
 
 import dialog
 from dialog.errors import UserError
-from dialog.runs.evaluate import Evaluated, evaluate
+from dialog.runs.evaluation.evaluate import evaluate
+from dialog.runs.evaluation.settings import Evaluated
 from dialog.runs.train import train
 
 

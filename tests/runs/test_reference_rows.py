@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import dialog
-from dialog.runs.evaluate import evaluate
+from dialog.runs.evaluation.evaluate import evaluate
 from dialog.runs.train import train
 
 LEAK = ["Where is it , sir ?", "It is behind the bank .", "Thank you ."]

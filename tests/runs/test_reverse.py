@@ -14,7 +14,8 @@ import torch
 import dialog
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
-from dialog.runs.evaluate import evaluate, settings_of
+from dialog.runs.evaluation.evaluate import evaluate
+from dialog.runs.evaluation.settings import settings_of
 from dialog.runs.train import train
 
 CONTEXT = ["Hello .", "How are you ?"]

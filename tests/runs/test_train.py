@@ -16,7 +16,7 @@ from dialog.data.dialogue import Dialogue, Turn
 from dialog.data.tokenizers.tokenizer import SELF
 from dialog.errors import DivergedError, UserError
 from dialog.runs.check import check_recipe
-from dialog.runs.evaluate import evaluate
+from dialog.runs.evaluation.evaluate import evaluate
 from dialog.runs.folder import finish
 from dialog.runs.prepare import prepare_data
 

@@ -100,7 +100,7 @@ def test_checkpoint_of_a_run_answers_alone(
         (row, json.loads(line)["response"]) for row, line in enumerate(lines)
     ]
     torch.nn.init.constant_(next(module.parameters()), float("nan"))
-    with pytest.raises(dialog.UserError, match=r"^predict: the scores of the network are not numbers"):
+    with pytest.raises(dialog.UserError, match=r"^predict: the scores of the model are not numbers"):
         plain_trainer().predict(module, data)
 
 

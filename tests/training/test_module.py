@@ -18,7 +18,7 @@ from lightning.pytorch.loggers import Logger
 
 import dialog
 from dialog.build import build_trainer
-from dialog.runs.evaluate import evaluate
+from dialog.runs.evaluation.evaluate import evaluate
 
 CLIP = 0.05
 FAMILIES = ["lstm", "transformer"]

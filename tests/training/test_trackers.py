@@ -22,7 +22,7 @@ from processes import Processes, Server
 from wandb_file import read_offline
 
 import dialog
-from dialog.runs.evaluate import evaluate
+from dialog.runs.evaluation.evaluate import evaluate
 from dialog.runs.train import PartOf, train
 from dialog.training.loggers import BackgroundLogger, RecordLogger, build_loggers, close, labelled
 from dialog.training.loggers.evaluation import SAMPLES

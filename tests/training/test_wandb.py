@@ -21,7 +21,7 @@ from wandb_file import Offline, read_offline
 import dialog
 from dialog.config.schema import to_dict
 from dialog.report.drawing.image import heatmap_grid
-from dialog.runs.evaluate import evaluate
+from dialog.runs.evaluation.evaluate import evaluate
 from dialog.training.callbacks.attention.stored_maps import read_maps
 
 SECRETS = {

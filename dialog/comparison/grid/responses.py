@@ -17,7 +17,7 @@ from dialog.data.examples import examples
 from dialog.errors import UserError
 from dialog.escaping import to_json
 from dialog.json_files import read_json, read_json_lines
-from dialog.runs.evaluate import METRICS, Evaluated
+from dialog.runs.evaluation.settings import METRICS, Evaluated
 
 if TYPE_CHECKING:
     from dialog.analysis.baselines.rows import Baselines

@@ -18,7 +18,8 @@ from dialog.comparison.history import measure_history, sample_of
 from dialog.config.compose import Composed, with_seed
 from dialog.errors import DivergedError, RunError, UserError
 from dialog.json_files import read_json
-from dialog.runs.evaluate import Evaluated, corpus_hash, current_evaluation, evaluate
+from dialog.runs.evaluation.evaluate import evaluate
+from dialog.runs.evaluation.settings import Evaluated, corpus_hash, current_evaluation
 from dialog.runs.folder import RECIPE, WEIGHTS, read_recipe
 from dialog.runs.load import load
 from dialog.runs.resume import resume

@@ -15,12 +15,10 @@ from torch import Tensor
 from dialog.config.components import Component, build
 from dialog.generation.constraints import Constraints
 from dialog.generation.contract import EncodingStep, Hypothesis, Replies, Search, Step
-from dialog.generation.searches.mmi import check_finite
-from dialog.generation.searches.single import SINGLE
+from dialog.generation.searches.single import BEAM, SINGLE, check_finite
 from dialog.models.contracts import Memory, State
 from dialog.models.state import Rows
 
-BEAM: Component = {"name": "beam", "width": 10, "candidates": 10, "length_penalty": 0.0}
 TOGETHER = 32
 """Hypotheses whose tokens are scored together."""
 

@@ -6,28 +6,20 @@ Shapes: N sources, S source tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import isfinite, isnan
+from math import isnan
 
 from torch import Tensor
 
 from dialog.config.components import Component, build
 from dialog.generation.constraints import Constraints
 from dialog.generation.contract import Hypothesis, Replies, Search, Step, best_first
-from dialog.generation.searches.single import SINGLE
+from dialog.generation.searches.single import BEAM, SINGLE, check_finite
 from dialog.models.contracts import Memory, State
 
 ReverseScores = Callable[[list[list[int]], list[list[list[int]]]], list[list[float]]]
 """From the tokens of N sources, and of the candidates of each, to log p(message | candidate) in nats."""
 LoadReverse = Callable[[str], ReverseScores]
 """Load the reverse model of a run folder."""
-BEAM: Component = {"name": "beam", "width": 10, "candidates": 10, "length_penalty": 0.0}
-
-
-def check_finite(**weights: float) -> None:
-    """Raise ValueError for a weight that is infinite or not a number."""
-    for name, weight in weights.items():
-        if not isfinite(weight):
-            raise ValueError(f"{name} is {weight}; give a number")
 
 
 class MutualInformation(Search):

@@ -1,8 +1,10 @@
-"""The searches that decode one model."""
+"""The searches that decode one model, as others use them inside."""
 
 from __future__ import annotations
 
-from dialog.config.components import Family
+from math import isfinite
+
+from dialog.config.components import Component, Family
 from dialog.generation.contract import Search
 from dialog.generation.searches.beam import Beam
 from dialog.generation.searches.beam_variants import DelayedBeam, DiverseBeam
@@ -23,3 +25,12 @@ SINGLE: Family[Search] = Family(
     runtime=("constraints",),
 )
 """The searches that `MutualInformation` and `AntiLanguageModel` can use."""
+BEAM: Component = {"name": "beam", "width": 10, "candidates": 10, "length_penalty": 0.0}
+"""The search that these two use by default: many candidates, sorted by log-probability."""
+
+
+def check_finite(**weights: float) -> None:
+    """Raise ValueError for a weight that is infinite or not a number."""
+    for name, weight in weights.items():
+        if not isfinite(weight):
+            raise ValueError(f"{name} is {weight}; give a number")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean, stdev
 from typing import Any
 
 from dialog.report.measures import count, decimals, duration, general, metric_display, metric_value
@@ -81,8 +81,7 @@ def _mean(model: Mapping[str, Any], key: str, to_text: Callable[[float], str]) -
     values = [run[key] for run in model["runs"] if run[key] is not None]
     if not values or not _trained(model):
         return NONE
-    mean = math.fsum(values) / len(values)
-    std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / max(len(values) - 1, 1))
+    mean, std = fmean(values), stdev(values) if len(values) > 1 else 0.0
     return spread_text(mean, None if to_text(mean + std) == to_text(mean) else std, to_text)
 
 

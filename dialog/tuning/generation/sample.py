@@ -20,6 +20,7 @@ from dialog.data.dialogue import Example
 from dialog.data.examples import examples
 from dialog.data.store.pair_batches import pair_batches
 from dialog.errors import UserError
+from dialog.generation.responder import check_answered
 from dialog.metrics import METRICS, Measurement, detect_language
 from dialog.metrics.family import key
 from dialog.runs.run import Run
@@ -99,10 +100,7 @@ class Sample:
             began = time.perf_counter()
             replies = run.responder.generate(batch.source, search, ids=[self.examples[row].id for row in rows])
             seconds += time.perf_counter() - began
-            if not all(replies):
-                raise UserError(
-                    f"{run.folder}: the scores of the model are not numbers; train with a smaller optimizer.lr"
-                )
+            check_answered(replies, str(run.folder))
             for row, candidates in zip(rows, replies, strict=True):
                 responses[row] = candidates[0].text
             progress(len(rows))

@@ -25,7 +25,7 @@ from dialog.paths import recipe_name
 from dialog.report.measures import metric_display
 from dialog.report.progress import ProgressBars
 from dialog.report.terminal import one_line
-from dialog.runs.evaluate import with_reverse_weights
+from dialog.runs.evaluation.settings import with_reverse_weights
 from dialog.runs.folder import WEIGHTS, hash_of
 from dialog.runs.run import Run, run_names
 from dialog.signals import stopping

@@ -18,7 +18,7 @@ from dialog.build import build_trainer
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.errors import UserError
 from dialog.models.seq2seq import Seq2Seq
-from dialog.runs.evaluate import evaluate
+from dialog.runs.evaluation.evaluate import evaluate
 from dialog.runs.train import train
 from dialog.training.callbacks.averaging import Averaging, build_averaging, check_not_sharded
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO

@@ -23,7 +23,7 @@ from dialog.config.schema import GenerationConfig
 from dialog.config.yaml_layers import read_yaml
 from dialog.errors import UserError
 from dialog.generation.responder import Candidate, Responder
-from dialog.runs.evaluate import evaluate
+from dialog.runs.evaluation.evaluate import evaluate
 from dialog.runs.load import load
 from dialog.tuning.generation.rule import parse_rule
 from dialog.tuning.generation.sample import draw_sample

@@ -5,43 +5,30 @@ Shapes: B rows, T target tokens, S source tokens, H heads, V vocabulary.
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from torchmetrics import Metric
 
 from dialog.analysis.attention.alignment import AlignmentAccuracy
-from dialog.analysis.calibration import SIZE, bin_sums, calibration
-from dialog.analysis.measured import example_bytes
-from dialog.analysis.training_responses import TrainingResponses
+from dialog.analysis.calibration import SIZE, bin_sums
 from dialog.config.components import Component
 from dialog.data.batching import Batch, collate
 from dialog.data.dialogue import Example
 from dialog.data.gold_alignment import alignment
 from dialog.data.store.pair_batches import pair_batches
 from dialog.data.tokenizers.tokenizer import PAD, UNK
-from dialog.errors import UserError
-from dialog.escaping import to_json
-from dialog.generation.responder import Candidate, Responder
+from dialog.generation.responder import Candidate, Responder, check_answered
 from dialog.metrics import words
-from dialog.metrics.family import results
-from dialog.metrics.measurement import Measurement
+from dialog.models.contracts import AttentionHook
 from dialog.models.kernels.likelihood import target_scores
 
-UNITS = ("tokens", "words", "bytes")
 BLOCK = 4096
 """Number of examples that are sorted by length together; bounds the memory, whatever the size of the split."""
-
-
 Gather = Callable[[Any], list[Any]]
 """From this rank's value to the values of all ranks."""
 
@@ -95,94 +82,6 @@ class Answered(NamedTuple):
         }
 
 
-class Evaluation:
-    """Metrics of a split, and what else metrics.json states of it.
-
-    Args:
-        metrics: Metrics by their key in metrics.json.
-        training: Responses of the training split; None if it is unknown.
-        ranks: Rank of the reference among candidates, by the index of the example; None if it is not measured.
-    """
-
-    def __init__(
-        self,
-        metrics: Mapping[str, Metric],
-        *,
-        training: TrainingResponses | None = None,
-        ranks: Mapping[int, int] | None = None,
-    ) -> None:
-        self.measurement = Measurement(metrics)
-        self.training, self.ranks = training, ranks
-        if training is None:
-            self.measurement.left_out["train_copy_ratio"] = "the responses of the training split are not known"
-        if ranks is None:
-            self.measurement.left_out["hits_1_of_20"] = "the references are not ranked; it takes 20 different ones"
-        self.counts: Counter[str] = Counter()
-        self.dialogue_ids: list[str] = []
-        self.lossless = True
-        self.confidences = np.zeros(SIZE)
-        self.fingerprint = hashlib.sha256()
-        self._rows: list[dict[str, Any]] = []
-
-    def add(self, answered: Answered) -> dict[str, Any]:
-        """Add one example; return its line of responses.jsonl."""
-        example, row = answered.example, answered.row()
-        if self.training is not None:
-            row["train_copy"] = int(self.training.contain([row["response"]])[0])
-        if self.ranks is not None:
-            row["candidate_rank"] = self.ranks.get(self.counts["examples"])
-        self.counts.update(examples=1, **{unit: row[f"reference_{unit}"] for unit in UNITS})
-        self.lossless = self.lossless and answered.scored.lossless
-        self.confidences += answered.scored.confidences
-        self.dialogue_ids.append(example.dialogue_id)
-        if example.response.copies:
-            self.counts.update(questions=1, answered=answered.exact)
-        self.fingerprint.update(example_bytes(row))
-        self._rows.append(row)
-        if len(self._rows) >= BLOCK:
-            self._update()
-        return row
-
-    def _update(self) -> None:
-        """Pass the collected rows to the metrics."""
-        self.measurement.add(self._rows)
-        self._rows = []
-
-    def write(self, answers: Iterable[Answered], path: Path) -> None:
-        """Add all answers and write them as JSON lines."""
-        with path.open("w", encoding="utf-8") as file:
-            for answered in answers:
-                file.write(to_json(self.add(answered)) + "\n")
-
-    def metrics(self, split: str) -> dict[str, Any]:
-        """Return the content of metrics.json.
-
-        Raises:
-            UserError: the references have no token, word or byte.
-        """
-        self._update()
-        for unit in UNITS:
-            if not self.counts[unit]:
-                raise UserError(
-                    f"likelihood is undefined: the references have no {unit}; "
-                    "check data.path for an empty split or empty responses"
-                )
-        metrics: dict[str, Any] = {
-            "split": split,
-            "examples": self.counts["examples"],
-            "dialogues": len(set(self.dialogue_ids)),
-            "fingerprint": self.fingerprint.hexdigest(),
-            **{unit: self.counts[unit] for unit in UNITS},
-            "lossless": self.lossless,
-            **results(self.measurement),
-        }
-        reliability = calibration(self.confidences.tolist())
-        metrics |= {"calibration_error": reliability["error"], "calibration": {"bins": reliability["bins"]}}
-        if questions := self.counts["questions"]:
-            metrics |= {"questions": questions, "answer_accuracy": self.counts["answered"] / questions}
-        return metrics
-
-
 @dataclass
 class Seconds:
     """A sum of seconds."""
@@ -195,17 +94,6 @@ class Seconds:
         began = time.perf_counter()
         yield
         self.total += time.perf_counter() - began
-
-
-def best(example: Example, candidates: Sequence[Candidate]) -> Candidate:
-    """Return the first candidate.
-
-    Raises:
-        UserError: there is none.
-    """
-    if not candidates:
-        raise UserError(f"{example.id}: the scores of the model are not numbers; train with a smaller optimizer.lr")
-    return candidates[0]
 
 
 @dataclass(frozen=True)
@@ -248,17 +136,18 @@ class Evaluator:
         for rows in islice(pair_batches(pairs, self.batch_tokens), self.rank, None, self.world):
             chosen = [block[row] for row in rows]
             batch = collate((pairs[row] for row in rows), rows.tolist())
-            gold = [self._alignment(example) for example in chosen] if aligned else None
+            hook = None if aligned is None else self._alignment_hook(aligned, chosen)
             scored = [
                 self._with_unknown(result, block[row], pairs[row][1][1:-1])
-                for row, result in zip(rows, self.score(batch, aligned, gold), strict=True)
+                for row, result in zip(rows, self.score(batch, hook), strict=True)
             ]
             with self.decoding.measured():
                 generator = self.generator or self.responder
                 ids = [example.id for example in chosen]
                 responses = generator.generate(batch.source, self.search, ids=ids)
-                replies = [best(*pair) for pair in zip(chosen, responses, strict=True)]
-            own |= dict(zip(rows.tolist(), zip(scored, replies, strict=True), strict=True))
+            for row, result, candidates in zip(rows.tolist(), scored, responses, strict=True):
+                check_answered([candidates], block[row].id)
+                own[row] = result, candidates[0]
             if progress is not None:
                 progress(len(rows))
         results = {row: result for shard in self.gather(own) for row, result in shard.items()}
@@ -266,10 +155,11 @@ class Evaluator:
             progress(len(results) - len(own))
         yield from (Answered(block[row], *results[row]) for row in sorted(results))
 
-    def _alignment(self, example: Example) -> dict[int, int]:
-        """Return the gold alignment of an example."""
-        responder = self.responder
-        return alignment(responder.tokenizer, example, max_source=responder.max_source, layout=responder.layout)
+    def _alignment_hook(self, aligned: AlignmentAccuracy, examples: Sequence[Example]) -> AttentionHook | None:
+        """Return the hook that compares attention with the gold alignments of examples; None if they have none."""
+        tokenizer, max_source, layout = self.responder.tokenizer, self.responder.max_source, self.responder.layout
+        gold = [alignment(tokenizer, example, max_source=max_source, layout=layout) for example in examples]
+        return aligned.hook(self.responder.model, gold) if any(gold) else None
 
     def scores(self, examples: Sequence[Example]) -> list[Scored]:
         """Return the likelihood of the reference of each example, without the fields that depend on the tokenizer only.
@@ -294,16 +184,13 @@ class Evaluator:
         )
 
     @torch.inference_mode()
-    def score(
-        self, batch: Batch, aligned: AlignmentAccuracy | None = None, gold: list[dict[int, int]] | None = None
-    ) -> list[Scored]:
+    def score(self, batch: Batch, hook: AttentionHook | None = None) -> list[Scored]:
         """Return -log p of each target in nats, summed in float64 from log-probabilities in float32 or better."""
         model = self.responder.model
         device = next(model.parameters()).device
         source, target = batch.source.to(device), batch.target.to(device)
-        watch = aligned.hook(model, gold) if aligned is not None and gold is not None and any(gold) else None
-        memory, state = model.start(source, source != PAD, watch)
-        decoded, _ = model.decode(target[:, :-1], memory, state, watch)
+        memory, state = model.start(source, source != PAD, hook)
+        decoded, _ = model.decode(target[:, :-1], memory, state, hook)
         targets = target[:, 1:]  # [B, T]
         real = targets != PAD
         scores = target_scores(model.head, decoded, targets, real)
