@@ -284,6 +284,11 @@ def example_results(
         "seconds": 4000.0,
         "verdict": " ".join(verdict["text"] for verdict in verdicts),
         "verdicts": verdicts,
+        "rankings": [
+            {"subset": subset, "text": f"Bits per byte, best first: {', '.join(names)} on the {subset} dialogues."}
+            for subset in factors
+            if len(names) > 2
+        ],
         "warnings": [f"{names[0]}: seed {seeds - 1} diverged {text}"] if diverged else [],
         "models": models,
         "references": dict.fromkeys(factors, rows | ngrams),
