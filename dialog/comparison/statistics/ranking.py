@@ -120,9 +120,9 @@ def _best_in_others(
             beaten = {({record.a, record.b} - {winner_of(record, better)}).pop() for record in decided}
             leaders = [name for name in best_first(metric, means, better) if name not in beaten]
             groups.setdefault(tuple(leaders), []).append(lowered(metric_display(metric).label))
-    for leaders, labels in groups.items():
-        undecided = ", undecided between them" if len(leaders) > 1 else ""
-        yield f"Best in {listed(labels)}: {listed(leaders)}{undecided}."
+    for best, labels in groups.items():
+        undecided = ", undecided between them" if len(best) > 1 else ""
+        yield f"Best in {listed(labels)}: {listed(best)}{undecided}."
 
 
 def best_first(metric: str, means: Means, better: Mapping[str, Better]) -> list[str]:

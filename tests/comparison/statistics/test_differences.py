@@ -83,7 +83,7 @@ def test_methods_agree_on_two_runs() -> None:
     assert resampled.p == pytest.approx(parametric.p, abs=0.02)
 
 
-def test_results_do_not_depend_on_other_contenders_but_for_the_correction() -> None:
+def test_other_contenders_change_the_correction_only() -> None:
     a, b, c = system("a", run(0)), system("b", run(1)), system("c", run(2))
     (alone,) = differences([a, b], {"loss": "lower"}, ALL, resamples=500)
     beside = differences([a, b, c], {"loss": "lower"}, ALL, resamples=500)[0]

@@ -73,7 +73,7 @@ def test_single_runs_are_no_architectures(files: tuple[str, ...], scope: str) ->
     assert text(entries, files=files).startswith(f"{scope} Bits per byte, best first:")
 
 
-def test_a_contender_without_the_primary_metric_is_left_out_of_its_order() -> None:
+def test_a_file_without_likelihood_is_left_out_of_the_order() -> None:
     """A file of responses has no likelihood; diverged runs are counted."""
     means = {**MEANS, "file": {"f1": 20.0}}
     entries = records(means)
