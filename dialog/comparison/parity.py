@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dialog.config.components import name_and_arguments
 from dialog.config.schema import Recipe
-from dialog.report.measures import hardware
+from dialog.report.formats.numbers import hardware
 
 TOLERANCE = 0.1
 """Largest relative difference of two numbers of parameters, or of target tokens, that count as equal."""

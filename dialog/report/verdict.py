@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from dialog.report.completion import complete
-from dialog.report.measures import LOSSY, LOSSY_NOTE, METRIC_DISPLAYS
+from dialog.report.formats.metrics import LOSSY, LOSSY_NOTE, METRIC_DISPLAYS
 from dialog.report.sections.contract import broken_settings
 from dialog.report.sections.cost import cost
 from dialog.report.sections.differences import LESS_NEEDED
