@@ -45,6 +45,7 @@ REPORTED: dict[str, Setting] = {
     "optimizer": lambda recipe: component_text(recipe.optimizer),
     "gradient clipping": lambda recipe: str(recipe.trainer.gradient_clip_val),
     "dropout": lambda recipe: recipe.model.dropout,
+    "BPE dropout": lambda recipe: recipe.data.bpe_dropout,
     "loss": lambda recipe: component_text(recipe.model.loss),
     "teacher forcing": lambda recipe: component_text(recipe.model.teacher_forcing),
     "auxiliary objectives": lambda recipe: ", ".join(map(component_text, recipe.model.objectives)) or "none",

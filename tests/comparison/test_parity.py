@@ -90,6 +90,7 @@ def test_a_setting_that_must_be_equal(overrides: str, what: str) -> None:
 def test_settings_that_may_differ() -> None:
     systems = system(LSTM), system(LSTM, "model.dropout=0.3", "optimizer.lr=1e-3", flops_per_target_token=9e6)
     assert differing(*systems) == {"dropout": False, "optimizer": False, "FLOPs per target token": False}
+    assert differing(system(LSTM), system(LSTM, "data.bpe_dropout=0.1")) == {"BPE dropout": False}
 
 
 def test_batches_of_a_number_of_examples() -> None:
