@@ -23,7 +23,7 @@ from dialog.comparison.results.systems import FinishedRun, System, finished_syst
 from dialog.escaping import to_json
 from dialog.json_files import read_json
 from dialog.recipes.measured import figure_of, metric_at, staleness
-from dialog.report.measures import count, duration, hardware
+from dialog.report.formats.numbers import count, duration, hardware
 from dialog.report.tables import metric_label
 from dialog.runs.environment import environment
 from dialog.runs.folder import ENVIRONMENT, commits_of

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dialog.config.components import name_and_arguments
 from dialog.config.schema import Recipe
-from dialog.report.measures import hardware
+from dialog.report.formats.numbers import hardware
 
 TOLERANCE = 0.1
 """Largest relative difference of two numbers of parameters, or of target tokens, that count as equal."""
@@ -123,7 +123,9 @@ def close_row(what: str, values: list[int | None], *, must: bool = False) -> dic
 
 def number_of_seeds(runs: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
     """Compare numbers of seeds; which seeds they are makes no difference."""
-    values = [", ".join(str(run["seed"]) for run in model_runs) for model_runs in runs]
+    values = [
+        ", ".join(str(run["seed"]) for run in model_runs if run["seed"] is not None) or None for model_runs in runs
+    ]
     equal = len({len(model_runs) for model_runs in runs}) == 1
     return {**row("seeds", values, must=True), "equal": equal}
 
