@@ -124,7 +124,9 @@ def close_row(what: str, values: list[int | None], *, must: bool = False) -> dic
 
 def number_of_seeds(runs: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
     """Compare numbers of seeds; which seeds they are makes no difference."""
-    values = [", ".join(str(run["seed"]) for run in model_runs) for model_runs in runs]
+    values = [
+        ", ".join(str(run["seed"]) for run in model_runs if run["seed"] is not None) or None for model_runs in runs
+    ]
     equal = len({len(model_runs) for model_runs in runs}) == 1
     return {**row("seeds", values, must=True), "equal": equal}
 

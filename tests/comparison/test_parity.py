@@ -141,6 +141,7 @@ def test_responses_of_other_systems() -> None:
     other = EvaluatedSystem(None, {}, {"runs": [run], "parameters": {}})
     rows = parity([system(LSTM, seeds=(1,)), other])
     assert "precision: 32-true / unknown" in broken(rows)
+    assert next(row["values"] for row in rows if row["what"] == "seeds") == ["1", "unknown"]
     assert {row["what"] for row in rows if row["must"] and row["equal"]} == {
         "test set", "test examples", "seeds", "tuning trials",
     }  # fmt: skip
