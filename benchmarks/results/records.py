@@ -24,7 +24,7 @@ from dialog.escaping import to_json
 from dialog.json_files import read_json
 from dialog.recipes.measured import figure_of, metric_at, staleness
 from dialog.report.completion import displayed
-from dialog.report.measures import count, duration, hardware
+from dialog.report.formats.numbers import count, duration, hardware
 from dialog.report.tables import metric_label
 from dialog.runs.environment import environment
 from dialog.runs.folder import ENVIRONMENT, commits_of

@@ -16,7 +16,7 @@ from dialog.comparison.grid.progress import last_line, state_of
 from dialog.errors import UserError
 from dialog.json_files import read_json
 from dialog.recipes.measured import old_commit
-from dialog.report.measures import duration
+from dialog.report.formats.numbers import duration
 from dialog.runs.folder import METRICS, RECIPE, commits_of
 
 

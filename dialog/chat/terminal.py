@@ -85,9 +85,7 @@ class Screen:
             effect = apply(self.session, line, width=self.width, height=self.height, watch=self.watch)
         except KeyboardInterrupt:
             kept = self.session.stop()
-            click.echo(
-                self.words.end() if self.words else ""
-            )  # after the reply, or the ^C that the terminal has written
+            click.echo(self.words.end() if self.words else "")  # ends the line of the reply, or of the terminal's ^C
             click.echo("(stopped)" if kept else "(stopped; the line is not part of the conversation)")
         except UserError as error:
             self._end_line()

@@ -76,7 +76,7 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
 
 def expected_text(item: dict[str, Any]) -> str:
     """Return value and tolerance of an expected metric, written as measured values are."""
-    from dialog.report.measures import metric_display
+    from dialog.report.formats.metrics import metric_display
     from dialog.report.tables import spread_text
 
     return spread_text(item["value"], item["tolerance"], metric_display(item["metric"]).format)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dialog.comparison.curves import AXES, LearningCurve, common_support, seed_range, validation_curves
-from dialog.report.measures import count, duration
+from dialog.report.formats.numbers import count, duration
 
 PER = {"target_tokens": "Per target token", "seconds": "Per second", "flops": "Per FLOP"}
 RESOLUTION = 1000

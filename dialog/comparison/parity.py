@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dialog.config.components import name_and_arguments
 from dialog.config.schema import Recipe
-from dialog.report.measures import hardware
+from dialog.report.formats.numbers import hardware
 
 TOLERANCE = 0.1
 """Largest relative difference of two numbers of parameters, or of target tokens, that count as equal."""
@@ -40,11 +40,12 @@ MUST: dict[str, Setting] = {
 """Settings of a recipe that must be equal: tuning, the data that a model sees, its budget, and how it is selected."""
 
 REPORTED: dict[str, Setting] = {
-    "batch tokens": lambda recipe: recipe.data.batch_tokens,
+    "batch size": lambda recipe: batch_size(recipe),
     "accumulated batches": lambda recipe: recipe.trainer.accumulate_grad_batches,
     "optimizer": lambda recipe: component_text(recipe.optimizer),
     "gradient clipping": lambda recipe: str(recipe.trainer.gradient_clip_val),
     "dropout": lambda recipe: recipe.model.dropout,
+    "BPE dropout": lambda recipe: recipe.data.bpe_dropout,
     "loss": lambda recipe: component_text(recipe.model.loss),
     "teacher forcing": lambda recipe: component_text(recipe.model.teacher_forcing),
     "auxiliary objectives": lambda recipe: ", ".join(map(component_text, recipe.model.objectives)) or "none",
@@ -123,7 +124,9 @@ def close_row(what: str, values: list[int | None], *, must: bool = False) -> dic
 
 def number_of_seeds(runs: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
     """Compare numbers of seeds; which seeds they are makes no difference."""
-    values = [", ".join(str(run["seed"]) for run in model_runs) for model_runs in runs]
+    values = [
+        ", ".join(str(run["seed"]) for run in model_runs if run["seed"] is not None) or None for model_runs in runs
+    ]
     equal = len({len(model_runs) for model_runs in runs}) == 1
     return {**row("seeds", values, must=True), "equal": equal}
 
@@ -143,17 +146,23 @@ def lengths(recipe: Recipe) -> str:
 
 
 def training_budget(recipe: Recipe) -> str:
-    """Return the limits of training; steps count with the tokens of their batches, epochs without."""
+    """Return the limits of training; steps count with the size of their batches, epochs without."""
     trainer, limits = recipe.trainer, []
     if trainer.max_epochs is not None and trainer.max_epochs > 0:
         limits.append(f"{trainer.max_epochs} epochs")
     if trainer.max_steps > 0:
-        limits.append(
-            f"{trainer.max_steps} steps of {recipe.data.batch_tokens * trainer.accumulate_grad_batches} tokens"
-        )
+        limits.append(f"{trainer.max_steps} steps of {batch_size(recipe, trainer.accumulate_grad_batches)}")
     if trainer.max_time is not None:
         limits.append(str(trainer.max_time))
     return ", ".join(limits) or "unlimited"
+
+
+def batch_size(recipe: Recipe, batches: int = 1) -> str:
+    """Return the size of a number of training batches: their examples if the recipe counts these, else their tokens."""
+    data = recipe.data
+    if data.batch_examples is not None:
+        return f"{batches * data.batch_examples} examples"
+    return f"{batches * data.batch_tokens} tokens"
 
 
 def validation_interval(recipe: Recipe) -> str:

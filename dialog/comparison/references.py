@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dialog.report.measures import metric_value
+from dialog.report.formats.metrics import metric_value
 
 SUBSETS = {"all": "all dialogues", "clean": "clean dialogues", "leaked": "leaked dialogues"}
 """Subsets of the test set, and their names in sentences."""

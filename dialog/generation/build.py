@@ -57,11 +57,7 @@ def build_search(
 
 
 def check_width(component: Component, vocabulary: int) -> None:
-    """Check that no beam search of a component is wider than the vocabulary.
-
-    Raises:
-        UserError: it is.
-    """
+    """Raise UserError if a beam search of a component is wider than the vocabulary."""
     for search in (component, component.get("search")):
         width = search.get("width", 1) if isinstance(search, Mapping) else 1
         if isinstance(width, int) and width > vocabulary:

@@ -40,9 +40,7 @@ class Hypothesis(NamedTuple):
     """Decoded response."""
 
     tokens: list[int]  # without begin and end tokens
-    token_scores: list[
-        float
-    ]  # log p of each token in nats, over the whole vocabulary; of the end token too if finished
+    token_scores: list[float]  # log p of each token in nats, unconstrained; of the end token too if finished
     finished: bool  # True if the end token was decoded within max_length
     rank: float  # what the search sorts by, higher is better
 

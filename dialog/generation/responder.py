@@ -49,6 +49,8 @@ def no_reverse(folder: str) -> Likelihoods:
 class Responder:
     """Generates responses to batches of contexts.
 
+    ``max_source``, ``context_turns``, ``normalise``, ``layout`` and ``silence`` are the keys of the recipe's ``data``
+    section: a context is read as in training. ``generation`` has the default search and the constraints.
     ``load_reverse`` loads the reverse model of a run folder, for the search ``mmi``.
     """
 

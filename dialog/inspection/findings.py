@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 from dialog.data.dialogue import Dialogue
-from dialog.report.measures import count, percent
+from dialog.report.formats.numbers import count, percent
 
 EVALUATED = ("validation", "test")
 """Splits that the training split is compared with."""

@@ -8,7 +8,7 @@ from typing import Any
 from dialog.atomic import write_text
 from dialog.inspection.findings import BarChart, Finding, Quotation, Table
 from dialog.inspection.inspect import Inspection
-from dialog.report.measures import count
+from dialog.report.formats.numbers import count
 from dialog.report.page import printable_json, render_page
 from dialog.report.terminal import display_width, truncate
 

@@ -8,7 +8,7 @@ import click
 
 from dialog.inspection.findings import BarChart, Finding, Quotation, Severity, Table
 from dialog.inspection.inspect import Inspection
-from dialog.report.measures import count
+from dialog.report.formats.numbers import count
 from dialog.report.terminal import display_width, fitting_length, one_line, truncate
 
 MARKS: dict[Severity, tuple[str, str]] = {"good": ("✓", "green"), "look": ("!", "yellow"), "bad": ("✗", "red")}

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torchmetrics import Metric, MetricCollection
 
 from dialog.metrics.additive import AdditiveMetric, Numbers, Statistic, ratio
 
@@ -176,3 +177,14 @@ class Hits(AdditiveMetric):
 def _exp(nats: Numbers) -> Numbers:
     with np.errstate(over="ignore"):
         return np.exp(nats)
+
+
+def likelihood_metrics() -> MetricCollection:
+    """Build the metrics of a validation, which needs no responses; ``loss`` is -log p per target token."""
+    metrics: dict[str, Metric | MetricCollection] = {
+        "loss": NegativeLogLikelihood("mean"),
+        "perplexity": PerplexityToken(),
+        "bits_per_byte": BitsPerByte(),
+        "token_accuracy": TokenAccuracy(),
+    }
+    return MetricCollection(metrics, compute_groups=False)

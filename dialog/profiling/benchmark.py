@@ -9,7 +9,7 @@ from dialog.config.components import lookup
 from dialog.config.compose import Composed
 from dialog.profiling.generation import measure_generation
 from dialog.profiling.training import measure_training
-from dialog.report.measures import count, decimals, duration, hardware, percent
+from dialog.report.formats.numbers import count, decimals, duration, hardware, percent
 from dialog.runs.check import check_recipe
 from dialog.runs.environment import environment
 from dialog.runs.load import PRECISIONS

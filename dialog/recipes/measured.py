@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from dialog.comparison.grid.folder import contender_hash
 from dialog.config.compose import Composed, asset_folders
 from dialog.json_files import read_json
-from dialog.report.measures import metric_display
+from dialog.report.formats.metrics import metric_display
 from dialog.report.tables import spread_text
 
 RESULTS = "results"

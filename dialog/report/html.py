@@ -13,7 +13,8 @@ from dialog.report.completion import complete, displayed
 from dialog.report.drawing.attention.packing import pack
 from dialog.report.drawing.attention.page import explorer_json, explorer_style, stills
 from dialog.report.drawing.axes import SERIES
-from dialog.report.measures import METRIC_DISPLAYS, duration, hardware
+from dialog.report.formats.metrics import METRIC_DISPLAYS
+from dialog.report.formats.numbers import duration, hardware
 from dialog.report.page import printable_json, render_page
 from dialog.report.sections.order import appendix, main_sections
 from dialog.report.sections.ratings import rating_fingerprint

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dialog.report.completion import displayed
-from dialog.report.measures import METRIC_DISPLAYS, duration
+from dialog.report.formats.metrics import METRIC_DISPLAYS
+from dialog.report.formats.numbers import duration
 from dialog.report.sections.order import appendix, main_sections
 from dialog.report.sections.scores import metric_names
 from dialog.report.tables import (

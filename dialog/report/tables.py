@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Self
 
-from dialog.report.measures import metric_display
+from dialog.report.formats.metrics import metric_display
 
 Results = Mapping[str, Any]
 """Content of results.json."""

@@ -10,7 +10,7 @@ from itertools import accumulate, chain
 from typing import Any
 
 from dialog.escaping import COMMANDS
-from dialog.report.measures import LOSSY_NOTE, lossy_mark, metric_display, metric_value, sort_metrics
+from dialog.report.formats.metrics import LOSSY_NOTE, lossy_mark, metric_display, metric_value, sort_metrics
 from dialog.report.tables import ReportCell, ReportTable, RowGroup, text_row
 
 NARROW, WIDE = 10, 18

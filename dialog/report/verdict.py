@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dialog.report.completion import displayed
-from dialog.report.measures import LOSSY, LOSSY_NOTE, METRIC_DISPLAYS
+from dialog.report.formats.metrics import LOSSY, LOSSY_NOTE, METRIC_DISPLAYS
 from dialog.report.sections.contract import broken_settings
 from dialog.report.sections.cost import cost
 from dialog.report.sections.differences import LESS_NEEDED, best_first
@@ -127,8 +127,20 @@ def _notes(results: Results, tables: Sequence[ReportTable]) -> Iterator[str]:
         yield SPREAD_NOTE
     if any(LOSSY in cell.text for cell in cells):
         yield LOSSY_NOTE.strip()
-    for what, *values, _ in broken_settings(results):
-        yield f"must be equal but differs: {what.text}: {' / '.join(value.text for value in values)}"
+    yield from _contract_notes(results)
     if tables:
         number = len(metric_names(results))
         yield f"The report has all {number} metrics, subsets, reference rows, tests, cost, curves and examples."
+
+
+def _contract_notes(results: Results) -> Iterator[str]:
+    """Yield a line for each setting that must be equal but differs, and one for those that differ as one is unknown."""
+    unknown = []
+    for what, *values, _ in broken_settings(results):
+        texts = [value.text for value in values]
+        if "unknown" in texts and len(set(texts)) == 2:
+            unknown.append(what.text)
+        else:
+            yield f"must be equal but differs: {what.text}: {' / '.join(texts)}"
+    if unknown:
+        yield f"must be equal but not known for all contenders: {', '.join(unknown)}"

@@ -13,7 +13,6 @@ from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
-from torchmetrics import Metric, MetricCollection
 
 from dialog.config.components import Component, build, plain
 from dialog.config.schema import GenerationConfig
@@ -21,12 +20,12 @@ from dialog.data.batching import Batch, check_batch
 from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import DivergedError, UserError
 from dialog.generation.responder import Responder, check_answered
-from dialog.metrics import BitsPerByte, NegativeLogLikelihood, PerplexityToken, TokenAccuracy
+from dialog.metrics.likelihood import likelihood_metrics
 from dialog.models.seq2seq import Seq2Seq
 from dialog.ranks import rank
 from dialog.training.callbacks.guard import Guard
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
-from dialog.training.checkpoints.hyperparameters import constructor_arguments
+from dialog.training.checkpoints.hyperparameters import constructor_arguments, load_weights
 from dialog.training.distributed.fsdp import full_tensor, scale_gradients, shard
 from dialog.training.lightning_internals import has_trainer, is_logging_step
 from dialog.training.optimization.optimizers import OPTIMIZERS, decay_groups
@@ -53,7 +52,7 @@ class DialogModule(LightningModule):
 
     Logged in training, all of the whole optimizer step: ``train/objective``; ``train/loss``, -log p per response token;
     for each auxiliary objective -log p per token of its own. In validation and test, over the whole split for any
-    batching and any number of processes: the metrics of `split_metrics`.
+    batching and any number of processes: the `likelihood_metrics`.
 
     Args:
         model: The network.
@@ -97,7 +96,7 @@ class DialogModule(LightningModule):
         self.step = build_step(padding=padding, tokenizer=tokenizer, **components)
         self.loss = self.step.loss  # registers a loss that is an nn.Module
         self.step_sums = StepSums()
-        self.split_metrics = split_metrics()
+        self.split_metrics = likelihood_metrics()
         self.target_tokens = 0
         """Real target tokens that this rank has trained on; after training, all ranks together."""
         self.guard = Guard()
@@ -270,13 +269,7 @@ class DialogModule(LightningModule):
             raise UserError("hparams_file is not supported; pass arguments of DialogModule, such as optimizer=...")
         checkpoint = SafeCheckpointIO().load_checkpoint(checkpoint_path, map_location)
         module = cls(**constructor_arguments(checkpoint, arguments, str(checkpoint_path), trust=trust))
-        weights = checkpoint["state_dict"]
-        first = next(value for value in weights.values() if value.is_floating_point())
-        module.model.to(first.dtype)
-        module.to(first.device).load_state_dict(weights, strict=strict is not False)
-        for name, value in module.named_parameters():
-            if name in checkpoint.get("frozen", ()):
-                value.requires_grad_(False)
+        load_weights(module, module.model, checkpoint, strict=strict is not False)
         module.on_load_checkpoint(checkpoint)
         return module
 
@@ -322,17 +315,6 @@ class DialogModule(LightningModule):
             and not self.trainer.sanity_checking
         ):
             scheduler.step(loss)
-
-
-def split_metrics() -> MetricCollection:
-    """Build the metrics of validation and test from `dialog.metrics`; ``loss`` is -log p per response token."""
-    metrics: dict[str, Metric | MetricCollection] = {
-        "loss": NegativeLogLikelihood("mean"),
-        "perplexity": PerplexityToken(),
-        "bits_per_byte": BitsPerByte(),
-        "token_accuracy": TokenAccuracy(),
-    }
-    return MetricCollection(metrics, compute_groups=False)
 
 
 def _on_host(value: float) -> Tensor:

@@ -183,7 +183,9 @@ def keep_best(study: optuna.Study, folder: Path) -> None:
         recipe.about.trials = len(spent(study))
         path = folder / best_file(study.study_name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        head = f"# Trial {best.number} of a sweep: {best.value:.4f} bits per byte (validation)\n"
+        number = f"{spent(study).index(best) + 1} of {recipe.about.trials}"
+        run = runs(Path(), study.study_name) / f"{best.number:03}"
+        head = f"# Trial {number} of a sweep ({run}): {best.value:.4f} bits per byte (validation)\n"
         write_text(path, head + to_yaml(recipe))
     for run in runs(folder, study.study_name).glob("*"):
         if best is None or run.name != f"{best.number:03}":

@@ -140,7 +140,7 @@ def test_parity(comparison: Comparison) -> None:
         "optimizer steps",
         "optimizer",
         "gradient clipping",
-        "batch tokens",
+        "batch size",
     ):
         assert rows[what]["equal"], what
     totals = [model["parameters"]["total"] for model in comparison.results["models"]]

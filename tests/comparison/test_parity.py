@@ -68,6 +68,7 @@ def test_shipped_recipes_are_compared_fairly() -> None:
     [
         ("trainer.max_steps=4600", "training budget"),
         ("data.batch_tokens=2048", "training budget"),
+        ("data.batch_examples=16", "training budget"),
         ("trainer.val_check_interval=100", "validation interval"),
         ("checkpoint.patience=null", "early stopping"),
         ("checkpoint.monitor=validation/token_accuracy", "selection"),
@@ -89,6 +90,17 @@ def test_a_setting_that_must_be_equal(overrides: str, what: str) -> None:
 def test_settings_that_may_differ() -> None:
     systems = system(LSTM), system(LSTM, "model.dropout=0.3", "optimizer.lr=1e-3", flops_per_target_token=9e6)
     assert differing(*systems) == {"dropout": False, "optimizer": False, "FLOPs per target token": False}
+    assert differing(system(LSTM), system(LSTM, "data.bpe_dropout=0.1")) == {"BPE dropout": False}
+
+
+def test_batches_of_a_number_of_examples() -> None:
+    """With epochs as the budget, another batch size is reported only; `batch_tokens` then changes no training."""
+    epochs = ("trainer.max_steps=-1", "trainer.max_epochs=3")
+    first, second = (system(LSTM, *epochs, f"data.batch_examples={examples}") for examples in (32, 64))
+    assert differing(first, second) == {"batch size": False}
+    assert differing(first, system(LSTM, *epochs, "data.batch_examples=32", "data.batch_tokens=2048")) == {}
+    (row,) = [row for row in parity([first, system(LSTM, *epochs)]) if row["what"] == "batch size"]
+    assert row["values"] == ["32 examples", "1024 tokens"]
 
 
 def test_numbers_that_must_be_equal() -> None:
@@ -129,6 +141,7 @@ def test_responses_of_other_systems() -> None:
     other = EvaluatedSystem(None, {}, {"runs": [run], "parameters": {}})
     rows = parity([system(LSTM, seeds=(1,)), other])
     assert "precision: 32-true / unknown" in broken(rows)
+    assert next(row["values"] for row in rows if row["what"] == "seeds") == ["1", "unknown"]
     assert {row["what"] for row in rows if row["must"] and row["equal"]} == {
         "test set", "test examples", "seeds", "tuning trials",
     }  # fmt: skip

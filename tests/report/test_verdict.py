@@ -131,6 +131,14 @@ def test_a_terminal_shows_the_main_figures_and_names_the_report(results: dict[st
     assert text.endswith("The report has all 14 metrics, subsets, reference rows, tests, cost, curves and examples.")
 
 
+def test_settings_that_a_file_of_responses_lacks_are_one_line(results: dict[str, Any]) -> None:
+    what = ("tokenizer", ["a1", "unknown"]), ("lengths", ["7 turns", "unknown"]), ("precision", ["32-true", "16"])
+    results["parity"] = [{"what": name, "must": True, "equal": False, "values": values} for name, values in what]
+    text = " ".join(terminal_table(results, 80).splitlines())
+    assert "must be equal but not known for all contenders: tokenizer, lengths" in text
+    assert text.count("must be equal") == 2
+
+
 def test_a_narrow_terminal_has_fewer_columns_or_several_tables(results: dict[str, Any]) -> None:
     heads = [" ".join(line for line in terminal_table(results, width).splitlines()) for width in (200, 80, 50)]
     assert ["Prob. of" in head for head in heads] == [True, False, False]

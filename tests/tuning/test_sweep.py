@@ -93,6 +93,9 @@ def test_every_recipe_gets_the_same_number_of_trials(tmp_path: Path, monkeypatch
         assert best["value"] == each["best"]["value"]
         kept = [path.parent.name for path in (tmp_path / "runs" / each["name"]).glob("*/checkpoints")]
         assert kept == [f"{best['trial']:03}"]  # weights of the others are gone
+        (head, *_) = (tmp_path / each["best"]["recipe"]).read_text(encoding="utf-8").splitlines()
+        number = trials.index(best) + 1
+        assert head.startswith(f"# Trial {number} of 10 of a sweep (runs/{each['name']}/{best['trial']:03}): ")
     assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8")) == json.loads(json.dumps(found))
     assert len((tmp_path / "sweep.md").read_text(encoding="utf-8").splitlines()) == 4
 

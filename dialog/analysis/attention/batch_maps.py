@@ -50,7 +50,9 @@ class BatchMaps:
         inputs = target[:, :-1]
         self.columns = source != PAD  # [B, S]
         self.rows = target[:, 1:] != PAD  # [B, T]
-        self.own = [one for one in attention_maps(model, source, self.columns, inputs) if not _is_summed(one)]
+        maps = attention_maps(model, source, self.columns, inputs)
+        self.module_maps = [attention for attention in maps if not _is_summed(attention)]
+        self.cross_maps = [attention for attention in self.module_maps if attention.kind == "cross"]
         with_roles = source if batch.with_roles is None else batch.with_roles.to(device)
         self.turns = turn_numbers(with_roles, (OTHER, SELF)).masked_fill(~self.columns, -1)  # [B, S]
         self.source_kinds = kinds.indicators(with_roles, self.columns)  # [B, S, K]
@@ -61,23 +63,23 @@ class BatchMaps:
 
     def maps(self) -> list[tuple[str, Tensor, Axes]]:
         """Return name, weights [B, H, T, S] and axes of each map, with the maps that are no module at the end."""
-        maps = [(one.name, one.weights, self._axes(one)) for one in self.own]
-        cross = next((self._axes(one) for one in self.own if one.kind == "cross"), None)
-        if cross is None:
+        maps = [(attention.name, attention.weights, self._axes(attention)) for attention in self.module_maps]
+        if not self.cross_maps:
             return maps
         uniform = self.columns.to(maps[0][1].dtype) / self.columns.sum(1, keepdim=True).clamp(min=1)  # [B, S]
         summaries = {**self.summaries(), UNIFORM: uniform[:, None, None].expand(-1, 1, self.rows.shape[1], -1)}
-        return maps + [(name, weights, cross) for name, weights in summaries.items()]
+        axes = self._axes(self.cross_maps[0])
+        return maps + [(name, weights, axes) for name, weights in summaries.items()]
 
     def crosses(self) -> dict[str, Tensor]:
         """Return the weights [B, H, T, S] of all cross-attention, with the maps that summarise it."""
-        modules = {one.name: one.weights for one in self.own if one.kind == "cross"}
+        modules = {attention.name: attention.weights for attention in self.cross_maps}
         return {**modules, **self.summaries()} if modules else {}
 
     def summaries(self) -> dict[str, Tensor]:
         """Return mean and rollout, [B, 1, T, S] each, of a model with cross-attention."""
-        heads = torch.cat([one.weights for one in self.own if one.kind == "cross"], 1)
-        followed = rollout(self.own)
+        heads = torch.cat([attention.weights for attention in self.cross_maps], 1)
+        followed = rollout(self.module_maps)
         assert followed is not None
         return {MEAN: heads.mean(1, keepdim=True), ROLLOUT: followed.unsqueeze(1)}
 
@@ -96,33 +98,33 @@ class BatchMaps:
     def similarities(self) -> dict[str, tuple[list[str], Sum]]:
         """Return the names of the heads and the sums of their cosines [H, H] for each kind of map."""
         groups: dict[str, list[AttentionMap]] = {}
-        for one in self.own:
-            groups.setdefault(f"{one.kind}-attention of the {one.side}", []).append(one)
+        for attention in self.module_maps:
+            groups.setdefault(f"{attention.kind}-attention of the {attention.side}", []).append(attention)
         return {
             group: (
-                [f"{one.name}.{head}" for one in maps for head in range(one.weights.shape[1])],
-                similarities(torch.cat([one.weights for one in maps], 1), self._axes(maps[0]).rows),
+                [f"{attention.name}.{head}" for attention in maps for head in range(attention.weights.shape[1])],
+                similarities(torch.cat([attention.weights for attention in maps], 1), self._axes(maps[0]).rows),
             )
             for group, maps in groups.items()
         }
 
-    def _axes(self, one: AttentionMap) -> Axes:
-        if one.kind == "cross":
+    def _axes(self, attention: AttentionMap) -> Axes:
+        if attention.kind == "cross":
             visible = self.columns.sum(1, keepdim=True).expand_as(self.rows)  # [B, T]
             return Axes(self.rows, visible, self.source_kinds, self.turns)
-        if one.side == "target":
+        if attention.side == "target":
             visible = torch.arange(1, self.rows.shape[1] + 1, device=self.rows.device).expand_as(self.rows)
             return Axes(self.rows, visible, self.target_kinds)
-        if one.side == "turns":
+        if attention.side == "turns":
             number = self.turns.amax(1, keepdim=True) + 1  # [B, 1]
-            real = torch.arange(one.weights.shape[2], device=number.device) < number  # [B, U]
+            real = torch.arange(attention.weights.shape[2], device=number.device) < number  # [B, U]
             return Axes(real, number.expand_as(real))
-        if one.name.startswith("encoder.tokens."):  # of a hierarchical encoder, within turns
+        if attention.name.startswith("encoder.tokens."):  # of a hierarchical encoder, within turns
             same = self.turns.unsqueeze(2) == self.turns.unsqueeze(1)  # [B, S, S]
             return Axes(self.columns, same.sum(2), self.source_kinds)
         return Axes(self.columns, self.columns.sum(1, keepdim=True).expand_as(self.columns), self.source_kinds)
 
 
-def _is_summed(one: AttentionMap) -> bool:
+def _is_summed(attention: AttentionMap) -> bool:
     """Return whether a map only sums another one over turns."""
-    return one.kind == "cross" and one.columns == "turns"
+    return attention.kind == "cross" and attention.columns == "turns"

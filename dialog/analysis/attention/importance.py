@@ -55,14 +55,16 @@ def head_importance(model: Seq2Seq, batches: Iterable[Examples]) -> list[Importa
     The masks exist in hooks during this call only.
     """
     slices = heads_of(model)
-    sums = {name: torch.zeros(one.heads, dtype=torch.float64) for name, one in slices.items()}
+    sums = {name: torch.zeros(module.heads, dtype=torch.float64) for name, module in slices.items()}
     number = 0
     for batch in batches:
         number += len(batch.source)
         first = next(model.parameters())
         masks = {
-            name: torch.ones(len(batch.source), one.heads, device=first.device, dtype=first.dtype, requires_grad=True)
-            for name, one in slices.items()
+            name: torch.ones(
+                len(batch.source), module.heads, device=first.device, dtype=first.dtype, requires_grad=True
+            )
+            for name, module in slices.items()
         }
         with masked(slices, masks), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
             loss = negative_log_likelihoods(model, batch).sum()
@@ -92,17 +94,17 @@ def ablation_curve(model: Seq2Seq, order: Sequence[str], score: Callable[[], flo
 def masked(slices: dict[str, HeadSlices], masks: dict[str, Tensor]) -> Iterator[None]:
     """Multiply the output of each head by its mask [B, H] within the block."""
 
-    def before(one: HeadSlices, mask: Tensor) -> Callable[[nn.Module, tuple[Tensor]], tuple[Tensor]]:
-        return lambda _, inputs: (one.scaled(inputs[0], mask),)
+    def before(module: HeadSlices, mask: Tensor) -> Callable[[nn.Module, tuple[Tensor]], tuple[Tensor]]:
+        return lambda _, inputs: (module.scaled(inputs[0], mask),)
 
-    def after(one: HeadSlices, mask: Tensor) -> Callable[[nn.Module, tuple[Tensor], Tensor], Tensor]:
-        return lambda _, __, output: one.scaled(output, mask)
+    def after(module: HeadSlices, mask: Tensor) -> Callable[[nn.Module, tuple[Tensor], Tensor], Tensor]:
+        return lambda _, __, output: module.scaled(output, mask)
 
     hooks = [
-        one.linear.register_forward_pre_hook(before(one, masks[name]))
-        if one.inputs
-        else one.linear.register_forward_hook(after(one, masks[name]))
-        for name, one in slices.items()
+        module.linear.register_forward_pre_hook(before(module, masks[name]))
+        if module.inputs
+        else module.linear.register_forward_hook(after(module, masks[name]))
+        for name, module in slices.items()
     ]
     try:
         yield

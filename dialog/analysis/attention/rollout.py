@@ -25,14 +25,14 @@ def rollout(maps: Sequence[AttentionMap]) -> Tensor | None:
     """
     encoder: Tensor | None = None  # None: the identity
     source: Tensor | None = None  # None: 0
-    for one in maps:
-        if "turns" in (one.side, one.columns):
+    for attention in maps:
+        if "turns" in (attention.side, attention.columns):
             continue
-        mean = one.weights.mean(1)
-        if one.side == "source":
+        mean = attention.weights.mean(1)
+        if attention.side == "source":
             kept = torch.eye(mean.shape[-1], dtype=mean.dtype, device=mean.device) if encoder is None else encoder
             encoder = (mean @ kept + kept) / 2  # [B, S, S]
-        elif one.kind == "cross":
+        elif attention.kind == "cross":
             reached = mean if encoder is None else mean @ encoder  # [B, T, S]
             source = reached / 2 if source is None else (source + reached) / 2
         elif source is not None:

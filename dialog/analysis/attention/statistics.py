@@ -37,34 +37,34 @@ def statistics(
         budget: Tokens of a pass over variants of one example of the sample.
     """
     totals: dict[str, Totals] = {}
-    pairs: dict[str, Totals] = {}
+    cosines: dict[str, Totals] = {}
     heads: dict[str, list[str]] = {}
     examples = tokens = 0
     training = model.training
     model.eval()
     for batch in batches:
-        seen = BatchMaps(model, batch, kinds)
+        maps = BatchMaps(model, batch, kinds)
         examples += len(batch.source)
         tokens += int((batch.target[:, 1:] != PAD).sum())
-        for name, weights, axes in seen.maps():
-            totals.setdefault(name, Totals()).add(seen.sums(name, weights, axes))
-        for group, (names, similarity) in seen.similarities().items():
+        for name, weights, axes in maps.maps():
+            totals.setdefault(name, Totals()).add(maps.sums(name, weights, axes))
+        for group, (names, similarity) in maps.similarities().items():
             heads[group] = names
-            pairs.setdefault(group, Totals()).add({"similarity": similarity})
-    measured = Totals()
+            cosines.setdefault(group, Totals()).add({"similarity": similarity})
+    attributions = Totals()
     sampled = 0
-    for one in sample:
+    for example in sample:
         sampled += 1
-        for name, sums in agreement_sums(model, BatchMaps(model, one, kinds), one, budget=budget).items():
-            (totals[name] if name else measured).add(sums)
+        for name, sums in agreement_sums(model, BatchMaps(model, example, kinds), example, budget=budget).items():
+            (totals[name] if name else attributions).add(sums)
     model.train(training)
-    matrices = {group: _matrix(total) for group, total in pairs.items()}
-    own = {
+    matrices = {group: _matrix(total) for group, total in cosines.items()}
+    mean_cosines = {
         name: (sum(matrix[place]) - matrix[place][place]) / (len(matrix) - 1) if len(matrix) > 1 else None
         for group, matrix in matrices.items()
         for place, name in enumerate(heads[group])
     }
-    rows = [{**row, "similarity": own.get(f"{row['module']}.{row['head']}")} for row in _rows(totals)]
+    rows = [{**row, "similarity": mean_cosines.get(f"{row['module']}.{row['head']}")} for row in _rows(totals)]
     return {
         "examples": examples,
         "target_tokens": tokens,
@@ -74,7 +74,7 @@ def statistics(
             for group, matrix in matrices.items()
             if len(matrix) > 1
         ],
-        "sample": {"examples": sampled, **next(measured.means(), {})},
+        "sample": {"examples": sampled, **next(attributions.means(), {})},
     }
 
 
@@ -89,10 +89,10 @@ def curve_statistics(
     training = model.training
     model.eval()
     for batch in batches:
-        seen = BatchMaps(model, batch, kinds)
-        for name, weights, axes in seen.maps():
+        maps = BatchMaps(model, batch, kinds)
+        for name, weights, axes in maps.maps():
             if name != UNIFORM and (self_attention or axes.turns is not None):
-                totals.setdefault(name, Totals()).add(seen.sums(name, weights, axes, by_turn=False))
+                totals.setdefault(name, Totals()).add(maps.sums(name, weights, axes, by_turn=False))
     model.train(training)
     return _rows(totals)
 

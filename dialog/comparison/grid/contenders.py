@@ -42,9 +42,21 @@ def split_folder(names: Sequence[str]) -> tuple[Path | None, list[str]]:
 
 
 def read_contenders(
-    names: Sequence[str], overrides: Sequence[str], variations: Sequence[str] = (), *, trust: bool = False
+    names: Sequence[str],
+    overrides: Sequence[str],
+    variations: Sequence[str] = (),
+    *,
+    inherited: Sequence[str] = (),
+    trust: bool = False,
 ) -> list[Contender]:
     """Return the contenders that a command line names; run folders of one recipe are one contender.
+
+    Args:
+        names: Recipes, run folders and files of responses.
+        overrides: Settings of the command line, for recipes only.
+        variations: ``KEY=A,B``, for recipes only.
+        inherited: Settings with which the comparison was begun; they apply to its new recipes too.
+        trust: Allow recipes of run folders to import code.
 
     Raises:
         UserError: an invalid recipe, run folder or variation, a name listed twice, or overrides without a recipe.
@@ -54,9 +66,10 @@ def read_contenders(
         if path.is_dir() and not (path / RECIPE).exists() and any(path.glob("*.yaml")):
             find_recipe(str(path))  # raises: a folder of recipes is none
     recipes = [name for name, path in zip(names, paths, strict=True) if not path.is_dir() and path.suffix != ".jsonl"]
-    if not recipes and names and (settings := [*overrides, *variations]):
-        raise UserError(f"{settings[0]}: overrides apply to recipes, not to trained runs; remove it")
-    varied = {name: vary(compose(name, overrides), name, overrides, variations) for name in recipes}
+    if not recipes and names and (unused := [*overrides, *variations]):
+        raise UserError(f"{unused[0]}: overrides apply to recipes, not to trained runs; remove it")
+    settings = [*inherited, *overrides]
+    varied = {name: vary(compose(name, settings), name, settings, variations) for name in recipes}
     groups = group_runs([path for path in paths if path.is_dir()], trust=trust)
     contenders: list[Contender] = []
     for name, path in zip(names, paths, strict=True):

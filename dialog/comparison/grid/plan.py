@@ -77,8 +77,9 @@ def prepare_grid(request: Request) -> Grid:
     if current.contenders and not names and (request.overrides or request.variations):
         settings = [*request.overrides, *request.variations]
         raise UserError(f"{settings[0]}: applies to new recipes only; name one, or start another comparison")
-    overrides = [*(text for text in current.overrides if text not in request.overrides), *request.overrides]
-    new = read_contenders(names, overrides, request.variations, trust=request.trust)
+    inherited = [text for text in current.overrides if text not in request.overrides]
+    new = read_contenders(names, request.overrides, request.variations, inherited=inherited, trust=request.trust)
+    overrides = [*inherited, *request.overrides]
     if not request.trust:
         check_trusted(current.contenders, [contender.name for contender in new])
     planned = merged(current, new, seeds_of(current, new, request.seeds), overrides)

@@ -22,11 +22,13 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from dialog.comparison.grid.folder import SPLIT, Cell, is_trained
 from dialog.comparison.grid.work import Work
 from dialog.json_files import read_json_lines
-from dialog.report.measures import duration
+from dialog.report.formats.numbers import duration
 from dialog.runs.folder import METRICS, WEIGHTS, read_summary
 
 ACTIVE = 60.0
 """Seconds after its last logged step during which a run counts as being trained."""
+EVERY = 60.0
+"""Seconds between two lines without a terminal."""
 BAR = 20
 """Columns of the bar; the rest of the line is text, truncated at the edge of the terminal."""
 TAIL = 4096
@@ -45,12 +47,11 @@ class RunState(NamedTuple):
 
 
 class Display:
-    """A bar in a terminal; elsewhere a line when a run ends, and every ``every_seconds``."""
+    """A bar in a terminal; elsewhere a line when a run ends, and every `EVERY` seconds."""
 
-    def __init__(self, work: Work, *, jobs: int = 1, every_seconds: float = 60.0) -> None:
+    def __init__(self, work: Work, *, jobs: int = 1) -> None:
         self.work = work
         self.jobs = jobs
-        self.every = every_seconds
         self.plain = not sys.stderr.isatty()
         self.shown: tuple[int, float] = (-1, 0.0)
         self.stop = threading.Event()
@@ -89,7 +90,7 @@ class Display:
             text = ", ".join(filter(None, [left, *texts])).replace("{", "{{").replace("}", "}}")
             self.bar.bar_format = f"{head} |{{bar:{BAR}}}| {text}"
             self.bar.refresh()
-        elif done != self.shown[0] or time.monotonic() - self.shown[1] > self.every:
+        elif done != self.shown[0] or time.monotonic() - self.shown[1] > EVERY:
             self.shown = (done, time.monotonic())
             sys.stderr.write(", ".join(filter(None, [head, left, *texts])) + "\n")
 

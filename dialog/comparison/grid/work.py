@@ -25,6 +25,8 @@ from dialog.runs.load import load
 from dialog.runs.resume import resume
 from dialog.runs.train import PartOf, train
 
+LISTED = 4
+"""Number of runs that a message names."""
 WAIT = 0.5
 """Seconds between two looks at runs that other processes work on."""
 
@@ -186,7 +188,7 @@ def exit_code(error: Exception) -> int:
     return 2 if isinstance(error, UserError) else 1
 
 
-def listed(cells: Sequence[Cell], most: int = 4) -> str:
-    """Return the names of the first cells, and the number of the others."""
-    more = f" and {len(cells) - most} more" if len(cells) > most else ""
-    return ", ".join(cell.name for cell in cells[:most]) + more
+def listed(cells: Sequence[Cell]) -> str:
+    """Return the names of the first `LISTED` cells, and the number of the others."""
+    more = f" and {len(cells) - LISTED} more" if len(cells) > LISTED else ""
+    return ", ".join(cell.name for cell in cells[:LISTED]) + more

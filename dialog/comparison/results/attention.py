@@ -59,13 +59,13 @@ def attention(systems: Sequence[System], samples: Sequence[Mapping[str, Any]]) -
     }
 
 
-def choose_examples(samples: Sequence[Mapping[str, Any]], *, count: int = EXAMPLES) -> list[Mapping[str, Any]]:
-    """Choose samples whose attention is shown: short references first, among them those with the longest contexts."""
+def choose_examples(samples: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Choose the `EXAMPLES` samples whose attention is shown: short references first, then those with long contexts."""
 
     def preference(sample: Mapping[str, Any]) -> tuple[bool, int]:
         return len(sample["reference"].split()) <= MOST_WORDS, len(sample["context"])
 
-    return sorted(samples, key=preference, reverse=True)[:count]
+    return sorted(samples, key=preference, reverse=True)[:EXAMPLES]
 
 
 def readings_of(system: System, chosen: Sequence[Mapping[str, Any]]) -> Iterator[SeedReading]:

@@ -11,6 +11,10 @@ from dialog.metrics.likelihood import BitsPerByte
 
 SHARED = ("id", "context", "reference")
 """Fields of responses.jsonl that are equal for all models."""
+SAMPLES = 12
+"""Examples of each kind that a report shows."""
+PAIRS = 50
+"""Pairs of responses for blind rating."""
 SHORTEST = 4
 """Words of a reference below which its likelihood is left out of the examples that differ most."""
 
@@ -24,10 +28,10 @@ def sample_at(place: int, contenders: Sequence[Rows]) -> dict[str, Any]:
     return {**{key: rows[0][key] for key in SHARED}, "responses": [row["response"] for row in rows]}
 
 
-def draw_samples(contenders: Sequence[Rows], *, count: int = 12) -> list[dict[str, Any]]:
-    """Draw examples, from those with a context if any has one."""
+def draw_samples(contenders: Sequence[Rows]) -> list[dict[str, Any]]:
+    """Draw `SAMPLES` examples, from those with a context if any has one."""
     eligible = with_context(contenders[0])
-    chosen = sorted(random.Random(0).sample(eligible, min(count, len(eligible))))
+    chosen = sorted(random.Random(0).sample(eligible, min(SAMPLES, len(eligible))))
     return [sample_at(place, contenders) for place in chosen]
 
 
@@ -36,7 +40,7 @@ def with_context(rows: Rows) -> list[int]:
     return [place for place, row in enumerate(rows) if row["context"]] or list(range(len(rows)))
 
 
-def disagreements(contenders: Sequence[Rows], *, count: int = 12) -> list[dict[str, Any]]:
+def disagreements(contenders: Sequence[Rows], *, count: int = SAMPLES) -> list[dict[str, Any]]:
     """Return the examples whose references the contenders find most differently likely, in bits per byte.
 
     Each contender with likelihoods is the best one in as many of them as another, if there are enough. References of
@@ -58,10 +62,11 @@ def disagreements(contenders: Sequence[Rows], *, count: int = 12) -> list[dict[s
     return [sample_at(place, contenders) for place in best[:count]]
 
 
-def rating_pairs(contenders: Sequence[Rows], *, named: Collection[str] = (), count: int = 50) -> list[dict[str, Any]]:
-    """Return pairs of different responses in random order, for blind rating; pairs of contenders take turns.
+def rating_pairs(contenders: Sequence[Rows], *, named: Collection[str] = ()) -> list[dict[str, Any]]:
+    """Return at most `PAIRS` pairs of different responses in random order, for blind rating.
 
-    Examples whose ids are `named`, which the report shows with the names of the contenders, are left out.
+    Pairs of contenders take turns. Examples whose ids are `named`, which the report shows with the names of the
+    contenders, are left out.
     """
     chance = random.Random(0)
     answering = [index for index, rows in enumerate(contenders) if any(row["response"] for row in rows)]
@@ -76,6 +81,6 @@ def rating_pairs(contenders: Sequence[Rows], *, named: Collection[str] = (), cou
         if responses[0] != responses[1]:
             row = contenders[0][place]
             chosen.append({"id": row["id"], "context": row["context"], "responses": responses, "models": models})
-        if len(chosen) == count:
+        if len(chosen) == PAIRS:
             break
     return chosen

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dialog.json_files import read_json_lines
-from dialog.report.measures import metric_value
+from dialog.report.formats.metrics import metric_value
 from dialog.runs.folder import read_summary
 
 COUNTS = (

@@ -57,7 +57,6 @@ def differences(
     *,
     level: float = 0.95,
     resamples: int = 10_000,
-    seed: int = 0,
 ) -> list[Difference]:
     """Test all pairs of contenders in all metrics on all subsets.
 
@@ -70,13 +69,12 @@ def differences(
         subsets: Masks of the examples [N]; one without examples is left out.
         level: Level of the intervals; 1 - level is the level of the tests.
         resamples: Number of bootstrap resamples and of random swaps for pairs of single runs.
-        seed: Seed of both.
     """
     return [
         difference
         for name, examples in subsets.items()
         if examples.any()
-        for subset in [Subset(contenders, examples, level=level, resamples=resamples, seed=seed)]
+        for subset in [Subset(contenders, examples, level=level, resamples=resamples)]
         for difference in _pairs(subset, name, better)
     ]
 

@@ -12,7 +12,8 @@ from dialog.comparison.statistics.differences import (
     Better,
     Difference,
 )
-from dialog.report.measures import METRIC_DISPLAYS, decimals, general, metric_display, percent
+from dialog.report.formats.metrics import METRIC_DISPLAYS, metric_display
+from dialog.report.formats.numbers import decimals, general, percent
 
 MANY_SEEDS = 100
 """A larger number of seeds is not given exactly."""

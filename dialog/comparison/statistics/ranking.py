@@ -23,7 +23,7 @@ from dialog.comparison.statistics.phrases import (
     outcome,
     winner_of,
 )
-from dialog.report.measures import metric_display
+from dialog.report.formats.metrics import metric_display
 
 MOST_PAIRS = 6
 """Undecided pairs that are named; of more, the number is given."""

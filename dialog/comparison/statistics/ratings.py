@@ -134,11 +134,11 @@ def outcomes(rater: Rater, results: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def wilson_interval(wins: int, trials: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the interval of a binomial proportion (Wilson 1927, JASA 22); [0, 1] without trials."""
+def wilson_interval(wins: int, trials: int) -> tuple[float, float]:
+    """Return the interval at `LEVEL` of a binomial proportion (Wilson 1927, JASA 22); [0, 1] without trials."""
     if not trials:
         return 0.0, 1.0
-    z = NormalDist().inv_cdf((1 + level) / 2)
+    z = NormalDist().inv_cdf((1 + LEVEL) / 2)
     share, weight = wins / trials, z * z / trials
     centre = (share + weight / 2) / (1 + weight)
     half = z * math.sqrt(share * (1 - share) / trials + weight / (4 * trials)) / (1 + weight)

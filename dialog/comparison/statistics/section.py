@@ -14,7 +14,7 @@ from dialog.comparison.statistics.evaluated import run_metrics
 from dialog.comparison.statistics.ranking import rankings
 from dialog.comparison.statistics.subset import SystemRuns
 from dialog.comparison.statistics.verdict import verdicts
-from dialog.report.measures import metric_display, sort_metrics
+from dialog.report.formats.metrics import metric_display, sort_metrics
 from dialog.report.tables import LEVEL, WHOLE_TEST_SET
 
 if TYPE_CHECKING:

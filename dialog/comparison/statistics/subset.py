@@ -54,7 +54,6 @@ class Subset:
         examples: Mask of the examples [N].
         level: Level of the intervals, such as 0.95.
         resamples: Number of bootstrap resamples and of random swaps.
-        seed: Seed of both.
     """
 
     def __init__(
@@ -64,7 +63,6 @@ class Subset:
         *,
         level: float = 0.95,
         resamples: int = 10_000,
-        seed: int = 0,
     ) -> None:
         self.runs = {
             contender.name: [{key: run[key].restrict(examples) for key in run} for run in contender.runs]
@@ -73,7 +71,7 @@ class Subset:
         self.tokens = {contender.name: contender.tokens for contender in contenders}
         metrics = (metric for runs in self.runs.values() for run in runs for metric in run.values())
         self.dialogues = max((metric.dialogues for metric in metrics), default=0)
-        self.level, self.resamples, self.seed = level, resamples, seed
+        self.level, self.resamples = level, resamples
         self._runs: dict[tuple[str, str], Runs] = {}
         self._resampled = self._resample_single_runs()
 
@@ -138,7 +136,7 @@ class Subset:
         if not tested:
             return results
         (run_a,), (run_b,) = self.runs[a], self.runs[b]
-        p_values = randomization([(run_a[key], run_b[key]) for key in tested], self.resamples, self.seed)
+        p_values = randomization([(run_a[key], run_b[key]) for key in tested], self.resamples)
         filled = {
             metric: Tested(result.estimate._replace(p=float(p)), None)
             for (metric, result), p in zip(tested.items(), p_values, strict=True)
@@ -166,7 +164,7 @@ class Subset:
         }
         if not sums:
             return {}
-        return dict(zip(sums, bootstrap([*sums.values()], self.resamples, self.seed), strict=True))
+        return dict(zip(sums, bootstrap([*sums.values()], self.resamples), strict=True))
 
 
 def is_bootstrapped(metric: RunMetric) -> TypeGuard[Sums]:

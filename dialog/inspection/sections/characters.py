@@ -9,7 +9,7 @@ from typing import Any
 
 from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.inspection.findings import BarChart, Finding, Quotation, ReadDialogues, Table, counted, location, part_of
-from dialog.report.measures import count
+from dialog.report.formats.numbers import count
 
 KINDS = (
     "replacement",  # U+FFFD: bytes that could not be decoded

@@ -31,7 +31,7 @@ from dialog.inspection.findings import (
     worst_split,
 )
 from dialog.inspection.response_indices import ResponseIndices
-from dialog.report.measures import count
+from dialog.report.formats.numbers import count
 
 COMPARED = {name: NORMALISATIONS[name] for name in ("verbatim", "letters")}
 """Normalisations: verbatim except for white space; letters and digits only."""

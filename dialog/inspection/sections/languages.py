@@ -7,7 +7,7 @@ from collections import Counter
 
 from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.inspection.findings import BarChart, Finding, Quotation, ReadDialogues, part_of
-from dialog.report.measures import count
+from dialog.report.formats.numbers import count
 
 SAMPLE = 1000
 """Dialogues per split, drawn uniformly by reservoir sampling (Vitter 1985, algorithm R)."""

@@ -17,7 +17,7 @@ from dialog.inspection.findings import (
     part_of,
     worst_split,
 )
-from dialog.report.measures import count, percent
+from dialog.report.formats.numbers import count, percent
 
 UNSPACED_MINIMUM_WORDS = 2 * MINIMUM_WORDS
 """Recommended `minimum_words` for scripts in which each character counts as a word."""

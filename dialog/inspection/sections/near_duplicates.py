@@ -20,7 +20,7 @@ from dialog.inspection.findings import (
     part_of,
     worst_split,
 )
-from dialog.report.measures import count, percent
+from dialog.report.formats.numbers import count, percent
 
 SHINGLE_WORDS = {"dialogues": 3, "pairs": 2, "responses": 2}
 """Consecutive words in a shingle, by unit."""

@@ -10,7 +10,7 @@ import numpy as np
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed
 from dialog.data.text_matching.fingerprints import hash_texts, repeats_earlier
 from dialog.inspection.findings import Finding, Quotation, Severity, Table, part_of
-from dialog.report.measures import count
+from dialog.report.formats.numbers import count
 
 LABELS = {
     "malformed": "malformed records",

@@ -8,7 +8,7 @@ from collections import Counter
 from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.data.tokenizers.tokenizer import SPECIAL_TOKENS
 from dialog.inspection.findings import Finding, Quotation, ReadDialogues, Table, counted, location
-from dialog.report.measures import count
+from dialog.report.formats.numbers import count
 
 RESERVED = re.compile(
     "|".join(

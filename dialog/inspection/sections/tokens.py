@@ -27,7 +27,7 @@ from dialog.inspection.findings import (
     worst_split,
 )
 from dialog.inspection.percentiles import LABELS, PERCENTS, percentiles
-from dialog.report.measures import count
+from dialog.report.formats.numbers import count
 
 BATCH_LINES = 4096
 ROWS = 10

@@ -88,7 +88,6 @@ def heatmap_grid(
     columns: Sequence[str],
     titles: Sequence[str] | None = None,
     title: str = "",
-    peak: float | None = None,
 ) -> Image.Image:
     """Draw maps [H, T, S], such as the heads of a layer, as panels with common labels and one scale.
 
@@ -99,7 +98,7 @@ def heatmap_grid(
     headings = [f"head {head}" for head in range(len(maps))] if titles is None else titles
     if not len(maps) == len(headings) > 0:
         raise ValueError(f"needs maps and one title for each, got {len(headings)} titles and {len(maps)} maps")
-    return _draw(maps, rows, columns, title=title, headings=headings, peak=peak)
+    return _draw(maps, rows, columns, title=title, headings=headings)
 
 
 def heatmap_layout(
@@ -131,7 +130,7 @@ def _draw(
     *,
     title: str,
     headings: Sequence[str],
-    peak: float | None,
+    peak: float | None = None,
 ) -> Image.Image:
     layout = heatmap_layout(rows, columns, panels=len(maps), headings=bool(headings), title=title)
     image = Image.new("RGB", layout.size, PAPER)

@@ -56,7 +56,7 @@ def heatmap_svg(
     return str(canvas)
 
 
-def curves_svg(curves: Sequence[Curve], *, x: str, y: str, title: str = "") -> str:
+def curves_svg(curves: Sequence[Curve], *, x: str, y: str) -> str:
     """Draw one colour per model, a ring at each line's minimum, axis labels `x` and `y`, and a legend.
 
     Points that are not finite are omitted.
@@ -65,9 +65,8 @@ def curves_svg(curves: Sequence[Curve], *, x: str, y: str, title: str = "") -> s
     models = {model: index for index, model in enumerate(dict.fromkeys(curve.model for curve in curves))}
     points = [point for curve in curves for point in curve.points] or [(0.0, 0.0), (1.0, 1.0)]
     across = min(0.0, *(x for x, _ in points)), max(x for x, _ in points)
-    plot = Plot(across, padded([y for _, y in points]), top=34 if title else 12)
-    canvas = Canvas(plot.width, plot.bottom + 52 + 18 * len(models), label=title or f"{y} against {x}")
-    canvas.text(title, (2, 14), bold=True)
+    plot = Plot(across, padded([y for _, y in points]), top=12)
+    canvas = Canvas(plot.width, plot.bottom + 52 + 18 * len(models), label=f"{y} against {x}")
     draw_axes(canvas, plot, x, y)
     for curve in curves:
         if curve.points:

@@ -11,7 +11,7 @@ from scipy.stats import t
 
 from dialog.report.drawing.charts import Spread, changes_svg
 from dialog.report.drawing.statistics.columns import GROUPS, SUMMARIES
-from dialog.report.measures import decimals
+from dialog.report.formats.numbers import decimals
 from dialog.report.tables import (
     LEVEL,
     NONE,

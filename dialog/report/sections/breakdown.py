@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dialog.report.drawing.charts import Spread, categories_svg, reliability_svg
-from dialog.report.measures import count, metric_display, percent
+from dialog.report.formats.metrics import metric_display
+from dialog.report.formats.numbers import count, percent
 from dialog.report.tables import (
     NONE,
     Figure,

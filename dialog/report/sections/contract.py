@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dialog.report.measures import count, general
+from dialog.report.formats.numbers import count, general
 from dialog.report.tables import ReportCell, ReportSection, Results, Row, RowGroup, model_names, table_of_groups
 from dialog.report.terminal import truncate
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from dialog.report.measures import count, decimals, duration, general, metric_display, metric_value
+from dialog.report.formats.metrics import metric_display, metric_value
+from dialog.report.formats.numbers import count, decimals, duration, general
 from dialog.report.sections.scores import metric_names
 from dialog.report.tables import (
     NONE,

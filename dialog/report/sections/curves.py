@@ -17,9 +17,7 @@ def curves(results: Results) -> ReportSection:
     longest = max(point["seconds"] for model in trained.values() for run in model["runs"] for point in _points(run))
     scale, unit = (3600, "hours") if longest > 7200 else (60, "minutes") if longest > 120 else (1, "seconds")
     drawings = [_chart(trained, lambda _, point: point["seconds"] / scale, f"training time ({unit})")]
-    if (
-        len({model.get("tokenizer") for model in trained.values()}) == 1
-    ):  # tokens of different tokenizers do not compare
+    if len({model["tokenizer"] for model in trained.values()}) == 1:  # else their tokens cannot be compared
         drawings.insert(0, _chart(trained, lambda _, point: float(point["target_tokens"]), "target tokens"))
     if all(model["flops_per_target_token"] for model in trained.values()):
         drawings.append(_chart(trained, _flops, "training FLOPs"))

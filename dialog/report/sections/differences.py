@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from dialog.report.measures import metric_display, percent
+from dialog.report.formats.metrics import metric_display
+from dialog.report.formats.numbers import percent
 from dialog.report.tables import (
     LEVEL,
     NONE,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dialog.report.drawing.charts import Spread, categories_svg, changes_svg
-from dialog.report.measures import decimals
+from dialog.report.formats.numbers import decimals
 from dialog.report.tables import (
     NONE,
     Figure,

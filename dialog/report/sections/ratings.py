@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dialog.report.measures import percent
+from dialog.report.formats.numbers import percent
 from dialog.report.tables import (
     LEVEL,
     NONE,

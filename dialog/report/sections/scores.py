@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from dialog.report.measures import LOSSY_NOTE, lossy_mark, metric_display, metric_value, sort_metrics
+from dialog.report.formats.metrics import LOSSY_NOTE, lossy_mark, metric_display, metric_value, sort_metrics
 from dialog.report.sections.differences import (
     DECIDED_NOTE,
     difference_cells,

@@ -15,6 +15,8 @@ from dialog.data.batching import Batch
 from dialog.training.lightning_internals import is_logging_step
 from dialog.training.module import DialogModule
 
+EVERY = 30.0
+"""Seconds between two lines without a terminal."""
 REFRESH = 0.2
 """Seconds between two updates of the bar."""
 
@@ -54,10 +56,9 @@ def _tokens(module: LightningModule) -> int:
 
 
 class Progress(Callback):
-    """Bar with loss, tokens per second and time left; without a terminal, a line every ``every_seconds``."""
+    """Bar with loss, tokens per second and time left; without a terminal, a line every `EVERY` seconds."""
 
-    def __init__(self, *, every_seconds: float = 30.0) -> None:
-        self.every = every_seconds
+    def __init__(self) -> None:
         self.bar: tqdm[Any] | None = None
         self.printed = 0.0
 
@@ -79,7 +80,7 @@ class Progress(Callback):
         if self.bar is None or trainer.global_step == self.bar.n:
             return
         now = time.monotonic()
-        if now - self.printed < (self.every if self.bar.disable else REFRESH):
+        if now - self.printed < (EVERY if self.bar.disable else REFRESH):
             return
         values = trainer.callback_metrics
         if self.bar.disable and "train/loss" not in values:  # not logged yet

@@ -1,9 +1,11 @@
-"""The hyperparameters in a checkpoint, from which a module is built without its recipe."""
+"""Build a module from a checkpoint alone, without its recipe."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+from torch import nn
 
 from dialog.config.components import imported_names
 from dialog.data.tokenizers.tokenizer import Tokenizer
@@ -33,3 +35,21 @@ def constructor_arguments(
     if "tokenizer" not in replacements and checkpoint.get("tokenizer") is not None:
         stored["tokenizer"] = Tokenizer(checkpoint["tokenizer"])
     return {**stored, **replacements}
+
+
+def load_weights(module: nn.Module, network: nn.Module, checkpoint: Mapping[str, Any], *, strict: bool) -> None:
+    """Load the weights of a checkpoint in its data type and device, and freeze the parameters that it names as frozen.
+
+    Args:
+        module: The whole module.
+        network: Its part that takes the data type of the weights.
+        checkpoint: As `DialogModule.on_save_checkpoint` extends it.
+        strict: Whether names of parameters must match.
+    """
+    weights = checkpoint["state_dict"]
+    first = next(value for value in weights.values() if value.is_floating_point())
+    network.to(first.dtype)
+    module.to(first.device).load_state_dict(weights, strict=strict)
+    for name, parameter in module.named_parameters():
+        if name in checkpoint.get("frozen", ()):
+            parameter.requires_grad_(False)

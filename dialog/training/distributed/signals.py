@@ -15,6 +15,9 @@ from lightning.pytorch import Trainer
 from dialog.signals import STOP_SIGNALS, Stopped
 from dialog.training.lightning_internals import SignalConnector
 
+EXCHANGED = 1.0
+"""Seconds between two exchanges among ranks."""
+
 
 class StopSignals(SignalConnector):
     """Handlers that replace Lightning's during a fit and only set a flag.
@@ -27,15 +30,13 @@ class StopSignals(SignalConnector):
 
     Args:
         trainer: The trainer that fits.
-        seconds: Time between two exchanges among ranks.
     """
 
-    def __init__(self, trainer: Trainer, *, seconds: float = 1.0) -> None:
+    def __init__(self, trainer: Trainer) -> None:
         super().__init__(trainer)
         self.received = 0
         self.received_at = 0.0
         self.terminals: list[int] = []
-        self.seconds = seconds
         self.interval = self.countdown = 1  # calls between two exchanges
         self.exchanged_at = time.monotonic()
 
@@ -49,7 +50,7 @@ class StopSignals(SignalConnector):
     def received_by_any(self) -> int:
         """Return the number of a signal that any rank has received, or 0; all ranks must call this alike.
 
-        Ranks exchange about once in ``seconds``; they agree on the number of calls in between.
+        Ranks exchange about once in `EXCHANGED` seconds; they agree on the number of calls in between.
         """
         if self.trainer.world_size == 1 or not dist.is_initialized():
             return self.received
@@ -61,7 +62,7 @@ class StopSignals(SignalConnector):
         shared = torch.tensor(state, device=self.trainer.strategy.root_device)
         dist.all_reduce(shared, op=dist.ReduceOp.MAX)
         number, seconds_per_call = shared.tolist()
-        self.interval = self.countdown = round(min(max(self.seconds / max(seconds_per_call, 1e-6), 1), 1000))
+        self.interval = self.countdown = round(min(max(EXCHANGED / max(seconds_per_call, 1e-6), 1), 1000))
         self.exchanged_at = now
         return int(number)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dialog.config.components import lookup
 from dialog.errors import UserError
-from dialog.report.measures import metric_display
+from dialog.report.formats.metrics import metric_display
 
 DEFAULT = "f1 if distinct_2 >= 0.5 human"
 CONDITION = re.compile(r"(\w+) *(>=|<=) *([0-9.]+(?:e-?[0-9]+)?)( +human)?")

@@ -22,7 +22,7 @@ from dialog.errors import UserError
 from dialog.escaping import to_json
 from dialog.json_files import read_json_lines
 from dialog.paths import recipe_name
-from dialog.report.measures import metric_display
+from dialog.report.formats.metrics import metric_display
 from dialog.report.progress import ProgressBars
 from dialog.report.terminal import one_line
 from dialog.runs.evaluation.settings import with_reverse_weights
@@ -51,7 +51,7 @@ class TuningTask(NamedTuple):
     sample: Sample
 
 
-def tune_generation(tasks: Sequence[TuningTask], rule: SelectionRule, *, quiet: bool = False) -> dict[str, Any]:
+def tune_generation(tasks: Sequence[TuningTask], rule: SelectionRule) -> dict[str, Any]:
     """Measure every setting that a run folder has not recorded yet, and write the setting that the rule selects.
 
     The same call continues after an interruption.
@@ -69,7 +69,7 @@ def tune_generation(tasks: Sequence[TuningTask], rule: SelectionRule, *, quiet: 
     names = [" + ".join([name, *map(recipe_name, task.run.others)]) for name, task in zip(names, tasks, strict=True)]
     with (
         stopping("run the same command again to continue"),
-        ProgressBars(quiet=quiet) as bars,
+        ProgressBars() as bars,
         ExitStack() as locks,
     ):
         for task in tasks:  # before the records are read, and until the settings are written

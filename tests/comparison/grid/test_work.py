@@ -62,11 +62,11 @@ def test_a_number_of_seeds_needs_a_recipe(compare: Compare, trained: Callable[[s
 
 
 def test_diverged_run_and_other_system(recipes: Path, compare: Compare, trained: Callable[[str], Path]) -> None:
-    """A diverged run is counted; a file of responses has no likelihood; an added contender keeps all others."""
+    """A diverged run is counted; a file of responses, added to a comparison with overrides, has no likelihood."""
     rows = (trained("transformer") / "evaluation/test/responses.jsonl").read_text(encoding="utf-8").splitlines()
     other = [{key: json.loads(row)[key] for key in ("id", "response")} for row in rows]
     (recipes / "other.jsonl").write_text("".join(json.dumps(row) + "\n" for row in other), encoding="utf-8")
-    assert compare("lstm.yaml", "wild.yaml", "--output", "out")[0] == 2
+    assert compare("lstm.yaml", "wild.yaml", "model.dropout=0.1", "--output", "out")[0] == 2
     assert compare("out", "other.jsonl")[0] == 0
     lstm, wild, foreign = results(recipes / "out")["models"]
     assert [run["diverged"] for model in (lstm, wild) for run in model["runs"]] == [False, True]

@@ -16,12 +16,12 @@ FIRST = 10_000
 """Number of rows of the split that are chosen from, so that their text is read quickly."""
 
 
-def rows_to_draw(store: Store, *, count: int = DRAWN) -> list[int]:
-    """Return rows of which at least as many others have shorter responses, in bytes, as longer ones."""
+def rows_to_draw(store: Store) -> list[int]:
+    """Return `DRAWN` rows of which at least as many others have shorter responses, in bytes, as longer ones."""
     rows = _sample(store, CANDIDATES)
     sizes = {row: store.target_bytes([row]) for row in rows}
     median = sorted(sizes.values())[len(rows) // 2] if rows else 0
-    return sorted([row for row in rows if sizes[row] >= median][:count])
+    return sorted([row for row in rows if sizes[row] >= median][:DRAWN])
 
 
 def rows_to_measure(store: Store) -> list[int]:

@@ -1,4 +1,4 @@
-"""Number formats, and the label, direction, format and definition of each metric."""
+"""Label, better direction, format and definition of each metric."""
 
 from __future__ import annotations
 
@@ -6,45 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
-
-def decimals(places: int) -> Callable[[float], str]:
-    """Return a formatter with a fixed number of decimals; from ten million on, 2.6e+20."""
-    return lambda value: (f"{value:,.{places}f}" if abs(value) < 1e7 else f"{value:.1e}").replace("-", "−")
-
-
-def percent(value: float) -> str:
-    """Format a fraction in [0, 1]: 41.2 %."""
-    return f"{100 * value:.1f} %"
-
-
-def count(value: float) -> str:
-    """Format a whole number: 1,234,567."""
-    return f"{value:,.0f}"
-
-
-def general(value: float) -> str:
-    """Format a number of unknown magnitude with four significant digits."""
-    return f"{value:.4g}"
-
-
-def duration(seconds: float) -> str:
-    """Format seconds: 4.5 s, 45 s, 3 min 20 s, 2 h 05 min."""
-    whole = round(seconds)
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    minutes = round(seconds / 60)
-    return f"{minutes // 60:,} h {minutes % 60:02d} min"
-
-
-def hardware(environment: Mapping[str, Any]) -> str:
-    """Return GPU (if any), processor and number of cores of an environment.json."""
-    gpu, processor = environment.get("gpu", "none"), environment.get("cpu", "not recorded")
-    cores = f", {environment['cores']} cores" if "cores" in environment else ""
-    return ("" if gpu == "none" else f"{gpu}, ") + f"{processor}{cores}"
+from dialog.report.formats.numbers import count, decimals, general, percent
 
 
 class MetricDisplay(NamedTuple):

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from dialog.report.measures import METRIC_DISPLAYS, decimals, duration, metric_display, percent
+from dialog.report.formats.metrics import METRIC_DISPLAYS, metric_display
+from dialog.report.formats.numbers import decimals, duration, percent
 from dialog.report.tables import interval_text, p_text, signed, spread_text
 
 
