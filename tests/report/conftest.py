@@ -302,7 +302,13 @@ def example_results(
         ],
         "statistics": {"level": 0.95, "resamples": 10000, "seeds": dict.fromkeys(names, seeds)},
         "crossings": [
-            {"a": names[0], "b": names[-1], "axis": "seconds", "text": f"{names[0]} leads until 18 s {text}"}
+            {
+                "a": names[0],
+                "b": names[-1],
+                "axis": "seconds",
+                "text": f"{names[0]} leads until 18 s {text}",
+                "crosses": True,
+            }
         ],
         "history": _history(models),
         "breakdown": _breakdown(models),
