@@ -22,7 +22,7 @@ class NamedTurn(NamedTuple):
 
 
 def self_chat(runs: Sequence[Run], turns: int, start: str | None = None) -> Iterator[NamedTurn]:
-    """Yield turns of two runs that alternate; one run alone speaks both parts.
+    """Yield turns of two runs that alternate; one run alone generates both sides.
 
     Each turn answers all turns before it, truncated as in training. The first one answers ``start``, or an empty
     context.

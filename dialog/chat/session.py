@@ -67,7 +67,7 @@ class Session:
         return self._reply(self.exchanges[:-1], Exchange(last.text, attempt=last.attempt + 1), watch)
 
     def stop(self) -> bool:
-        """After a KeyboardInterrupt in `answer` or `retry`: keep the replies as far as they were generated.
+        """Keep what was generated of the replies when a KeyboardInterrupt stopped `answer` or `retry`.
 
         Returns:
             False if a run had generated nothing; the conversation is then as it was before.

@@ -25,22 +25,85 @@ class EvaluatedSystem(NamedTuple):
 
 Setting = Callable[[Recipe], Any]
 
+
+# ------------------------------------------------------------------ settings
+
+
+def lengths(recipe: Recipe) -> str:
+    """Return the limits of context and response in training."""
+    turns = "all" if recipe.data.context_turns is None else recipe.data.context_turns
+    return f"{turns} turns, {recipe.data.max_source} + {recipe.data.max_target} tokens"
+
+
+def training_budget(recipe: Recipe) -> str:
+    """Return the limits of training; steps count with the size of their batches, epochs without."""
+    trainer, limits = recipe.trainer, []
+    if trainer.max_epochs is not None and trainer.max_epochs > 0:
+        limits.append(f"{trainer.max_epochs} epochs")
+    if trainer.max_steps > 0:
+        limits.append(f"{trainer.max_steps} steps of {batch_size(recipe, trainer.accumulate_grad_batches)}")
+    if trainer.max_time is not None:
+        limits.append(str(trainer.max_time))
+    return ", ".join(limits) or "unlimited"
+
+
+def batch_size(recipe: Recipe, batches: int = 1) -> str:
+    """Return the size of a number of training batches: their examples if the recipe counts these, else their tokens."""
+    data = recipe.data
+    if data.batch_examples is not None:
+        return f"{batches * data.batch_examples} examples"
+    return f"{batches * data.batch_tokens} tokens"
+
+
+def validation_interval(recipe: Recipe) -> str:
+    """Return how often a run is validated: more validations are more chances of a good one."""
+    interval, epochs = recipe.trainer.val_check_interval, recipe.trainer.check_val_every_n_epoch
+    if isinstance(interval, int):
+        return f"every {interval} batches"
+    return f"every {epochs if interval is None else interval} epochs"
+
+
+def early_stopping(recipe: Recipe) -> str:
+    """Return the rule that ends training before its budget is spent."""
+    patience = recipe.checkpoint.patience
+    return "none" if patience is None else f"after {patience} validations without improvement"
+
+
+def selection(recipe: Recipe) -> str:
+    """Return the rule that selects the weights that are evaluated."""
+    averaging = recipe.checkpoint.averaging
+    averaged = f", averaged by {component_text(averaging)}" if averaging is not None else ""
+    return f"best {recipe.checkpoint.monitor}{averaged}"
+
+
+def response_length(recipe: Recipe) -> str:
+    """Return the limits of the length of a response."""
+    return f"{recipe.generation.min_length} to {recipe.generation.max_length} tokens"
+
+
+def component_text(component: dict[str, Any]) -> str:
+    """Return a component as ``name (argument value, ...)``."""
+    name, arguments = name_and_arguments(component)
+    values = {key: component_text(value) if isinstance(value, dict) else value for key, value in arguments.items()}
+    return f"{name} ({', '.join(f'{key} {value}' for key, value in values.items())})" if values else name
+
+
 MUST: dict[str, Setting] = {
     "tuning trials": lambda recipe: recipe.about.trials,
-    "lengths": lambda recipe: lengths(recipe),
-    "training budget": lambda recipe: training_budget(recipe),
-    "validation interval": lambda recipe: validation_interval(recipe),
-    "early stopping": lambda recipe: early_stopping(recipe),
-    "selection": lambda recipe: selection(recipe),
+    "lengths": lengths,
+    "training budget": training_budget,
+    "validation interval": validation_interval,
+    "early stopping": early_stopping,
+    "selection": selection,
     "initial weights": lambda recipe: recipe.model.init_from or recipe.model.vectors or "random",
     "precision": lambda recipe: recipe.trainer.precision,
     "search": lambda recipe: component_text(recipe.generation.search),
-    "response length": lambda recipe: response_length(recipe),
+    "response length": response_length,
 }
 """Settings of a recipe that must be equal: tuning, the data that a model sees, its budget, and how it is selected."""
 
 REPORTED: dict[str, Setting] = {
-    "batch size": lambda recipe: batch_size(recipe),
+    "batch size": batch_size,
     "accumulated batches": lambda recipe: recipe.trainer.accumulate_grad_batches,
     "optimizer": lambda recipe: component_text(recipe.optimizer),
     "gradient clipping": lambda recipe: str(recipe.trainer.gradient_clip_val),
@@ -136,66 +199,7 @@ def settings(recipes: Sequence[Recipe | None], setting: Setting) -> list[Any]:
     return [None if recipe is None else setting(recipe) for recipe in recipes]
 
 
-# ------------------------------------------------------------------ values
-
-
-def lengths(recipe: Recipe) -> str:
-    """Return the limits of context and response in training."""
-    turns = "all" if recipe.data.context_turns is None else recipe.data.context_turns
-    return f"{turns} turns, {recipe.data.max_source} + {recipe.data.max_target} tokens"
-
-
-def training_budget(recipe: Recipe) -> str:
-    """Return the limits of training; steps count with the size of their batches, epochs without."""
-    trainer, limits = recipe.trainer, []
-    if trainer.max_epochs is not None and trainer.max_epochs > 0:
-        limits.append(f"{trainer.max_epochs} epochs")
-    if trainer.max_steps > 0:
-        limits.append(f"{trainer.max_steps} steps of {batch_size(recipe, trainer.accumulate_grad_batches)}")
-    if trainer.max_time is not None:
-        limits.append(str(trainer.max_time))
-    return ", ".join(limits) or "unlimited"
-
-
-def batch_size(recipe: Recipe, batches: int = 1) -> str:
-    """Return the size of a number of training batches: their examples if the recipe counts these, else their tokens."""
-    data = recipe.data
-    if data.batch_examples is not None:
-        return f"{batches * data.batch_examples} examples"
-    return f"{batches * data.batch_tokens} tokens"
-
-
-def validation_interval(recipe: Recipe) -> str:
-    """Return how often a run is validated: more validations are more chances of a good one."""
-    interval, epochs = recipe.trainer.val_check_interval, recipe.trainer.check_val_every_n_epoch
-    if isinstance(interval, int):
-        return f"every {interval} batches"
-    return f"every {epochs if interval is None else interval} epochs"
-
-
-def early_stopping(recipe: Recipe) -> str:
-    """Return the rule that ends training before its budget is spent."""
-    patience = recipe.checkpoint.patience
-    return "none" if patience is None else f"after {patience} validations without improvement"
-
-
-def selection(recipe: Recipe) -> str:
-    """Return the rule that selects the weights that are evaluated."""
-    averaging = recipe.checkpoint.averaging
-    averaged = f", averaged by {component_text(averaging)}" if averaging is not None else ""
-    return f"best {recipe.checkpoint.monitor}{averaged}"
-
-
-def response_length(recipe: Recipe) -> str:
-    """Return the limits of the length of a response."""
-    return f"{recipe.generation.min_length} to {recipe.generation.max_length} tokens"
-
-
-def component_text(component: dict[str, Any]) -> str:
-    """Return a component as ``name (argument value, ...)``."""
-    name, arguments = name_and_arguments(component)
-    values = {key: component_text(value) if isinstance(value, dict) else value for key, value in arguments.items()}
-    return f"{name} ({', '.join(f'{key} {value}' for key, value in values.items())})" if values else name
+# ------------------------------------------------------------------ values of runs
 
 
 def validations(runs: Sequence[dict[str, Any]]) -> int | None:

@@ -192,7 +192,7 @@ def check_answered(responses: Sequence[Sequence[Candidate]], where: str) -> None
     """Check that each source has a response.
 
     Raises:
-        UserError: it has none, since the scores of the model are not numbers; the message begins with ``where``.
+        UserError: a source has none, because the scores are not numbers; the message begins with ``where``.
     """
     if not all(responses):
         raise UserError(f"{where}: the scores of the model are not numbers; train with a smaller optimizer.lr")

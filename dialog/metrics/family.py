@@ -150,7 +150,7 @@ def _build(component: Component, language: str) -> Metric:
 
 
 def _never() -> bool:
-    """Return that there are no other processes to sync with; `sync_on_compute` is read by the constructor only."""
+    """Return False: no other process to synchronise with; `sync_on_compute` is read by the constructor only."""
     return False
 
 

@@ -41,7 +41,7 @@ def declared_needs(part: object, offered: Collection[str]) -> frozenset[str]:
     """Return the extra inputs that a part declares in `needs`; a part without `needs` needs none.
 
     Raises:
-        ValueError: it declares an input that is not offered.
+        ValueError: the part needs an input that is not offered.
     """
     needs = frozenset(getattr(part, "needs", ()))
     if unsupported := needs.difference(offered):
@@ -99,7 +99,7 @@ class Encoder(nn.Module, ABC):
         """Return `Encoded.final` from now on; the network calls this for a decoder with `needs_final`.
 
         Raises:
-            ValueError: it has no such states.
+            ValueError: the encoder has no final states.
         """
         raise ValueError(
             "decoder.bridge final: the encoder has no final states; use a recurrent encoder, or another bridge"

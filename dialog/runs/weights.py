@@ -106,7 +106,7 @@ def recipe_hash(recipe: Recipe) -> str:
 
 
 def usable(weights: Path) -> bool:
-    """Return whether a file exists and has not changed as far as its folder's manifest tells."""
+    """Return whether a file exists and is not known to have changed, by the manifest of its folder."""
     return weights.is_file() and is_intact(weights) is not False
 
 

@@ -12,8 +12,6 @@ from dialog.report.html import write_html
 from dialog.report.markdown import to_markdown
 from dialog.report.verdict import terminal_table
 
-OPTIONAL = {"name", "runs", "summary"}
-
 
 def test_missing_fields_are_empty(results: dict[str, Any], tmp_path: Path) -> None:
     """A results.json of an earlier version has fewer fields, and summaries of all dialogues only."""

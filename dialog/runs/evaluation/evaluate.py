@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dialog.analysis.measured import RESPONSES, STATISTICS, write_statistics
 from dialog.atomic import beside, rename, sync, write_json
 from dialog.build import build_job
@@ -22,6 +24,12 @@ from dialog.runs.evaluation.settings import (
 from dialog.runs.folder import WEIGHTS, read_summary
 from dialog.runs.load import with_precision
 from dialog.runs.run import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dialog.data.dialogue import Example
+    from dialog.runs.evaluation.evaluator import Evaluator
 
 COST = "cost.json"
 """Measured times, which differ from run to run; metrics.json depends on weights, data and settings only."""
@@ -53,7 +61,7 @@ def evaluate(
     from dialog.data.examples import examples
     from dialog.metrics import build_metrics, detect_language
     from dialog.metrics.family import components_of
-    from dialog.runs.evaluation.evaluator import BLOCK, Evaluator
+    from dialog.runs.evaluation.evaluator import BLOCK
     from dialog.runs.evaluation.metrics import Evaluation
     from dialog.training.distributed.collectives import gather_to_first
     from dialog.training.optimization.allocator import keep_freed_memory
@@ -61,26 +69,16 @@ def evaluate(
     if run.precision != EXACT:
         raise UserError(f"{run.folder}: loaded in {run.precision}; load it in {EXACT} and evaluate with a precision")
     keep_freed_memory()
-    data = run.recipe.data
     job = build_job(run.recipe)
-    settings = settings_of(run.recipe, corpus_hash(job.corpus), run.others, precision)
-    if run.ablated:
-        settings[ABLATED] = list(run.ablated)
+    settings = settings_of(run.recipe, corpus_hash(job.corpus), run.others, precision, run.ablated)
     if name is not None:
         check_name(name, run.folder / "evaluation" / f"{split}-{name}", settings)
-    stream = examples(job.corpus.dialogues(split), job.rules, Counter())
-    search = run.recipe.generation.search
-    generator = run if precision == EXACT else with_precision(run, precision)
-    generator.responder.search(search)  # before all else, so that an error costs no time
-    evaluator = Evaluator(
-        run.responder,
-        search,
-        data.batch_tokens,
-        rank=rank(),
-        world=world_size(),
-        gather=gather_to_first,
-        generator=generator.responder,
-    )
+    evaluator = build_evaluator(run, precision)  # before all else, so that an error costs no time
+
+    def read() -> Iterator[Example]:
+        return examples(job.corpus.dialogues(split), job.rules, Counter())
+
+    stream = read()
     first = list(islice(stream, BLOCK))
     with section("metrics"):
         language = detect_language(example.response.text for example in first)
@@ -91,7 +89,7 @@ def evaluate(
     ranks = candidate_ranks(
         run.model,
         run.tokenizer,
-        lambda: examples(job.corpus.dialogues(split), job.rules, Counter()),
+        read,
         max_source=run.responder.max_source,
         layout=run.responder.layout,
         rank=rank(),
@@ -114,9 +112,8 @@ def evaluate(
         metrics = evaluation.metrics(split)
         alignments, seconds = zip(*gather_to_first((aligned, evaluator.decoding.total)), strict=True)
         metrics |= AlignmentAccuracy.total(alignments).metrics()
-        metrics |= {key: settings[key] for key in (*KEPT, ABLATED) if key in settings} | {
-            "weights": sha256(run.folder / WEIGHTS)
-        }
+        metrics |= {key: settings[key] for key in (*KEPT, ABLATED) if key in settings}
+        metrics["weights"] = sha256(run.folder / WEIGHTS)
         if baselines is not None:
             metrics |= baselines.metrics(evaluation.measurement, evaluation.dialogue_ids)
         leaked = None if baselines is None else baselines.is_leaked(evaluation.dialogue_ids)
@@ -136,3 +133,26 @@ def evaluate(
         logged = {key: value for key, value in metrics.items() if key not in settings}
         log_evaluation(run.recipe.logger, run.folder, folder, logged, step=summary.steps if summary is not None else 0)
     return Evaluated(folder, metrics)
+
+
+def build_evaluator(run: Run, precision: str) -> Evaluator:
+    """Build the evaluator of this rank: the run scores, a copy of it in ``precision`` generates.
+
+    Raises:
+        UserError: an unknown or unsupported precision, or an invalid search.
+    """
+    from dialog.runs.evaluation.evaluator import Evaluator
+    from dialog.training.distributed.collectives import gather_to_first
+
+    search = run.recipe.generation.search
+    generator = run if precision == EXACT else with_precision(run, precision)
+    generator.responder.search(search)
+    return Evaluator(
+        run.responder,
+        search,
+        run.recipe.data.batch_tokens,
+        rank=rank(),
+        world=world_size(),
+        gather=gather_to_first,
+        generator=generator.responder,
+    )

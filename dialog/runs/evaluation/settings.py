@@ -56,12 +56,16 @@ def current_evaluation(folder: Path, recipe: Recipe, split: str, corpus: str | N
 
 
 def settings_of(
-    recipe: Recipe, corpus: str | None, others: Sequence[Path] = (), precision: str = EXACT
+    recipe: Recipe,
+    corpus: str | None,
+    others: Sequence[Path] = (),
+    precision: str = EXACT,
+    ablated: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return everything that an evaluation depends on but the run's own weights.
 
     ``corpus`` is the hash of the corpus; ``others`` are the other runs of an ensemble, recorded by their weights. The
-    precision of generation is recorded unless it is float32.
+    precision of generation is recorded unless it is float32, and the removed attention heads if there are any.
     """
     from dialog.data.preparation.job import without_paths
 
@@ -74,7 +78,8 @@ def settings_of(
         generation["ensemble"] = [sha256(folder / WEIGHTS) for folder in others]
     if precision != EXACT:
         generation["precision"] = precision
-    return {**settings, "generation": generation, "data": {**data, "fingerprint": corpus}}
+    removed = {ABLATED: list(ablated)} if ablated else {}
+    return {**settings, "generation": generation, "data": {**data, "fingerprint": corpus}, **removed}
 
 
 def with_reverse_weights(search: Component) -> Component:

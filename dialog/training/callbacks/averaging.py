@@ -186,11 +186,7 @@ def build_averaging(component: Component | None) -> list[Callback]:
 
 
 def check_not_sharded(strategy: Strategy) -> None:
-    """Check that a strategy does not shard the weights, of which averages need all.
-
-    Raises:
-        UserError: it does.
-    """
+    """Raise UserError for a strategy that shards the weights: an average needs all of them in each process."""
     if isinstance(strategy, FSDPStrategy | ModelParallelStrategy | DeepSpeedStrategy):
         raise UserError("checkpoint.averaging needs all weights in each process; remove it or set trainer.strategy=ddp")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +74,6 @@ def word_level() -> tokenizers.Tokenizer:
 
 
 MAKERS = (bpe, words_bpe, word_piece, unigram, word_level)
-Maker = Callable[[], tokenizers.Tokenizer]
 ordinary = st.lists(st.sampled_from([*"aekstw .,?", "station", "the", "Where", " is", "kostet"])).map("".join)
 anything = st.lists(st.one_of(st.text(max_size=4), st.sampled_from([*SPECIAL_TOKENS, "<", "s>", " ", "the"])))
 
