@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dialog.report.completion import complete
+from dialog.report.completion import displayed
 from dialog.report.sections.order import main_sections
 from dialog.report.tables import NONE, ReportCell, ReportTable, Results, Row, RowGroup, provenance
 from dialog.report.terminal import break_heading, column_widths, one_line
@@ -14,7 +14,7 @@ from dialog.report.verdict import verdict_lines
 HEAD = "% A comparison; needs \\usepackage[T1]{fontenc} and \\usepackage{booktabs,graphicx}."
 
 MOST_ROWS = 40
-"""Rows above which each group becomes a table of its own."""
+"""Rows above which each group becomes a table of its own, and a group several tables."""
 
 _COMMANDS = {
     "\\": r"\textbackslash{}",
@@ -55,7 +55,7 @@ def to_latex(results: Results) -> str:
 
     Letters that pdflatex has no glyph for, as in Chinese names, are written as code points.
     """
-    results = complete(results)
+    results = displayed(results)
     paragraphs = [escape(f"Warning: {warning}") for warning in results["warnings"]]
     paragraphs += [escape(line) for line in verdict_lines(results)]
     tables = [
@@ -84,7 +84,14 @@ def _parts(table: ReportTable) -> Iterator[ReportTable]:
         halves += [references._replace(groups=tuple(group for group in groups if group.rows))]
     for half in halves:
         long = len(half.rows) > MOST_ROWS
-        yield from (half._replace(groups=(group,)) for group in half.groups) if long else [half]
+        yield from (half._replace(groups=(group,)) for group in _short_groups(half)) if long else [half]
+
+
+def _short_groups(table: ReportTable) -> Iterator[RowGroup]:
+    """Yield the groups of a table, those with more than `MOST_ROWS` rows in several parts."""
+    for group in table.groups:
+        for start in range(0, len(group.rows), MOST_ROWS):
+            yield group._replace(rows=group.rows[start : start + MOST_ROWS])
 
 
 def _has_value(row: Row) -> bool:

@@ -47,6 +47,12 @@ def test_pairs_for_rating_differ_and_are_in_random_order() -> None:
         assert pair["responses"] == [("one", "two")[model] for model in pair["models"]]
 
 
+def test_contenders_that_always_agree_do_not_end_the_rating() -> None:
+    same, again, other = rows(*["same"] * 60), rows(*["same"] * 60), rows(*["other"] * 60)
+    pairs = [tuple(sorted(pair["models"])) for pair in rating_pairs([same, again, other])]
+    assert [pairs.count(pair) for pair in ((0, 1), (0, 2), (1, 2))] == [0, 15, 15]
+
+
 def test_numbers_that_are_not_finite_are_null() -> None:
     read = json.loads(to_json({"a": [float("nan"), 1.5], "b": {"c": float("-inf"), "d": "NaN"}}))
     assert read == {"a": [None, 1.5], "b": {"c": None, "d": "NaN"}}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dialog.report.latex import escape, to_latex
+from dialog.report.latex import MOST_ROWS, escape, to_latex
 
 DOCUMENT = r"""\documentclass{article}
 \usepackage[T1]{fontenc}
@@ -71,6 +71,15 @@ def test_long_tables_are_split(results: dict[str, Any]) -> None:
     assert captions.count("Generated responses") == 4, "a table for each subset, and one of reference systems"
 
 
+def test_a_table_fits_a_page(results: dict[str, Any]) -> None:
+    """One group of rows too, as the pairs of many contenders."""
+    for entries in (summary for model in results["models"] for summary in model["summary"].values()):
+        entries |= {f"metric_{number}": entries["f1"] for number in range(2 * MOST_ROWS)}
+    tables = re.findall(r"\\toprule.*?\\bottomrule", to_latex(results), re.DOTALL)
+    assert max(table.count(r"\\") for table in tables) <= MOST_ROWS + 4, "the heads of table and group included"
+    assert "metric_0" in "".join(tables).replace(r"\_", "_")
+
+
 def test_headings_have_lines_as_wide_as_their_column(results: dict[str, Any]) -> None:
     text = to_latex(results)
     assert " & 95 \\% interval & " in text
@@ -80,7 +89,7 @@ def test_headings_have_lines_as_wide_as_their_column(results: dict[str, Any]) ->
 def test_the_verdict_is_a_paragraph(three: dict[str, Any]) -> None:
     paragraphs = to_latex(three).split("\n\n")
     assert paragraphs[1] == "Warning: lstm: seed 2 diverged hello"
-    assert paragraphs[2].startswith("lstm and transformer: lstm is better than transformer by 0.021")
+    assert paragraphs[2].startswith("Bits per byte, best first: lstm, transformer, plato.jsonl")
     assert "Seeds: 3 of lstm, 3 of transformer. " in paragraphs[-1]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -65,8 +66,8 @@ def disagreements(contenders: Sequence[Rows], *, count: int = SAMPLES) -> list[d
 def rating_pairs(contenders: Sequence[Rows], *, named: Collection[str] = ()) -> list[dict[str, Any]]:
     """Return at most `PAIRS` pairs of different responses in random order, for blind rating.
 
-    Pairs of contenders take turns. Examples whose ids are `named`, which the report shows with the names of the
-    contenders, are left out.
+    Pairs of contenders take turns, those whose responses to an example are equal excepted. Examples whose ids are
+    `named`, which the report shows with the names of the contenders, are left out.
     """
     chance = random.Random(0)
     answering = [index for index, rows in enumerate(contenders) if any(row["response"] for row in rows)]
@@ -74,13 +75,17 @@ def rating_pairs(contenders: Sequence[Rows], *, named: Collection[str] = ()) -> 
     places = [place for place in with_context(contenders[0]) if contenders[0][place]["id"] not in named]
     chance.shuffle(places)
     chosen: list[dict[str, Any]] = []
-    for place in places if pairs else []:
-        models = list(pairs[len(chosen) % len(pairs)])
+    turns = Counter(dict.fromkeys(pairs, 0))
+    for place in places:
+        differing = [(a, b) for a, b in pairs if contenders[a][place]["response"] != contenders[b][place]["response"]]
+        if not differing:
+            continue
+        pair = min(differing, key=turns.__getitem__)
+        turns[pair] += 1
+        models = list(pair)
         chance.shuffle(models)
-        responses = [contenders[model][place]["response"] for model in models]
-        if responses[0] != responses[1]:
-            row = contenders[0][place]
-            chosen.append({"id": row["id"], "context": row["context"], "responses": responses, "models": models})
+        row, responses = contenders[0][place], [contenders[model][place]["response"] for model in models]
+        chosen.append({"id": row["id"], "context": row["context"], "responses": responses, "models": models})
         if len(chosen) == PAIRS:
             break
     return chosen
