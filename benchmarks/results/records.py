@@ -23,6 +23,7 @@ from dialog.comparison.results.systems import FinishedRun, System, finished_syst
 from dialog.escaping import to_json
 from dialog.json_files import read_json
 from dialog.recipes.measured import figure_of, metric_at, staleness
+from dialog.report.completion import displayed
 from dialog.report.formats.numbers import count, duration, hardware
 from dialog.report.tables import metric_label
 from dialog.runs.environment import environment
@@ -99,7 +100,7 @@ def content_of(table: Table, work: Work, systems: Sequence[System]) -> dict[str,
         "missing": [*missing_runs(work), *(f"{name} ({reason})" for name, reason in table.missing.items())],
         "notes": table.notes,
         "recipes": recipes,
-        "verdict": compared.get("verdict", ""),
+        "verdict": displayed(compared)["verdict"] if compared else "",
         "differences": [{key: item.get(key) for key in DIFFERENCE} for item in differences],
     }
 

@@ -27,7 +27,7 @@ class Stretch(NamedTuple):
 
 
 def crossings(models: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return "crossings" of results.json: for each pair of models and each axis a sentence.
+    """Return "crossings" of results.json: for each pair of models and each axis a sentence, and if the leader changes.
 
     A model is ahead where all of its validation curves, one per seed and linear between validations, are below all
     curves of the other; where the ranges of the seeds overlap, the models are not distinguishable. Costs that some run
@@ -38,23 +38,27 @@ def crossings(models: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         models: "models" of results.json: name, tokenizer, runs with their curves, and FLOPs per target token.
     """
     return [
-        {"a": a["name"], "b": b["name"], "axis": axis, "text": text}
+        {"a": a["name"], "b": b["name"], "axis": axis, "text": text, "crosses": crosses}
         for a, b in combinations(models, 2)
         for axis in AXES
         if axis != "target_tokens" or a.get("tokenizer") == b.get("tokenizer")
-        if (text := crossing_text(a, b, axis))
+        for text, crosses in [crossing(a, b, axis)]
+        if text
     ]
 
 
-def crossing_text(a: Mapping[str, Any], b: Mapping[str, Any], axis: str) -> str:
-    """Return a sentence such as "Per second, B is ahead until 18 s, then A is ahead."; empty without curves."""
+def crossing(a: Mapping[str, Any], b: Mapping[str, Any], axis: str) -> tuple[str, bool]:
+    """Return a sentence, and whether each model is ahead somewhere; an empty one without curves.
+
+    "Per second, B is ahead of A until 18 s, then A is ahead."
+    """
     first, second = validation_curves(a, axis), validation_curves(b, axis)
     if not first or not second:
-        return ""
+        return "", False
     names = f"{a['name']} and {b['name']}"
     support = common_support([*first, *second])
     if support is None:
-        return f"{PER[axis]}, the learning curves of {names} have no common range."
+        return f"{PER[axis]}, the learning curves of {names} have no common range.", False
     parts = stretches(a["name"], first, b["name"], second, support)
     if len(parts) <= MOST_STRETCHES:
         sentence = f"{PER[axis]}, {_listed(parts, a['name'], b['name'], axis)}"
@@ -62,7 +66,7 @@ def crossing_text(a: Mapping[str, Any], b: Mapping[str, Any], axis: str) -> str:
         sentence = f"{PER[axis]}, {_shared(parts, support[0], names)}"
     if min(len(first), len(second)) == 1:
         sentence += f" (number of runs: {len(first)} and {len(second)})"
-    return f"{sentence}."
+    return f"{sentence}.", {a["name"], b["name"]} <= {part.ahead for part in parts}
 
 
 def stretches(

@@ -1,11 +1,12 @@
-"""Empty values of the fields of results.json, so that a report leaves out what was not measured."""
+"""Results as a report shows them: missing fields are empty, and contenders have short names."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
-from dialog.report.tables import Results
+from dialog.report.tables import Results, model_names
 
 FIELDS: Mapping[str, Any] = {
     "fingerprint": "",
@@ -13,6 +14,7 @@ FIELDS: Mapping[str, Any] = {
     "examples": 0,
     "verdict": "",
     "verdicts": (),
+    "rankings": (),
     "warnings": (),
     "references": {},
     "parity": (),
@@ -38,6 +40,52 @@ MODEL_FIELDS: Mapping[str, Any] = {
 COSTS = ("tokens_per_second", "seconds_to", "milliseconds_per_response", "peak_memory_bytes")
 RUN_FIELDS: Mapping[str, Any] = {"seed": None, "diverged": False, "metrics": {}, "curve": (), "folder": ""}
 SPENT = ("seconds", "steps", "target_tokens")
+
+
+TEXTS = ("verdict", "text", "warnings")
+"""Fields with sentences, in which names of contenders occur."""
+UNNAMED = ("command", "environment", "samples", "disagreements", "rating")
+"""Fields without names of contenders, which may have texts of users."""
+
+
+def displayed(results: Results) -> dict[str, Any]:
+    """Return complete results with short names of the contenders; "shared" is what the names had in common."""
+    completed = complete(results)
+    names = model_names(completed)
+    shared, labels = short_labels(names)
+    longest_first = dict(sorted(zip(names, labels, strict=True), key=lambda pair: -len(pair[0])))
+    named = {key: value for key, value in completed.items() if key not in UNNAMED}
+    return {**completed, **_renamed(named, longest_first, ""), "shared": shared}
+
+
+def short_labels(names: Sequence[str]) -> tuple[str, list[str]]:
+    """Return what names have in common, their folder and recipe, and their labels without it.
+
+    ``task/lstm[attention=dot]`` and ``task/lstm[attention=none]`` share ``task/lstm``; ``task/lstm`` and ``task/gru``
+    share ``task``.
+    """
+    if len(names) < 2:
+        return "", list(names)
+    recipes = [name.partition("[")[0] for name in names]
+    if len(set(recipes)) == 1 and all(name.endswith("]") for name in names):
+        return recipes[0], [name[len(recipes[0]) + 1 : -1] for name in names]
+    folders = [recipe.split("/")[:-1] for recipe in recipes]
+    equal = takewhile(lambda parts: len(set(parts)) == 1, zip(*folders, strict=False))
+    folder = "/".join(parts[0] for parts in equal)
+    return folder, [name[len(folder) + 1 :] if folder else name for name in names]
+
+
+def _renamed(value: Any, labels: Mapping[str, str], field: str) -> Any:  # noqa: ANN401 - any value of JSON
+    """Replace names of contenders: whole keys and values, and parts of the sentences in `TEXTS`."""
+    if isinstance(value, Mapping):
+        return {labels.get(key, key): _renamed(item, labels, key) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_renamed(item, labels, field) for item in value]
+    if isinstance(value, str) and field in TEXTS:
+        for name, label in labels.items():
+            value = value.replace(name, label)
+        return value
+    return labels.get(value, value) if isinstance(value, str) else value
 
 
 def complete(results: Results) -> dict[str, Any]:

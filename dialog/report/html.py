@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from dialog.atomic import write_text
-from dialog.report.completion import complete
+from dialog.report.completion import complete, displayed
 from dialog.report.drawing.attention.packing import pack
 from dialog.report.drawing.attention.page import explorer_json, explorer_style, stills
 from dialog.report.drawing.axes import SERIES
@@ -22,12 +22,14 @@ from dialog.report.sections.scores import metric_names
 from dialog.report.tables import (
     DIFFERING,
     DIFFERING_NOTE,
+    MOST_NAMES,
     RANDOM,
     SPREAD_NOTE,
     Figure,
     Results,
     model_names,
     provenance,
+    title_of,
 )
 from dialog.report.terminal import truncate
 from dialog.report.verdict import other_verdicts, verdict_lines
@@ -40,8 +42,7 @@ MOST_TURNS, TURN_COLUMNS, RESPONSE_COLUMNS = 10, 400, 1000
 
 def write_html(results: Results, path: Path) -> None:
     """Write a report of results.json; its texts are escaped and cannot add elements or addresses."""
-    results = complete(results)
-    values = template_values(printable_json(results), rating_fingerprint(results))
+    values = template_values(printable_json(displayed(results)), rating_fingerprint(complete(results)))
     write_text(
         path,
         render_page("dialog.report", "report.html.j2", values, scripts=("rating.js", "drawing/attention/explorer.js")),
@@ -52,7 +53,9 @@ def template_values(results: Results, rating: str) -> dict[str, Any]:
     """Return the variables of the template; `rating` is the fingerprint of the pairs for rating."""
     return {
         "results": results,
+        "title": title_of(results),
         "names": model_names(results),
+        "most_names": MOST_NAMES,
         "series": SERIES,
         "verdict": verdict_lines(results),
         "other_verdicts": other_verdicts(results),

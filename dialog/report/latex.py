@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dialog.report.completion import complete
+from dialog.report.completion import displayed
 from dialog.report.sections.order import main_sections
 from dialog.report.tables import NONE, ReportCell, ReportTable, Results, Row, RowGroup, provenance
 from dialog.report.terminal import break_heading, column_widths, one_line
@@ -55,7 +55,7 @@ def to_latex(results: Results) -> str:
 
     Letters that pdflatex has no glyph for, as in Chinese names, are written as code points.
     """
-    results = complete(results)
+    results = displayed(results)
     paragraphs = [escape(f"Warning: {warning}") for warning in results["warnings"]]
     paragraphs += [escape(line) for line in verdict_lines(results)]
     tables = [

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dialog.report.completion import complete
+from dialog.report.completion import displayed
 from dialog.report.formats.metrics import METRIC_DISPLAYS
 from dialog.report.formats.numbers import duration
 from dialog.report.sections.order import appendix, main_sections
@@ -22,20 +22,23 @@ from dialog.report.tables import (
     RowGroup,
     model_names,
     provenance,
+    title_of,
 )
 from dialog.report.terminal import printable
 from dialog.report.verdict import other_verdicts, verdict_lines
 
+MOST_ROWS = 60
+"""Rows of a table that a page folds; longer ones are in report.html only."""
 _SPECIAL = re.compile(r"[\\`*_\[\]|~$@]|:(?=//)|(?<=www)\.", re.IGNORECASE)  # the last two: bare addresses become links
 
 
 def to_markdown(results: Results) -> str:
     """Return verdict, tables and examples as Markdown; texts of results.json cannot become links or tags."""
-    results = complete(results)
+    results = displayed(results)
     displays = [METRIC_DISPLAYS[name] for name in metric_names(results) if name in METRIC_DISPLAYS]
     environment = [[_escape(key), _escape(str(value))] for key, value in results["environment"].items()]
     parts = [
-        "# " + " and ".join(map(_escape, model_names(results))),
+        f"# {_escape(title_of(results))}",
         *(f"> ⚠ {_escape(str(warning))}" for warning in results["warnings"]),
         *map(_escape, verdict_lines(results)),
         "\n".join(
@@ -66,6 +69,7 @@ def _section(results: Results, section: ReportSection) -> str:
         f"{_table(table)}\n\n{_escape(f'{table.caption} {table.reference_note}'.rstrip())}\n\n"
         + _escape(provenance(results, table.metrics))
         for table in section.tables
+        if not table.folded or len(table.rows) <= MOST_ROWS
     )
     notes = "\n".join(f"- {_escape(note)}" for note in section.notes)
     return "\n\n".join(part for part in (f"## {_escape(section.title)}", notes, *tables) if part)

@@ -14,6 +14,8 @@ NONE = "–"
 LEVEL = 0.95
 """Level of every interval of a report; ± is a standard deviation over seeds, and nothing else."""
 SPREAD_NOTE = "±: standard deviation over seeds."
+MOST_NAMES = 4
+"""Contenders that a title names."""
 SUBSETS = {
     "all": "All dialogues",
     "clean": "Clean: dialogues that share no pair of turns with the training split",
@@ -81,6 +83,15 @@ class ReportTable(NamedTuple):
         )
         return self._replace(head=tuple(self.head[column] for column in columns), groups=tuple(groups))
 
+    def transposed(self, names: Sequence[str]) -> Self:
+        """Return a table with a column for each row, and a row for each of these columns."""
+        rows = (
+            (ReportCell(name), *(row[column] for row in self.rows))
+            for name in names
+            for column in [self.head.index(name, 1)]
+        )
+        return self._replace(head=("", *(row[0].text for row in self.rows)), groups=(RowGroup("", tuple(rows)),))
+
 
 class Figure(NamedTuple):
     """Drawings (SVG) with a common caption; `small`: several fit into one line."""
@@ -113,6 +124,13 @@ def text_row(*texts: str) -> Row:
 def model_names(results: Results) -> list[str]:
     """Return the names of the contenders."""
     return [str(model["name"]) for model in results["models"]]
+
+
+def title_of(results: Results) -> str:
+    """Return the title of a report: what the contenders share, and their names or number."""
+    names = model_names(results)
+    title = " and ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} contenders"
+    return f"{results['shared']}: {title}" if results["shared"] else title
 
 
 def subsets_of(results: Results) -> dict[str, str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from dialog.report.completion import complete
+from dialog.report.completion import displayed
 from dialog.report.formats.metrics import LOSSY, LOSSY_NOTE, METRIC_DISPLAYS
 from dialog.report.sections.contract import broken_settings
 from dialog.report.sections.cost import cost
-from dialog.report.sections.differences import LESS_NEEDED
+from dialog.report.sections.differences import LESS_NEEDED, best_first
 from dialog.report.sections.ratings import ratings
 from dialog.report.sections.scores import metric_names, summary
 from dialog.report.tables import (
@@ -34,42 +34,60 @@ SHOWN = (
 """Metrics of the table for the terminal, beside those that users add; the report has all."""
 SHOWN_COSTS = ("Parameters", "Training time", "Time per response")
 """Rows of the cost table that the terminal shows."""
-
-
-def paired_texts(verdicts: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return the text of each verdict, with the pair in front if there are several pairs."""
-    several = len({(verdict["a"], verdict["b"]) for verdict in verdicts}) > 1
-    return [(f"{verdict['a']} and {verdict['b']}: " if several else "") + verdict["text"] for verdict in verdicts]
+MOST_COLUMNS = 3
+"""Contenders that have a column each; more have a row each, the best first."""
+LESS_SHOWN = (
+    "Time per response",
+    "Perplexity per token ↓",
+    "Words per response",
+    "sacreBLEU ↑",
+    "Distinct-2",
+    "Hits@1 of 20 ↑",
+    "Alignment accuracy ↑",
+    "Training time",
+    "F1 ↑",
+)
+"""Columns that a narrow terminal leaves out, in this order, if contenders have rows."""
 
 
 def verdict_lines(results: Results) -> list[str]:
-    """Return the verdict on all dialogues, a line for each pair, and whether all dialogues are clean or leaked."""
-    lines = paired_texts([verdict for verdict in results["verdicts"] if verdict["subset"] == "all"])
+    """Return the verdict on all dialogues, and whether all dialogues are clean or leaked."""
     whole = whole_subset(results)
-    return (
-        [*lines, *([WHOLE_TEST_SET[whole]] if whole else [])]
-        if lines
-        else list(filter(None, [str(results["verdict"])]))
-    )
+    lines = verdict_texts(results, "all")
+    return [*lines, *([WHOLE_TEST_SET[whole]] if whole else [])] if lines else [*filter(None, [results["verdict"]])]
 
 
 def other_verdicts(results: Results) -> dict[str, list[str]]:
     """Return the verdicts on other subsets than all dialogues, by title of the subset."""
-    return {
-        title: texts
-        for subset, title in subsets_of(results).items()
-        if subset != "all"
-        and (texts := paired_texts([verdict for verdict in results["verdicts"] if verdict["subset"] == subset]))
+    verdicts = {
+        title: verdict_texts(results, subset) for subset, title in subsets_of(results).items() if subset != "all"
     }
+    return {title: texts for title, texts in verdicts.items() if texts}
+
+
+def verdict_texts(results: Results, subset: str) -> list[str]:
+    """Return the ranking of more than two contenders on a subset, else the verdict on the pair.
+
+    Comparisons that have no rankings yet have a verdict on each pair, whose names are then in front.
+    """
+    if results["rankings"]:
+        return [ranking["text"] for ranking in results["rankings"] if ranking["subset"] == subset]
+    several = len({(verdict["a"], verdict["b"]) for verdict in results["verdicts"]}) > 1
+    return [
+        (f"{verdict['a']} and {verdict['b']}: " if several else "") + verdict["text"]
+        for verdict in results["verdicts"]
+        if verdict["subset"] == subset
+    ]
 
 
 def terminal_table(results: Results, width: int = WIDTH) -> str:
     """Return warnings, verdict and the main figures in lines of at most `width` columns, `*` at decided differences."""
-    results = complete(results)
+    results = displayed(results)
     texts = [*(f"warning: {warning}" for warning in results["warnings"]), *verdict_lines(results)]
     tables = _main_figures(results)
     blocks = ["\n".join(wrapped(text, width) for text in texts)]
-    blocks += [fitted(table, width, LESS_NEEDED) for table in tables]
+    less_needed = LESS_NEEDED if len(results["models"]) <= MOST_COLUMNS else LESS_SHOWN
+    blocks += [fitted(table, width, less_needed) for table in tables]
     blocks += ["\n".join(wrapped(note, width) for note in _notes(results, tables))]
     blocks += [fitted(table, width) for table in ratings(results).tables]
     return "\n\n".join(filter(None, blocks)) + "\n"
@@ -77,7 +95,7 @@ def terminal_table(results: Results, width: int = WIDTH) -> str:
 
 def ratings_table(results: Results, width: int = WIDTH) -> str:
     """Return wins, ties and agreement of blind ratings in lines of at most `width` columns."""
-    tables = ratings(complete(results)).tables
+    tables = ratings(displayed(results)).tables
     return "\n\n".join(f"{fitted(table, width)}\n{wrapped(table.caption, width)}" for table in tables) + "\n"
 
 
@@ -89,7 +107,12 @@ def _main_figures(results: Results) -> tuple[ReportTable, ...]:
     costs = [row for table in cost(results).tables for row in table.rows if row[0].text in SHOWN_COSTS]
     texts = ([cell.text.partition(" ± ")[0] for cell in row] for row in costs)
     padded = tuple(text_row(*row, *[""] * (len(head) - len(row))) for row in texts)
-    return table_of_groups(head, (*(group for table in metrics for group in table.groups), RowGroup("", padded)))
+    tables = table_of_groups(head, (*(group for table in metrics for group in table.groups), RowGroup("", padded)))
+    if len(results["models"]) <= MOST_COLUMNS:
+        return tables
+    names = best_first(results, metric_names(results)[0]) if metrics else []
+    names += [name for name in model_names(results) if name not in names]
+    return tuple(table.transposed(names) for table in tables)
 
 
 def _notes(results: Results, tables: Sequence[ReportTable]) -> Iterator[str]:

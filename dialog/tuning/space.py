@@ -38,6 +38,9 @@ BUDGET = (
 Choice = Sequence[Any] | Mapping[str, Any]
 """List of values, or range {low, high} with ``log: true`` or ``step: n``; integer bounds and step give integers."""
 
+DIGITS = 3
+"""Digits of a drawn number without a step, so that tuned recipes are easy to read and to publish."""
+
 
 def spaces(path: Path, recipes: Sequence[str]) -> dict[str, dict[str, Choice]]:
     """Read the space of each recipe: the section ``all``, overridden by the section of its name.
@@ -100,4 +103,10 @@ def _value(trial: Trial, key: str, choice: Choice) -> Any:  # noqa: ANN401 - any
     low, high, log, step = choice["low"], choice["high"], bool(choice.get("log")), choice.get("step")
     if isinstance(low, int) and isinstance(high, int) and (step or 1) % 1 == 0:
         return trial.suggest_int(key, low, high, step=int(step or 1), log=log)
-    return trial.suggest_float(key, low, high, step=step, log=log)
+    drawn = trial.suggest_float(key, low, high, step=step, log=log)
+    return drawn if step else min(max(low, _rounded(drawn, min(drawn, high - low) if log else high - low)), high)
+
+
+def _rounded(number: float, scale: float) -> float:
+    """Round a number to as many decimals as `DIGITS` digits of ``scale`` have."""
+    return round(number, DIGITS - 1 - math.floor(math.log10(scale)))

@@ -39,6 +39,14 @@ def test_crossing_by_hand() -> None:
     }
 
 
+def test_only_curves_with_two_leaders_cross() -> None:
+    a, b = model("A", [(0, 3), (40, 1)]), model("B", [(0, 2.6), (40, 1.8)])
+    below, beside = model("C", [(0, 2), (40, 0.5)]), model("D", [(50, 2), (60, 0.5)])
+    crossing = {(row["a"], row["b"]): row["crosses"] for row in crossings([a, b, below, beside])}
+    assert [pair for pair, crosses in crossing.items() if crosses] == [("A", "B")]
+    assert len(crossing) == 6
+
+
 def test_axes_differ() -> None:
     """A token of A costs four times the FLOPs of B's: with x in GFLOPs, 2 - x/16 = 2.5 - 3x/8 at x = 1.6."""
     a = model("A", [(0, 2), (4, 1)], [(0, 2.1), (4, 1.1)], rate=4e6)

@@ -284,6 +284,11 @@ def example_results(
         "seconds": 4000.0,
         "verdict": " ".join(verdict["text"] for verdict in verdicts),
         "verdicts": verdicts,
+        "rankings": [
+            {"subset": subset, "text": f"Bits per byte, best first: {', '.join(names)} on the {subset} dialogues."}
+            for subset in factors
+            if len(names) > 2
+        ],
         "warnings": [f"{names[0]}: seed {seeds - 1} diverged {text}"] if diverged else [],
         "models": models,
         "references": dict.fromkeys(factors, rows | ngrams),
@@ -297,7 +302,13 @@ def example_results(
         ],
         "statistics": {"level": 0.95, "resamples": 10000, "seeds": dict.fromkeys(names, seeds)},
         "crossings": [
-            {"a": names[0], "b": names[-1], "axis": "seconds", "text": f"{names[0]} leads until 18 s {text}"}
+            {
+                "a": names[0],
+                "b": names[-1],
+                "axis": "seconds",
+                "text": f"{names[0]} leads until 18 s {text}",
+                "crosses": True,
+            }
         ],
         "history": _history(models),
         "breakdown": _breakdown(models),

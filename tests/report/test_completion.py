@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dialog.report.completion import complete
+import pytest
+
+from dialog.report.completion import UNNAMED, complete, displayed, short_labels
 from dialog.report.html import write_html
 from dialog.report.markdown import to_markdown
 from dialog.report.verdict import terminal_table
@@ -29,3 +33,32 @@ def test_complete_results_are_unchanged(results: dict[str, Any], three: dict[str
     for variant in (results, three):
         completed = complete(variant)
         assert {key: completed[key] for key in variant} == variant
+
+
+@pytest.mark.parametrize(
+    ("names", "shared", "labels"),
+    [
+        (["task/lstm", "task/gru"], "task", ["lstm", "gru"]),
+        (["task/a/lstm", "task/b/lstm"], "task", ["a/lstm", "b/lstm"]),
+        (["task/lstm", "tasks/lstm"], "", ["task/lstm", "tasks/lstm"]),
+        (["t/lstm[attention=dot]", "t/lstm[attention=none]"], "t/lstm", ["attention=dot", "attention=none"]),
+        (["t/lstm", "t/lstm[attention=none]"], "t", ["lstm", "lstm[attention=none]"]),
+        (["t/lstm[a=1]", "t/gru[a=1]"], "t", ["lstm[a=1]", "gru[a=1]"]),
+        (["lstm"], "", ["lstm"]),
+    ],
+)
+def test_short_names_lack_what_all_share(names: list[str], shared: str, labels: list[str]) -> None:
+    assert short_labels(names) == (shared, labels)
+
+
+def test_names_are_short_everywhere_but_in_texts_of_users(results_of: Callable[..., dict[str, Any]]) -> None:
+    """All pages show short names; a response that contains a name keeps it."""
+    names = ("task/lstm", "task/lstm[dropout=0]", "task/transformer")
+    results = results_of(names, text="about task/lstm")
+    shown = displayed(results)
+    unnamed = {key: results[key] for key in UNNAMED}
+    assert {key: shown[key] for key in UNNAMED} == unnamed
+    others = json.dumps({key: value for key, value in shown.items() if key not in UNNAMED})
+    assert "task/lstm" not in others.replace("about task/lstm", "")
+    assert shown["shared"] == "task"
+    assert "lstm[dropout=0]" in shown["verdicts"][0]["text"]

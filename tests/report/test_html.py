@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Callable
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -99,7 +100,7 @@ def test_the_page_shows_the_results_in_order(three: dict[str, Any], tmp_path: Pa
         for shown in (
             *(
                 "lstm: seed 2 diverged",
-                "lstm is better than transformer by 0.021",
+                "Bits per byte, best first: lstm, transformer",
                 "Clean: dialogues that share no pair",
             ),
             *("test, 7,740 responses in 1,000 dialogues", "1 h 07 min", "95 % intervals", "dialog compare hello"),
@@ -196,3 +197,10 @@ def test_any_number_of_models(results: dict[str, Any], tmp_path: Path, count: in
 
 def test_equal_results_give_equal_files(results: dict[str, Any], tmp_path: Path) -> None:
     assert written(results, tmp_path) == written(results, tmp_path)
+
+
+def test_a_page_of_many_contenders_is_small(results_of: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    page = written(results_of([f"task/model_{n}" for n in range(11)]), tmp_path)
+    assert len(page.encode()) < 2_000_000
+    assert "<h1>11 contenders</h1>" in page
+    assert "Every pair, 3 of " in page

@@ -89,7 +89,7 @@ def test_headings_have_lines_as_wide_as_their_column(results: dict[str, Any]) ->
 def test_the_verdict_is_a_paragraph(three: dict[str, Any]) -> None:
     paragraphs = to_latex(three).split("\n\n")
     assert paragraphs[1] == "Warning: lstm: seed 2 diverged hello"
-    assert paragraphs[2].startswith("lstm and transformer: lstm is better than transformer by 0.021")
+    assert paragraphs[2].startswith("Bits per byte, best first: lstm, transformer, plato.jsonl")
     assert "Seeds: 3 of lstm, 3 of transformer. " in paragraphs[-1]
 
 

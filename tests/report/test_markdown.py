@@ -59,7 +59,7 @@ def test_bare_results(bare: dict[str, Any]) -> None:
 
 def test_verdict_warnings_and_sources(three: dict[str, Any]) -> None:
     text = to_markdown(three)
-    assert text.index("> ⚠ lstm: seed 2 diverged") < text.index("lstm is better than transformer") < text.index("## ")
+    assert text.index("> ⚠ lstm: seed 2 diverged") < text.index("Bits per byte, best first: lstm") < text.index("## ")
     assert text.index("## Parity contract") < text.index("## Likelihood")
     assert text.count("Evaluation 0123456789ab, test split") == len(re.findall(r"^\| ---", text, re.MULTILINE)) - 3
     assert "lstm leads until 18 s hello" in text

@@ -22,6 +22,7 @@ def test_the_verdict_is_on_all_dialogues(results: dict[str, Any]) -> None:
 def test_several_pairs_have_a_line_each(results: dict[str, Any]) -> None:
     pairs = [("a", "b", "all"), ("a", "c", "all"), ("a", "b", "clean"), ("a", "c", "clean")]
     results["verdicts"] = [{"a": a, "b": b, "subset": subset, "text": subset} for a, b, subset in pairs]
+    results["rankings"] = []
     assert verdict_lines(results) == ["a and b: all", "a and c: all"]
     assert [*other_verdicts(results).values()] == [["a and b: clean", "a and c: clean"]]
 
@@ -29,8 +30,7 @@ def test_several_pairs_have_a_line_each(results: dict[str, Any]) -> None:
 def test_the_terminal_shows_the_verdict_first(three: dict[str, Any]) -> None:
     lines = terminal_table(three).splitlines()
     assert lines[0] == "warning: lstm: seed 2 diverged hello"
-    assert lines[1].startswith("lstm and transformer: lstm is better than transformer by 0.021")
-    assert any(line.startswith("transformer and plato.jsonl: ") for line in lines[2:10])
+    assert lines[1].startswith("Bits per byte, best first: lstm, transformer, plato.jsonl")
     first = lines.index("")
     assert lines[first + 1].split() == ["lstm", "transformer", "plato.jsonl"]
 
@@ -51,13 +51,30 @@ def test_columns_are_aligned_and_decided_values_marked(results: dict[str, Any]) 
 
 
 def test_long_names_are_broken_into_lines(results: dict[str, Any]) -> None:
-    names = ("dailydialog/lstm_bahdanau[attention=none]", "dailydialog/transformer")
+    names = ("dailydialog/lstm_bahdanau[attention=none]", "multi30k/transformer")
     for model, name in zip(results["models"], names, strict=True):
         model["name"] = name
     lines = terminal_table(results, 200).splitlines()
     first = next(index for index, line in enumerate(lines) if line.split() == ["dailydialog/"])
-    assert lines[first + 1].split()[:2] == ["lstm_bahdanau", "dailydialog/"]
+    assert lines[first + 1].split()[:2] == ["lstm_bahdanau", "multi30k/"]
     assert lines[first + 2].split()[:3] == ["[attention=none]", "transformer", "Difference"]
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_many_contenders_have_a_row_each_the_best_first(results_of: Callable[..., dict[str, Any]], width: int) -> None:
+    names = [f"task/{name}" for name in ("lstm", "gru", "transformer", "hred", "lstm_to_transformer")]
+    results = results_of(names, seeds=1)
+    for model, bits in zip(results["models"], (1.5, 1.2, 1.4, 1.3, 1.1), strict=True):
+        model["summary"]["all"]["bits_per_byte"]["mean"] = bits
+    lines = terminal_table(results, width).splitlines()
+    assert max(map(display_width, lines)) <= width
+    rule = next(index for index, line in enumerate(lines) if set(line) == {"-"})
+    table = lines[rule + 1 : lines.index("", rule)]
+    assert [line.split()[:2] for line in table] == [
+        *(["lstm_to_transformer", "1.100"], ["gru", "1.200"], ["hred", "1.300"]),
+        *(["transformer", "1.400"], ["lstm", "1.500"]),
+    ]
+    assert ("Perplexity" in "".join(lines[:rule])) == (width == 200)
 
 
 def test_bare_results(bare: dict[str, Any]) -> None:

@@ -216,6 +216,21 @@ def test_step_of_a_range(choice: dict[str, Any], values: set[str]) -> None:
     assert drawn == {f"model.dropout={value}" for value in values}
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "log", "digits"),
+    [(3e-4, 3e-3, True, 3), (0.0, 0.5, False, 3), (-200.0, 200.0, False, 3), (0.9991, 0.9999, True, 7)],
+)
+def test_a_drawn_number_has_few_digits_and_stays_in_its_range(
+    low: float, high: float, *, log: bool, digits: int
+) -> None:
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
+    choice = {"low": low, "high": high, "log": log}
+    texts = [suggest(study.ask(), {"optimizer.lr": choice})[0].partition("=")[2] for _ in range(50)]
+    assert all(low <= float(text) <= high for text in texts)
+    assert all(float(text) == float(f"{float(text):.{digits}g}") for text in texts), texts
+    assert len(set(texts)) > 30
+
+
 def test_section_of_a_recipe_overrides_all(tmp_path: Path) -> None:
     path = tmp_path / "space.yaml"
     path.write_text("all: {seed: [1, 2], model.dropout: [0]}\nquickstart/transformer: {seed: [3]}\n", encoding="utf-8")

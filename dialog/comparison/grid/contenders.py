@@ -14,6 +14,7 @@ from dialog.comparison.grid.folder import GRID, Contender, contender_hash, flat,
 from dialog.config.compose import Composed, compose, find_recipe
 from dialog.config.schema import to_dict
 from dialog.config.variations import parse_variation, short_names
+from dialog.config.yaml_layers import parse_value
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 from dialog.paths import display_name
@@ -112,10 +113,18 @@ def vary(composed: Composed, name: str, overrides: Sequence[str], variations: Se
             for (key, _), value in zip(parsed, values, strict=True)
         ]
         label = ", ".join(
-            f"{short[key]}={UNSAFE.sub('_', value)}" for (key, _), value in zip(parsed, values, strict=True)
+            f"{short[key]}={value_label(key, value)}" for (key, _), value in zip(parsed, values, strict=True)
         )
         recipes.append(replace(compose(name, [*overrides, *settings]), name=f"{composed.name}[{label}]"))
     return recipes
+
+
+def value_label(key: str, value: str) -> str:
+    """Return a value for the name of a contender: ``location size=32`` for ``{name: location, size: 32}``."""
+    parsed = parse_value(f"{key}={value}", value)
+    if isinstance(parsed, dict):
+        value = " ".join(str(item) if key == "name" else f"{key}={item}" for key, item in parsed.items())
+    return UNSAFE.sub("_", value)
 
 
 # ------------------------------------------------------------------ trained runs

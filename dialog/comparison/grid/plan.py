@@ -19,7 +19,7 @@ from dialog.comparison.grid.folder import (
 )
 from dialog.comparison.grid.open import check_output, merged, open_grid
 from dialog.comparison.grid.responses import Row, examples_of_recipe, match_responses, read_test_set
-from dialog.errors import UserError
+from dialog.errors import UserError, section
 from dialog.paths import fresh_folder
 from dialog.runs.check import check_recipe
 from dialog.runs.prepare import prepare_data
@@ -126,7 +126,11 @@ def check_single_process(contenders: Sequence[Contender]) -> None:
             f"train with {launcher}, then compare the run folders in one process"
         )
     for contender in contenders:
-        if contender.kind == "recipe" and (processes := check_recipe(contender.composed.recipe)) > 1:
+        if contender.kind != "recipe":
+            continue
+        with section(contender.name):
+            processes = check_recipe(contender.composed.recipe)
+        if processes > 1:
             raise UserError(
                 f"{contender.name}: compare trains in one process, but this recipe uses {processes}; "
                 "train it first, then compare the run folders"

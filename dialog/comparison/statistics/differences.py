@@ -60,7 +60,8 @@ def differences(
 ) -> list[Difference]:
     """Test all pairs of contenders in all metrics on all subsets.
 
-    Holm's correction is over the metrics of one pair on one subset; neither pairs nor subsets are corrected for.
+    Holm's correction is over the metrics of one pair, and with more than two contenders over the pairs in one metric
+    also: of the two corrected p-values the larger one counts. Subsets are not corrected for.
 
     Args:
         contenders: Systems and their measured runs.
@@ -74,8 +75,7 @@ def differences(
         for name, examples in subsets.items()
         if examples.any()
         for subset in [Subset(contenders, examples, level=level, resamples=resamples)]
-        for a, b in combinations(subset.runs, 2)
-        for difference in _pair(subset, name, a, b, better)
+        for difference in _pairs(subset, name, better)
     ]
 
 
@@ -110,18 +110,45 @@ def improvement_probability(a: Floats, b: Floats, better: Better) -> float | Non
     return float((ahead + 1).mean() / 2)
 
 
-def _pair(subset: Subset, name: str, a: str, b: str, better: Mapping[str, Better]) -> Iterator[Difference]:
-    present = [metric for metric in better if any(metric in run for run in (*subset.runs[a], *subset.runs[b]))]
-    results = subset.test(a, b, present)
-    tested = {metric: result for metric, result in results.items() if isinstance(result, Tested)}
-    p_values = [result.estimate.p for result in tested.values()]
-    corrected = zip(holm(p_values), holm_levels(p_values, 1 - subset.level), strict=True)
-    by_metric = dict(zip(tested, corrected, strict=True))
-    for metric, result in results.items():
-        if isinstance(result, UntestableError):
-            yield Difference(metric, a, b, name, f"{NOT_TESTED}{result}", _difference(subset, a, b, metric))
-        else:
-            yield _record(subset, Difference(metric, a, b, name, ""), result, better[metric], *by_metric[metric])
+def _pairs(subset: Subset, name: str, better: Mapping[str, Better]) -> Iterator[Difference]:
+    results = {
+        (a, b): subset.test(a, b, [metric for metric in better if any(metric in run for run in runs)])
+        for a, b in combinations(subset.runs, 2)
+        for runs in [(*subset.runs[a], *subset.runs[b])]
+    }
+    corrected = _corrected(results, 1 - subset.level)
+    for (a, b), metrics in results.items():
+        for metric, result in metrics.items():
+            if isinstance(result, UntestableError):
+                yield Difference(metric, a, b, name, f"{NOT_TESTED}{result}", _difference(subset, a, b, metric))
+            else:
+                record = Difference(metric, a, b, name, "")
+                yield _record(subset, record, result, better[metric], *corrected[a, b, metric])
+
+
+def _corrected(
+    results: Mapping[tuple[str, str], Mapping[str, Tested | UntestableError]], alpha: float
+) -> dict[tuple[str, str, str], tuple[float, float]]:
+    """Return Holm's p-value and level of each tested pair and metric: the stricter of the families that it belongs to.
+
+    A family is one pair in all metrics, or one metric in all pairs.
+    """
+    p_values = {
+        (*pair, metric): result.estimate.p
+        for pair, metrics in results.items()
+        for metric, result in metrics.items()
+        if isinstance(result, Tested)
+    }
+    families: dict[object, list[tuple[str, str, str]]] = {}
+    for a, b, metric in p_values:
+        families.setdefault((a, b), []).append((a, b, metric))
+        families.setdefault(metric, []).append((a, b, metric))
+    corrected = dict.fromkeys(p_values, (0.0, alpha))
+    for tests in families.values():
+        family = [p_values[test] for test in tests]
+        for test, p, level in zip(tests, holm(family), holm_levels(family, alpha), strict=True):
+            corrected[test] = max(corrected[test][0], p), min(corrected[test][1], level)
+    return corrected
 
 
 def _record(

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from dialog.comparison.statistics.differences import bounded, differences
 from dialog.comparison.statistics.evaluated import run_metrics
+from dialog.comparison.statistics.ranking import rankings
 from dialog.comparison.statistics.subset import SystemRuns
 from dialog.comparison.statistics.verdict import verdicts
 from dialog.report.formats.metrics import metric_display, sort_metrics
 from dialog.report.tables import LEVEL, WHOLE_TEST_SET
-from dialog.report.verdict import paired_texts
 
 if TYPE_CHECKING:
     from dialog.analysis.measured import Measured
@@ -32,9 +32,10 @@ def statistics_section(
     files: Collection[str] = (),
     resamples: int = RESAMPLES,
 ) -> dict[str, Any]:
-    """Return "verdict", "verdicts", "differences" and "statistics" of results.json.
+    """Return "verdict", "verdicts", "rankings", "differences" and "statistics" of results.json.
 
-    A subset that has all dialogues has the differences of all, and no verdict of its own.
+    The verdict consists of "verdicts" for two contenders, and of "rankings" for more. A subset that has all dialogues
+    has the differences of all, and no verdict of its own.
 
     Args:
         evaluations: Evaluations of the runs of each contender, one for each seed; all of the same examples in the same
@@ -55,21 +56,40 @@ def statistics_section(
     parts = {subset: examples for subset, examples in masks.items() if subset not in whole}
     tested = differences(systems, better, parts, level=LEVEL, resamples=resamples)
     records = [bounded(record, metric_display(record.metric).span) for record in tested]
-    texts = verdicts(records, better, diverged=diverged, files=files, level=LEVEL)
+    pairs = verdicts(records, better, diverged=diverged, files=files, level=LEVEL)
+    means = {subset: means_of(systems, examples) for subset, examples in parts.items() if examples.any()}
+    ranked = rankings(records, means, better, diverged=diverged, files=files, level=LEVEL) if len(systems) > 2 else []
     records += [replace(record, subset=subset) for subset in whole for record in records]
     lines = [
-        f"{verdict['subset'].capitalize()} subset: {text}" if verdict["subset"] != "all" else text
-        for verdict, text in zip(texts, paired_texts(texts), strict=True)
+        f"{verdict['subset'].capitalize()} subset: {verdict['text']}" if verdict["subset"] != "all" else verdict["text"]
+        for verdict in ranked or pairs
     ]
     return {
         "verdict": "\n".join([*lines, *(WHOLE_TEST_SET[subset] for subset in whole)]),
-        "verdicts": texts,
+        "verdicts": pairs,
+        "rankings": ranked,
         "differences": [asdict(record) for record in records],
         "statistics": {
             "level": LEVEL,
             "resamples": resamples,
             "seeds": {system.name: len(system.runs) for system in systems},
         },
+    }
+
+
+def means_of(systems: Sequence[SystemRuns], examples: NDArray[np.bool_]) -> dict[str, dict[str, float]]:
+    """Return the mean of each metric over the runs of each system on some examples, if it is finite in all."""
+    values = {
+        system.name: {
+            metric: [run[metric].restrict(examples).value() for run in system.runs]
+            for metric in system.runs[0]
+            if all(metric in run for run in system.runs)
+        }
+        for system in systems
+    }
+    return {
+        name: {metric: float(np.mean(runs)) for metric, runs in metrics.items() if np.isfinite(runs).all()}
+        for name, metrics in values.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""Verdict of a comparison in sentences: better, by how much, or undecided and the number of seeds that would decide."""
+"""Verdict on each pair of contenders: better, by how much, or undecided and the number of seeds that would decide."""
 
 from __future__ import annotations
 
@@ -14,14 +14,19 @@ from dialog.comparison.statistics.differences import (
     Better,
     Difference,
 )
-from dialog.report.formats.metrics import METRIC_DISPLAYS, metric_display
-from dialog.report.formats.numbers import decimals, general, percent
+from dialog.comparison.statistics.phrases import (
+    amount_text,
+    diverged_runs,
+    is_headline,
+    label_of,
+    labels_of,
+    listed,
+    lowered,
+    outcome,
+    winner_of,
+)
 
-MANY_SEEDS = 100
-"""A larger number of seeds is not given exactly."""
 UNIT = {"bits_per_byte": "bits per byte"}
-HEADLINE = {"bits_per_byte", "token_accuracy", "hits_1_of_20", "f1", "sacrebleu", "chrf", "rouge_l"}
-"""Metrics that a verdict names, beside those that users add; the others are counted if they are decided."""
 
 
 def verdicts(
@@ -46,7 +51,7 @@ def verdicts(
         entries = [*records]
         sentences = [*_sentences(entries, better, level)]
         if subset == "all":
-            sentences = [*_scope(entries, files), *sentences, *_diverged(a, b, diverged or {})]
+            sentences = [*_scope(entries, files), *sentences, *diverged_runs((a, b), diverged or {})]
         verdicts.append({"a": a, "b": b, "subset": subset, "text": " ".join(sentences)})
     return verdicts
 
@@ -55,15 +60,15 @@ def _sentences(records: Sequence[Difference], better: Mapping[str, Better], leve
     """Yield the sentences of one pair on one subset."""
     tested = [record for record in records if not record.method.startswith(NOT_TESTED)]
     judged = [record for record in tested if better[record.metric] is not None]
-    headline = [record for record in judged if record.metric in HEADLINE or record.metric not in METRIC_DISPLAYS]
-    further = [record for record in judged if record not in headline]
+    headline = [record for record in judged if is_headline(record.metric)]
+    further = [record for record in judged if not is_headline(record.metric)]
     yield from _better([record for record in headline if record.decided], further, better, level)
     yield from _undecided([record for record in headline if not record.decided])
     for reason, untested in _grouped(records, lambda record: record.method):
         if reason.startswith(NOT_TESTED):
             all_metrics = len(untested) == len(records) > 1
             why = reason.removeprefix(NOT_TESTED)
-            yield f"No metric is tested: {why}." if all_metrics else f"{_labels(untested)}: {reason}."
+            yield f"No metric is tested: {why}." if all_metrics else f"{labels_of(untested)}: {reason}."
 
 
 def _scope(records: Sequence[Difference], files: Collection[str]) -> Iterator[str]:
@@ -95,90 +100,30 @@ def _better(
 
     The first metric has its interval, which the tables have of all; metrics of `further` are counted.
     """
-    counts = {winner: len(records) for winner, records in _grouped(further, lambda record: _winner(record, better))}
-    for winner, (first, *others) in _grouped(decided, lambda record: _winner(record, better)):
-        amount = _amount(first.metric, *sorted(abs(limit) for limit in first.interval))
+    counts = {winner: len(records) for winner, records in _grouped(further, lambda record: winner_of(record, better))}
+    for winner, (first, *others) in _grouped(decided, lambda record: winner_of(record, better)):
+        amount = amount_text(first.metric, *sorted(abs(limit) for limit in first.interval))
         unit = UNIT.get(first.metric)
-        what = f"by {amount} {unit}" if unit else f"in {_lowered(_label(first))} by {amount}"
-        names = [_lowered(_label(record)) for record in others]
+        what = f"by {amount} {unit}" if unit else f"in {lowered(label_of(first))} by {amount}"
+        names = [lowered(label_of(record)) for record in others]
         if count := counts.pop(winner, 0):
             names.append(f"{count} of {len(further)} further metrics")
-        also = f", and in {_listed(names)}" if names else ""
+        also = f", and in {listed(names)}" if names else ""
         yield f"{winner} is better {what} ({100 * level:g} % interval){also}."
     for winner, count in counts.items():
         if winner:
             yield f"{winner} is better in {count} of {len(further)} further metrics."
 
 
-def _winner(record: Difference, better: Mapping[str, Better]) -> str:
-    """Return the better contender of a decided difference; empty if it is undecided."""
-    if not record.decided:
-        return ""
-    positive = (record.difference or 0) > 0
-    return record.a if positive == (better[record.metric] == "higher") else record.b
-
-
 def _undecided(records: Sequence[Difference]) -> Iterator[str]:
     """Yield sentences such as "F1: undecided; about 7 seeds would decide."."""
-    for reason, group in _grouped(records, _reason):
+    for reason, group in _grouped(records, outcome):
         if reason == "seeds":
             seeds = sorted({record.seeds_needed for record in group if record.seeds_needed is not None})
             number = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
-            yield f"{_labels(group)}: undecided; about {number} seeds would decide."
+            yield f"{labels_of(group)}: undecided; about {number} seeds would decide."
         else:
-            yield f"{_labels(group)}: {reason}."
-
-
-def _reason(record: Difference) -> str:
-    if record.standard_error == record.difference == 0:
-        return "no difference"
-    if record.method in (TWO_RUNS, TWO_RUNS_JACKKNIFE, ONE_RUN_OF_A, ONE_RUN_OF_B):
-        return "undecided"
-    if record.seeds_needed is None:
-        return "undecided; more seeds cannot decide, only more dialogues could"
-    return "seeds" if record.seeds_needed <= MANY_SEEDS else f"undecided; more than {MANY_SEEDS} seeds would be needed"
-
-
-def _diverged(a: str, b: str, diverged: Mapping[str, tuple[int, int]]) -> Iterator[str]:
-    for name in (a, b):
-        number, runs = diverged.get(name, (0, 0))
-        if number:
-            yield f"{number} of {runs} runs of {name} diverged."
-
-
-def _amount(metric: str, low: float, high: float) -> str:
-    """Format an interval like the metric, with more digits where those would hide a difference."""
-    display = metric_display(metric)
-    if display.format is percent:
-        return f"{_digits(decimals(1), 100 * low, 100 * high)} percentage points"
-    return _digits(display.format, low, high)
-
-
-def _digits(formatted: Callable[[float], str], low: float, high: float) -> str:
-    texts = [formatted(low), formatted(high)]
-    if texts[0] == texts[1] or texts[0] == formatted(0.0):
-        texts = [general(low), general(high)]
-    return " to ".join(texts)
-
-
-def _label(record: Difference) -> str:
-    return metric_display(record.metric).label
-
-
-def _lowered(label: str) -> str:
-    """Return a label within a sentence: token accuracy, F1."""
-    return label[:1].lower() + label[1:] if label[1:2].islower() else label
-
-
-def _labels(records: Sequence[Difference]) -> str:
-    """Return labels for the start of a sentence: Token accuracy, perplexity per word, F1."""
-    first, *others = map(_label, records)
-    return ", ".join([first, *map(_lowered, others)])
-
-
-def _listed(texts: Sequence[str]) -> str:
-    """Return "a, b and c"."""
-    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
+            yield f"{labels_of(group)}: {reason}."
 
 
 def _grouped(records: Sequence[Difference], key: Callable[[Difference], str]) -> Iterator[tuple[str, list[Difference]]]:

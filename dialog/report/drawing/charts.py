@@ -47,7 +47,8 @@ def bands_svg(models: Mapping[int, Lines], *, x: str, y: str) -> str:
     # Seeds without a common range have no mean; their own lines are drawn all the same.
     values = [value for model, band in means.items() for value in band[1] or _heights(lines[model])]
     everything = [point for seeds in lines.values() for line in seeds for point in line]
-    top = float(np.percentile(values, VISIBLE)) if values else 1.0
+    single = all(len(line) < 2 for seeds in lines.values() for line in seeds)
+    top = float(np.percentile(values, 100 if single else VISIBLE)) if values else 1.0
     low, high = padded([y for _, y in everything if y <= top] or [0.0, top])
     plot = Plot((0.0, max((x for x, _ in everything), default=1.0)), (low, high), size=(290.0, 220.0))
     canvas = Canvas(plot.width, plot.height, label=f"{y} against {x}")
@@ -62,6 +63,8 @@ def bands_svg(models: Mapping[int, Lines], *, x: str, y: str) -> str:
                 model_line(canvas, [plot.pixel(*point) for point in part], model, width=0.8, opacity=0.55)
         for part in below(list(zip(across, mean, strict=True)), high):
             model_line(canvas, [plot.pixel(*point) for point in part], model, width=2)
+        for point in (line[0] for line in lines[model] if len(line) == 1 and line[0][1] <= high):
+            canvas.dot(plot.pixel(*point), model_colour(model))
     return str(canvas)
 
 

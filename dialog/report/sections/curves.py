@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dialog.report.drawing.charts import bands_svg
 from dialog.report.tables import Figure, ReportSection, Results
+
+MOST_NOTES = 6
+"""Sentences about pairs of curves."""
 
 
 def curves(results: Results) -> ReportSection:
@@ -28,8 +31,17 @@ def curves(results: Results) -> ReportSection:
         f"Bits per byte on the validation split during training.{band} The first steps, which are higher, are cut off."
         + (" Diverged runs are not drawn." if diverged else "")
     )
-    crossings = tuple(str(crossing["text"]) for crossing in results["crossings"])
-    return ReportSection("Learning curves", figures=(Figure(tuple(drawings), caption),), notes=crossings)
+    return ReportSection("Learning curves", figures=(Figure(tuple(drawings), caption),), notes=tuple(_notes(results)))
+
+
+def _notes(results: Results) -> Iterator[str]:
+    """Yield who is ahead; of more than two contenders only where the leader changes, at most `MOST_NOTES` times."""
+    crossings = results["crossings"]
+    if len(results["models"]) > 2:
+        crossings = [crossing for crossing in crossings if crossing.get("crosses")]
+    yield from (str(crossing["text"]) for crossing in crossings[:MOST_NOTES])
+    if more := crossings[MOST_NOTES:]:
+        yield f"{len(more)} more pairs of curves cross; results.json lists them."
 
 
 def _chart(

@@ -29,6 +29,8 @@ Difference = Mapping[str, Any]
 """Entry of "differences" in results.json."""
 
 PROBABILITY = "Prob. of improvement"
+MOST_ROWS = 500
+"""Rows of a table of all pairs, so that a page of many contenders stays below 2 MB."""
 LESS_NEEDED = (PROBABILITY, "p (Holm)", "Difference")
 """Columns that a narrow terminal leaves out, in this order; marks and intervals remain."""
 DECIDED_NOTE = (
@@ -57,7 +59,7 @@ def winner(differences: Sequence[Difference], names: Sequence[str]) -> str | Non
 
 def difference_head(results: Results) -> tuple[str, ...]:
     """Return the headings of `difference_cells`."""
-    return ("Difference", f"{100 * _level(results):g} % interval", "p (Holm)", PROBABILITY)
+    return ("Difference", f"{_percent_level(results)} interval", "p (Holm)", PROBABILITY)
 
 
 def difference_cells(entry: Difference | None) -> Row:
@@ -74,21 +76,54 @@ def difference_cells(entry: Difference | None) -> Row:
     )
 
 
+def matrix(results: Results, metrics: Sequence[str], caption: str) -> tuple[ReportTable, ...]:
+    """Return the intervals of all pairs of more than two contenders in the first metric that has a better direction.
+
+    A row and a column for each contender, the best first: row minus column. A group for each subset.
+    """
+    judged = (name for name in metrics if metric_display(name).better and differences_of(results, "all", name))
+    metric = next(judged, None)
+    if metric is None:
+        return ()
+    names = best_first(results, metric)
+    groups = (
+        RowGroup(title, tuple(_matrix_row(results, subset, metric, names, row) for row in range(len(names) - 1)))
+        for subset, title in subsets_of(results).items()
+    )
+    note = f"{metric_label(metric)}, row minus column, the best contender first: {_percent_level(results)} intervals"
+    return table_of_groups((metric_label(metric), *names[1:]), groups, caption=f"{note}. {caption}", metrics=(metric,))
+
+
+def best_first(results: Results, metric: str) -> list[str]:
+    """Return the contenders that have a value of a metric on all dialogues, the best first."""
+    means = {str(model["name"]): model["summary"].get("all", {}).get(metric) for model in results["models"]}
+    values = {name: entry["mean"] for name, entry in means.items() if entry and entry["mean"] is not None}
+    return sorted(values, key=values.__getitem__, reverse=metric_display(metric).better == "higher")
+
+
 def pairwise(results: Results, metrics: Sequence[str], caption: str) -> tuple[ReportTable, ...]:
     """Return the differences of more than two contenders: a row per metric and pair, a group per subset."""
+    shown = fitting_metrics(results, metrics)
     groups = (
         RowGroup(
             title,
             tuple(
                 (ReportCell(metric_label(metric)), ReportCell(_pair(entry)), *difference_cells(entry))
-                for metric in metrics
+                for metric in shown
                 for entry in differences_of(results, subset, metric)
             ),
         )
         for subset, title in subsets_of(results).items()
     )
     head = ("", "Pair", *difference_head(results))
-    return without_probabilities(table_of_groups(head, groups, caption=caption, metrics=tuple(metrics)))
+    options = {"caption": caption, "metrics": tuple(shown), "folded": _label_of_pairs("Every pair", shown, metrics)}
+    return without_probabilities(table_of_groups(head, groups, **options))
+
+
+def fitting_metrics(results: Results, metrics: Sequence[str]) -> list[str]:
+    """Return the first metrics, at least one, of which all pairs and subsets fit into `MOST_ROWS` rows."""
+    pairs = {(entry["a"], entry["b"], entry["subset"]) for entry in results["differences"]}
+    return [*metrics[: max(1, MOST_ROWS // max(1, len(pairs)))]]
 
 
 def without_probabilities(tables: tuple[ReportTable, ...]) -> tuple[ReportTable, ...]:
@@ -104,10 +139,12 @@ def without_probabilities(tables: tuple[ReportTable, ...]) -> tuple[ReportTable,
 def power(results: Results) -> tuple[ReportTable, ...]:
     """Return how each difference was tested, and how much a comparison of this size can detect."""
     several = len(model_names(results)) > 2
+    metrics = [*dict.fromkeys(entry["metric"] for entry in results["differences"])]
+    shown = fitting_metrics(results, metrics)
     groups = (
         RowGroup(
             title,
-            tuple(_power_row(entry, several) for entry in results["differences"] if entry["subset"] == subset),
+            tuple(_power_row(entry, several) for metric in shown for entry in differences_of(results, subset, metric)),
         )
         for subset, title in subsets_of(results).items()
     )
@@ -117,7 +154,9 @@ def power(results: Results) -> tuple[ReportTable, ...]:
         "size would detect, and the number of seeds that would decide the measured one."
     )
     head = ("", *(("Pair",) if several else ()), *columns)
-    return table_of_groups(head, groups, caption=caption, folded="Power and method of every test")
+    return table_of_groups(
+        head, groups, caption=caption, folded=_label_of_pairs("Power and method of every test", shown, metrics)
+    )
 
 
 def pair_note(results: Results, metrics: Sequence[str]) -> str:
@@ -134,7 +173,27 @@ def pair_note(results: Results, metrics: Sequence[str]) -> str:
     subtraction = f"{_pair(pair)}" if len(names) == 2 else "first minus second contender of the pair"
     return (
         f"Difference: {subtraction}; interval and p: {methods or 'not tested'}; p (Holm) is corrected for the number "
-        f"of metrics{probability}. {DECIDED_NOTE}"
+        f"of metrics{' and for the number of pairs' * (len(names) > 2)}{probability}. {DECIDED_NOTE}"
+    )
+
+
+def _matrix_row(results: Results, subset: str, metric: str, names: Sequence[str], row: int) -> Row:
+    """Return the intervals of one contender minus each worse one; blank below the diagonal."""
+    entries = {(entry["a"], entry["b"]): entry for entry in differences_of(results, subset, metric)}
+    cells = [ReportCell("")] * row
+    for other in names[row + 1 :]:
+        entry = entries.get((names[row], other))
+        turned = entries.get((other, names[row]))
+        interval = entry["interval"] if entry else [-limit for limit in reversed(turned["interval"])] if turned else ()
+        text = interval_text(interval, metric_display(metric).format) if None not in interval else NONE
+        cells.append(ReportCell(text, "decided" if (entry or turned or {}).get("decided") else ""))
+    return (ReportCell(names[row]), *cells)
+
+
+def _label_of_pairs(label: str, shown: Sequence[str], metrics: Sequence[str]) -> str:
+    """Return the label of a folded table, with the number of metrics if it has not all of them."""
+    return (
+        label if len(shown) == len(metrics) else f"{label}, {len(shown)} of {len(metrics)} metrics (all: results.json)"
     )
 
 
@@ -161,5 +220,5 @@ def _pair(entry: Difference) -> str:
     return f"{entry['a']} − {entry['b']}"
 
 
-def _level(results: Results) -> float:
-    return float(results["statistics"].get("level", LEVEL))
+def _percent_level(results: Results) -> str:
+    return f"{100 * float(results['statistics'].get('level', LEVEL)):g} %"

@@ -11,6 +11,7 @@ from dialog.report.sections.differences import (
     difference_cells,
     difference_head,
     differences_of,
+    matrix,
     pair_note,
     pairwise,
     power,
@@ -128,6 +129,7 @@ def _section(results: Results, title: str, metrics: list[str], subject: str, sys
     }
     tables = without_probabilities(table_of_groups(head, groups, caption=caption, **options))
     if len(names) > 2 and results["differences"]:
+        tables += matrix(results, metrics, DECIDED_NOTE)
         tables += pairwise(results, metrics, f"Pairs of contenders: {title.lower()}. {pair_note(results, metrics)}")
     return ReportSection(title, tables)
 

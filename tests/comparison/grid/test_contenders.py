@@ -48,7 +48,7 @@ def test_values_are_split_outside_of_brackets_and_names_are_safe() -> None:
     text = "model.decoder.attention={name: additive, size: 8},dot"
     assert parse_variation(text) == ("model.decoder.attention", ["{name: additive, size: 8}", "dot"])
     names = [*named(read_contenders([LSTM], [], [text, "data.path=/a/b"]))]
-    assert names[0] == f"{LSTM}[attention=_name_ additive, size_ 8_, path=_a_b]"
+    assert names[0] == f"{LSTM}[attention=additive size=8, path=_a_b]"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import pytest
 
 from dialog.comparison.statistics.differences import ARCHITECTURES, ONE_RUN_OF_B, TWO_RUNS, Better, Difference
 from dialog.comparison.statistics.verdict import verdicts
-from dialog.report.verdict import paired_texts
 
 BETTER: dict[str, Better] = {
     "bits_per_byte": "lower",
@@ -123,10 +122,8 @@ def test_subsets_and_pairs_have_their_own_sentences() -> None:
         ("transformer", "leaked"),
         ("gru", "all"),
     ]
-    lines = paired_texts(everything)
-    assert lines[1].startswith("lstm and transformer: F1: undecided")
-    assert lines[3] == "lstm and gru: lstm is better in F1 by 1.00 to 2.00 (95 % interval)."
-    assert paired_texts(everything[:3])[0].startswith("lstm is better")
+    assert everything[1]["text"].startswith("F1: undecided")
+    assert everything[3]["text"] == "lstm is better in F1 by 1.00 to 2.00 (95 % interval)."
 
 
 def test_files_of_responses_are_systems_not_architectures() -> None:

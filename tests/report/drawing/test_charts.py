@@ -36,3 +36,9 @@ def test_labels_of_categories_do_not_overlap() -> None:
     ]
     assert len(edges) == 12
     assert edges == sorted(edges)
+
+
+def test_a_curve_of_one_validation_is_a_dot() -> None:
+    svg = bands_svg({0: [[(10.0, 1.5)]], 1: [[(12.0, 1.2)]]}, x="steps", y="bits")
+    assert svg.count("<circle") == 2
+    assert bands_svg({0: [[(10.0, 1.5), (20.0, 1.0)]]}, x="steps", y="bits").count("<circle") == 0

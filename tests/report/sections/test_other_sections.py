@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -149,3 +150,18 @@ def test_attention_statistics(results: dict[str, Any]) -> None:
     assert "95 % interval" in section.figures[0].caption
     results["attention"] = {}
     assert attention_statistics(results) == ReportSection("Attention statistics")
+
+
+def test_notes_on_curves_of_many_contenders_are_few(results_of: Callable[..., dict[str, Any]]) -> None:
+    results = results_of(["lstm", "gru", "hred"])
+    entry = results["crossings"][0]
+    results["crossings"] = [entry | {"text": str(n), "crosses": n % 2 == 0} for n in range(20)]
+    assert curves(results).notes == (
+        "0",
+        "2",
+        "4",
+        "6",
+        "8",
+        "10",
+        "4 more pairs of curves cross; results.json lists them.",
+    )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -98,15 +99,38 @@ def test_the_winner_beats_every_other_contender(values: list[tuple[str, str, flo
 
 
 def test_three_contenders_have_a_table_of_pairs(three: dict[str, Any]) -> None:
-    values, pairs = likelihood(three).tables
+    values, matrix, pairs = likelihood(three).tables
     assert values.head[1:4] == ("lstm", "transformer", "plato.jsonl")
     assert "Difference" not in values.head
     assert column(values, "plato.jsonl", "Bits per byte ↓") == "–"
     assert decided(values, "Bits per byte ↓") == [column(values, "lstm", "Bits per byte ↓")], "of those with likelihood"
     assert [row[1].text for row in pairs.groups[0].rows[:1]] == ["lstm − transformer"]
-    assert {row[1].text for row in generation(three).tables[1].rows} == {
+    assert pairs.folded == "Every pair"
+    assert matrix.head == ("Bits per byte ↓", "transformer")
+    assert [[cell.text for cell in row] for row in matrix.groups[0].rows] == [["lstm", pairs.groups[0].rows[0][3].text]]
+    assert {row[1].text for row in generation(three).tables[2].rows} == {
         *("lstm − transformer", "lstm − plato.jsonl", "transformer − plato.jsonl")
     }
+
+
+def test_the_matrix_of_pairs_has_the_best_first(results_of: Callable[..., dict[str, Any]]) -> None:
+    """Intervals are those of the row minus the column, also where the records have the pair the other way round."""
+    results = results_of(["lstm", "gru", "hred"], subsets=False)
+    for model, bits in zip(results["models"], (1.5, 1.2, 1.4), strict=True):
+        model["summary"]["all"]["bits_per_byte"]["mean"] = bits
+    limits = {("lstm", "gru"): [0.25, 0.35], ("lstm", "hred"): [-0.05, 0.15], ("gru", "hred"): [-0.3, -0.1]}
+    for entry in results["differences"]:
+        if entry["metric"] == "bits_per_byte":
+            low, high = entry["interval"] = limits[entry["a"], entry["b"]]
+            entry["decided"] = not low <= 0 <= high
+    matrix = likelihood(results).tables[1]
+    assert matrix.head == ("Bits per byte ↓", "hred", "lstm")
+    (group,) = matrix.groups
+    assert [[cell.text for cell in row] for row in group.rows] == [
+        ["gru", "[−0.300, −0.100]", "[−0.350, −0.250]"],
+        ["hred", "", "[−0.150, +0.050]"],
+    ]
+    assert [[cell.mark for cell in row] for row in group.rows] == [["", "decided", "decided"], ["", "", ""]]
 
 
 def test_metrics_without_a_value_on_a_subset_have_no_row(results: dict[str, Any]) -> None:
