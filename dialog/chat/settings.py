@@ -51,10 +51,11 @@ class Settings:
         """The search with all constraints, as `Responder.respond` takes it."""
         values = {**self.chosen, **self.limits}
         try:
-            merged = OmegaConf.merge(OmegaConf.structured(GenerationConfig), values)
-            section: dict[str, Any] = OmegaConf.to_container(merged)  # type: ignore[assignment]  # keys are text
+            generation = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(GenerationConfig), values))
         except OmegaConfBaseException as error:
             raise UserError(f"{error.full_key}: {first_line(error)}") from error
+        assert isinstance(generation, GenerationConfig)
+        section = asdict(generation)
         return {**section.pop("search"), **section}
 
     def change(self, pairs: Mapping[str, Any]) -> Settings:

@@ -155,7 +155,8 @@ def choice_file(group: str, choice: str, files: Mapping[str, Path], place: str) 
     if is_path(choice) and place == COMMAND_LINE:
         return Path(choice)
     if choice not in files:
-        raise UserError(f"{place}: unknown {group} {choice!r}{hint(choice, files)}")
+        missing = "; `dialog-seq2seq tune-generation RUN` writes it" if choice == "tuned" else hint(choice, files)
+        raise UserError(f"{place}: unknown {group} {choice!r}{missing}")
     return files[choice]
 
 

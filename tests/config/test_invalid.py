@@ -143,6 +143,11 @@ def test_folder_of_recipes_is_named_as_one(tmp_path: Path) -> None:
         read_contenders([str(folder)], ["model.dropout=0"])
 
 
+def test_a_run_that_is_not_tuned_names_the_command() -> None:
+    with pytest.raises(UserError, match="unknown generation 'tuned'; `dialog-seq2seq tune-generation RUN` writes it"):
+        compose("quickstart/transformer", ["generation=tuned"])
+
+
 @pytest.mark.parametrize("override", ["model.objectives={name: denoising}", "model.objectives.0.weight=2"])
 def test_mapping_in_place_of_a_list(override: str) -> None:
     with pytest.raises(UserError, match=r"command line: model\.objectives"):

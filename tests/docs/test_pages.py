@@ -128,8 +128,9 @@ def test_a_users_attention_trains_and_shows_its_maps(my_lab: Path, monkeypatch: 
 
 
 def test_a_users_attention_is_held_to_the_laws(my_lab: Path) -> None:
-    (line,) = re.findall(r"^PYTHONPATH=\. python -m (pytest tests/laws --attention) '(.*?)'$", EXTENDING, re.MULTILINE)
-    chosen = "split_of_a_target or padding or distributions"
+    pattern = r"^PYTHONPATH=\. python -m (pytest tests/laws -k my_lab --attention) '(.*?)'$"
+    (line,) = re.findall(pattern, EXTENDING, re.MULTILINE)
+    chosen = "my_lab and (split_of_a_target or padding or distributions)"
     command = [sys.executable, "-m", *line[0].split(), line[1], "-q", "-k", chosen]
     environment = {**os.environ, "PYTHONPATH": f"{my_lab}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
     finished = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
@@ -143,6 +144,6 @@ def test_a_users_attention_is_held_to_the_laws(my_lab: Path) -> None:
         "    def __call__(self, query, keys): return (query.sum(1, keepdim=True) + query) @ keys.transpose(1, 2)\n",
         encoding="utf-8",
     )
-    command[-1] = "split_of_a_target"
+    command[-1] = "my_lab and split_of_a_target"
     finished = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert finished.returncode == 1

@@ -232,4 +232,10 @@ MUTANTS = (
         "chat/test_commands.py::test_candidates_are_listed_with_score_and_length",
         ("generation/responder.py", 'key = f"{device} {component}"', 'key = f"{device}"'),
     ),
+    mutant(
+        "constraints-10",
+        "n-grams of the source forbid the end token, with which the source ends",
+        "generation/test_constraints.py::test_the_end_of_the_context_can_end_a_response",
+        (CONSTRAINTS, "                blocked[:, self.end] = 0", "                pass"),
+    ),
 )
