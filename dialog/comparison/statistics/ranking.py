@@ -62,7 +62,7 @@ def rankings(
         metrics = [metric for metric in better if any(record.metric == metric for record in tested)]
         sentences = [*_order(metrics[0], tested, means[subset], better, level)]
         if subset == "all":
-            best = _best_in_others(metrics[1:], tested, means[subset], better)
+            best = _best_in_others(metrics, tested, means[subset], better)
             sentences = [*_scope(tested, files), *sentences, *best, *diverged_runs(means[subset], diverged or {})]
         rankings.append({"subset": subset, "text": " ".join(sentences)})
     return rankings
@@ -112,17 +112,21 @@ def _reason(record: Difference) -> str:
 def _best_in_others(
     metrics: Sequence[str], tested: Sequence[Difference], means: Means, better: Mapping[str, Better]
 ) -> Iterator[str]:
-    """Yield the other metrics that a verdict names by their leaders, whom no other contender beats decidedly."""
+    """Yield the named metrics after the first by their leaders: contenders whom no other one beats decidedly."""
+    order = best_first(metrics[0], means, better)
     groups: dict[tuple[str, ...], list[str]] = {}
-    for metric in metrics:
+    for metric in metrics[1:]:
         if is_headline(metric):
             decided = [record for record in tested if record.metric == metric and record.decided]
             beaten = {({record.a, record.b} - {winner_of(record, better)}).pop() for record in decided}
-            leaders = [name for name in best_first(metric, means, better) if name not in beaten]
-            groups.setdefault(tuple(leaders), []).append(lowered(metric_display(metric).label))
+            leaders = [name for name in (*order, *(name for name in means if name not in order)) if name not in beaten]
+            measured = tuple(name for name in leaders if metric in means[name])
+            groups.setdefault(measured, []).append(lowered(metric_display(metric).label))
     for best, labels in groups.items():
-        undecided = ", undecided between them" if len(best) > 1 else ""
-        yield f"Best in {listed(labels)}: {listed(best)}{undecided}."
+        if len(best) == len(means):
+            yield f"Undecided between all in {listed(labels)}."
+        else:
+            yield f"Best in {listed(labels)}: {listed(best)}{', undecided between them' * (len(best) > 1)}."
 
 
 def best_first(metric: str, means: Means, better: Mapping[str, Better]) -> list[str]:

@@ -50,8 +50,13 @@ def test_undecided_pairs_are_named_with_what_would_decide() -> None:
     assert text(entries) == (
         "Bits per byte, best first: lstm 1.200, transformer 1.250, gru 1.300. "
         "Undecided: lstm and transformer (about 7 seeds would decide). The other pairs are decided. "
-        "Best in F1: lstm. Best in chrF: transformer and lstm, undecided between them."
+        "Best in F1: lstm. Best in chrF: lstm and transformer, undecided between them."
     )
+
+
+def test_metrics_without_a_best_contender_share_a_sentence() -> None:
+    undecided = [(metric, a, b) for metric in ("f1", "chrf") for a, b in combinations(MEANS, 2)]
+    assert text(records(MEANS, *undecided)).endswith("Undecided between all in F1 and chrF.")
 
 
 def test_many_undecided_pairs_are_counted() -> None:
