@@ -69,8 +69,8 @@ def test_results(comparison: Comparison) -> None:
     results = comparison.results
     assert results.keys() == {
         "format", "command", "environment", "split", "fingerprint", "dialogues", "examples", "seconds",
-        "verdict", "verdicts", "warnings", "models", "references", "parity", "differences", "statistics", "crossings",
-        "history", "breakdown", "calibration", "samples", "disagreements", "attention", "rating", "ratings",
+        "verdict", "verdicts", "rankings", "warnings", "models", "references", "parity", "differences", "statistics",
+        "crossings", "history", "breakdown", "calibration", "samples", "disagreements", "attention", "rating", "ratings",
     }  # fmt: skip
     assert (results["format"], results["split"]) == (3, "test")
     assert results["statistics"]["seeds"] == {"lstm": 2, "transformer": 2}
