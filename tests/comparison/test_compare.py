@@ -70,7 +70,8 @@ def test_results(comparison: Comparison) -> None:
     assert results.keys() == {
         "format", "command", "environment", "split", "fingerprint", "dialogues", "examples", "seconds",
         "verdict", "verdicts", "rankings", "warnings", "models", "references", "parity", "differences", "statistics",
-        "crossings", "history", "breakdown", "calibration", "samples", "disagreements", "attention", "rating", "ratings",
+        "crossings", "history", "breakdown", "calibration", "samples", "disagreements", "attention", "rating",
+        "ratings",
     }  # fmt: skip
     assert (results["format"], results["split"]) == (3, "test")
     assert results["statistics"]["seeds"] == {"lstm": 2, "transformer": 2}
