@@ -178,12 +178,21 @@ def signed(value: float, to_text: Callable[[float], str]) -> str:
 
 
 def interval_text(interval: Sequence[float | None], to_text: Callable[[float], str]) -> str:
-    """Format an interval of differences: [−0.034, −0.021], [−1.2, +0.4] pp."""
+    """Format an interval of differences: [−0.034, −0.021], [−1.2, +0.4] pp.
+
+    If that would show limits on one side of 0 as equal or as 0, they have as many digits as tell them apart.
+    """
     low, high = interval or (None, None)
     if low is None or high is None:
         return NONE
     unit = " pp" if signed(high, to_text).endswith(" pp") else ""
-    return f"[{signed(low, to_text).removesuffix(' pp')}, {signed(high, to_text).removesuffix(' pp')}]{unit}"
+    texts = [signed(limit, to_text).removesuffix(" pp") for limit in (low, high)]
+    zero = to_text(0.0).removesuffix(" %")
+    if low < high and low * high > 0 and (texts[0] == texts[1] or zero in (texts[0][1:], texts[1][1:])):
+        scale = 100 if unit else 1
+        digits = next((n for n in range(2, 16) if f"{low:.{n}g}" != f"{high:.{n}g}"), 16)
+        texts = [signed(scale * limit, lambda value: f"{value:.{digits}g}") for limit in (low, high)]
+    return f"[{texts[0]}, {texts[1]}]{unit}"
 
 
 def p_text(value: float | None) -> str:

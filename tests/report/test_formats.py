@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from dialog.report.formats.metrics import METRIC_DISPLAYS, metric_display
@@ -33,6 +35,23 @@ def test_differences_have_a_sign_and_percentages_are_points() -> None:
     assert interval_text([-0.034, 0.021], decimals(3)) == "[−0.034, +0.021]"
     assert interval_text([-0.034, 0.021], percent) == "[−3.4, +2.1] pp"
     assert interval_text([], percent) == "–"
+
+
+@pytest.mark.parametrize(
+    ("interval", "to_text", "text"),
+    [
+        ([0.000867, 0.000933], decimals(4), "[+0.00087, +0.00093]"),
+        ([-0.0133, -0.0021], decimals(2), "[−0.013, −0.0021]"),
+        ([0.11812, 0.11834], decimals(3), "[+0.1181, +0.1183]"),
+        ([0.0001, 0.012], percent, "[+0.01, +1.2] pp"),
+        ([-0.0001, 0.012], percent, "[−0.0, +1.2] pp"),
+        ([0.2, 0.2], decimals(1), "[+0.2, +0.2]"),
+    ],
+)
+def test_limits_on_one_side_of_zero_are_told_apart(
+    interval: list[float], to_text: Callable[[float], str], text: str
+) -> None:
+    assert interval_text(interval, to_text) == text
 
 
 @pytest.mark.parametrize(
