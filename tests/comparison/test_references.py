@@ -56,5 +56,14 @@ def test_worse_than_the_best_order_on_the_same_subset() -> None:
     ]
 
 
+def test_models_that_are_worse_on_the_same_subsets_share_a_warning() -> None:
+    models = [model("a", all=1.5, clean=1.0), model("b", all=1.4, clean=1.0), model("c", all=1.6, clean=1.7)]
+    references = {"all": ngrams(1.3), "clean": ngrams(1.2), "leaked": {}}
+    first, second = ngram_warnings(models, references)
+    assert first.startswith("a and b have more bits per byte than an n-gram model that does not read the context: ")
+    assert first.endswith("context: 1.400 to 1.500 against 1.300 (1-gram) on all dialogues.")
+    assert second.startswith("c has more")
+
+
 def test_no_warning_without_reference_rows() -> None:
     assert ngram_warnings([model("any", all=9.0)], references_of({})) == []
