@@ -43,9 +43,7 @@ def ngram_warnings(models: Sequence[Mapping[str, Any]], references: Mapping[str,
     for model in models:
         values = {subset: (_bits(model, subset), _best_ngram(references, subset)[0]) for subset in SUBSETS}
         worse = [subset for subset, (own, best) in values.items() if own > best]  # nan is not
-        distinct = [
-            subset for subset in worse if subset == "all" or values[subset] != values["all"]
-        ]  # may be the whole
+        distinct = [name for name in worse if name == "all" or values[name] != values["all"]]  # or it is the whole set
         groups.setdefault(tuple(distinct), []).append(model)
     return [_warning(worse, subsets, references) for subsets, worse in groups.items() if subsets]
 
@@ -59,11 +57,8 @@ def _warning(models: Sequence[Mapping[str, Any]], subsets: Sequence[str], refere
         values = sorted(_bits(model, subset) for model in models)
         own = " to ".join(dict.fromkeys(f"{value:.3f}" for value in (values[0], values[-1])))
         places.append(f"{own} against {best:.3f} ({order}-gram) on {SUBSETS[subset]}")
-    subject = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-    verb = "have" if len(names) > 1 else "has"
-    return (
-        f"{subject} {verb} more bits per byte than an n-gram model that does not read the context: {', '.join(places)}."
-    )
+    subject = f"{listed(names)} {'have' if len(names) > 1 else 'has'}"
+    return f"{subject} more bits per byte than an n-gram model that does not read the context: {', '.join(places)}."
 
 
 def _bits(model: Mapping[str, Any], subset: str) -> float:
