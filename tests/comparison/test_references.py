@@ -56,7 +56,7 @@ def test_worse_than_the_best_order_on_the_same_subset() -> None:
     ]
 
 
-def test_models_that_are_worse_on_the_same_subsets_share_a_warning() -> None:
+def test_models_worse_on_the_same_subsets_share_a_warning() -> None:
     models = [model("a", all=1.5, clean=1.0), model("b", all=1.4, clean=1.0), model("c", all=1.6, clean=1.7)]
     references = {"all": ngrams(1.3), "clean": ngrams(1.2), "leaked": {}}
     first, second = ngram_warnings(models, references)
