@@ -159,7 +159,7 @@ def test_differences_and_references(comparison: Comparison) -> None:
     low, high = entry["interval"]
     assert low < entry["difference"] < high
     assert {"human", "random", "ngram_5"} <= results["references"]["all"].keys()
-    assert "lstm has more bits per byte than an n-gram model" in results["warnings"][0]
+    assert "lstm and transformer have more bits per byte than an n-gram model" in results["warnings"][0]
     assert {entry["axis"] for entry in results["crossings"]} == {"target_tokens", "seconds", "flops"}
     assert results["calibration"].keys() == {"lstm", "transformer"}
     assert results["history"]["rows"][0]["values"].keys() == {"lstm", "transformer"}
