@@ -207,40 +207,44 @@ def summary(system: Sequence[RunMetric]) -> Runs:
     return Runs(np.array([run.value() for run in system]), np.array([run.leave_one_out() for run in system]))
 
 
-def holm_rows(simulations: int) -> None:
+def metric_rows(simulations: int) -> None:
     """Print how often any of ten independent metrics of two equally good architectures is decided."""
-    print("| seeds | any p <= 0.05 | any p after Holm <= 0.05 |")
-    print("| ---: | ---: | ---: |")
-    for runs in (3, 5, 10):
-        generator = np.random.default_rng([simulations, runs])
-        plain = corrected = 0
-        for _ in range(simulations):
-            p_values = [one_p_value(generator, runs) for _ in range(10)]
-            plain += min(p_values) <= 1 - LEVEL
-            corrected += min(holm(p_values)) <= 1 - LEVEL
-        print(f"| {runs} | {100 * plain / simulations:.1f} % | {100 * corrected / simulations:.1f} % |", flush=True)
 
+    def p_values(generator: np.random.Generator, runs: int) -> list[float]:
+        return [p for _ in range(10) for p in pair_p_values(generator, [runs, runs])]
 
-def one_p_value(generator: np.random.Generator, runs: int) -> float:
-    """Return the p-value of one metric."""
-    a, b = (summary(system) for system in measure(generator, "mean", scores(generator, (runs, runs), 0.004, 0.04)[0]))
-    return interval(a, b, variances(a, b), LEVEL).p
+    holm_rows(simulations, p_values)
 
 
 def pair_rows(simulations: int) -> None:
     """Print how often any of the ten pairs of five equally good architectures is decided in one metric."""
+    holm_rows(simulations, lambda generator, runs: pair_p_values(generator, [runs] * 5))
+
+
+def holm_rows(simulations: int, draw: Callable[[np.random.Generator, int], list[float]]) -> None:
+    """Print how often any of several true hypotheses is rejected, without and with Holm's correction.
+
+    Args:
+        simulations: Number of simulations.
+        draw: Returns the p-values of one simulation with this number of runs.
+    """
     print("| seeds | any p <= 0.05 | any p after Holm <= 0.05 |")
     print("| ---: | ---: | ---: |")
     for runs in (3, 5, 10):
         generator = np.random.default_rng([simulations, runs])
         plain = corrected = 0
         for _ in range(simulations):
-            systems = measure(generator, "mean", scores(generator, [runs] * 5, 0.004, 0.04)[0])
-            pairs = combinations([summary(system) for system in systems], 2)
-            p_values = [interval(a, b, variances(a, b), LEVEL).p for a, b in pairs]
+            p_values = draw(generator, runs)
             plain += min(p_values) <= 1 - LEVEL
             corrected += min(holm(p_values)) <= 1 - LEVEL
         print(f"| {runs} | {100 * plain / simulations:.1f} % | {100 * corrected / simulations:.1f} % |", flush=True)
+
+
+def pair_p_values(generator: np.random.Generator, runs: Sequence[int]) -> list[float]:
+    """Return the p-value of one metric for each pair of equally good architectures with these numbers of runs."""
+    systems = measure(generator, "mean", scores(generator, runs, 0.004, 0.04)[0])
+    pairs = combinations([summary(system) for system in systems], 2)
+    return [interval(a, b, variances(a, b), LEVEL).p for a, b in pairs]
 
 
 def main() -> None:
@@ -249,7 +253,7 @@ def main() -> None:
         "architectures": architecture_rows,
         "runs": run_rows,
         "few": few_rows,
-        "holm": holm_rows,
+        "holm": metric_rows,
         "pairs": pair_rows,
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -8,7 +8,7 @@ from dialog.report.completion import displayed
 from dialog.report.formats.metrics import LOSSY, LOSSY_NOTE, METRIC_DISPLAYS
 from dialog.report.sections.contract import broken_settings
 from dialog.report.sections.cost import cost
-from dialog.report.sections.differences import LESS_NEEDED, best_first
+from dialog.report.sections.differences import LESS_NEEDED, ranked_names
 from dialog.report.sections.ratings import ratings
 from dialog.report.sections.scores import metric_names, summary
 from dialog.report.tables import (
@@ -110,7 +110,7 @@ def _main_figures(results: Results) -> tuple[ReportTable, ...]:
     tables = table_of_groups(head, (*(group for table in metrics for group in table.groups), RowGroup("", padded)))
     if len(results["models"]) <= MOST_COLUMNS:
         return tables
-    names = best_first(results, metric_names(results)[0]) if metrics else []
+    names = ranked_names(results, metric_names(results)[0]) if metrics else []
     names += [name for name in model_names(results) if name not in names]
     return tuple(table.transposed(names) for table in tables)
 

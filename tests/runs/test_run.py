@@ -60,7 +60,7 @@ def test_moved_run_gives_the_same_responses(run: dialog.Run, tmp_path: Path, mon
         (["Hello ."], None, "response: expected a string, not None"),
     ],
 )
-def test_text_of_another_type_is_named(run: dialog.Run, context: Any, response: Any, message: str) -> None:  # noqa: ANN401
+def test_text_of_another_type_is_named(run: dialog.Run, context: list[str], response: str, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         run.score(context, response)
 

@@ -49,6 +49,26 @@ class Difference:
     detectable_difference: float | None = None
     seeds_needed: int | None = None
 
+    @property
+    def tested(self) -> bool:
+        """Whether there are an interval and a p-value."""
+        return not self.method.startswith(NOT_TESTED)
+
+    @property
+    def why_untested(self) -> str:
+        """The reason without a test."""
+        return self.method.removeprefix(NOT_TESTED)
+
+    @property
+    def single_runs(self) -> tuple[str, ...]:
+        """Contenders that have a single run, if the difference is tested."""
+        return {
+            TWO_RUNS: (self.a, self.b),
+            TWO_RUNS_JACKKNIFE: (self.a, self.b),
+            ONE_RUN_OF_A: (self.a,),
+            ONE_RUN_OF_B: (self.b,),
+        }.get(self.method, ())
+
 
 def differences(
     contenders: Sequence[SystemRuns],

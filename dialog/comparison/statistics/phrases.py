@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from dialog.comparison.statistics.differences import (
-    ONE_RUN_OF_A,
-    ONE_RUN_OF_B,
-    TWO_RUNS,
-    TWO_RUNS_JACKKNIFE,
-    Better,
-    Difference,
-)
+from dialog.comparison.statistics.differences import Better, Difference
 from dialog.report.formats.metrics import METRIC_DISPLAYS, metric_display
 from dialog.report.formats.numbers import decimals, general, percent
 
@@ -38,7 +31,7 @@ def outcome(record: Difference) -> str:
     """Return why a difference is undecided; "seeds" if `seeds_needed` would decide it."""
     if record.standard_error == record.difference == 0:
         return "no difference"
-    if record.method in (TWO_RUNS, TWO_RUNS_JACKKNIFE, ONE_RUN_OF_A, ONE_RUN_OF_B):
+    if record.single_runs:
         return "undecided"
     if record.seeds_needed is None:
         return "undecided; more seeds cannot decide, only more dialogues could"

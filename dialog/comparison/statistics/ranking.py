@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from dialog.comparison.statistics.differences import (
-    NOT_TESTED,
-    ONE_RUN_OF_A,
-    ONE_RUN_OF_B,
-    TWO_RUNS,
-    TWO_RUNS_JACKKNIFE,
-    Better,
-    Difference,
-)
+from dialog.comparison.statistics.differences import Better, Difference
 from dialog.comparison.statistics.phrases import (
     amount_text,
     diverged_runs,
@@ -23,7 +15,7 @@ from dialog.comparison.statistics.phrases import (
     outcome,
     winner_of,
 )
-from dialog.report.formats.metrics import metric_display
+from dialog.report.formats.metrics import best_first, metric_display
 
 MOST_PAIRS = 6
 """Undecided pairs that are named; of more, the number is given."""
@@ -54,13 +46,13 @@ def rankings(
     rankings = []
     for subset, records in groupby(differences, lambda record: record.subset):
         judged = [record for record in records if better[record.metric] is not None]
-        tested = [record for record in judged if not record.method.startswith(NOT_TESTED)]
+        tested = [record for record in judged if record.tested]
         if not tested:
-            reason = next((record.method.removeprefix(NOT_TESTED) for record in judged), "not measured")
+            reason = next((record.why_untested for record in judged), "not measured")
             rankings.append({"subset": subset, "text": f"No metric is tested: {reason}."})
             continue
         metrics = [metric for metric in better if any(record.metric == metric for record in tested)]
-        sentences = [*_order(metrics[0], tested, means[subset], better, level)]
+        sentences = [*_order(metrics[0], tested, means[subset], level)]
         if subset == "all":
             best = _best_in_others(metrics, tested, means[subset], better)
             sentences = [*_scope(tested, files), *sentences, *best, *diverged_runs(means[subset], diverged or {})]
@@ -70,18 +62,16 @@ def rankings(
 
 def _scope(tested: Sequence[Difference], files: Collection[str]) -> Iterator[str]:
     """Yield to which systems the verdict applies if contenders have a single run or are files of responses."""
-    single = [record.method in (TWO_RUNS, TWO_RUNS_JACKKNIFE) for record in tested]
-    if tested and all(single):
+    single = {name for record in tested for name in record.single_runs}
+    if single == {name for record in tested for name in (record.a, record.b)}:
         yield f"One run each: this is about {'systems' if files else 'runs'}, not about architectures."
-    elif any(single) or any(record.method in (ONE_RUN_OF_A, ONE_RUN_OF_B) for record in tested):
+    elif single:
         yield "Some contenders have one run: this is about these runs, not about their architectures."
 
 
-def _order(
-    metric: str, tested: Sequence[Difference], means: Means, better: Mapping[str, Better], level: float
-) -> Iterator[str]:
+def _order(metric: str, tested: Sequence[Difference], means: Means, level: float) -> Iterator[str]:
     """Yield the contenders by the primary metric, the lead of the first, and the pairs that are undecided."""
-    ordered = best_first(metric, means, better)
+    ordered = best_first(metric, values_of(metric, means))
     pairs = {frozenset((record.a, record.b)): record for record in tested if record.metric == metric}
     display = metric_display(metric)
     values = [f"{name} {display.format(means[name][metric])}" for name in ordered]
@@ -113,7 +103,7 @@ def _best_in_others(
     metrics: Sequence[str], tested: Sequence[Difference], means: Means, better: Mapping[str, Better]
 ) -> Iterator[str]:
     """Yield the named metrics after the first by their leaders: contenders whom no other one beats decidedly."""
-    order = best_first(metrics[0], means, better)
+    order = best_first(metrics[0], values_of(metrics[0], means))
     groups: dict[tuple[str, ...], list[str]] = {}
     for metric in metrics[1:]:
         if is_headline(metric):
@@ -129,7 +119,6 @@ def _best_in_others(
             yield f"Best in {listed(labels)}: {listed(best)}{', undecided between them' * (len(best) > 1)}."
 
 
-def best_first(metric: str, means: Means, better: Mapping[str, Better]) -> list[str]:
-    """Return the contenders that have a value of a metric, the best first."""
-    measured = [name for name in means if metric in means[name]]
-    return sorted(measured, key=lambda name: means[name][metric], reverse=better[metric] == "higher")
+def values_of(metric: str, means: Means) -> dict[str, float]:
+    """Return the mean of a metric of each contender that has one."""
+    return {name: values[metric] for name, values in means.items() if metric in values}

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from dialog.comparison.statistics.differences import (
-    NOT_TESTED,
-    ONE_RUN_OF_A,
-    ONE_RUN_OF_B,
-    TWO_RUNS,
-    TWO_RUNS_JACKKNIFE,
-    Better,
-    Difference,
-)
+from dialog.comparison.statistics.differences import Better, Difference
 from dialog.comparison.statistics.phrases import (
     amount_text,
     diverged_runs,
@@ -58,35 +50,35 @@ def verdicts(
 
 def _sentences(records: Sequence[Difference], better: Mapping[str, Better], level: float) -> Iterator[str]:
     """Yield the sentences of one pair on one subset."""
-    tested = [record for record in records if not record.method.startswith(NOT_TESTED)]
+    tested = [record for record in records if record.tested]
     judged = [record for record in tested if better[record.metric] is not None]
     headline = [record for record in judged if is_headline(record.metric)]
     further = [record for record in judged if not is_headline(record.metric)]
     yield from _better([record for record in headline if record.decided], further, better, level)
     yield from _undecided([record for record in headline if not record.decided])
-    for reason, untested in _grouped(records, lambda record: record.method):
-        if reason.startswith(NOT_TESTED):
-            all_metrics = len(untested) == len(records) > 1
-            why = reason.removeprefix(NOT_TESTED)
-            yield f"No metric is tested: {why}." if all_metrics else f"{labels_of(untested)}: {reason}."
+    without_test = [record for record in records if not record.tested]
+    for reason, untested in _grouped(without_test, lambda record: record.why_untested):
+        all_metrics = len(untested) == len(records) > 1
+        yield f"No metric is tested: {reason}." if all_metrics else f"{labels_of(untested)}: not tested: {reason}."
 
 
 def _scope(records: Sequence[Difference], files: Collection[str]) -> Iterator[str]:
     """Yield to which systems the verdict applies if a contender has a single run or is a file of responses."""
-    tested = next((record for record in records if not record.method.startswith(NOT_TESTED)), None)
+    tested = next((record for record in records if record.tested), None)
     if tested is None:
         return
-    a, b, method = tested.a, tested.b, tested.method
+    a, b, single_runs = tested.a, tested.b, tested.single_runs
     of_file = [name in files for name in (a, b)]
-    if method in (TWO_RUNS, TWO_RUNS_JACKKNIFE) and any(of_file):
+    if len(single_runs) == 2 and any(of_file):
         systems = " and ".join(
             f"{'' if file else 'this run of '}{name}" for name, file in zip((a, b), of_file, strict=True)
         )
         yield f"This is about two systems, {systems}, and not about architectures."
-    elif method in (TWO_RUNS, TWO_RUNS_JACKKNIFE):
+    elif len(single_runs) == 2:
         yield "One run each: this is about two runs, not about two architectures."
-    elif method in (ONE_RUN_OF_A, ONE_RUN_OF_B):
-        single, other = (a, b) if method == ONE_RUN_OF_A else (b, a)
+    elif single_runs:
+        (single,) = single_runs
+        other = b if single == a else a
         if single in files:
             yield f"This is about the architecture {other} and the system {single}, whose other runs are not known."
         else:

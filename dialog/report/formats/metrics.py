@@ -235,6 +235,11 @@ def metric_display(name: str) -> MetricDisplay:
     return METRIC_DISPLAYS.get(name) or MetricDisplay(name, None, general, "")
 
 
+def best_first(metric: str, values: Mapping[str, float]) -> list[str]:
+    """Return the names of values of a metric, the best value first."""
+    return sorted(values, key=values.__getitem__, reverse=metric_display(metric).better == "higher")
+
+
 def lossy_mark(name: str, metrics: Mapping[str, Any]) -> str:
     """Return `LOSSY` for a metric that metrics.json has measured with a tokenizer that is not lossless."""
     return LOSSY if name in OF_TEXT and metrics.get("lossless") is False else ""

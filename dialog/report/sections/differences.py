@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from dialog.report.formats.metrics import metric_display
+from dialog.report.formats.metrics import best_first, metric_display
 from dialog.report.formats.numbers import percent
 from dialog.report.tables import (
     LEVEL,
@@ -85,7 +85,7 @@ def matrix(results: Results, metrics: Sequence[str], caption: str) -> tuple[Repo
     metric = next(judged, None)
     if metric is None:
         return ()
-    names = best_first(results, metric)
+    names = ranked_names(results, metric)
     groups = (
         RowGroup(title, tuple(_matrix_row(results, subset, metric, names, row) for row in range(len(names) - 1)))
         for subset, title in subsets_of(results).items()
@@ -94,11 +94,11 @@ def matrix(results: Results, metrics: Sequence[str], caption: str) -> tuple[Repo
     return table_of_groups((metric_label(metric), *names[1:]), groups, caption=f"{note}. {caption}", metrics=(metric,))
 
 
-def best_first(results: Results, metric: str) -> list[str]:
+def ranked_names(results: Results, metric: str) -> list[str]:
     """Return the contenders that have a value of a metric on all dialogues, the best first."""
     means = {str(model["name"]): model["summary"].get("all", {}).get(metric) for model in results["models"]}
     values = {name: entry["mean"] for name, entry in means.items() if entry and entry["mean"] is not None}
-    return sorted(values, key=values.__getitem__, reverse=metric_display(metric).better == "higher")
+    return best_first(metric, values)
 
 
 def pairwise(results: Results, metrics: Sequence[str], caption: str) -> tuple[ReportTable, ...]:
