@@ -51,7 +51,7 @@ class Difference:
 
     @property
     def tested(self) -> bool:
-        """Whether there are an interval and a p-value."""
+        """True with an interval and a p-value."""
         return not self.method.startswith(NOT_TESTED)
 
     @property
