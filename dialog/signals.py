@@ -55,6 +55,8 @@ def stopping(advice: str = "") -> Iterator[None]:
     try:
         yield
     except Stopped as stopped:
+        if stopped.number == signal.SIGINT:  # of a training without advice of its own
+            raise KeyboardInterrupt(f"interrupted{then}") from None
         log.info("stopped by %s%s", stopped, then)
         raise SystemExit(stopped.code) from None
     except KeyboardInterrupt as error:  # has a message if it came from a training

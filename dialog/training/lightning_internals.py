@@ -126,6 +126,11 @@ class SignalConnector(_SignalConnector):
             signal.signal(number, handler)
 
 
+def listen_for_signals(trainer: Trainer) -> None:
+    """Install a trainer's signal handlers before its fit does; public hook: none, the Tuner trains before that."""
+    trainer._signal_connector.register_signal_handlers()
+
+
 def replace_signals(trainer: Trainer, signals: SignalConnector) -> None:
     """Replace a trainer's signal handlers; public hook: none."""
     trainer._signal_connector = signals

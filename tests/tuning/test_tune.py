@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
+import click
 import pytest
 import torch
 from hypothesis import given
@@ -41,6 +43,27 @@ def test_a_learning_rate_with_its_picture(recipe: str, capsys: pytest.CaptureFix
     assert 1e-5 < found["suggestion"] < 0.3
     assert Path("lr.svg").read_text(encoding="utf-8").startswith("<svg")
     assert sorted(path.name for path in Path().iterdir()) == ["lr.svg", "t.yaml"]
+
+
+class Interrupting:
+    """Sends SIGINT to this process when it is destroyed: Python ignores exceptions that are raised there."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.filterwarnings("ignore:Be aware")  # of Lightning, which restores the weights without its callbacks
+def test_an_interrupt_within_a_finalizer_is_not_lost(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = DialogModule.training_step
+
+    def interrupted_step(module: DialogModule, batch: Batch, batch_index: int) -> Tensor:
+        Interrupting()  # destroyed at once
+        return step(module, batch, batch_index)
+
+    monkeypatch.setattr(DialogModule, "training_step", interrupted_step)
+    with pytest.raises(click.Abort) as caught:
+        program.main(["tune", recipe, "--lr", "--steps", "40"], standalone_mode=False)
+    assert str(caught.value.__cause__) == "interrupted; tuning has no result, run it again"
 
 
 class OneBatch:

@@ -19,6 +19,7 @@ from dialog.data.datamodule import BatchLoader, DialogDataModule
 from dialog.data.store.store import Store
 from dialog.training.callbacks.memory import out_of_memory
 from dialog.training.callbacks.peak_memory import peak_memory
+from dialog.training.lightning_internals import listen_for_signals
 from dialog.training.module import DialogModule
 
 BETA = 0.98
@@ -40,6 +41,7 @@ def try_rates(
     The weights are restored afterwards.
     """
     silence_lightning()
+    listen_for_signals(trainer)  # an exception that a handler raises inside a finalizer would be lost
     finder = Tuner(trainer).lr_find(
         module, datamodule=data, min_lr=lowest, max_lr=highest, num_training=steps, update_attr=False
     )
