@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dialog.atomic import replacing, write_json, write_text
+from dialog.atomic import replacing, write_text
 from dialog.config.compose import split_overrides
 from dialog.data.dialogue import SPLITS
 from dialog.errors import UserError
@@ -110,7 +110,7 @@ def attention(
         if not reading["maps"] and output.suffix != ".json":
             raise UserError(f"{run.folder}: the model has no attention; there is nothing to draw")
     if output.suffix == ".json":
-        write_json(output, readings[0])
+        readings[0].write_json(output)
     elif output.suffix == ".html":
         write_text(output, page(loaded, readings, note, layer, head) if not bertviz else bertviz_page(readings[0]))
     else:

@@ -141,7 +141,7 @@ class Run:
         import torch
 
         from dialog.analysis.attention.groups import token_groups
-        from dialog.analysis.attention.maps import attention_maps, maps_to_json, turn_indices
+        from dialog.analysis.attention.maps import attention_maps, maps_with_tokens, turn_indices
         from dialog.analysis.attention.rollout import rollout
         from dialog.data.tokenizers.tokenizer import BOS, PAD
         from dialog.report.drawing.attention.reading import AttentionReading
@@ -155,8 +155,8 @@ class Run:
         data = self.recipe.data
         rolled = rollout(maps) if any(one.kind == "self" for one in maps) else None
         return AttentionReading(
-            **maps_to_json(maps, 0, context, predicted, turn_indices(self.model, sources[0], len(source))),
-            rollout=None if rolled is None else rolled[0].float().cpu().tolist(),
+            **maps_with_tokens(maps, 0, context, predicted, turn_indices(self.model, sources[0], len(source))),
+            rollout=None if rolled is None else rolled[0].float().cpu().numpy(),
             **token_groups(self.tokenizer, example, source, target[1:], max_source=data.max_source, layout=data.layout),
         )
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -54,13 +56,14 @@ def sum_by_turn(weights: Tensor, turns: Tensor) -> Tensor:
     return sums.scatter_add(-1, turns[:, None, None].expand_as(weights), weights)  # [B, H, T, U]
 
 
-def maps_to_json(
+def maps_with_tokens(
     maps: list[AttentionMap], row: int, source: list[str], target: list[str], turns: Sequence[int] = ()
 ) -> dict[str, Any]:
     """Return the maps of one row of the batch with readable tokens on their axes, without padding.
 
-    ``target`` holds the predicted tokens, without the begin token. With ``turns``, the turn index of each source token,
-    the result has ``context_turns`` too: the text of each turn.
+    ``weights`` of each map are a float32 array [H, T, S]. ``target`` holds the predicted tokens, without the begin
+    token. With ``turns``, the turn index of each source token, the result has ``context_turns`` too: the text of each
+    turn.
     """
     turn_texts = [""] * (max(turns, default=-1) + 1)
     for token, turn in zip(source, turns, strict=bool(turns)):
@@ -73,11 +76,17 @@ def maps_to_json(
         "maps": [
             {
                 **{"name": name, "kind": kind, "side": side, "columns": columns},
-                "weights": weights[row, :, : sizes[side], : sizes[columns]].float().cpu().tolist(),
+                "weights": weights[row, :, : sizes[side], : sizes[columns]].float().cpu().numpy(),
             }
             for name, kind, side, columns, weights in maps
         ],
     }
+
+
+def rounded(weights: npt.NDArray[np.float32], digits: int) -> list[Any]:
+    """Return weights as nested lists with so few decimals that their JSON is short."""
+    nested: list[Any] = weights.astype(np.float64).round(digits).tolist()
+    return nested
 
 
 def turn_indices(model: Seq2Seq, source: Tensor, length: int) -> list[int]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dialog.analysis.attention.maps import rounded
 from dialog.build import build_corpus, build_rules
 from dialog.comparison.grid.folder import SPLIT
 from dialog.comparison.results.systems import System
@@ -76,7 +77,7 @@ def readings_of(system: System, chosen: Sequence[Mapping[str, Any]]) -> Iterator
         originals = originals or examples_by_id(run, {sample["id"] for sample in chosen})
         for place, sample in enumerate(chosen):
             reading = cross_attention(run, originals[sample["id"]])
-            size = sum(np.asarray(one["weights"]).size for one in reading["maps"])
+            size = sum(np.size(one["weights"]) for one in reading["maps"])
             if size:
                 yield SeedReading(place, rank, {"model": system.name, "seed": finished.entry["seed"], **reading}, size)
 
@@ -91,11 +92,11 @@ def cross_attention(run: Run, example: Example) -> dict[str, Any]:
     """Return the maps of an example: cross-attention over tokens alone, with rounded weights."""
     reading = run.attention_of_example(example)
     maps = [
-        {**one, "weights": np.round(one["weights"], DIGITS).tolist()}
+        {**one, "weights": rounded(one["weights"], DIGITS)}
         for one in reading["maps"]
         if (one["kind"], one["columns"]) == ("cross", "source")
     ]
-    rolled = None if reading["rollout"] is None else np.round(reading["rollout"], DIGITS).tolist()
+    rolled = None if reading["rollout"] is None else rounded(reading["rollout"], DIGITS)
     return {**reading, "maps": maps, "rollout": rolled}
 
 

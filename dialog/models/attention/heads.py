@@ -82,15 +82,14 @@ def without_heads(model: nn.Module, heads: Sequence[str]) -> Iterator[None]:
 
 def _views(model: nn.Module, heads: Sequence[str]) -> list[Tensor]:
     """Return the weights of heads."""
-    attentions = heads_of(model)
-    if heads and not attentions:
+    attentions, names = heads_of(model), head_names(model)
+    if heads and not names:
         raise UserError(f"head {heads[0]!r}: the model has no multi-head attention, whose heads could be removed")
     views = []
     for head in heads:
-        name, _, number = head.rpartition(".")
-        attention = attentions.get(name)
-        if attention is None or number not in map(str, range(attention.heads)):
+        if head not in names:
             choices = (f"{name}.0-{one.heads - 1}" for name, one in attentions.items())
             raise UserError(f"unknown head {head!r}{hint(head, choices)}")
-        views += [view.detach() for view in attention.weights(int(number))]
+        name, _, number = head.rpartition(".")
+        views += [view.detach() for view in attentions[name].weights(int(number))]
     return views

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dialog.analysis.attention.maps import attention_maps, maps_to_json, sum_by_turn, turn_indices
+from dialog.analysis.attention.maps import attention_maps, maps_with_tokens, sum_by_turn, turn_indices
 from dialog.models.seq2seq import Seq2Seq
 
 PAD, TURNS = 0, (4, 5)
@@ -39,7 +39,7 @@ def test_a_hierarchical_encoder_has_token_and_turn_maps(source: torch.Tensor) ->
         ("decoder.attention.turns", "cross", "target", "turns"),
     ]
     context, response = ["<other>", "▁I", "▁am", "<self>", "▁Oh", "</s>"], ["a", "b", "</s>"]
-    result = maps_to_json(maps, 0, context, response, turn_indices(model, source[0], 6))
+    result = maps_with_tokens(maps, 0, context, response, turn_indices(model, source[0], 6))
     assert result["context_turns"] == ["<other> I am", "<self> Oh</s>"]
     weights = [torch.tensor(entry["weights"]) for entry in result["maps"]]
     assert [array.shape for array in weights] == [(2, 6, 6), (2, 2, 2), (1, 3, 6), (1, 3, 2)]
@@ -62,7 +62,7 @@ def test_a_flat_encoder_has_no_turn_maps(source: torch.Tensor) -> None:
     maps = attention_maps(model, source, source != PAD, torch.tensor([[1, 7], [1, 6]]))
     assert "turns" not in {entry.columns for entry in maps}
     assert turn_indices(model, source[0], 6) == []
-    assert "context_turns" not in maps_to_json(maps, 0, list("abcdef"), ["x", "y"])
+    assert "context_turns" not in maps_with_tokens(maps, 0, list("abcdef"), ["x", "y"])
 
 
 def test_without_attention_there_is_no_map(source: torch.Tensor) -> None:

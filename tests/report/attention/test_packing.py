@@ -7,6 +7,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from dialog.errors import UserError
 from dialog.report.drawing.attention.bertviz_view import bertviz_view
@@ -59,7 +60,9 @@ def test_bertviz_gets_the_exact_weights(two_heads: dict[str, Any], monkeypatch: 
     monkeypatch.setitem(sys.modules, "bertviz", fake)
     page = bertviz_view(two_heads)
     (arguments,) = calls
-    assert arguments["cross_attention"][0].tolist() == [two_heads["maps"][0]["weights"]]
+    torch.testing.assert_close(
+        arguments["cross_attention"][0], torch.tensor([two_heads["maps"][0]["weights"]]), atol=0, rtol=0
+    )
     assert arguments["decoder_tokens"] == ["▁I", "▁do", "\ue000/s>"]
     assert page.count("</") == 3, "title, script and html; none from a token"
     assert "\\u003cself>" in page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import tracemalloc
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,26 @@ def test_readable_without_scripts(two_heads: dict[str, Any]) -> None:
     assert 'title="0.250"' in table, "the mean of two heads"
     assert "<bdi>_Hi</bdi> 0.25" in page
     assert "mean over heads of <code>decoder.attention</code>" in page
+
+
+@needs_chromium
+def test_a_lone_space_mark_is_visible(two_heads: dict[str, Any], tmp_path: Path) -> None:
+    page = attention_page([("", two_heads | {"response_tokens": ["▁", "do", "</s>"]})], title="run")
+    assert '<th scope="row"><bdi>␣</bdi></th>' in page
+    steps = "one('[role=option]').focus(); return [one('[role=option]').textContent, one('.status').textContent[1]]"
+    assert run_in_chromium(page, steps, tmp_path) == ["␣", "␣"]
+
+
+def test_memory_of_a_page_does_not_grow_with_its_weights(two_heads: dict[str, Any]) -> None:
+    side = 800
+    tokens = {"context_tokens": ["▁a"] * side, "context_lines": [0] * side, "context_kinds": ["word"] * side}
+    weights = np.full((8, side, side), 1 / side, dtype=np.float32)
+    own = {"name": "encoder", "kind": "self", "side": "source", "columns": "source", "weights": weights}
+    tracemalloc.start()
+    attention_page([("", {**two_heads, **tokens, "maps": [own]})], title="run")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < weights.nbytes, "a copy of the weights, or lists of them"
 
 
 def test_what_is_not_read_is_shown(two_heads: dict[str, Any]) -> None:

@@ -40,7 +40,7 @@
     return letters.length > MOST_LABEL ? `${letters.slice(0, MOST_LABEL - 1).join("")}…` : letters.join("");
   };
   const percent = (share) => `${(100 * share).toFixed(Math.abs(share) < 0.1 ? 1 : 0).replace(/^-(0\.0)$/, "$1")} %`;
-  const readable = (token) => token.replaceAll("▁", "_");
+  const readable = (token) => token === "▁" ? "␣" : token.replaceAll("▁", "_");
   const sameTexts = (one, other) => one.length === other.length && one.every((text, place) => text === other[place]);
 
   const isolated = (text) => `\u2068${text}\u2069`; // keeps the order of the line around text of any direction
@@ -197,7 +197,7 @@
         const begins = token.startsWith("▁") && token.length > 1;
         if (begins || !marked || kinds[place] === "r") parent.append(" ");
         const special = !"wp".includes(kinds[place]) || token.startsWith("\\");
-        const span = make("span", { class: special ? "token special" : "token", dir: special && "ltr" }, begins ? token.slice(1) : token);
+        const span = make("span", { class: special ? "token special" : "token", dir: special && "ltr" }, begins ? token.slice(1) : token === "▁" ? "␣" : token);
         parent.append(span);
         return span;
       });

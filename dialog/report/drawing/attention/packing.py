@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Weights = npt.NDArray[np.float64]
+Weights = npt.NDArray[np.float32]
 STEPS = 65535
 """Number of steps of a weight; rounding changes it by at most 1 / (2 * 65535)."""
 MOST_CELLS = 1_000_000
@@ -91,13 +91,15 @@ def maps_of(reading: Mapping[str, Any]) -> list[NamedMap]:
         NamedMap(
             one["name"],
             one["kind"],
-            np.asarray(one["weights"], dtype=np.float64),
+            np.asarray(one["weights"], dtype=np.float32),
             one["side"],
             "read" if one["columns"] == "target" else one["columns"],
         )
         for one in reading["maps"]
     ]
-    return maps if rolled is None else [*maps, NamedMap(ROLLOUT, ROLLOUT, np.asarray([rolled]), "target", "source")]
+    if rolled is None:
+        return maps
+    return [*maps, NamedMap(ROLLOUT, ROLLOUT, np.asarray(rolled, dtype=np.float32)[None], "target", "source")]
 
 
 def last_cross_attention(reading: Mapping[str, Any]) -> NamedMap | None:
@@ -171,9 +173,9 @@ def pack(reading: Mapping[str, Any], label: str, *, most_cells: int = MOST_CELLS
 
 def by_group(weights: Weights, groups: Sequence[AxisGroup], *, axis: int) -> Weights:
     """Sum columns, or average rows, over the tokens of each group: axis of length S -> G."""
-    parts = [np.take(weights, range(group.first, group.end), axis=axis) for group in groups]
-    summed = [part.sum(axis) if axis == -1 else part.mean(axis) for part in parts]
-    return np.stack(summed, axis=axis)
+    along = np.moveaxis(weights, axis, 0)
+    parts = [along[group.first : group.end] for group in groups]
+    return np.stack([part.sum(0) if axis == -1 else part.mean(0) for part in parts], axis=axis)
 
 
 def _reductions(one: NamedMap, axes: Mapping[str, TokenAxis]) -> Iterator[tuple[NamedMap, str]]:

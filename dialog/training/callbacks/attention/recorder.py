@@ -13,7 +13,7 @@ from lightning.pytorch.callbacks import Callback
 
 from dialog.analysis.attention.batch_maps import Examples
 from dialog.analysis.attention.groups import ReadLine, line_groups
-from dialog.analysis.attention.maps import attention_maps, maps_to_json, turn_indices
+from dialog.analysis.attention.maps import attention_maps, maps_with_tokens, turn_indices
 from dialog.analysis.attention.statistics import curve_statistics
 from dialog.analysis.attention.token_kinds import TokenKinds
 from dialog.data.store.length_classes import by_length
@@ -118,7 +118,7 @@ class AttentionRecorder(Callback):
             [ReadLine(own, tokenizer.decode(ids), len(ids)) for own, ids in part] for part in store.lines(row)
         )
         return {
-            **maps_to_json([one for one in maps if self._is_recorded(one.kind)], 0, context, response, turns),
+            **maps_with_tokens([one for one in maps if self._is_recorded(one.kind)], 0, context, response, turns),
             "response": tokenizer.decode(target[1:-1]),
             **line_groups(
                 tokenizer, facts, lines, source, target[1:], max_source=store.max_source, layout=store.layout

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dialog.analysis.attention.maps import rounded
 from dialog.atomic import replacing, write_text
 
 DIGITS = 7
@@ -26,9 +27,9 @@ def write_maps(folder: Path, step: int, row: int, reading: Mapping[str, Any]) ->
     """
     path = folder / f"step-{step}" / f"{row}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    arrays: dict[str, Any] = {one["name"]: np.array(one["weights"], dtype=np.float32) for one in reading["maps"]}
-    rounded = [{**one, "weights": np.round(one["weights"], DIGITS).tolist()} for one in reading["maps"]]
-    write_text(path, json.dumps({**reading, "maps": rounded}, ensure_ascii=False))
+    arrays: dict[str, Any] = {one["name"]: one["weights"] for one in reading["maps"]}
+    maps = [{**one, "weights": rounded(one["weights"], DIGITS)} for one in reading["maps"]]
+    write_text(path, json.dumps({**reading, "maps": maps}, ensure_ascii=False))
     labels = [{key: value for key, value in one.items() if key != "weights"} for one in reading["maps"]]
     with replacing(path.with_suffix(".npz")) as new, new.open("wb") as file:
         np.savez_compressed(file, reading=np.array(json.dumps({**reading, "maps": labels})), **arrays)
