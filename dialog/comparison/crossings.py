@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dialog.comparison.curves import AXES, LearningCurve, common_support, seed_range, validation_curves
-from dialog.report.formats.numbers import count, duration
+from dialog.report.formats.numbers import count, duration, magnitude
 
 PER = {"target_tokens": "Per target token", "seconds": "Per second", "flops": "Per FLOP"}
 RESOLUTION = 1000
@@ -115,5 +115,5 @@ def _amount(cost: float, axis: str) -> str:
     if axis == "seconds":
         return duration(cost)
     if axis == "flops":
-        return f"{cost:.1e} FLOPs"
+        return f"{magnitude(cost)} FLOPs"
     return f"{count(float(f'{cost:.3g}'))} tokens"

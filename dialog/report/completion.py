@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any
@@ -53,26 +54,32 @@ def displayed(results: Results) -> dict[str, Any]:
     completed = complete(results)
     names = model_names(completed)
     shared, labels = short_labels(names)
-    longest_first = dict(sorted(zip(names, labels, strict=True), key=lambda pair: -len(pair[0])))
     named = {key: value for key, value in completed.items() if key not in UNNAMED}
-    return {**completed, **_renamed(named, longest_first, ""), "shared": shared}
+    return {**completed, **_renamed(named, dict(zip(names, labels, strict=True)), ""), "shared": shared}
 
 
 def short_labels(names: Sequence[str]) -> tuple[str, list[str]]:
-    """Return what names have in common, their folder and recipe, and their labels without it.
+    """Return what names have in common, their folder, first words or recipe, and their labels without it.
 
     ``task/lstm[attention=dot]`` and ``task/lstm[attention=none]`` share ``task/lstm``; ``task/lstm`` and ``task/gru``
-    share ``task``.
+    share ``task``, and so do ``task-lstm`` and ``task-gru``.
     """
     if len(names) < 2:
         return "", list(names)
     recipes = [name.partition("[")[0] for name in names]
     if len(set(recipes)) == 1 and all(name.endswith("]") for name in names):
         return recipes[0], [name[len(recipes[0]) + 1 : -1] for name in names]
-    folders = [recipe.split("/")[:-1] for recipe in recipes]
-    equal = takewhile(lambda parts: len(set(parts)) == 1, zip(*folders, strict=False))
-    folder = "/".join(parts[0] for parts in equal)
-    return folder, [name[len(folder) + 1 :] if folder else name for name in names]
+    folder = _shared_start(recipes, "/")
+    inner = [recipe.removeprefix(f"{folder}/") for recipe in recipes]
+    words = _shared_start([path.partition("/")[0] for path in inner], "-")
+    start = "".join([*([f"{folder}/"] if folder else []), *([f"{words}-"] if words else [])])
+    return start[:-1], [name[len(start) :] for name in names]
+
+
+def _shared_start(texts: Sequence[str], separator: str) -> str:
+    """Return the parts with which all texts start, without the last part of any."""
+    parts = zip(*(text.split(separator)[:-1] for text in texts), strict=False)
+    return separator.join(equal[0] for equal in takewhile(lambda column: len(set(column)) == 1, parts))
 
 
 def _renamed(value: Any, labels: Mapping[str, str], field: str) -> Any:  # noqa: ANN401 - any value of JSON
@@ -82,9 +89,8 @@ def _renamed(value: Any, labels: Mapping[str, str], field: str) -> Any:  # noqa:
     if isinstance(value, list | tuple):
         return [_renamed(item, labels, field) for item in value]
     if isinstance(value, str) and field in TEXTS:
-        for name, label in labels.items():
-            value = value.replace(name, label)
-        return value
+        longest_first = "|".join(map(re.escape, sorted(labels, key=len, reverse=True)))
+        return re.sub(longest_first, lambda match: labels[match[0]], value)
     return labels.get(value, value) if isinstance(value, str) else value
 
 

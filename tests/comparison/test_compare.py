@@ -18,7 +18,7 @@ import pytest
 
 import dialog
 from dialog.cli import main
-from dialog.comparison.grid.contenders import run_names
+from dialog.comparison.grid.names import run_names
 
 QUICK = [
     "trainer.max_steps=8",
@@ -187,13 +187,18 @@ def test_samples(comparison: Comparison) -> None:
 
 def test_names_of_run_folders() -> None:
     """Of the folder that holds all runs of a recipe, else what their paths begin with, else the path of the first."""
-    one, two, other = Path("one/runs/b"), Path("two/runs/b"), Path("c/runs/d")
-    assert run_names([[one], [two], [other]]) == ["one/runs/b", "two/runs/b", "d"]
-    assert run_names([[Path("x/runs/lstm/seed-1"), Path("x/runs/lstm/seed-2")], [other]]) == ["lstm", "d"]
-    lstm, transformer = ([Path(f"runs/results/{name}-{seed}") for seed in (1, 2)] for name in ("lstm", "transformer"))
-    assert run_names([lstm, transformer]) == ["results/lstm", "results/transformer"]
-    assert run_names([[Path("/my-runs/lstm-1").absolute(), Path("/my-runs/lstm-2")], [other]]) == ["my-runs", "d"]
-    assert run_names([[Path("/a/1"), Path("/a/2")], [Path("/a/10"), Path("/a/20")]]) == ["a/1", "a/10"]
+
+    def names(*groups: list[str]) -> list[str]:
+        return run_names([{int(path[-1]): Path(path) for path in group} for group in groups])
+
+    assert names(["one/runs/b2"], ["two/runs/b2"], ["c/runs/d2"]) == ["one/runs/b2", "two/runs/b2", "d2"]
+    assert names(["x/runs/lstm/seed-1", "x/runs/lstm/seed-2"], ["c/runs/d2"]) == ["lstm", "d2"]
+    lstm, transformer = ([f"runs/results/{name}-{seed}" for seed in (1, 2)] for name in ("lstm", "transformer"))
+    assert names(lstm, transformer) == ["results/lstm", "results/transformer"]
+    assert names(lstm, transformer[:1]) == ["results/lstm", "results/transformer"], "not: results, where both are"
+    assert names(lstm[:1], ["runs/results/lstm-2"]) == ["results/lstm-1", "results/lstm-2"], "other recipes"
+    assert names(["/my-runs/lstm-1", "/my-runs/lstm-2"], ["c/runs/d2"]) == ["my-runs", "d2"]
+    assert names(["/a/1", "/a/2"], ["/a/10", "/a/23"]) == ["a/1", "a/10"]
 
 
 def test_attention(comparison: Comparison) -> None:

@@ -45,10 +45,20 @@ def test_complete_results_are_unchanged(results: dict[str, Any], three: dict[str
         (["t/lstm", "t/lstm[attention=none]"], "t", ["lstm", "lstm[attention=none]"]),
         (["t/lstm[a=1]", "t/gru[a=1]"], "t", ["lstm[a=1]", "gru[a=1]"]),
         (["lstm"], "", ["lstm"]),
+        (["runs/daily-lstm_luong", "runs/daily-gru"], "runs/daily", ["lstm_luong", "gru"]),
+        (["daily-lstm", "daily-lstm-big"], "daily", ["lstm", "lstm-big"]),
+        (["lstm", "lstm-big"], "", ["lstm", "lstm-big"]),
+        (["t/lstm-a[x=1-2]", "t/lstm-a[x=1-3]", "t/lstm-b"], "t/lstm", ["a[x=1-2]", "a[x=1-3]", "b"]),
     ],
 )
 def test_short_names_lack_what_all_share(names: list[str], shared: str, labels: list[str]) -> None:
     assert short_labels(names) == (shared, labels)
+
+
+def test_labels_are_not_shortened_again(results_of: Callable[..., dict[str, Any]]) -> None:
+    results = results_of(("a-a-b", "a-b"))
+    results["warnings"] = ["a-a-b and a-b diverged."]
+    assert displayed(results)["warnings"] == ["a-b and b diverged."]
 
 
 def test_names_are_short_everywhere_but_in_texts_of_users(results_of: Callable[..., dict[str, Any]]) -> None:

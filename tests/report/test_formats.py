@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from dialog.report.formats.metrics import METRIC_DISPLAYS, metric_display
-from dialog.report.formats.numbers import decimals, duration, percent
+from dialog.report.formats.numbers import decimals, duration, magnitude, percent
 from dialog.report.tables import interval_text, p_text, signed, spread_text
 
 
@@ -26,6 +26,14 @@ def test_every_metric_has_a_label_and_a_definition() -> None:
 @pytest.mark.parametrize(("value", "text"), [(1.5, "1.50"), (1234567.0, "1,234,567.00"), (2.6e20, "2.6e+20")])
 def test_large_numbers_are_short(value: float, text: str) -> None:
     assert metric_display("perplexity_word").format(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(8.52e6, "8.52 M"), (6.195e6, "6.20 M"), (999_600.0, "1.00 M"), (85_170_000_000.0, "85.2 G"), (512.0, "512")],
+)
+def test_magnitudes_have_three_digits_and_a_prefix(value: float, text: str) -> None:
+    assert magnitude(value) == text
 
 
 def test_differences_have_a_sign_and_percentages_are_points() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,13 +10,13 @@ from itertools import product
 from pathlib import Path
 
 from dialog.comparison.grid.folder import GRID, Contender, contender_hash, flat, is_comparison
+from dialog.comparison.grid.names import run_names
 from dialog.config.compose import Composed, compose, find_recipe
 from dialog.config.schema import to_dict
 from dialog.config.variations import parse_variation, short_names
 from dialog.config.yaml_layers import parse_value
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
-from dialog.paths import display_name
 from dialog.runs.folder import RECIPE, read_summary
 from dialog.runs.load import check_files, check_no_imports
 
@@ -145,7 +144,7 @@ def group_runs(folders: Sequence[Path], *, trust: bool) -> list[Contender]:
         before = groups.setdefault(key, {}).setdefault(seed, folder)
         if before is not folder:
             raise UserError(f"{before} and {folder}: runs of one recipe with the same seed; give one of them")
-    names = run_names([list(group.values()) for group in groups.values()])
+    names = run_names(list(groups.values()))
     return [
         Contender(
             name, "runs", key, to_dict(recipes[key].recipe), {seed: absolute(path) for seed, path in group.items()}
@@ -165,24 +164,6 @@ def trained_recipe(folder: Path, *, trust: bool) -> Composed:
     if read_summary(folder) is None:
         raise UserError(f"{folder}: training has not finished; resume it with dialog-seq2seq train --resume {folder}")
     return composed
-
-
-def run_names(groups: Sequence[Sequence[Path]]) -> list[str]:
-    """Return a name for each group of run folders: that of their common folder, else what their paths begin with.
-
-    ``runs/small/lstm/1`` and ``runs/small/lstm/2`` are ``small/lstm``, ``runs/lstm-1`` and ``runs/lstm-2`` are ``lstm``
-    beside runs of ``runs/transformer-1``; names that are not unique are the path of the first run.
-    """
-    paths = [[os.path.abspath(folder) for folder in group] for group in groups]  # links keep their names
-    whole = [group[0].as_posix().strip("/") for group in groups]
-    begun = [os.path.commonprefix(group).rstrip("-_.") if len(group) > 1 else group[0] for group in paths]  # noqa: RUF071 - names
-    shared = [os.path.commonpath(group) for group in paths]
-    names = whole
-    for folders in (begun, shared):
-        candidates = [display_name(Path(folder)) for folder in folders]
-        unique = [bool(candidate) and candidates.count(candidate) == 1 for candidate in candidates]
-        names = [one if use else other for one, other, use in zip(candidates, names, unique, strict=True)]
-    return names if len({*names}) == len(names) else whole
 
 
 def absolute(path: Path) -> str:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+PREFIXES = ("", " k", " M", " G", " T", " P", " E", " Z")
+"""Prefixes of powers of 1,000."""
+
 
 def decimals(places: int) -> Callable[[float], str]:
     """Return a formatter with a fixed number of decimals; from ten million on, 2.6e+20."""
@@ -23,7 +26,15 @@ def count(value: float) -> str:
 
 def general(value: float) -> str:
     """Format a number of unknown magnitude with four significant digits."""
-    return f"{value:.4g}"
+    return f"{value:.4g}".replace("-", "−")
+
+
+def magnitude(value: float) -> str:
+    """Format a large number with three significant digits and a prefix: 6.20 M, 85.2 G."""
+    rounded, power = float(f"{value:.2e}"), 0
+    while abs(rounded) >= 1000 and power < len(PREFIXES) - 1:
+        rounded, power = rounded / 1000, power + 1
+    return f"{rounded:#.3g}".rstrip(".") + PREFIXES[power]
 
 
 def duration(seconds: float) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dialog.report.formats.numbers import count, general
+from dialog.report.formats.numbers import count, general, magnitude
 from dialog.report.tables import ReportCell, ReportSection, Results, Row, RowGroup, model_names, table_of_groups
 from dialog.report.terminal import truncate
+
+LARGE = 1e6
+"""Settings that are no whole numbers have a prefix from here on: 6.20 M FLOPs."""
 
 
 def contract(results: Results) -> ReportSection:
@@ -60,4 +63,6 @@ def _setting_text(value: object) -> str:
         return "not recorded"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return truncate(str(value), 72)
-    return count(value) if isinstance(value, int) else general(value)
+    if isinstance(value, int):
+        return count(value)
+    return magnitude(value) if abs(value) >= LARGE else general(value)

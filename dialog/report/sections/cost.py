@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from dialog.report.formats.metrics import metric_display, metric_value
-from dialog.report.formats.numbers import count, decimals, duration, general
+from dialog.report.formats.numbers import count, decimals, duration, magnitude
 from dialog.report.sections.scores import metric_names
 from dialog.report.tables import (
     NONE,
@@ -31,7 +31,7 @@ def cost(results: Results) -> ReportSection:
         ("Parameters", [_parameters(model, "total") for model in models]),
         ("… in embeddings", [_parameters(model, "embeddings") for model in models]),
         ("… in other layers", [_parameters(model, "rest") for model in models]),
-        ("FLOPs per target token", [optional(model["flops_per_target_token"], general) for model in models]),
+        ("FLOPs per target token", [optional(model["flops_per_target_token"], magnitude) for model in models]),
         ("Tuning trials", [optional(model["trials"], count) for model in models]),
         ("Seeds", [str(len(model["runs"])) if _trained(model) else NONE for model in models]),
         ("Diverged runs", _diverged(models)),

@@ -1,18 +1,21 @@
 """Kill a comparison at random moments, continue it, and compare its results with those of an uninterrupted one.
 
-    python tests/comparison/grid/killed.py FOLDER [--kills 10] [--seeds 3]
+    python tests/comparison/grid/killed.py FOLDER [--kills 10] [--seeds 3] [--signal KILL] [--jobs 1]
 
-Exits with 1 if results.json differs in anything but times. The module is also used by tests.
+With several jobs, the signal goes to the first process, and every other time to its jobs also. Exits with 1 if
+results.json differs in anything but times. The module is also used by tests.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +55,16 @@ def compare(server: Server, folder: Path, seeds: int, *options: str) -> int:
     return progress(folder)
 
 
-def compare_with_kills(server: Server, folder: Path, seeds: int, *, kills: int, whole: int, seed: int) -> int:
+def compare_with_kills(
+    server: Server,
+    folder: Path,
+    seeds: int,
+    *options: str,
+    kills: int,
+    whole: int,
+    seed: int,
+    number: int = signal.SIGKILL,
+) -> int:
     """Compare, killed and continued at random moments; return the number of kills that hit.
 
     A kill comes after a random part of what is left of the progress of the `whole` comparison.
@@ -61,14 +73,26 @@ def compare_with_kills(server: Server, folder: Path, seeds: int, *, kills: int, 
     hits = 0
     for left in range(kills, 0, -1):
         aim = progress(folder) + chance.uniform(0, 1.5) * (whole - progress(folder)) / (left + 1)
-        process = server.start(*command(folder, seeds))
+        process = server.start(*command(folder, seeds, *options))
         while progress(folder) < aim and not has_ended(process.pids[0]):
             time.sleep(0.005)
         time.sleep(chance.uniform(0, 0.2))
-        process.send(signal.SIGKILL)
-        hits += process.wait() == [-signal.SIGKILL]
-    complete(server.start(*command(folder, seeds)))
+        jobs = children(process.pids[0]) if left % 2 else []
+        process.send(number)
+        for job in jobs:
+            with suppress(ProcessLookupError):
+                os.kill(job, number)
+        hits += process.wait() in ([-number], [128 + number])
+    complete(server.start(*command(folder, seeds, *options)))
     return hits
+
+
+def children(process: int) -> list[int]:
+    """Return the processes that the main thread of a process has started and that run."""
+    try:
+        return [int(text) for text in Path(f"/proc/{process}/task/{process}/children").read_text("utf-8").split()]
+    except FileNotFoundError:  # it has ended
+        return []
 
 
 def complete(process: Processes) -> None:
@@ -82,15 +106,19 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--signal", default="KILL", choices=["KILL", "TERM", "INT"])
+    parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
+    number = signal.Signals[f"SIG{options.signal}"]
     root = options.folder.resolve()
     root.mkdir(parents=True, exist_ok=True)
     with serving(root) as server:
         whole = compare(server, root / "whole", options.seeds)
-        plan = {"kills": options.kills, "whole": whole, "seed": options.seed}
-        hits = compare_with_kills(server, root / "killed", options.seeds, **plan)
+        plan = {"kills": options.kills, "whole": whole, "seed": options.seed, "number": number}
+        hits = compare_with_kills(server, root / "killed", options.seeds, "--jobs", str(options.jobs), **plan)
     same = without_times(results(root / "killed")) == without_times(results(root / "whole"))
-    print(f"2 x {options.seeds} runs; killed {hits} times; {'same' if same else 'OTHER'}")
+    outcome = "same" if same else "OTHER"
+    print(f"2 x {options.seeds} runs, {options.jobs} at a time; {number.name} hit {hits} times; {outcome}")
     return 0 if same else 1
 
 

@@ -108,7 +108,7 @@ def test_a_run_that_is_added_is_a_seed_of_its_contender(seeds: Callable[..., Pat
     )
     grid = merged(Grid(tmp_path, (), ()), one, [1], ())
     (contender,) = merged(grid, two, [1], ()).contenders
-    assert (contender.name, [*contender.folders]) == ("lstm-1", [1, 2])
+    assert (contender.name, [*contender.folders]) == ("lstm", [1, 2])
     with pytest.raises(UserError, match="has a run of the same recipe and seed 1"):
         merged(grid, again, [1], ())
     shutil.rmtree(one[0].folders[1])

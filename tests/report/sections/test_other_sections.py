@@ -43,9 +43,11 @@ def test_relative_differences_of_settings(results: dict[str, Any]) -> None:
         ([9, 2, 1], "differs by a factor of 9"),
         ([1, 0], "differs"),
         ([None, "b"], "differs"),
+        ([6.195e6, 8.52e6], "differs by 37.5 %"),
     ):
         results["parity"] = [{"what": "parameters", "equal": False, "must": False, "values": values}]
         assert texts(contract(results).tables[0])["parameters"][-1] == text
+    assert texts(contract(results).tables[0])["parameters"][:2] == ["6.20 M", "8.52 M"]
 
 
 def test_cost(results: dict[str, Any]) -> None:
@@ -54,7 +56,7 @@ def test_cost(results: dict[str, Any]) -> None:
     assert shown["Parameters"] == ["8,540,000", "9,100,000"]
     assert shown["Training time"][0] == "23 min 27 s ± 7.0 s"
     assert shown["Target tokens seen"] == ["1,000,000", "1,000,000"]
-    assert shown["FLOPs per target token"] == ["5.1e+07", "6e+07"]
+    assert shown["FLOPs per target token"] == ["51.0 M", "60.0 M"]
     assert shown["Time to 1.400 bits per byte"] == ["5 min 00 s", "6 min 30 s"]
     assert shown["Peak memory"][0] == "1.61 GiB"
     assert "Diverged runs" not in shown
