@@ -55,9 +55,8 @@ def _json_pieces(value: object) -> Iterator[str]:
 
 
 def _joined(brackets: str, items: Iterable[Iterable[str]]) -> Iterator[str]:
-    opening, closing = brackets
-    yield opening
+    yield brackets[0]
     for place, pieces in enumerate(items):
         yield ",\n" if place else "\n"
         yield from pieces
-    yield "\n" + closing
+    yield "\n" + brackets[1]
