@@ -8,6 +8,7 @@ from typing import Any
 
 from dialog.comparison.statistics.phrases import listed
 from dialog.report.formats.metrics import metric_value
+from dialog.report.tables import MOST_NAMES
 
 SUBSETS = {"all": "all dialogues", "clean": "clean dialogues", "leaked": "leaked dialogues"}
 """Subsets of the test set, and their names in sentences."""
@@ -45,20 +46,30 @@ def ngram_warnings(models: Sequence[Mapping[str, Any]], references: Mapping[str,
         worse = [subset for subset, (own, best) in values.items() if own > best]  # nan is not
         distinct = [name for name in worse if name == "all" or values[name] != values["all"]]  # or it is the whole set
         groups.setdefault(tuple(distinct), []).append(model)
-    return [_warning(worse, subsets, references) for subsets, worse in groups.items() if subsets]
+    return [
+        f"{_subject(worse, len(models))} more bits per byte than an n-gram model that does not read the context: "
+        f"{_values(worse, subsets, references)}."
+        for subsets, worse in groups.items()
+        if subsets
+    ]
 
 
-def _warning(models: Sequence[Mapping[str, Any]], subsets: Sequence[str], references: Mapping[str, Rows]) -> str:
-    """Return "a has more bits per byte than an n-gram model ...: 1.5 against 1.3 (3-gram) on all dialogues."."""
-    names = [str(model["name"]) for model in models]
+def _subject(models: Sequence[Mapping[str, Any]], number: int) -> str:
+    """Return "a and b have", or "All 9 contenders have" for all of a large number."""
+    if len(models) == number > MOST_NAMES:
+        return f"All {number} contenders have"
+    return f"{listed([str(model['name']) for model in models])} {'have' if len(models) > 1 else 'has'}"
+
+
+def _values(models: Sequence[Mapping[str, Any]], subsets: Sequence[str], references: Mapping[str, Rows]) -> str:
+    """Return "1.5 to 1.6 against 1.3 (3-gram) on all dialogues", for each subset."""
     places = []
     for subset in subsets:
         best, order = _best_ngram(references, subset)
         values = sorted(_bits(model, subset) for model in models)
         own = " to ".join(dict.fromkeys(f"{value:.3f}" for value in (values[0], values[-1])))
         places.append(f"{own} against {best:.3f} ({order}-gram) on {SUBSETS[subset]}")
-    subject = f"{listed(names)} {'have' if len(names) > 1 else 'has'}"
-    return f"{subject} more bits per byte than an n-gram model that does not read the context: {', '.join(places)}."
+    return ", ".join(places)
 
 
 def _bits(model: Mapping[str, Any], subset: str) -> float:

@@ -186,7 +186,7 @@ def test_samples(comparison: Comparison) -> None:
 
 
 def test_names_of_run_folders() -> None:
-    """Of the folder that holds all runs of a recipe, else what their paths begin with, else the path of the first."""
+    """The folder that holds all runs of a recipe, else what their paths begin with, else the path of the first."""
 
     def names(*groups: list[str]) -> list[str]:
         return run_names([{int(path[-1]): Path(path) for path in group} for group in groups])

@@ -65,5 +65,11 @@ def test_models_worse_on_the_same_subsets_share_a_warning() -> None:
     assert second.startswith("c has more")
 
 
+def test_a_warning_about_all_of_many_models_names_none() -> None:
+    (warning,) = ngram_warnings([model(name, all=1.5) for name in "abcde"], {"all": ngrams(1.3)})
+    assert warning.startswith("All 5 contenders have more bits per byte")
+    assert "5 contenders" not in ngram_warnings([model(name, all=1.5) for name in "abc"], {"all": ngrams(1.3)})[0]
+
+
 def test_no_warning_without_reference_rows() -> None:
     assert ngram_warnings([model("any", all=9.0)], references_of({})) == []

@@ -91,7 +91,15 @@ def prepare_grid(request: Request) -> Grid:
         raise UserError(f"--seeds {request.seeds}: applies to recipes; add trained runs of more seeds instead")
     missing = any(cell.contender.kind == "recipe" and not is_trained(cell.folder) for cell in planned.cells())
     if missing or planned != current:
-        check_single_process(planned.contenders)
+        try:
+            check_single_process(planned.contenders)
+        except UserError as error:
+            if not inherited or not new:
+                raise
+            raise UserError(
+                f"{error}; new recipes have the settings of the comparison too ({' '.join(inherited)}): if they do not "
+                "fit, train the recipe first and add its run folder"
+            ) from error
         data = prepare_all(planned.contenders, quiet=request.job)
         check_test_sets(planned.contenders, data)
         if request.strict:

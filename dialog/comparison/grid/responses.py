@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 Key = tuple[str, ...]
+SHARED = 20
+"""Equal characters that a message shows before the first difference of two references."""
 NUMBERS = ("nll", "reference_tokens", "reference_correct", "reference_unknown", "reference_unknown_bytes")
 """Optional fields: likelihood of the reference, in nats and tokens."""
 
@@ -99,8 +102,9 @@ def match_responses(path: Path, expected: Sequence[Row]) -> list[Row]:
         reference = expected[place]["reference"]
         if line.get("reference", reference) != reference:
             raise UserError(
-                f"{where}: the reference of {line['id']} is {to_json(line['reference'])[:60]}, in the test set of the "
-                f"other contenders {to_json(reference)[:60]}; evaluate on the same test set"
+                f"{where}: the reference of {line['id']} has {differing(line['reference'], reference)} where the test "
+                f"set of the other contenders has {differing(reference, line['reference'])}; evaluate on the same test "
+                "set"
             )
         matched[place] = line
     if missing := [row["id"] for place, row in enumerate(expected) if place not in matched]:
@@ -113,6 +117,12 @@ def match_responses(path: Path, expected: Sequence[Row]) -> list[Row]:
         {**row, "response": matched[place]["response"], **{field: matched[place][field] for field in fields}}
         for place, row in enumerate(expected)
     ]
+
+
+def differing(text: object, other: object) -> str:
+    """Return what a value has from shortly before its first difference from another one, for a message."""
+    start = max(0, len(os.path.commonprefix([str(text), str(other)])) - SHARED)  # noqa: RUF071 - texts
+    return to_json(text[start:] if isinstance(text, str) else text)[:60]
 
 
 def check_line(line: Row, where: str, *, by_id: bool) -> None:

@@ -104,17 +104,21 @@ def _best_in_others(
 ) -> Iterator[str]:
     """Yield the named metrics after the first by their leaders: contenders whom no other one beats decidedly."""
     order = best_first(metrics[0], values_of(metrics[0], means))
+    names = [*order, *(name for name in means if name not in order)]
     groups: dict[tuple[str, ...], list[str]] = {}
     for metric in metrics[1:]:
         if is_headline(metric):
             decided = [record for record in tested if record.metric == metric and record.decided]
             beaten = {({record.a, record.b} - {winner_of(record, better)}).pop() for record in decided}
-            leaders = [name for name in (*order, *(name for name in means if name not in order)) if name not in beaten]
-            measured = tuple(name for name in leaders if metric in means[name])
-            groups.setdefault(measured, []).append(lowered(metric_display(metric).label))
+            compared = {name for record in tested if record.metric == metric for name in (record.a, record.b)}
+            leaders = tuple(name for name in names if name in compared - beaten)
+            groups.setdefault(leaders, []).append(lowered(metric_display(metric).label))
     for best, labels in groups.items():
         if len(best) == len(means):
             yield f"Undecided between all in {listed(labels)}."
+        elif 2 * (len(means) - len(best)) < len(best):
+            others = [name for name in names if name not in best]
+            yield f"Undecided in {listed(labels)} between all but {listed(others)}."
         else:
             yield f"Best in {listed(labels)}: {listed(best)}{', undecided between them' * (len(best) > 1)}."
 

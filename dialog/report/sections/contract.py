@@ -9,8 +9,8 @@ from dialog.report.formats.numbers import count, general, magnitude
 from dialog.report.tables import ReportCell, ReportSection, Results, Row, RowGroup, model_names, table_of_groups
 from dialog.report.terminal import truncate
 
-LARGE = 1e6
-"""Settings that are no whole numbers have a prefix from here on: 6.20 M FLOPs."""
+LARGE = 1e4
+"""Settings that are no whole numbers have a prefix from here on: 314 k, 6.20 M FLOPs."""
 
 
 def contract(results: Results) -> ReportSection:

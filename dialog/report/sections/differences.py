@@ -79,7 +79,7 @@ def difference_cells(entry: Difference | None) -> Row:
 def matrix(results: Results, metrics: Sequence[str], caption: str) -> tuple[ReportTable, ...]:
     """Return the intervals of all pairs of more than two contenders in the first metric that has a better direction.
 
-    A row and a column for each contender, the best first: row minus column. A group for each subset.
+    A row and a column for each contender, the best first: row minus column. A group for each subset with tests.
     """
     judged = (name for name in metrics if metric_display(name).better and differences_of(results, "all", name))
     metric = next(judged, None)
@@ -89,6 +89,7 @@ def matrix(results: Results, metrics: Sequence[str], caption: str) -> tuple[Repo
     groups = (
         RowGroup(title, tuple(_matrix_row(results, subset, metric, names, row) for row in range(len(names) - 1)))
         for subset, title in subsets_of(results).items()
+        if any(entry["interval"] for entry in differences_of(results, subset, metric))
     )
     note = f"{metric_label(metric)}, row minus column, the best contender first: {_percent_level(results)} intervals"
     return table_of_groups((metric_label(metric), *names[1:]), groups, caption=f"{note}. {caption}", metrics=(metric,))

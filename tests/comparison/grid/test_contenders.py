@@ -166,7 +166,14 @@ def test_examples_of_equal_text_are_matched_in_their_order(tmp_path: Path) -> No
         (lambda rows: rows[:-1], "no response to 1 of"),
         (lambda rows: [*rows, rows[0]], r"other.jsonl:\d+: id '.*' is listed twice"),
         (lambda rows: [*rows, {**rows[0], "id": "x"}], r"other.jsonl:\d+: id 'x' is not in the test set"),
-        (lambda rows: [{**rows[0], "reference": "No ."}, *rows[1:]], r"other.jsonl:1: the reference of .* is \"No .\""),
+        (
+            lambda rows: [{**rows[0], "reference": "No ."}, *rows[1:]],
+            r"other.jsonl:1: the reference of .* has \"No \.\" where",
+        ),
+        (
+            lambda rows: [{**rows[0], "reference": f"{rows[0]['reference']} x"}, *rows[1:]],
+            r" x\" where .* has \"[^\"]*[^x]\";",
+        ),
         (lambda rows: [{**rows[0], "response": 3}, *rows[1:]], r"other.jsonl:1: response is 3; give a string"),
         (lambda rows: [{"response": "x"}, *rows[1:]], "other.jsonl:1: no id"),
         (lambda rows: [{"response": "x"} for _ in rows], "other.jsonl:1: matches no example of the test set"),

@@ -59,6 +59,24 @@ def test_metrics_without_a_best_contender_share_a_sentence() -> None:
     assert text(records(MEANS, *undecided)).endswith("Undecided between all in F1 and chrF.")
 
 
+def test_many_best_contenders_are_named_by_the_others() -> None:
+    means = {name: {"bits_per_byte": 1.0 + place / 100, "f1": 9.0 - place} for place, name in enumerate("abcd")}
+    undecided = [("f1", a, b) for a, b in combinations("abc", 2)]
+    assert text(records(means, *undecided), means).endswith("Undecided in F1 between all but d.")
+
+
+def test_contenders_not_tested_in_a_metric_are_not_best_in_it() -> None:
+    """A contender with another tokenizer has a token accuracy, which is not compared."""
+    means = {**MEANS, "other": {"bits_per_byte": 1.4, "f1": 20.0}}
+    entries = [
+        replace(entry, method=f"{NOT_TESTED}the tokenizers differ", decided=False)
+        if entry.metric == "f1" and entry.b == "other"
+        else entry
+        for entry in records(means)
+    ]
+    assert "Best in F1: lstm." in text(entries, means)
+
+
 def test_many_undecided_pairs_are_counted() -> None:
     means = {name: {"bits_per_byte": 1.0 + place / 100} for place, name in enumerate("abcde")}
     undecided = [("bits_per_byte", a, b) for a, b in combinations("abcde", 2)][1:]

@@ -48,6 +48,8 @@ def test_relative_differences_of_settings(results: dict[str, Any]) -> None:
         results["parity"] = [{"what": "parameters", "equal": False, "must": False, "values": values}]
         assert texts(contract(results).tables[0])["parameters"][-1] == text
     assert texts(contract(results).tables[0])["parameters"][:2] == ["6.20 M", "8.52 M"]
+    results["parity"] = [{"what": "FLOPs", "equal": False, "must": False, "values": [313_900.0, 0.25]}]
+    assert texts(contract(results).tables[0])["FLOPs"][:2] == ["314 k", "0.25"]
 
 
 def test_cost(results: dict[str, Any]) -> None:

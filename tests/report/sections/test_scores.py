@@ -133,6 +133,14 @@ def test_the_matrix_of_pairs_has_the_best_first(results_of: Callable[..., dict[s
     assert [[cell.mark for cell in row] for row in group.rows] == [["", "decided", "decided"], ["", "", ""]]
 
 
+def test_the_matrix_of_pairs_has_subsets_with_tests_only(three: dict[str, Any]) -> None:
+    groups = len(likelihood(three).tables[1].groups)
+    for entry in three["differences"]:
+        if entry["subset"] == "clean":
+            entry["interval"] = ()
+    assert len(likelihood(three).tables[1].groups) == groups - 1
+
+
 def test_metrics_without_a_value_on_a_subset_have_no_row(results: dict[str, Any]) -> None:
     for model in results["models"]:
         del model["summary"]["clean"]["my_lab.warmth"]
