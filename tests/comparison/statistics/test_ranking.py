@@ -112,3 +112,9 @@ def test_a_file_without_likelihood_is_left_out_of_the_order() -> None:
 def test_too_few_dialogues_for_any_test() -> None:
     entries = [replace(entry, method=f"{NOT_TESTED}fewer than 6 dialogues") for entry in records()]
     assert text(entries) == "No metric is tested: fewer than 6 dialogues."
+
+
+def test_a_metric_without_any_test_has_no_best() -> None:
+    untested = f"{NOT_TESTED}no values by dialogue"
+    entries = [replace(entry, method=untested) if entry.metric == "chrf" else entry for entry in records()]
+    assert "chrF" not in text(entries)
