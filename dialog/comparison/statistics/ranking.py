@@ -112,7 +112,7 @@ def _best_in_others(
             beaten = {({record.a, record.b} - {winner_of(record, better)}).pop() for record in decided}
             compared = {name for record in tested if record.metric == metric for name in (record.a, record.b)}
             leaders = tuple(name for name in names if name in compared - beaten)
-            if leaders:  # none if no pair is tested, or if each contender is beaten by another
+            if leaders:  # none if each contender is beaten by another
                 groups.setdefault(leaders, []).append(lowered(metric_display(metric).label))
     for best, labels in groups.items():
         if len(best) == len(means):

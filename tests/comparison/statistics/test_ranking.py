@@ -114,7 +114,9 @@ def test_too_few_dialogues_for_any_test() -> None:
     assert text(entries) == "No metric is tested: fewer than 6 dialogues."
 
 
-def test_a_metric_without_any_test_has_no_best() -> None:
-    untested = f"{NOT_TESTED}no values by dialogue"
-    entries = [replace(entry, method=untested) if entry.metric == "chrf" else entry for entry in records()]
+def test_a_metric_in_which_each_is_beaten_has_no_best() -> None:
+    signs = {("gru", "lstm"): 1.0, ("lstm", "transformer"): 1.0, ("gru", "transformer"): -1.0}
+    entries = [
+        replace(entry, difference=signs[entry.a, entry.b]) if entry.metric == "chrf" else entry for entry in records()
+    ]
     assert "chrF" not in text(entries)
