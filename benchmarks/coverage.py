@@ -10,8 +10,9 @@ Metrics: `mean`, over dialogues; `ratio`, such as bits per byte, weighted by byt
 (log-normal, sigma 0.6); `distinct-1` and `entropy-1`, of responses of two systems with vocabularies of different
 concentration, whose true difference is the mean over all simulations.
 
-Methods: `counted once` is the one of a comparison; `sum` adds the variance between runs and the jackknife variance over
-dialogues, which counts the interaction of run and dialogue twice; `seeds only` is Welch's t test.
+Methods: `counted once` is that of `dialog compare`; `sum` adds the variance between runs and the jackknife variance
+over dialogues and does not subtract r, so the interaction of run and dialogue counts twice; `seeds only` is Welch's
+t test.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Stages:
         self.rows.append((name, paid, seconds, seconds * scale))
 
     def total(self, paid: str) -> float:
-        """Return the scaled seconds of all stages that are paid so."""
+        """Return the scaled seconds of all stages that are ``paid`` once, or for each run."""
         return sum(scaled for _, kind, _, scaled in self.rows if kind == paid)
 
 

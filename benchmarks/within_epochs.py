@@ -9,12 +9,12 @@ prints, four times an epoch, mean losses in nats per target token:
 * averaged: on the clean ones, with the mean of the weights of the last `AVERAGED` steps;
 * short, long: standard deviations, over the last `WATCHED` steps, of the loss of a sample of clean responses of at most
   8 tokens and of 16 to 32;
-* training: on the batches of the last quarter of an epoch, as they came.
+* training: on the batches of the last quarter of an epoch, before each update.
 
 The last line of an order is the correlation of the changes of short and long over the watched steps: it is negative if
 a step mainly moves the lengths that the network expects.
 
-Orders: `epochs` permutes the examples anew in each epoch, as training does; `drawn` takes each batch from an order of
+Orders: `epochs` permutes the examples again in each epoch, as training does; `drawn` takes each batch from an order of
 its own, so that an example can come twice before another comes once.
 """
 
@@ -75,7 +75,7 @@ def divided_corpus(folder: Path, dialogues: int) -> Path:
 
 
 def usable(entries: Iterator[object]) -> Iterator[Dialogue]:
-    """Leave out the records that are no dialogues."""
+    """Yield the dialogues without empty turns; skip malformed records."""
     return (
         entry for entry in entries if isinstance(entry, Dialogue) and all(turn.text.strip() for turn in entry.turns)
     )

@@ -37,7 +37,7 @@ class DataConfig:
         corpus: Component of the family ``corpora``.
         path: Folder or file of the corpus; null means $DIALOG_DATA/<corpus>, else the corpus is downloaded.
         tokenizer: Component of the family ``tokenizers``; it is trained on the training split.
-        filters: Components of the family ``filters``; they drop dialogues from the training split only.
+        filters: Components of the family ``filters``; they drop responses or dialogues of the training split only.
         context_turns: Number of turns before the response that the model reads; null reads all of them.
         first_turns: Whether the first turn of a dialogue is a response too, to an empty context.
         silence: Text that the model reads before the context of every response of a dialogue's first speaker, such as

@@ -12,7 +12,7 @@ def parse_variation(text: str) -> tuple[str, list[str]]:
     """Split ``KEY=A,B`` at the commas outside of brackets.
 
     Raises:
-        UserError: no key, fewer than one value, or a value listed twice.
+        UserError: no key, an empty value, or a value listed twice.
     """
     key, _, listed = text.partition("=")
     values, depth = [""], 0
@@ -49,7 +49,7 @@ def combinations(variations: Sequence[str]) -> list[tuple[str, list[str]]]:
     """Return a label and the overrides of each combination of the values of ``KEY=A,B``; one without variations.
 
     Raises:
-        UserError: no key or value, or a key or value listed twice.
+        UserError: no key, an empty value, or a key or value listed twice.
     """
     parsed = [parse_variation(text) for text in variations]
     short = short_names([key for key, _ in parsed])
