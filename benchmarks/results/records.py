@@ -43,6 +43,7 @@ log = logging.getLogger("dialog")
 
 def record(entries: Sequence[Entry], output: Path, recipes: Path) -> None:
     """Write the records of all tables that have finished runs into a folder of recipes, and their READMEs."""
+    now = environment()  # before a record that is written makes the checkout dirty
     for entry in entries:
         if entry.sweep:
             continue
@@ -53,7 +54,7 @@ def record(entries: Sequence[Entry], output: Path, recipes: Path) -> None:
             log.info("%s: no finished run", entry.name)
             continue
         folder = recipes / entry.corpus
-        content = content_of(table, work, systems)
+        content = content_of(table, work, systems, now)
         path = folder / "results" / f"{entry.name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, compact(content))
@@ -63,9 +64,12 @@ def record(entries: Sequence[Entry], output: Path, recipes: Path) -> None:
         log.info("%s: %s", entry.name, path)
 
 
-def content_of(table: Table, work: Work, systems: Sequence[System]) -> dict[str, Any]:
-    """Return the record of a table: no weights and no responses, but metrics and learning curves of every run."""
-    entry, now = table.entry, environment()
+def content_of(table: Table, work: Work, systems: Sequence[System], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of a table: no weights and no responses, but metrics and learning curves of every run.
+
+    `now` is the environment in which it is recorded.
+    """
+    entry = table.entry
     rows = {row.name: row for row in entry.rows}
     recipes = [
         {

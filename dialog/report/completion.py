@@ -69,17 +69,15 @@ def short_labels(names: Sequence[str]) -> tuple[str, list[str]]:
     recipes = [name.partition("[")[0] for name in names]
     if len(set(recipes)) == 1 and all(name.endswith("]") for name in names):
         return recipes[0], [name[len(recipes[0]) + 1 : -1] for name in names]
-    folder = _shared_start(recipes, "/")
-    inner = [recipe.removeprefix(f"{folder}/") for recipe in recipes]
-    words = _shared_start([path.partition("/")[0] for path in inner], "-")
-    start = "".join([*([f"{folder}/"] if folder else []), *([f"{words}-"] if words else [])])
+    start = _shared_start(recipes, "/")
+    start += _shared_start([recipe[len(start) :].partition("/")[0] for recipe in recipes], "-")
     return start[:-1], [name[len(start) :] for name in names]
 
 
 def _shared_start(texts: Sequence[str], separator: str) -> str:
-    """Return the parts with which all texts start, without the last part of any."""
+    """Return the parts with which all texts start, each with its separator."""
     parts = zip(*(text.split(separator)[:-1] for text in texts), strict=False)
-    return separator.join(equal[0] for equal in takewhile(lambda column: len(set(column)) == 1, parts))
+    return "".join(f"{equal[0]}{separator}" for equal in takewhile(lambda column: len(set(column)) == 1, parts))
 
 
 def _renamed(value: Any, labels: Mapping[str, str], field: str) -> Any:  # noqa: ANN401 - any value of JSON

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from processes import children
 
 SETTINGS = [
     "data.corpus.size=60",
@@ -49,8 +50,7 @@ class Training:
             assert self.first.poll() is None, self.output()
             assert time.monotonic() < until, self.output()
             time.sleep(0.1)
-        children = Path(f"/proc/{self.first.pid}/task/{self.first.pid}/children").read_text(encoding="utf-8")
-        self.pids += [int(pid) for pid in children.split()]
+        self.pids += children(self.first.pid)
         assert len(self.pids) == 2
 
     def wait(self) -> None:

@@ -60,6 +60,14 @@ def has_ended(pid: int) -> bool:
     return not status.exists() or "State:\tZ" in status.read_text(encoding="utf-8")
 
 
+def children(pid: int) -> list[int]:
+    """Return the running processes that the main thread of a process has started; none if it has ended."""
+    try:
+        return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text("utf-8").split()]
+    except FileNotFoundError:
+        return []
+
+
 class Server:
     """Starts processes."""
 

@@ -17,16 +17,13 @@ def run_names(groups: Sequence[Mapping[int, Path]]) -> list[str]:
     folder with runs of others names none, and names that are not unique are the path of the first run.
     """
     paths = [[os.path.abspath(folder) for folder in group.values()] for group in groups]  # links keep their names
-    names = whole = [next(iter(group.values())).as_posix().strip("/") for group in groups]
     begun = [_start_of(group, folders) for group, folders in zip(groups, paths, strict=True)]
-    begun = [
-        folders[0] if len(folders) == 1 and begun.count(start) > 1 else start
-        for start, folders in zip(begun, paths, strict=True)
-    ]
+    single = [folders[0] if len(folders) == 1 else start for folders, start in zip(paths, begun, strict=True)]
     shared = [
-        os.path.commonpath(folders) if len(folders) > 1 else start for start, folders in zip(begun, paths, strict=True)
+        os.path.commonpath(folders) if len(folders) > 1 else start for folders, start in zip(paths, begun, strict=True)
     ]
-    for starts in (begun, shared):
+    names = whole = [next(iter(group.values())).as_posix().strip("/") for group in groups]
+    for starts in (single, begun, shared):  # the last that serves
         candidates = [display_name(Path(start)) for start in starts]
         own = [
             bool(candidate) and candidates.count(candidate) == 1 and not _has_others(start, folders, paths)

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from processes import Processes, Server, has_ended, serving
+from processes import Processes, Server, children, has_ended, serving
 
 from dialog.comparison.results.times import without_times
 
@@ -85,14 +85,6 @@ def compare_with_kills(
         hits += process.wait() in ([-number], [128 + number])
     complete(server.start(*command(folder, seeds, *options)))
     return hits
-
-
-def children(process: int) -> list[int]:
-    """Return the processes that the main thread of a process has started and that run."""
-    try:
-        return [int(text) for text in Path(f"/proc/{process}/task/{process}/children").read_text("utf-8").split()]
-    except FileNotFoundError:  # it has ended
-        return []
 
 
 def complete(process: Processes) -> None:

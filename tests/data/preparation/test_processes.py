@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from processes import children
 
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.dialogue import Entry
@@ -149,7 +150,7 @@ def test_after_a_kill_of_all_nothing_looks_finished(running: tuple[subprocess.Po
 
 def test_a_killed_worker_is_a_user_error(running: tuple[subprocess.Popen[str], Path]) -> None:
     process, cache = running
-    os.kill(children(process.pid, "spawn_main")[0], signal.SIGKILL)
+    os.kill(workers_of(process.pid)[0], signal.SIGKILL)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 2
     assert err.splitlines()[-1].startswith("dialog: a process of the preparation was killed")
@@ -158,7 +159,7 @@ def test_a_killed_worker_is_a_user_error(running: tuple[subprocess.Popen[str], P
 
 def test_workers_end_with_a_killed_preparation(running: tuple[subprocess.Popen[str], Path]) -> None:
     process, _ = running
-    workers = children(process.pid, "spawn_main")
+    workers = workers_of(process.pid)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert len(workers) == 2
@@ -173,10 +174,9 @@ def alive(process: int) -> bool:
         return False
 
 
-def children(parent: int, name: str) -> list[int]:
-    """Return the children of a process whose command line contains a name."""
-    ids = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    return [int(id) for id in ids if name.encode() in Path(f"/proc/{id}/cmdline").read_bytes()]
+def workers_of(preparation: int) -> list[int]:
+    """Return the processes that a preparation has spawned, without multiprocessing's own."""
+    return [pid for pid in children(preparation) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 # ------------------------------------------------------------------ progress

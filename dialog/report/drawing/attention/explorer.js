@@ -197,7 +197,7 @@
         const begins = token.startsWith("▁") && token.length > 1;
         if (begins || !marked || kinds[place] === "r") parent.append(" ");
         const special = !"wp".includes(kinds[place]) || token.startsWith("\\");
-        const span = make("span", { class: special ? "token special" : "token", dir: special && "ltr" }, begins ? token.slice(1) : token === "▁" ? "␣" : token);
+        const span = make("span", { class: special ? "token special" : "token", dir: special && "ltr" }, begins ? token.slice(1) : readable(token));
         parent.append(span);
         return span;
       });
