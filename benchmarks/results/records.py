@@ -1,7 +1,7 @@
 """Record the finished runs of a table: recipes/<corpus>/results/<name>.json, and tables in the README beside it.
 
-A README has the table of an entry between ``<!-- results: NAME -->`` and ``<!-- end of results -->``; markers that are
-missing are added at the end.
+Runs of the present recipe that an earlier record has and the output folder lacks are kept: the seeds of a table can be
+trained on several machines, and a lost output folder loses no results. The verdict needs all runs in one output folder.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from entries import Entry
+from record_table import to_markdown, with_table
 from tables import COMMAND, RESULTS, Table, plan_table
 
 from dialog.atomic import write_text
@@ -22,22 +24,17 @@ from dialog.comparison.grid.work import Work
 from dialog.comparison.results.systems import FinishedRun, System, finished_systems
 from dialog.escaping import to_json
 from dialog.json_files import read_json
-from dialog.recipes.measured import figure_of, metric_at, staleness
 from dialog.report.completion import displayed
-from dialog.report.formats.numbers import count, duration, hardware
-from dialog.report.tables import metric_label
+from dialog.report.formats.numbers import hardware
 from dialog.runs.environment import environment
 from dialog.runs.folder import ENVIRONMENT, commits_of
 
 FORMAT = 1
-START, END = "<!-- results: {} -->", "<!-- end of results -->"
 DROPPED = {"baselines", "calibration", "signatures", "left_out", "generation", "data", "history", "weights"}
 """Parts of metrics.json that are not recorded."""
 DIFFERENCE = ("metric", "a", "b", "subset", "difference", "interval", "p", "p_holm", "decided")
 RUN = ("steps", "seconds", "target_tokens", "diverged")
 DIGITS = 6
-STALE = " †"
-"""Mark of a run that is not current."""
 log = logging.getLogger("dialog")
 
 
@@ -54,8 +51,10 @@ def record(entries: Sequence[Entry], output: Path, recipes: Path) -> None:
             log.info("%s: no finished run", entry.name)
             continue
         folder = recipes / entry.corpus
-        content = content_of(table, work, systems, now)
         path = folder / "results" / f"{entry.name}.json"
+        content = content_of(table, work, systems, now)
+        if path.is_file():
+            content = with_earlier(content, read_json(path, "recipes", "verdict", "differences"), table.hashes)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, compact(content))
         readme = folder / "README.md"
@@ -133,6 +132,38 @@ def missing_runs(work: Work) -> list[str]:
     return [cell.name for cell in work.cells if not work.is_finished(cell)]
 
 
+def with_earlier(content: dict[str, Any], earlier: Mapping[str, Any], hashes: Mapping[str, str]) -> dict[str, Any]:
+    """Return a record with the runs of an earlier one that it lacks.
+
+    Args:
+        content: Of the runs in the output folder.
+        earlier: The record that it will replace.
+        hashes: Hash of each recipe of the table, in its order; earlier runs of another hash are dropped.
+    """
+    old, new = ({row["name"]: row for row in record["recipes"]} for record in (earlier, content))
+    recipes, kept = [], []
+    for name, now in hashes.items():
+        before = old[name]["runs"] if name in old and old[name]["hash"] == now else []
+        trained = {run["seed"] for run in new[name]["runs"]} if name in new else set()
+        others = [run for run in before if run["seed"] not in trained]
+        kept += [f"{name} seed {run['seed']}" for run in others]
+        if others:
+            runs = [*others, *(new[name]["runs"] if name in new else [])]
+            recipes.append({**(new.get(name) or old[name]), "runs": sorted(runs, key=itemgetter("seed"))})
+        elif name in new:
+            recipes.append(new[name])
+    if not kept:
+        return content
+    same = rounded(recipes) == earlier["recipes"]
+    return {
+        **content,
+        "recipes": recipes,
+        "missing": [name for name in content["missing"] if name not in kept],
+        "verdict": earlier["verdict"] if same else "",
+        "differences": earlier["differences"] if same else [],
+    }
+
+
 def numbers(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the numbers of nested metrics, without `DROPPED`."""
     kept: dict[str, Any] = {}
@@ -161,84 +192,3 @@ def rounded(value: object) -> object:
     if isinstance(value, list | tuple):
         return [rounded(item) for item in value]
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
-
-
-# ------------------------------------------------------------------ README
-
-
-def with_table(text: str, name: str, table: str) -> str:
-    """Return a README with the table of an entry between its markers, which are added if they are missing."""
-    start = START.format(name)
-    if start not in text:
-        text = f"{text.rstrip()}\n\n{start}\n{END}\n"
-    before, _, rest = text.partition(start)
-    if END not in rest:
-        rest = f"\n{END}{rest}"
-    return f"{before}{start}\n{table}\n{rest[rest.index(END) :]}"
-
-
-def to_markdown(record: Mapping[str, Any]) -> str:
-    """Return the table of a record: a row for each recipe, and below it what it was made with.
-
-    Runs that are not current are marked, and explained below; they stay until the queue has replaced them.
-    """
-    columns = record["columns"]
-    head = ["recipe", *map(metric_label, columns), "parameters", "seeds", "steps", "training time"]
-    lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
-    lines += ["| " + " | ".join([f"`{row['name']}`", *cells(row, columns)]) + " |" for row in record["recipes"]]
-    reasons = dict.fromkeys(staleness(row, run, row["hash"]) for row in record["recipes"] for run in row["runs"])
-    return "\n".join([*lines, "", *captions(record, [reason for reason in reasons if reason])])
-
-
-def cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
-    """Return the columns of a recipe after its name: metrics, size, seeds and cost; `STALE` marks seeds."""
-    runs = row["runs"]
-    measured = {name: [run for run in runs if metric_at(run["metrics"], name) is not None] for name in columns}
-    figures = {name: figure_of(some, name, "", "") for name, some in measured.items() if some}
-    seeds = [f"{run['seed']}{STALE if staleness(row, run, row['hash']) else ''}" for run in runs]
-    steps = sorted({run["steps"] for run in runs})
-    seconds = sum(run["seconds"] for run in runs) / len(runs)
-    return [
-        *(figures[name].spread() if name in figures else "–" for name in columns),
-        parameters(row),
-        ", ".join(seeds),
-        count(steps[0]) if len(steps) == 1 else f"{count(steps[0])} to {count(steps[-1])}",
-        duration(seconds),
-    ]
-
-
-def parameters(row: Mapping[str, Any]) -> str:
-    """Return the number of parameters; unknown if all runs diverged before their first validation."""
-    return "–" if row["parameters"] is None else count(row["parameters"])
-
-
-def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
-    """Return the sentences below a table: command, commit, hardware, date, verdict, what is missing or not current.
-
-    Args:
-        record: Of the table.
-        stale: Reasons why runs are not current.
-    """
-    runs = [run for row in record["recipes"] for run in row["runs"]]
-    machines = ", ".join(
-        dict.fromkeys(f"{run['hardware']}, {run['threads']} thread{'s' * (run['threads'] > 1)}" for run in runs)
-    )
-    commits = ", ".join(dict.fromkeys(commit for run in runs for commit in run["commits"]))
-    days = sorted({run["date"] for run in runs})
-    dates = " to ".join(dict.fromkeys([days[0], days[-1]]))
-    lines = [
-        f"`{record['command']}` at {commits}; {machines}; torch {record['environment']['torch']}; {dates}. "
-        "Mean ± sample standard deviation over seeds; training time of one run."
-    ]
-    if record["verdict"]:
-        lines += [f"Verdict: {record['verdict']}".replace("\n", "\n  ")]
-    if stale:
-        lines.append(f"{STALE.strip()} Not current: {'; '.join(stale)}.")
-    if diverged := [
-        f"{row['name']} seed {run['seed']}" for row in record["recipes"] for run in row["runs"] if run["diverged"]
-    ]:
-        lines.append(f"Diverged: {', '.join(diverged)}.")
-    if record["missing"]:
-        lines.append(f"Not measured yet: {', '.join(record['missing'])}.")
-    lines += [f"{note}." for note in record["notes"]]
-    return [f"* {line}" for line in lines]

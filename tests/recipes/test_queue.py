@@ -120,11 +120,12 @@ def test_queue_continues_reports_failures_and_records(tmp_path: Path, queue: lis
     assert "old" not in text
     assert text.endswith("<!-- end of results -->\n\nMore.\n")
     assert "`python benchmarks/results/run.py --only first` at " in text
-    record = json.loads((tmp_path / "recipes" / "quickstart" / "results" / "first.json").read_text())
+    path = tmp_path / "recipes" / "quickstart" / "results" / "first.json"
+    record = json.loads(path.read_text())
     (run,) = record["recipes"][0]["runs"]
     assert run["curve"]["step"] == [4, 8, 12]
     assert len(run["curve"]["validation/bits_per_byte"]) == 3
-    from records import to_markdown
+    from record_table import to_markdown
 
     run["commits"] = ["0123456-dirty"]
     assert re.search(r"lstm_bahdanau` \| \d\.\d+ \|.* 1 † \|", to_markdown(record)), "shown, and marked"
@@ -132,6 +133,22 @@ def test_queue_continues_reports_failures_and_records(tmp_path: Path, queue: lis
     metrics = json.loads((out / "of-another-name" / "evaluation" / "test" / "metrics.json").read_text())
     assert run["metrics"]["bits_per_byte"] == pytest.approx(metrics["bits_per_byte"], rel=1e-5)
     assert {item["metric"] for item in record["differences"]} == {"bits_per_byte"}
+
+    record = json.loads(path.read_text())
+    for folder in runs:  # the output folder of another machine, with one of the runs
+        (out / folder).rename(tmp_path / folder)
+    (tmp_path / "of-another-name").rename(out / "of-another-name")
+    call("--record", "--only", "first")
+    assert json.loads(path.read_text()) == record, "recorded runs are kept, with their verdict"
+    text = path.read_text().replace('"seed": 1', '"seed": 2')
+    path.write_text(text)
+    call("--record", "--only", "first")
+    merged = json.loads(path.read_text())
+    assert [[run["seed"] for run in row["runs"]] for row in merged["recipes"]] == [[1, 2], [2]]
+    assert (merged["verdict"], merged["missing"]) == ("", ["quickstart/transformer seed 1"])
+    path.write_text(text.replace(record["recipes"][0]["hash"], "of an older recipe"))
+    call("--record", "--only", "first")
+    assert [run["seed"] for run in json.loads(path.read_text())["recipes"][0]["runs"]] == [1]
 
 
 def test_run_on_other_data_is_left_alone_and_named(call: Call, tmp_path: Path) -> None:

@@ -1,0 +1,92 @@
+"""Table of a record in a README, between ``<!-- results: NAME -->`` and ``<!-- end of results -->``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dialog.recipes.measured import figure_of, metric_at, staleness
+from dialog.report.formats.numbers import count, duration
+from dialog.report.tables import metric_label
+
+START, END = "<!-- results: {} -->", "<!-- end of results -->"
+STALE = " †"
+"""Mark of a run that is not current."""
+
+
+def with_table(text: str, name: str, table: str) -> str:
+    """Return a README with the table of an entry between its markers, which are added if they are missing."""
+    start = START.format(name)
+    if start not in text:
+        text = f"{text.rstrip()}\n\n{start}\n{END}\n"
+    before, _, rest = text.partition(start)
+    if END not in rest:
+        rest = f"\n{END}{rest}"
+    return f"{before}{start}\n{table}\n{rest[rest.index(END) :]}"
+
+
+def to_markdown(record: Mapping[str, Any]) -> str:
+    """Return the table of a record: a row for each recipe, and below it what it was made with.
+
+    Runs that are not current are marked, and explained below; they stay until the queue has replaced them.
+    """
+    columns = record["columns"]
+    head = ["recipe", *map(metric_label, columns), "parameters", "seeds", "steps", "training time"]
+    lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
+    lines += ["| " + " | ".join([f"`{row['name']}`", *cells(row, columns)]) + " |" for row in record["recipes"]]
+    reasons = dict.fromkeys(staleness(row, run, row["hash"]) for row in record["recipes"] for run in row["runs"])
+    return "\n".join([*lines, "", *captions(record, [reason for reason in reasons if reason])])
+
+
+def cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
+    """Return the columns of a recipe after its name: metrics, size, seeds and cost; `STALE` marks seeds."""
+    runs = row["runs"]
+    measured = {name: [run for run in runs if metric_at(run["metrics"], name) is not None] for name in columns}
+    figures = {name: figure_of(some, name, "", "") for name, some in measured.items() if some}
+    seeds = [f"{run['seed']}{STALE if staleness(row, run, row['hash']) else ''}" for run in runs]
+    steps = sorted({run["steps"] for run in runs})
+    seconds = sum(run["seconds"] for run in runs) / len(runs)
+    return [
+        *(figures[name].spread() if name in figures else "–" for name in columns),
+        parameters(row),
+        ", ".join(seeds),
+        count(steps[0]) if len(steps) == 1 else f"{count(steps[0])} to {count(steps[-1])}",
+        duration(seconds),
+    ]
+
+
+def parameters(row: Mapping[str, Any]) -> str:
+    """Return the number of parameters; unknown if all runs diverged before their first validation."""
+    return "–" if row["parameters"] is None else count(row["parameters"])
+
+
+def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
+    """Return the sentences below a table: command, commit, hardware, date, verdict, what is missing or not current.
+
+    Args:
+        record: Of the table.
+        stale: Reasons why runs are not current.
+    """
+    runs = [run for row in record["recipes"] for run in row["runs"]]
+    machines = ", ".join(
+        dict.fromkeys(f"{run['hardware']}, {run['threads']} thread{'s' * (run['threads'] > 1)}" for run in runs)
+    )
+    commits = ", ".join(dict.fromkeys(commit for run in runs for commit in run["commits"]))
+    days = sorted({run["date"] for run in runs})
+    dates = " to ".join(dict.fromkeys([days[0], days[-1]]))
+    lines = [
+        f"`{record['command']}` at {commits}; {machines}; torch {record['environment']['torch']}; {dates}. "
+        "Mean ± sample standard deviation over seeds; training time of one run."
+    ]
+    if record["verdict"]:
+        lines += [f"Verdict: {record['verdict']}".replace("\n", "\n  ")]
+    if stale:
+        lines.append(f"{STALE.strip()} Not current: {'; '.join(stale)}.")
+    if diverged := [
+        f"{row['name']} seed {run['seed']}" for row in record["recipes"] for run in row["runs"] if run["diverged"]
+    ]:
+        lines.append(f"Diverged: {', '.join(diverged)}.")
+    if record["missing"]:
+        lines.append(f"Not measured yet: {', '.join(record['missing'])}.")
+    lines += [f"{note}." for note in record["notes"]]
+    return [f"* {line}" for line in lines]
