@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dialog.config.components import hint
 from dialog.config.compose import Composed, compose
 from dialog.config.yaml_layers import read_yaml
 from dialog.errors import UserError
-from dialog.tuning.results import best_file
+from dialog.json_files import read_json
+from dialog.tuning.results import RESULTS, best_file
 
 STAGES = "abcdef"
 TABLE_KEYS = ("stage", "purpose", "recipes", "seeds", "overrides", "tuned_by", "columns")
@@ -42,7 +43,8 @@ class Entry:
         tuned_by: Name of the sweep whose best recipes are trained in place of the recipes themselves.
         columns: Metrics of the table in the README.
         sweep: Recipes of a sweep; empty for a table.
-        options: Options of ``dialog sweep``.
+        trials: Of each recipe of the sweep, or of the sweep in `tuned_by`.
+        space: Search space of a sweep; empty for its default.
         hours: Core hours in all.
     """
 
@@ -55,7 +57,8 @@ class Entry:
     tuned_by: str = ""
     columns: tuple[str, ...] = ("bits_per_byte",)
     sweep: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
+    trials: int = 0
+    space: str = ""
     hours: float = field(default=0.0)
 
     @property
@@ -66,7 +69,7 @@ class Entry:
     @property
     def corpus(self) -> str:
         """The folder of recipes whose results it records: that of its first recipe."""
-        return self.rows[0].recipe.partition("/")[0] if self.rows else ""
+        return [*(row.recipe for row in self.rows), *self.sweep][0].partition("/")[0]
 
 
 def read_queue(path: Path) -> list[Entry]:
@@ -77,11 +80,13 @@ def read_queue(path: Path) -> list[Entry]:
     """
     layer = read_yaml(path)
     entries = [read_entry(name, values, layer.origin, path) for name, values in layer.values.items()]
-    sweeps = {entry.name for entry in entries if entry.sweep}
-    for entry in entries:
-        if entry.tuned_by and entry.tuned_by not in sweeps:
+    trials = {entry.name: entry.trials for entry in entries if entry.sweep}
+    for number, entry in enumerate(entries):
+        if entry.tuned_by and entry.tuned_by not in trials:
             place = layer.origin[f"{entry.name}.tuned_by"]
-            raise UserError(f"{place}: unknown sweep {entry.tuned_by!r}{hint(entry.tuned_by, sweeps)}")
+            raise UserError(f"{place}: unknown sweep {entry.tuned_by!r}{hint(entry.tuned_by, trials)}")
+        if entry.tuned_by:
+            entries[number] = replace(entry, trials=trials[entry.tuned_by])
     return sorted(entries, key=lambda entry: entry.stage)
 
 
@@ -102,10 +107,14 @@ def read_entry(name: str, values: object, origin: Mapping[str, str], path: Path)
     common = (str(values["stage"]), name, str(values["purpose"]))
     overrides = texts(values.get("overrides"))
     if "sweep" in values:
-        space = ["--space", str(values["space"])] if "space" in values else []
-        options = ("--trials", str(values["trials"]), *space)
-        recipes = texts(values["sweep"])
-        return Entry(*common, overrides=overrides, sweep=recipes, options=options, hours=float(values.get("hours", 0)))
+        return Entry(
+            *common,
+            overrides=overrides,
+            sweep=texts(values["sweep"]),
+            trials=int(values["trials"]),
+            space=values.get("space", ""),
+            hours=float(values.get("hours", 0)),
+        )
     if not isinstance(values["recipes"], dict) or not values["recipes"]:
         raise UserError(f"{place}: {name}.recipes: must map recipes to their core hours")
     rows = tuple(read_row(label, row, f"{place}: {name}.recipes") for label, row in values["recipes"].items())
@@ -143,12 +152,19 @@ def compose_row(entry: Entry, row: Row, output: Path) -> Composed:
     """
     name = row.recipe
     if entry.tuned_by:
-        best = sweep_folder(output, entry.tuned_by) / best_file(row.recipe)
-        if not best.is_file():
+        folder = sweep_folder(output, entry.tuned_by)
+        if not is_swept(folder, entry.trials):
             raise UserError(f"waits for the sweep {entry.tuned_by}")
-        name = str(best)
+        name = str(folder / best_file(row.recipe))
     composed = compose(name, [*entry.overrides, *row.overrides])
     return Composed(row.name, composed.recipe, composed.origin)
+
+
+def is_swept(folder: Path, trials: int) -> bool:
+    """Return whether a sweep has all trials of every recipe."""
+    if not (folder / RESULTS).is_file():
+        return False
+    return all(recipe["spent"]["trials"] >= trials for recipe in read_json(folder / RESULTS, "recipes")["recipes"])
 
 
 def sweep_folder(output: Path, name: str) -> Path:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from dialog.atomic import write_text
 from dialog.recipes.measured import figure_of, metric_at, staleness
 from dialog.report.formats.numbers import count, duration
 from dialog.report.tables import metric_label
@@ -12,6 +14,13 @@ from dialog.report.tables import metric_label
 START, END = "<!-- results: {} -->", "<!-- end of results -->"
 STALE = " †"
 """Mark of a run that is not current."""
+
+
+def write_table(readme: Path, name: str, table: str) -> None:
+    """Write the table of an entry into a README, which is made if it is missing."""
+    text = readme.read_text(encoding="utf-8") if readme.is_file() else f"# {readme.parent.name}\n"
+    readme.parent.mkdir(parents=True, exist_ok=True)
+    write_text(readme, with_table(text, name, table))
 
 
 def with_table(text: str, name: str, table: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from entries import Entry
-from record_table import to_markdown, with_table
+from record_table import to_markdown, write_table
 from tables import COMMAND, RESULTS, Table, plan_table
 
 from dialog.atomic import write_text
@@ -42,8 +42,6 @@ def record(entries: Sequence[Entry], output: Path, recipes: Path) -> None:
     """Write the records of all tables that have finished runs into a folder of recipes, and their READMEs."""
     now = environment()  # before a record that is written makes the checkout dirty
     for entry in entries:
-        if entry.sweep:
-            continue
         table = plan_table(entry, output, prepare=True)
         work = table.work()
         systems = finished_systems(work) if table.grid.contenders else []
@@ -57,9 +55,7 @@ def record(entries: Sequence[Entry], output: Path, recipes: Path) -> None:
             content = with_earlier(content, read_json(path, "recipes", "verdict", "differences"), table.hashes)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, compact(content))
-        readme = folder / "README.md"
-        text = readme.read_text(encoding="utf-8") if readme.is_file() else f"# {entry.corpus}\n"
-        write_text(readme, with_table(text, entry.name, to_markdown(content)))
+        write_table(folder / "README.md", entry.name, to_markdown(content))
         log.info("%s: %s", entry.name, path)
 
 

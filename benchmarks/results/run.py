@@ -25,16 +25,16 @@ import shlex
 import sys
 from pathlib import Path
 
-from entries import Entry, read_queue, sweep_folder
+from entries import Entry, read_queue
 from records import record
 from status import print_status
 from tables import is_done, plan_table, train_table
 
 import dialog
 from dialog.cli import leave, shorten_spinning
-from dialog.cli.sweep import sweep
 from dialog.errors import RunError, UserError
 from dialog.signals import stopping
+from sweeps import record_sweep, restore_sweep, run_sweep
 
 ROOT = Path(dialog.__file__).parents[1]
 log = logging.getLogger("dialog")
@@ -63,10 +63,16 @@ def main() -> None:
     try:
         every = read_queue(queue)
         entries = chosen(every, options.only)
+        recorded = queue.with_name("sweeps")
+        for entry in every:
+            restore_sweep(entry, output, recorded)
         if options.status:
             print_status(entries, output, every)
         elif options.record:
-            record(entries, output, recipes)
+            for entry in entries:
+                if entry.sweep:
+                    record_sweep(entry, output, recorded, recipes)
+            record([entry for entry in entries if entry.rows], output, recipes)
         else:
             advice = f"continue with: {shlex.join(['python', *sys.argv])}"
             with stopping(advice):
@@ -99,7 +105,7 @@ def process(entries: list[Entry], output: Path, jobs: int, advice: str) -> None:
         log.info("%s %s: %s", entry.stage, entry.name, entry.purpose)
         try:
             if entry.sweep:
-                sweep_entry(entry, output, advice)
+                run_sweep(entry, output, advice)
             else:
                 train_entry(entry, output, jobs, advice)
         except Exception as error:  # the others continue; signals are no Exception
@@ -127,20 +133,6 @@ def train_entry(entry: Entry, output: Path, jobs: int, advice: str) -> None:
         raise UserError("; ".join(filter(None, [lines, str(failed or "")])))
     if failed is not None:
         raise failed
-
-
-def sweep_entry(entry: Entry, output: Path, advice: str) -> None:
-    """Start or resume a sweep; its trials run one at a time. `advice` tells how to continue the queue."""
-    folder = sweep_folder(output, entry.name)
-    arguments = ["--resume", str(folder)]
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        arguments = [*entry.sweep, *entry.overrides, *entry.options, "--output", str(folder)]
-    try:
-        sweep.main(arguments, standalone_mode=False)
-    except SystemExit:  # after a signal; the sweep has told how to resume itself
-        log.info("the queue: %s", advice)
-        raise
 
 
 def message_of(error: Exception) -> str:

@@ -18,6 +18,7 @@ from dialog.json_files import read_json
 from dialog.recipes.measured import old_commit
 from dialog.report.formats.numbers import duration
 from dialog.runs.folder import METRICS, RECIPE, commits_of
+from dialog.tuning.results import RESULTS
 
 
 def print_status(entries: Sequence[Entry], output: Path, queue: Sequence[Entry]) -> None:
@@ -102,14 +103,13 @@ def sweep_rows(entry: Entry, output: Path) -> list[tuple[str, str, float]]:
     """Return name, state and hours left of a sweep."""
     folder = sweep_folder(output, entry.name)
     try:
-        results = read_json(folder / "results.json", "settings", "recipes")
+        results = read_json(folder / RESULTS, "recipes")
     except UserError:
         return [(" ".join(entry.sweep), "not started", entry.hours)]
-    trials = results["settings"]["trials"]
     share = entry.hours / len(results["recipes"])
     rows = []
     for recipe in results["recipes"]:
         ended = recipe["spent"]["trials"]
-        state = f"{ended} of {trials} trials, {recipe['spent']['pruned']} pruned"
-        rows.append((recipe["name"], state, share * max(0.0, 1 - ended / trials)))
+        state = f"{ended} of {entry.trials} trials, {recipe['spent']['pruned']} pruned"
+        rows.append((recipe["name"], state, share * max(0.0, 1 - ended / entry.trials)))
     return rows

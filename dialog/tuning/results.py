@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import FrozenTrial
 
+RESULTS, RUNS = "results.json", "runs"
+"""Names in the folder of a sweep: its results, and the runs of its trials."""
 HEAD = ("recipe", "best bits per byte", "trials", "pruned", "failed", "target tokens", "seconds", "best values")
 
 

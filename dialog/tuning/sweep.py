@@ -26,7 +26,7 @@ from dialog.runs.train import PartOf
 from dialog.runs.train import train as train_run
 from dialog.signals import stopping
 from dialog.training.callbacks.trial import PrunedError, TrialWatch
-from dialog.tuning.results import best_file, best_of, results, spent, to_markdown
+from dialog.tuning.results import RESULTS, RUNS, best_file, best_of, results, spent, to_markdown
 from dialog.tuning.space import BUDGET, Choice, suggest
 
 SETTINGS, JOURNAL = "sweep.json", "journal.log"
@@ -196,7 +196,7 @@ def keep_best(study: optuna.Study, folder: Path) -> None:
 def write_results(folder: Path, settings: SweepSettings, studies: Mapping[str, optuna.Study]) -> dict[str, Any]:
     """Write results.json and sweep.md; return the results."""
     content = results(asdict(settings), studies)
-    write_json(folder / "results.json", content)
+    write_json(folder / RESULTS, content)
     write_text(folder / "sweep.md", to_markdown(content))
     return content
 
@@ -208,7 +208,7 @@ def recipe_file(folder: Path, name: str) -> Path:
 
 def runs(folder: Path, name: str) -> Path:
     """Return the folder of a recipe's trials."""
-    return folder / "runs" / name
+    return folder / RUNS / name
 
 
 def _value(tree: Mapping[str, Any], key: str) -> Any:  # noqa: ANN401 - any value of a recipe

@@ -151,6 +151,56 @@ def test_queue_continues_reports_failures_and_records(tmp_path: Path, queue: lis
     assert [run["seed"] for run in json.loads(path.read_text())["recipes"][0]["runs"]] == [1]
 
 
+SWEEP = """
+tuned:
+  stage: b
+  purpose: the best of a sweep
+  tuned_by: search
+  recipes: {quickstart/transformer: 0.1}
+search:
+  stage: a
+  purpose: two trials
+  sweep: [quickstart/transformer]
+  trials: 2
+  space: SPACE
+  overrides: OVERRIDES
+  hours: 0.2
+"""
+
+
+def trials(sweep: Path) -> list[dict[str, object]]:
+    (recipe,) = json.loads((sweep / "results.json").read_text())["recipes"]
+    return list(recipe["trials"])
+
+
+def test_recorded_sweep_continues_elsewhere(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "space.yaml").write_text("all: {model.dropout: {low: 0.1, high: 0.4}}\n")
+    text = SWEEP.replace("SPACE", str(tmp_path / "space.yaml")).replace("OVERRIDES", OVERRIDES.replace("12", "4"))
+    (tmp_path / "queue.yaml").write_text(text.replace("trials: 2", "trials: 1"))
+    call("--only", "search")
+    call("--record", "--only", "search")
+    readme = tmp_path / "recipes" / "quickstart" / "README.md"
+    assert readme.read_text().count("| `quickstart/transformer` |") == 1
+    recorded = tmp_path / "sweeps" / "search"
+    assert not (recorded / "runs").exists()
+    (tmp_path / "out").rename(tmp_path / "lost")
+
+    (tmp_path / "queue.yaml").write_text(text)
+    _, status = call("--status")
+    assert "1 of 2 trials" in status
+    assert "waits for the sweep search" in status
+    assert call("--only", "search")[0] == 0
+    first, second = json.loads((tmp_path / "out" / "sweeps" / "search" / "results.json").read_text())["recipes"][0][
+        "trials"
+    ]
+    assert first == json.loads((recorded / "results.json").read_text())["recipes"][0]["trials"][0]
+    assert second["overrides"] != first["overrides"]
+    _, status = call("--status")
+    assert "quickstart/transformer seed 1  not started" in status
+    call("--record", "--only", "search")
+    assert readme.read_text().count("| `quickstart/transformer` |") == 2
+
+
 def test_run_on_other_data_is_left_alone_and_named(call: Call, tmp_path: Path) -> None:
     call("--status", "--only", "a")
     from tables import run_folder

@@ -1,0 +1,88 @@
+"""Sweeps of the queue; without their runs they are recorded beside the queue, in sweeps/, and continued from there."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from entries import Entry, sweep_folder
+from record_table import write_table
+from tables import COMMAND
+
+from dialog.cli.sweep import sweep
+from dialog.json_files import read_json
+from dialog.report.formats.numbers import count, duration
+from dialog.report.tables import metric_label
+from dialog.runs.environment import environment
+from dialog.tuning.results import RESULTS, RUNS
+
+log = logging.getLogger("dialog")
+
+
+def restore_sweep(entry: Entry, output: Path, recorded: Path) -> None:
+    """Copy a sweep into the output folder from the folder of recorded ones, unless it is there already."""
+    folder = sweep_folder(output, entry.name)
+    if (recorded / entry.name).is_dir() and not folder.exists():
+        shutil.copytree(recorded / entry.name, folder)
+
+
+def run_sweep(entry: Entry, output: Path, advice: str) -> None:
+    """Start or resume a sweep; its trials run one at a time. `advice` tells how to continue the queue."""
+    folder = sweep_folder(output, entry.name)
+    arguments = ["--resume", str(folder)]
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        space = ["--space", entry.space] if entry.space else []
+        arguments = [*entry.sweep, *entry.overrides, *space, "--output", str(folder)]
+    try:
+        sweep.main([*arguments, "--trials", str(entry.trials)], standalone_mode=False)
+    except SystemExit:  # after a signal; the sweep has told how to resume itself
+        log.info("the queue: %s", advice)
+        raise
+
+
+def record_sweep(entry: Entry, output: Path, recorded: Path, recipes: Path) -> None:
+    """Copy a sweep without its runs to the folder of recorded ones, and write its trials into the recipes' README."""
+    now = environment()  # before anything is written
+    folder = sweep_folder(output, entry.name)
+    if not (folder / RESULTS).is_file():
+        log.info("%s: no finished trial", entry.name)
+        return
+    shutil.rmtree(recorded / entry.name, ignore_errors=True)
+    shutil.copytree(folder, recorded / entry.name, ignore=shutil.ignore_patterns(RUNS, ".*"))
+    table = trial_table(entry, read_json(folder / RESULTS, "settings", "recipes"), now)
+    write_table(recipes / entry.corpus / "README.md", entry.name, table)
+    log.info("%s: %s", entry.name, recorded / entry.name)
+
+
+def trial_table(entry: Entry, results: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return the table of all trials of a sweep, the best of each recipe in bold."""
+    keys = list(dict.fromkeys(key for space in results["settings"]["spaces"].values() for key in space))
+    label = f"{metric_label('bits_per_byte')} (validation)"
+    head = ["recipe", "trial", *(f"`{key}`" for key in keys), label, "steps", "time"]
+    lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
+    for recipe in results["recipes"]:
+        best = (recipe["best"] or {}).get("trial")
+        for trial in recipe["trials"]:
+            values = dict(override.split("=", 1) for override in trial["overrides"])
+            value = "–" if trial["value"] is None else f"{trial['value']:.4f}"
+            value = f"**{value}**" if trial["trial"] == best else value
+            cells = [
+                f"`{recipe['name']}`",
+                str(trial["trial"]),
+                *(values.get(key, "–") for key in keys),
+                value + (f" ({trial['state']})" if trial["state"] != "complete" else ""),
+                count(trial["steps"]),
+                duration(trial["seconds"]),
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
+    left = {recipe["name"]: entry.trials - recipe["spent"]["trials"] for recipe in results["recipes"]}
+    command = COMMAND.format(entry.name)
+    lines += ["", f"* `{command}`; recorded at {now['git']}, {now['cpu']}, {datetime.now():%Y-%m-%d}."]
+    if any(left.values()):
+        lines.append(f"* Trials left: {', '.join(f'{recipe} {number}' for recipe, number in left.items())}.")
+    return "\n".join(lines)
