@@ -15,7 +15,7 @@ from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
-from dialog.atomic import run_lock, write_json, write_text
+from dialog.atomic import lock, write_json, write_text
 from dialog.config.components import lookup
 from dialog.config.compose import Composed, compose
 from dialog.config.schema import to_dict, to_yaml
@@ -101,20 +101,45 @@ def read_settings(folder: Path) -> SweepSettings:
 def sweep(folder: Path, settings: SweepSettings) -> dict[str, Any]:
     """Run the trials that a folder lacks, recipes in turn; return the results, which are also written.
 
+    Several processes can share the work: one of them at a time trains a recipe, since the values of a trial depend on
+    the trials before it. A process ends when it finds no recipe to train.
+
     Raises:
-        UserError: another process runs this sweep.
+        UserError: other processes train all recipes that lack trials.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    with run_lock(folder), stopping(resume_advice(folder)):
+    with stopping(resume_advice(folder)):
         storage = JournalStorage(JournalFileBackend(str(folder / JOURNAL)))
-        studies = {name: load_study(storage, name, settings) for name in settings.spaces}
-        written = write_results(folder, settings, studies)
-        while min(len(spent(study)) for study in studies.values()) < settings.trials:
-            for name, study in studies.items():
-                if len(spent(study)) < settings.trials:
-                    run_trial(study, name, settings, folder)
-                    written = write_results(folder, settings, studies)
+        write_results(folder, settings, storage)
+        trained = False
+        while sum(train_next(storage, name, settings, folder) for name in settings.spaces):
+            trained = True
+        written = write_results(folder, settings, storage)
+    if lacks_trials(written, settings):
+        if not trained:
+            raise UserError(f"{folder}: other processes train all recipes that lack trials")
+        log.info("%s: other processes train the remaining trials", folder)
     return written
+
+
+def lacks_trials(written: Mapping[str, Any], settings: SweepSettings) -> bool:
+    """Return whether a recipe has fewer trials than it should."""
+    return any(recipe["spent"]["trials"] < settings.trials for recipe in written["recipes"])
+
+
+def train_next(storage: BaseStorage, name: str, settings: SweepSettings, folder: Path) -> bool:
+    """Run the next trial of a recipe; return False if it has all of them or another process trains it."""
+    file = recipe_file(folder, name)
+    with lock(file.with_name(f".{file.name}.lock")) as free:
+        if not free:
+            return False
+        study = open_study(storage, name, settings)
+        enqueue_interrupted(study)
+        if len(spent(study)) >= settings.trials:
+            return False
+        run_trial(study, name, settings, folder)
+    write_results(folder, settings, storage)
+    return True
 
 
 def resume_advice(folder: Path) -> str:
@@ -122,16 +147,19 @@ def resume_advice(folder: Path) -> str:
     return f"resume the sweep: dialog-seq2seq sweep --resume {folder}"
 
 
-def load_study(storage: BaseStorage, name: str, settings: SweepSettings) -> optuna.Study:
-    """Load or create the study of a recipe; an interrupted trial is enqueued again, to be run first."""
+def open_study(storage: BaseStorage, name: str, settings: SweepSettings) -> optuna.Study:
+    """Load or create the study of a recipe."""
     pruner = optuna.pruners.MedianPruner(n_startup_trials=4) if settings.prune else optuna.pruners.NopPruner()
-    study = optuna.create_study(
+    return optuna.create_study(
         study_name=name, storage=storage, pruner=pruner, direction="minimize", load_if_exists=True
     )
+
+
+def enqueue_interrupted(study: optuna.Study) -> None:
+    """Enqueue an interrupted trial again, to be run first."""
     for trial in study.get_trials(states=[TrialState.RUNNING]):
         study.tell(trial.number, state=TrialState.FAIL)
         study.enqueue_trial(trial.params)
-    return study
 
 
 def run_trial(study: optuna.Study, name: str, settings: SweepSettings, folder: Path) -> None:
@@ -193,11 +221,13 @@ def keep_best(study: optuna.Study, folder: Path) -> None:
             (run / "model.safetensors").unlink(missing_ok=True)
 
 
-def write_results(folder: Path, settings: SweepSettings, studies: Mapping[str, optuna.Study]) -> dict[str, Any]:
+def write_results(folder: Path, settings: SweepSettings, storage: BaseStorage) -> dict[str, Any]:
     """Write results.json and sweep.md; return the results."""
-    content = results(asdict(settings), studies)
-    write_json(folder / RESULTS, content)
-    write_text(folder / "sweep.md", to_markdown(content))
+    with lock(folder / ".lock", wait=True):  # so that no process replaces newer results by older ones
+        studies = {name: open_study(storage, name, settings) for name in settings.spaces}
+        content = results(asdict(settings), studies)
+        write_json(folder / RESULTS, content)
+        write_text(folder / "sweep.md", to_markdown(content))
     return content
 
 

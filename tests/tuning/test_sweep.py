@@ -141,16 +141,24 @@ def test_interrupted_sweep_continues_as_uninterrupted(tmp_path: Path, monkeypatc
     assert [each["spent"]["interrupted"] for each in resumed["recipes"]] == [0, 1]
 
 
-def test_two_processes_cannot_run_one_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    training, asked = Training(), begun(tmp_path, 1)
+def test_a_second_process_trains_the_other_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    training, asked = Training(), begun(tmp_path / "shared", 3)
+    others = []
 
-    def second(*arguments: Any, **options: Any) -> None:  # noqa: ANN401 - those of a training
-        with pytest.raises(UserError, match=f"{tmp_path}: another process trains in it"):
-            sweep(tmp_path, asked)
-        training(*arguments, **options)
+    def second(composed: Composed, output: Path, **options: Any) -> None:  # noqa: ANN401 - those of a training
+        if not others:
+            others.append(composed.name)
+            found = sweep(tmp_path / "shared", asked)["recipes"]
+            assert [each["spent"]["trials"] for each in found] == [0, 3]
+            with pytest.raises(UserError, match="other processes train all recipes that lack trials"):
+                sweep(tmp_path / "shared", asked)
+        training(composed, output, **options)
 
     monkeypatch.setattr("dialog.tuning.sweep.train_run", second)
-    assert [each["spent"]["interrupted"] for each in sweep(tmp_path, asked)["recipes"]] == [0, 0]
+    shared = sweep(tmp_path / "shared", asked)
+    assert [each["spent"]["interrupted"] for each in shared["recipes"]] == [0, 0]
+    monkeypatch.setattr("dialog.tuning.sweep.train_run", Training())
+    assert paths(shared) == paths(sweep(tmp_path / "alone", begun(tmp_path / "alone", 3)))
 
 
 def test_best_trial_may_have_the_value_zero() -> None:
