@@ -1,4 +1,4 @@
-"""Beam search against brute force on random Markov chains, and its groups and sampled beginnings."""
+"""Beam search against brute force on random Markov chains, and beams with a sampled beginning."""
 
 from __future__ import annotations
 
@@ -176,55 +176,6 @@ def test_sources_that_have_ended_change_no_other_source() -> None:
         return decode(chain, first, Shift(rows), Before(first.squeeze(1)), first)
 
     assert run(shifts) == [run(shifts[row : row + 1])[0] for row in range(len(shifts))]
-
-
-def test_groups_avoid_the_tokens_of_earlier_groups() -> None:
-    chain = Chain.draw(VOCABULARY, 2)
-    plain, apart = (
-        {
-            reply.tokens[0]
-            for reply in chain.search(
-                construct(
-                    DiverseBeam,
-                    constraints=limits(min_length=1, max_length=1),
-                    width=3,
-                    groups=3,
-                    candidates=3,
-                    diversity=diversity,
-                )
-            )[0]
-        }
-        for diversity in (0.0, 100.0)
-    )
-    assert len(plain) == 1
-    assert len(apart) == 3
-
-
-def test_groups_without_diversity_are_equal_beams() -> None:
-    """Their candidates are those of one beam: none occurs twice."""
-    for seed in range(20):
-        chain = Chain.draw(VOCABULARY, seed)
-        (single,) = chain.search(construct(Beam, constraints=limits(), width=2, candidates=2))
-        (groups,) = chain.search(
-            construct(DiverseBeam, constraints=limits(), width=4, groups=2, diversity=0.0, candidates=4)
-        )
-        assert groups[:2] == single
-
-
-@pytest.mark.parametrize("candidates", [1, 2, 5])
-def test_candidates_of_groups_differ(candidates: int) -> None:
-    """The best ones are those of all candidates."""
-    counts = []
-    for seed in range(30):
-        chain = Chain.draw(VOCABULARY, seed)
-        settings = {"constraints": limits(max_length=3), "width": 6, "groups": 3, "diversity": 0.3}
-        (every,), (best,) = (
-            chain.search(construct(DiverseBeam, candidates=count, **settings)) for count in (6, candidates)
-        )
-        assert len({tuple(reply.tokens) for reply in every}) == len(every)
-        assert best == every[:candidates]
-        counts.append(len(every))
-    assert 6 in counts
 
 
 def test_a_delayed_beam_begins_with_drawn_tokens() -> None:

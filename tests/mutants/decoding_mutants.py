@@ -100,7 +100,7 @@ MUTANTS = (
         "stopping-1",
         "the search ends once the best hypothesis cannot be exceeded, whatever the others",
         BRUTE_FORCE,
-        (BEAM, "(ended.ranks[:, -1] >= bound)", "(ended.ranks[:, 0] >= bound)"),
+        (BEAM, "(ended.ranks[..., -1] >= bound)", "(ended.ranks[..., 0] >= bound)"),
     ),
     mutant(
         "stopping-2",
@@ -108,8 +108,8 @@ MUTANTS = (
         BRUTE_FORCE,
         (
             BEAM,
-            "bound = beams.totals.amax(1) / self.penalty(self.constraints.max_length + 1)",
-            "bound = beams.totals.amax(1) / self.penalty(1)",
+            "bound = best / self.penalty(self.constraints.max_length + 1)",
+            "bound = best / self.penalty(1)",
         ),
     ),
     mutant(

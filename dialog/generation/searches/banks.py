@@ -87,11 +87,11 @@ class Banks:
         """
         ends = preferences[..., self.end]  # [n, K], a view
         blocked = self.unmet() & (ends > NEVER)
-        others = ((totals > NEVER) & ~blocked).any(1) | (ranks[:, 0] > NEVER)
+        others = ((totals > NEVER) & ~blocked).any(1) | (ranks > NEVER).any(1)
         ends.masked_fill_(blocked & others.unsqueeze(1), NEVER)
 
     def drop_unmet(self, totals: Tensor, ranks: Tensor) -> Tensor:
         """Return the totals of hypotheses [n, K] without those that lack a word, unless their source has no others."""
         unmet = self.unmet()
-        others = ((totals > NEVER) & ~unmet).any(1) | (ranks[:, 0] > NEVER)
+        others = ((totals > NEVER) & ~unmet).any(1) | (ranks > NEVER).any(1)
         return totals.masked_fill(unmet & others.unsqueeze(1), NEVER)

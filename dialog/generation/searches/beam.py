@@ -1,7 +1,7 @@
 """Beam search.
 
-Shapes: N sources, n sources that are still searched, K beams, s beams of a group, V vocabulary, L = max_length, C
-candidates, c extensions of a beam.
+Shapes: N sources, n sources that are still searched, K beams, G groups of s beams, V vocabulary, L = max_length, C
+ended hypotheses of a group, c extensions of a beam.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dialog.generation.constraints import NEVER, Constraints, ConstraintState
-from dialog.generation.contract import Hypothesis, Replies, Search, Step
+from dialog.generation.contract import Hypothesis, Replies, Search, Step, best_first
 from dialog.generation.searches.banks import Banks
 from dialog.generation.searches.hypotheses import NOTHING, BeamExtension, Beams, BeamSettings, Ended
 from dialog.generation.searches.rows import hypothesis
@@ -39,7 +39,12 @@ class Beam(Search):
     def __init__(self, settings: BeamSettings, *, constraints: Constraints) -> None:
         self.constraints = constraints
         self.width, self.candidates, self.penalty = settings.width, settings.candidates, settings.penalty()
-        self.kept = self.candidates  # number of ended hypotheses that are kept
+        self.kept = self.candidates  # number of ended hypotheses of a group that are kept
+
+    @property
+    def size(self) -> int:
+        """Number of beams of a group."""
+        return self.width // self.groups
 
     @torch.no_grad()
     def __call__(
@@ -63,17 +68,18 @@ class Beam(Search):
             if length < self.delay:
                 preferences = self._only_drawn(preferences, draws[sources, :, length], beams, length)
             if banks is not None:
-                banks.drop_unmet_ends(preferences, beams.totals, ended.ranks)
+                banks.drop_unmet_ends(preferences, beams.totals, ended.ranks.flatten(1))
             extension = self._extend(beams, preferences, banks)
             ended = self._end(ended, beams, extension, scores, length)
             if length == longest:
                 totals = beams.totals.masked_fill(extension.ended_beams, NEVER)
-                totals = totals if banks is None else banks.drop_unmet(totals, ended.ranks)
+                totals = totals if banks is None else banks.drop_unmet(totals, ended.ranks.flatten(1))
                 self._collect(replies, sources, ended, replace(beams, totals=totals))
                 break
             beams = self._continue(beams, extension, scores, length)
-            finished = self._finished(beams, ended)  # [n]
-            beams = replace(beams, totals=beams.totals.masked_fill(finished.unsqueeze(1), NEVER))
+            finished = self._finished(beams, ended)  # [n, G]
+            beams = replace(beams, totals=beams.totals.masked_fill(finished.repeat_interleave(self.size, 1), NEVER))
+            finished = finished.all(1)  # [n]
             open_sources = len(sources) - int(finished.sum())
             rows, tokens = extension.rows, extension.tokens  # [n, K]
             if 2 * open_sources <= len(sources):
@@ -102,15 +108,16 @@ class Beam(Search):
 
     def _start(self, count: int, device: torch.device) -> tuple[Beams, Ended]:
         """Return one open hypothesis for each source, or one for each beam if their first tokens are drawn."""
-        longest, width, kept = self.constraints.max_length, self.width, self.kept
-        totals = torch.zeros(count, width, device=device)
+        groups, length = (count, self.groups, self.size), self.constraints.max_length + 1
+        totals = torch.zeros(groups, device=device)
         if not self.delay:
-            totals.view(count, self.groups, -1)[:, :, 1:] = NEVER
-        tokens = torch.full((count, max(width, kept), longest + 1), NOTHING, device=device)
-        scores = torch.zeros(count, max(width, kept), longest + 1, device=device)
-        ranks = torch.full((count, kept), NEVER, device=device)
-        ended = Ended(tokens[:, :kept], scores[:, :kept], ranks, torch.zeros(count, dtype=torch.long, device=device))
-        return Beams(tokens[:, :width], scores[:, :width], totals), ended
+            totals[..., 1:] = NEVER
+        tokens = torch.full((*groups, length), NOTHING, device=device)
+        scores = torch.zeros(*groups, length, device=device)
+        ranks = torch.full_like(totals[..., : self.kept], NEVER)
+        ended_count = torch.zeros(groups[:2], dtype=torch.long, device=device)
+        ended = Ended(tokens[:, :, : self.kept], scores[:, :, : self.kept], ranks, ended_count)
+        return Beams(tokens.flatten(1, 2), scores.flatten(1, 2), totals.flatten(1)), ended
 
     def _draws(self, source: Tensor, ids: Sequence[str]) -> Tensor:
         """Return numbers in [0, 1) for the tokens that are drawn [N, K, L + 1]; none without a sampled beginning."""
@@ -122,17 +129,16 @@ class Beam(Search):
 
     def _extend(self, beams: Beams, preferences: Tensor, banks: Banks | None) -> BeamExtension:
         """Choose the best extensions of the beams of each group."""
-        size = self.width // self.groups
         groups: list[BeamExtension] = []
-        for start in range(0, self.width, size):
-            own = preferences[:, start : start + size]
+        for start in range(0, self.width, self.size):
+            own = preferences[:, start : start + self.size]
             if groups and self.diversity:
                 counts = torch.zeros_like(own[:, 0])
                 for group in groups:
                     alive = group.totals > NEVER
                     counts.scatter_add_(1, group.tokens, alive.to(counts.dtype))
                 own = own - self.diversity * counts.unsqueeze(1)
-            groups.append(self._best(beams.totals[:, start : start + size], own, start, banks))
+            groups.append(self._best(beams.totals[:, start : start + self.size], own, start, banks))
         return BeamExtension(*(torch.cat(parts, 1) for parts in zip(*groups, strict=True)))
 
     def _best(self, totals: Tensor, preferences: Tensor, start: int, banks: Banks | None) -> BeamExtension:
@@ -172,18 +178,18 @@ class Beam(Search):
 
     def _end(self, ended: Ended, beams: Beams, extension: BeamExtension, scores: Tensor, length: int) -> Ended:
         """Keep the best of the hypotheses that had ended and those that end now."""
-        rows = extension.ended_rows  # [n, K]
-        ranks = torch.cat([ended.ranks, extension.ended_totals / self.penalty(length + 1)], 1)
-        best, order = ranks.topk(ended.ranks.shape[1], -1)
-        tokens, token_scores = (part.flatten(0, 1)[rows] for part in (beams.tokens, beams.scores))  # [n, K, L + 1]
+        rows = extension.ended_rows.view(-1, self.groups, self.size)  # [n, G, s]
+        new_ranks = extension.ended_totals.view_as(rows) / self.penalty(length + 1)
+        best, order = torch.cat([ended.ranks, new_ranks], 2).topk(ended.ranks.shape[2], -1)
+        tokens, token_scores = (part.flatten(0, 1)[rows] for part in (beams.tokens, beams.scores))  # [n, G, s, L + 1]
         tokens[..., length] = self.constraints.end
         token_scores[..., length] = scores[rows, self.constraints.end]
-        places = order.unsqueeze(-1).expand(-1, -1, tokens.shape[-1])
+        places = order.unsqueeze(-1).expand(-1, -1, -1, tokens.shape[-1])
         return Ended(
-            torch.cat([ended.tokens, tokens], 1).gather(1, places),
-            torch.cat([ended.scores, token_scores], 1).gather(1, places),
+            torch.cat([ended.tokens, tokens], 2).gather(2, places),
+            torch.cat([ended.scores, token_scores], 2).gather(2, places),
             best,
-            ended.count + (extension.ended_totals != NEVER).sum(1),
+            ended.count + (new_ranks != NEVER).sum(2),
         )
 
     def _continue(self, beams: Beams, extension: BeamExtension, scores: Tensor, length: int) -> Beams:
@@ -194,19 +200,18 @@ class Beam(Search):
         return Beams(tokens, token_scores, extension.totals)
 
     def _finished(self, beams: Beams, ended: Ended) -> Tensor:
-        """Return which sources [n] no further token can change."""
+        """Return which groups [n, G] no further token can change."""
         if not self.constraints.normalised:  # sums may rise
-            return ended.count >= self.width
-        bound = beams.totals.amax(1) / self.penalty(self.constraints.max_length + 1)
-        return (ended.count >= self.width) | (ended.ranks[:, -1] >= bound)
+            return ended.count >= self.size
+        best = beams.totals.view(-1, self.groups, self.size).amax(2)
+        bound = best / self.penalty(self.constraints.max_length + 1)
+        return (ended.count >= self.size) | (ended.ranks[..., -1] >= bound)
 
     def _collect(self, replies: Replies, sources: Tensor, ended: Ended, beams: Beams | None) -> None:
         """Store the hypotheses of sources whose search is over, with their open ones if max_length is reached."""
-        parts = [(ended.tokens, ended.scores, ended.ranks)]
+        parts = [(ended.tokens.flatten(1, 2), ended.scores.flatten(1, 2), ended.ranks.flatten(1))]
         if beams is not None:
-            ranks, order = (beams.totals / self.penalty(self.constraints.max_length)).sort(1, descending=True)
-            places = order.unsqueeze(-1).expand_as(beams.tokens)
-            parts.append((beams.tokens.gather(1, places), beams.scores.gather(1, places), ranks))
+            parts.append((beams.tokens, beams.scores, beams.totals / self.penalty(self.constraints.max_length)))
         columns = [torch.cat(column, 1).tolist() for column in zip(*parts, strict=True)]
         for source, *rows in zip(sources.tolist(), *columns, strict=True):
             hypotheses = [
@@ -215,7 +220,7 @@ class Beam(Search):
                 if rank != NEVER
             ]
             valid = [reply for reply in hypotheses if reply is not None]
-            replies[source] = distinct(valid)[: self.candidates] if len(valid) == len(hypotheses) else []
+            replies[source] = distinct(best_first(valid))[: self.candidates] if len(valid) == len(hypotheses) else []
 
 
 def distinct(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:

@@ -27,12 +27,14 @@ class DiverseBeamSettings(BeamSettings):
 class DiverseBeam(Beam):
     """Beam search in groups that avoid each other's tokens (Vijayakumar et al. 2018, AAAI).
 
-    The groups search one after the other at each step. A token's preference falls by ``diversity`` for each beam of an
+    Each group is a beam search of B = ``width / groups`` beams, which ends once B of its own hypotheses have ended. The
+    groups search one after the other at each step: a token's preference falls by ``diversity`` for each beam of an
     earlier group that has just chosen it. A response of several groups is one candidate, so there may be fewer
     candidates than asked for.
 
     Args:
-        settings: With the width of all groups together; the candidates are the best of all groups.
+        settings: With the width of all groups together; the candidates are the best of all groups, by the sums of
+            preferences.
         groups: Number of groups; divides the width.
         diversity: In nats.
     """
@@ -48,7 +50,7 @@ class DiverseBeam(Beam):
         if diversity < 0:
             raise ValueError(f"diversity is {diversity}; give a number from 0")
         self.groups = groups
-        self.kept = self.width if self.candidates > 1 else 1
+        self.kept = self.size  # a group ends by its own hypotheses alone, since later groups avoid its tokens
         self.diversity = diversity
 
 

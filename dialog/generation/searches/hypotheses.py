@@ -1,6 +1,6 @@
 """Hypotheses of a beam search, and how they are ranked.
 
-Shapes: n sources that are still searched, K beams, L = max_length, C candidates.
+Shapes: n sources that are still searched, K beams, G groups, L = max_length, C ended hypotheses of a group.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ class BeamExtension(NamedTuple):
 
 @dataclass(frozen=True)
 class Ended(Rows):
-    """The best ended hypotheses [n, C, ...] of each source, best first."""
+    """The best ended hypotheses [n, G, C, ...] of each group, best first."""
 
-    tokens: Tensor  # [n, C, L + 1]
-    scores: Tensor  # [n, C, L + 1]
-    ranks: Tensor  # [n, C], -inf = none yet
-    count: Tensor  # [n], of all that have ended
+    tokens: Tensor  # [n, G, C, L + 1]
+    scores: Tensor  # [n, G, C, L + 1]
+    ranks: Tensor  # [n, G, C], -inf = none yet
+    count: Tensor  # [n, G], of all that have ended
