@@ -174,11 +174,12 @@ def bertviz_page(reading: AttentionReading) -> str:
 
 def write_picture(output: Path, reading: AttentionReading, layer: str | None, head: str | None) -> None:
     """Write the chosen map as .svg or .png."""
+    from dialog.report.drawing.canvas import write_svg
     from dialog.report.drawing.attention.pictures import picture
 
     drawn = picture(reading, layer, head)
     if output.suffix == ".svg":
-        write_text(output, drawn.svg())
+        write_svg(output, drawn.svg())
         return
     with replacing(output) as file:
         drawn.png().save(file, format="PNG")

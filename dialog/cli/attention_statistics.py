@@ -92,12 +92,16 @@ def write_output(
     png: Callable[[], Image.Image] | None = None,
 ) -> None:
     """Write the file of --output, in the format of its name."""
+    from dialog.report.drawing.canvas import write_svg
+
     if output is None:
         return
     if output.suffix == ".json":
         write_json(output, measured)
+    elif output.suffix == ".svg":
+        write_svg(output, svg())
     elif output.suffix == ".png" and png is not None:
         with replacing(output) as file:
             png().save(file, format="PNG")
     else:
-        write_text(output, svg() if output.suffix == ".svg" else html())
+        write_text(output, html())

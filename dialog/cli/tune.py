@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dialog.atomic import write_text
 from dialog.config.compose import compose
 from dialog.errors import UserError
 from dialog.escaping import to_json
@@ -73,12 +72,13 @@ def tune(
 
 
 def _rates(recipe: Recipe, lowest: float, highest: float, steps: int, output: Path | None) -> dict[str, Any]:
+    from dialog.report.drawing.canvas import write_svg
     from dialog.tuning.range_test import range_test, steepest
 
     test = range_test(recipe, lowest=lowest, highest=highest, steps=steps)
     suggestion = steepest(test)
     if output is not None:
-        write_text(output, _plot(test, suggestion))
+        write_svg(output, _plot(test, suggestion))
     return {"suggestion": suggestion, "rates": test.rates, "losses": test.losses}
 
 

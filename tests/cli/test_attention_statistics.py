@@ -29,7 +29,9 @@ def test_statistics_are_printed_and_drawn(family: str, here: Path, call: Call, t
     assert max(map(len, done.out.splitlines()[1:])) <= 80
     assert "default-src &#39;none&#39;" in page
     assert "<script" not in page
-    assert (here / "s.svg").read_text(encoding="utf-8").startswith("<svg")
+    drawn = (here / "s.svg").read_text(encoding="utf-8")
+    assert drawn.startswith("<svg")
+    assert "light-dark" not in drawn, "only browsers know it"
     with Image.open(here / "s.png") as image:
         assert min(image.size) > 100
     done = call("attention", run, "--statistics", "--sample", "2", "--split", "validation", "--json")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 from typing import Protocol
 from xml.etree import ElementTree as Xml
 
+from dialog.atomic import write_text
 from dialog.report.terminal import one_line, truncate
 
 Point = tuple[float, float]
@@ -13,6 +16,8 @@ Colour = tuple[str, str]
 """Colour on a light page, and on a dark one if the page declares `color-scheme: light dark`."""
 
 INK: Colour = ("currentColor", "currentColor")
+STYLED = re.compile(r'(<[a-z]+ [^<>]*?) style="[^"]*"')
+"""An element with a style; texts have neither "<" nor ">"."""
 
 
 class Drawing(Protocol):
@@ -125,3 +130,12 @@ class Canvas:
 def _stroke(colour: Colour, width: float) -> dict[str, str]:
     light, dark = colour
     return {"stroke": light, "stroke-width": f"{width:g}", "style": f"stroke:light-dark({light},{dark})"}
+
+
+def write_svg(path: Path, svg: str) -> None:
+    """Write a drawing as a file with the colours of a light page, since only browsers know ``light-dark``.
+
+    The background is white in a browser, and transparent in a paper.
+    """
+    plain = STYLED.sub(r"\1", svg)
+    write_text(path, plain.replace("<svg ", '<svg style="background:#fff" ', 1))

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from dialog.atomic import replacing, write_json, write_text
 from dialog.report.drawing.axes import SERIES
+from dialog.report.drawing.canvas import write_svg
 from dialog.report.drawing.frontier import FrontierPoint, Panel, frontier_image, frontier_svg
 from dialog.report.formats.metrics import metric_display
 from dialog.report.formats.numbers import duration
@@ -66,7 +67,7 @@ def write_pages(results: Results, sample: Sample, folder: Path) -> Path:
     names = [one_line(run["name"]) for run in results["runs"]]
     charts = panels(results)
     write_json(folder / "results.json", results)
-    write_text(folder / "frontier.svg", frontier_svg(charts, names))
+    write_svg(folder / "frontier.svg", frontier_svg(charts, names))
     with replacing(folder / "frontier.png") as file:
         frontier_image(charts, names).save(file, format="PNG")
     write_text(folder / "frontier.html", page(results, sample))

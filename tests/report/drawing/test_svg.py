@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dialog.report.drawing.axes import SERIES, ticks
+from dialog.report.drawing.canvas import write_svg
 from dialog.report.drawing.scale import ON_LIGHT, to_colours, to_css
 from dialog.report.drawing.svg import Curve, curves_svg, heatmap_svg
 
@@ -135,3 +137,17 @@ def test_ticks_are_round_even_and_inside(start: float, span: float) -> None:
 
 def test_ticks_of_an_empty_range() -> None:
     assert ticks(3, 3) == [3]
+
+
+def test_a_file_has_colours_that_converters_know(tmp_path: Path) -> None:
+    """CairoSVG fails, and svglib draws nothing, where a style has `light-dark`."""
+    token = 'a style="b"'
+    for svg in (
+        heatmap_svg([[0.5]], rows=[token], columns=["x"], title=token),
+        curves_svg([Curve(token, "b", [(0, 1)])], x="x", y="y"),
+    ):
+        write_svg(tmp_path / "a.svg", svg)
+        image, inline = parse((tmp_path / "a.svg").read_text(encoding="utf-8")), parse(svg)
+        assert [style for element in image.iter() if (style := element.get("style"))] == ["background:#fff"]
+        assert texts(image) == texts(inline)
+        assert [element.get("fill") for element in image.iter()] == [element.get("fill") for element in inline.iter()]
