@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from browser import needs_chromium, run_in_chromium
 
 from dialog.report.drawing.attention.page import attention_page
@@ -82,6 +83,34 @@ def test_readers_explore_rows_heads_and_hidden_tokens(two_heads: dict[str, Any],
     assert all(seen["inks"]), "quiet letters on a shade are hard to read"
     assert seen["folded"] == "false"
     assert seen["canvas"]
+
+
+@needs_chromium
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_letters_are_readable_on_every_shade(scheme: str, tmp_path: Path) -> None:
+    """Contrast of letters on the shades of weights and, both ways, of differences, by the formula of WCAG 2."""
+    maps = long_reading(1, 60)
+    rows = np.linspace(0, 1, 60), np.linspace(1, 0, 60)
+    readings = [
+        (name, {**maps, "maps": [{**maps["maps"][-1], "weights": [[row] * 2]}]})
+        for name, row in zip("ab", rows, strict=True)
+    ]
+    steps = """
+      labelled('difference').click();
+      const shaded = all('.columns .token').filter((token) => token.style.backgroundColor);
+      return shaded.map((token) => [token.style.backgroundColor, getComputedStyle(token).color]);
+    """
+    page = attention_page(readings, title="runs")
+    pairs = run_in_chromium(page, steps, tmp_path, f"--blink-settings=preferredColorScheme={int(scheme == 'light')}")
+    assert len(pairs) > 150
+    luminances = np.sort([[luminance(colour) for colour in pair] for pair in pairs])
+    assert ((luminances[:, 1] + 0.05) / (luminances[:, 0] + 0.05)).min() > 4.2
+
+
+def luminance(colour: str) -> float:
+    channels = np.array([int(channel) for channel in re.findall(r"\d+", colour)]) / 255
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
 @needs_chromium

@@ -113,6 +113,11 @@
     });
   }
 
+  function lettersOn(colour) { // the letters with the higher contrast, by the relative luminance of WCAG 2
+    const [red, green, blue] = colour.match(/\d+/g).map((value) => value <= 10 ? value / 3294.6 : ((value / 255 + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.19 ? "#111" : "#fff";
+  }
+
   // ---------------------------------------------------------------- one map
 
   class Panel {
@@ -261,9 +266,9 @@
           const weight = shown.has(place) ? values[shown.get(place)] : 0;
           const fraction = peak ? weight / peak : 0;
           const position = isDifference ? (fraction + 1) / 2 : fraction;
-          const strong = isDifference ? Math.abs(fraction) > 0.62 : fraction > (this.explorer.isDark ? 0.5 : 0.6);
-          span.style.backgroundColor = fraction ? scale[Math.round(255 * Math.min(1, position))] : "";
-          span.style.color = fraction && strong ? (this.explorer.isDark ? "#111" : "#fff") : fraction ? "var(--ink)" : "";
+          const colour = fraction ? scale[Math.round(255 * Math.min(1, position))] : "";
+          span.style.backgroundColor = colour;
+          span.style.color = colour && lettersOn(colour);
           if (shown.has(place)) span.title = `${items[shown.get(place)].name}: ${weight.toFixed(3)}`;
         });
       }
