@@ -35,8 +35,8 @@ class BahdanauDecoder(Decoder):
     For token y at step i: c_i = attention(s_{i-1}, source), s_i = cell(s_{i-1}, [y; c_i]), output = the larger of each
     pair of U s_i + V y + C c_i (appendix A.2.2, with s_i as in equation 4). Upper layers read the layer below; the top
     layer queries. The loop contains only work that depends on the previous step: keys are projected once per source,
-    and the tokens' part of the gates and the output are one product for all steps. Training with `AdditiveScorer` runs
-    :func:`additive_loop`.
+    and the tokens' part of the gates and the output are one product for all steps. With `AdditiveScorer`, several
+    tokens and no hook, :func:`additive_loop` runs.
     """
 
     Settings = RecurrentSettings
@@ -77,7 +77,7 @@ class BahdanauDecoder(Decoder):
         hook = meant_for(hook, self.attention)
         loop, scorer = StackLoop(self.stack, inputs, state.stack), self.attention.additive
         several = inputs.shape[1] > 1  # for one step the loop is faster: autocast has the weights in its cache
-        if hook is None and scorer is not None and several and torch.is_grad_enabled():
+        if hook is None and scorer is not None and several:
             outputs = self._readout(*additive_loop(loop, scorer, memory), inputs)
             return outputs, BahdanauState(loop.state(), state.attention)
         seen: list[Tensor] = []

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from dialog.config.components import construct
 from dialog.models.contracts import Encoded
 from dialog.models.kernels import additive_energies
-from dialog.models.recurrent import GRU, LSTM, BahdanauDecoder
+from dialog.models.recurrent import GRU, LSTM, BahdanauDecoder, bahdanau
 from dialog.models.recurrent.cells import RecurrentCell
 
 Draw = Callable[..., Tensor]
@@ -85,6 +86,21 @@ def test_kernel_is_the_readable_loop(
     inputs = draw(4, 3, EMBEDDING).requires_grad_()
     leaves = [inputs, source.states, source.summary, *decoder.parameters()]
     agree(*both(decoder, inputs, source), leaves, atol=1e-12)
+
+
+@both_cells
+def test_scoring_runs_the_kernel(
+    cell: RecurrentCell, source: Encoded, draw: Draw, stir: Stir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoder, inputs = stir(decoder_of(cell, 2)).eval(), draw(4, 3, EMBEDDING)
+    kernel = mock.Mock(side_effect=bahdanau.additive_loop)
+    monkeypatch.setattr(bahdanau, "additive_loop", kernel)
+    with torch.inference_mode():
+        (ours, state), (readable, expected) = (decoder(inputs, *decoder.start(source), hook) for hook in (None, watched))
+    assert kernel.call_count == 1
+    torch.testing.assert_close(ours, readable, rtol=0, atol=1e-12)
+    torch.testing.assert_close(state.stack.hidden, expected.stack.hidden, rtol=0, atol=1e-12)
+    torch.testing.assert_close(state.stack.cell_state, expected.stack.cell_state, rtol=0, atol=1e-12)
 
 
 @both_cells
