@@ -91,7 +91,7 @@ class Entropy(NgramCountMetric):
     def value(self, counts: Counts) -> Numbers:
         """Return the entropy; 0 without n-grams."""
         total = counts.sum(-1)
-        weighted = (counts * np.log(np.where(counts, counts, 1))).sum(-1)
+        weighted = (counts * np.log(np.maximum(counts, 1))).sum(-1)
         return np.maximum(0.0, np.log(np.where(total, total, 1)) - ratio(weighted, total, empty=0.0))
 
 

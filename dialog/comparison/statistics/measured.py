@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 Floats = NDArray[np.float64]
+Differences = Callable[[Floats], list[Floats]]
+"""From swaps [R, D], 1 where two runs swap dialogue d, to the differences [R] of each pair of runs after them."""
 CELLS = 2**21
 """Numbers of a dense block of counts: 16 MiB."""
 
@@ -29,8 +31,13 @@ class RunMetric(Protocol):
         """Return the metric without dialogue d, for every d [D]."""
         ...
 
-    def swap(self, other: Self, swapped: Floats) -> Floats:
-        """Return the differences from another run after the runs swap the dialogues d with `swapped[r, d] = 1` [R]."""
+    def shares_sums(self, other: RunMetric) -> bool:
+        """Return whether both metrics are functions of the same sums over dialogues, so that `swaps` computes one."""
+        ...
+
+    @staticmethod
+    def swaps(pairs: Sequence[tuple[Any, Any]]) -> Differences:
+        """Return the differences of pairs of runs after swaps, for metrics that share their sums."""
         ...
 
     def restrict(self, examples: NDArray[np.bool_]) -> Self:
@@ -65,14 +72,24 @@ class Sums:
         """Return the metric without dialogue d, for every d [D]."""
         return self._values(self.sums - self.totals)
 
-    def resample(self, weights: Floats) -> Floats:
-        """Return the metric in which dialogue d counts `weights[r, d]` times [R]."""
-        return self._values(weights @ self.totals)
+    @staticmethod
+    def resamples(runs: Sequence[Sums]) -> Callable[[Floats], list[Floats]]:
+        """Return a function from weights [R, D] to the metric of each run in which dialogue d counts that often [R]."""
+        multiply = stacked([run.totals for run in runs])
+        return lambda weights: [run._values(sums) for run, sums in zip(runs, multiply(weights), strict=True)]
 
-    def swap(self, other: Self, swapped: Floats) -> Floats:
-        """Return the differences from another run after swapping dialogues [R]."""
-        change = swapped @ (other.totals - self.totals)
-        return self._values(self.sums + change) - other._values(other.sums - change)
+    def shares_sums(self, other: RunMetric) -> bool:
+        """Return whether the other metric also is a function of sums of statistics: all are summed in one product."""
+        return isinstance(other, Sums)
+
+    @staticmethod
+    def swaps(pairs: Sequence[tuple[Sums, Sums]]) -> Differences:
+        """Return the differences of pairs of runs after swaps."""
+        multiply = stacked([b.totals - a.totals for a, b in pairs])
+        return lambda swapped: [
+            a._values(a.sums + change) - b._values(b.sums - change)
+            for (a, b), change in zip(pairs, multiply(swapped), strict=True)
+        ]
 
     def restrict(self, examples: NDArray[np.bool_]) -> Self:
         """Return the metric over some examples [N]."""
@@ -120,16 +137,31 @@ class Counts:
         blocks = _blocks(self.dialogues, len(self.types))
         return np.concatenate([self.metric(self.sums - self.totals[rows].toarray()) for rows in blocks])
 
-    def swap(self, other: Self, swapped: Floats) -> Floats:
-        """Return the differences from another run after swapping dialogues [R]."""
-        types = np.union1d(self.types, other.types)
-        mine, others = self._columns(types), other._columns(types)
-        change, sums, other_sums = csr_array(others - mine), mine.sum(0), others.sum(0)
-        differences = []
-        for rows in _blocks(len(swapped), len(types)):
-            moved = swapped[rows] @ change
-            differences.append(self.metric(sums + moved) - self.metric(other_sums - moved))
-        return np.concatenate(differences)
+    def shares_sums(self, other: RunMetric) -> bool:
+        """Return whether the other metric counts the same items."""
+        return (
+            isinstance(other, Counts)
+            and np.array_equal(self.items, other.items)
+            and np.array_equal(self.sizes, other.sizes)
+        )
+
+    @staticmethod
+    def swaps(pairs: Sequence[tuple[Counts, Counts]]) -> Differences:
+        """Return the differences of pairs of runs after swaps."""
+        a, b = pairs[0]
+        types = np.union1d(a.types, b.types)
+        counts, other_counts = a._columns(types), b._columns(types)
+        change, sums, other_sums = csr_array(other_counts - counts), counts.sum(0), other_counts.sum(0)
+
+        def differences(swapped: Floats) -> list[Floats]:
+            blocks = []
+            for rows in _blocks(len(swapped), len(types)):
+                moved = swapped[rows] @ change
+                after, other_after = sums + moved, other_sums - moved
+                blocks.append([one.metric(after) - other.metric(other_after) for one, other in pairs])
+            return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+
+        return differences
 
     def restrict(self, examples: NDArray[np.bool_]) -> Self:
         """Return the metric over some examples [N]."""
@@ -140,6 +172,12 @@ class Counts:
         """Return the counts with a column for each of these types, which include all own."""
         columns = np.searchsorted(types, self.types)[self.totals.indices]
         return csr_array((self.totals.data, columns, self.totals.indptr), shape=(self.dialogues, len(types)))
+
+
+def stacked(matrices: Sequence[Floats]) -> Callable[[Floats], list[Floats]]:
+    """Return a function from rows [R, D] to their product with each matrix [D, S], computed as one product."""
+    joined, ends = np.concatenate(matrices, axis=1), np.cumsum([matrix.shape[1] for matrix in matrices])
+    return lambda rows: np.split(rows @ joined, ends[:-1], axis=1)
 
 
 def _members(labels: NDArray[np.int64]) -> csr_array:

@@ -22,8 +22,8 @@ def bootstrap(runs: Sequence[Sums], count: int, seed: int = 0) -> Floats:
     A resample draws as many dialogues as there are, with replacement, the same for all runs. Koehn (2004), EMNLP, with
     dialogues for sentences.
     """
-    blocks = [[run.resample(weights) for run in runs] for weights in draw_weights(runs[0].dialogues, count, seed)]
-    return np.concatenate(blocks, axis=1)
+    resample = Sums.resamples(runs)
+    return np.concatenate([resample(weights) for weights in draw_weights(runs[0].dialogues, count, seed)], axis=1)
 
 
 def randomization(pairs: Sequence[tuple[RunMetric, RunMetric]], count: int, seed: int = 0) -> list[float]:
@@ -35,11 +35,13 @@ def randomization(pairs: Sequence[tuple[RunMetric, RunMetric]], count: int, seed
     """
     least = [abs(a.value() - b.value()) * (1 - ROUNDING) for a, b in pairs]
     extreme, swaps = [1] * len(pairs), [1] * len(pairs)
+    groups = [(places, pairs[places[0]][0].swaps([pairs[place] for place in places])) for places in _sharing(pairs)]
     for block, swapped in enumerate(draw_swaps(pairs[0][0].dialogues, count, seed)):
-        for place, (a, b) in enumerate(pairs):
-            if block * BLOCK < count // a.cost:
-                extreme[place] += int(np.count_nonzero(~(np.abs(a.swap(b, swapped)) < least[place])))
-                swaps[place] += len(swapped)
+        for places, differences in groups:
+            if block * BLOCK < count // pairs[places[0]][0].cost:
+                for place, values in zip(places, differences(swapped), strict=True):
+                    extreme[place] += int(np.count_nonzero(~(np.abs(values) < least[place])))
+                    swaps[place] += len(swapped)
     return [number / total for number, total in zip(extreme, swaps, strict=True)]
 
 
@@ -64,6 +66,19 @@ def draw_swaps(dialogues: int, count: int, seed: int) -> Iterator[Floats]:
     generator = np.random.default_rng([seed, 1])
     for rows in _rows(count):
         yield generator.integers(2, size=(rows, dialogues)).astype(np.float64)
+
+
+def _sharing(pairs: Sequence[tuple[RunMetric, RunMetric]]) -> list[list[int]]:
+    """Return the places of the pairs in groups whose metrics share their sums."""
+    groups: list[list[int]] = []
+    for place, pair in enumerate(pairs):
+        for group in groups:
+            if all(run.shares_sums(first) for run, first in zip(pair, pairs[group[0]], strict=True)):
+                group.append(place)
+                break
+        else:
+            groups.append([place])
+    return groups
 
 
 def _rows(count: int) -> Iterator[int]:

@@ -40,7 +40,9 @@ def additive_loop(loop: StackLoop, scorer: AdditiveScorer, memory: AttentionMemo
     values = memory.values.masked_fill(~memory.mask.unsqueeze(-1), 0.0).to(low)
     query, *weights = scorer.query.weight.to(low), *loop.product_weights()
     if not torch.is_grad_enabled():
-        query, *weights = (weight.t().contiguous().t() for weight in (query, *weights))  # faster in products of few rows
+        query, *weights = (
+            weight.t().contiguous().t() for weight in (query, *weights)
+        )  # faster in products of few rows
     inputs = (
         loop.gates,
         memory.keys.to(exact),

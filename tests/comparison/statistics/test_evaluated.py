@@ -53,8 +53,8 @@ def test_all_metrics_take_arrays(tmp_path: Path) -> None:
     once = np.ones((3, 15))
     for metric in metrics.values():
         if isinstance(metric, Sums):
-            assert metric.resample(once) == pytest.approx([metric.value()] * 3, nan_ok=True)
-        assert metric.swap(metric, once) == pytest.approx([0.0] * 3, nan_ok=True)
+            assert Sums.resamples([metric])(once)[0] == pytest.approx([metric.value()] * 3, nan_ok=True)
+        assert metric.swaps([(metric, metric)])(once)[0] == pytest.approx([0.0] * 3, nan_ok=True)
         assert len(metric.leave_one_out()) == 15
 
 

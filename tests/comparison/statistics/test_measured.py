@@ -54,6 +54,10 @@ def sums(responses: list[str], dialogues: NDArray[np.int64] = DIALOGUES) -> Sums
     return Sums(np.array([[1.7 * len(text.split()), len(text)] for text in responses]), dialogues, bits_per_byte)
 
 
+def swap(run: Counts | Sums, other: Counts | Sums, swapped: NDArray[np.float64]) -> NDArray[np.float64]:
+    return run.swaps([(run, other)])(swapped)[0]
+
+
 def words_of(times: NDArray[np.float64], responses: list[str] = RESPONSES) -> list[str]:
     """Return the words of dialogues, each repeated some number of times."""
     repeat = dict(zip(LABELS, times.astype(int), strict=True))
@@ -70,16 +74,16 @@ def test_counts_against_responses(metric: Callable[..., object], plain: Callable
         plain(words_of(1 - row) + words_of(row, OTHERS)) - plain(words_of(row) + words_of(1 - row, OTHERS))
         for row in swapped
     ]
-    assert run.swap(other, swapped) == pytest.approx(exchanged)
-    assert other.swap(run, swapped) == pytest.approx([-difference for difference in exchanged])
+    assert swap(run, other, swapped) == pytest.approx(exchanged)
+    assert swap(other, run, swapped) == pytest.approx([-difference for difference in exchanged])
 
 
 def test_counts_do_not_depend_on_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
     run, other = measure(entropy)
     swapped = np.concatenate([*draw_swaps(4, 50, 0)])
-    whole = [run.leave_one_out(), run.swap(other, swapped)]
+    whole = [run.leave_one_out(), swap(run, other, swapped)]
     monkeypatch.setattr("dialog.comparison.statistics.measured.CELLS", 20)
-    blocks = [run.leave_one_out(), run.swap(other, swapped)]
+    blocks = [run.leave_one_out(), swap(run, other, swapped)]
     assert all(np.array_equal(a, b) for a, b in zip(whole, blocks, strict=True))
 
 
@@ -94,8 +98,8 @@ def test_sums_against_responses() -> None:
     weights, swapped = np.concatenate([*draw_weights(4, 100, 0)]), np.concatenate([*draw_swaps(4, 100, 0)])
     assert run.value() == pytest.approx(bits_per_byte(*direct(np.ones(4))))
     assert run.leave_one_out() == pytest.approx([bits_per_byte(*direct(1 - row)) for row in np.eye(4)])
-    assert run.resample(weights) == pytest.approx([bits_per_byte(*direct(row)) for row in weights])
-    assert run.swap(other, swapped) == pytest.approx(
+    assert Sums.resamples([run])(weights)[0] == pytest.approx([bits_per_byte(*direct(row)) for row in weights])
+    assert swap(run, other, swapped) == pytest.approx(
         [
             bits_per_byte(*direct(1 - row) + direct(row, OTHERS))
             - bits_per_byte(*direct(row) + direct(1 - row, OTHERS))

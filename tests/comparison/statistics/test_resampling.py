@@ -6,6 +6,7 @@ import itertools
 import random
 import tracemalloc
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -34,9 +35,41 @@ def test_randomization_against_all_swaps() -> None:
     generator = np.random.default_rng(0)
     pairs = [(make_run(generator, 10), make_run(generator, 10, shift)) for shift in (0.1, 0.4, 1.2)]
     swaps = np.array([*itertools.product((0.0, 1.0), repeat=10)])
-    exact = [np.mean(np.abs(a.swap(b, swaps)) >= abs(a.value() - b.value()) - 1e-12) for a, b in pairs]
+    exact = [np.mean(np.abs(a.swaps([(a, b)])(swaps)[0]) >= abs(a.value() - b.value()) - 1e-12) for a, b in pairs]
     assert randomization(pairs, 20_000) == pytest.approx(exact, abs=0.012)
     assert min(exact) < 0.05 < max(exact)
+
+
+def make_counts(seed: int, types: int, metric: Any) -> Counts:  # noqa: ANN401 - a function of counts
+    items = np.random.default_rng(seed).integers(types, size=180)
+    return Counts(items, np.full(90, 2), np.repeat(np.arange(30), 3), metric)
+
+
+def distinct(counts: Floats) -> Floats:
+    return np.count_nonzero(counts, axis=-1) / counts.sum(-1)
+
+
+def largest(counts: Floats) -> Floats:
+    return counts.max(-1) / counts.sum(-1)
+
+
+def test_metrics_together_are_as_each_alone() -> None:
+    generator = np.random.default_rng(3)
+    sums = [(make_run(generator, 30), make_run(generator, 30, 0.2)) for _ in range(3)]
+    counts = [
+        (make_counts(seed, types, metric), make_counts(seed + 1, types + 3, metric))
+        for seed, types in ((0, 40), (5, 60))
+        for metric in (distinct, largest)
+    ]
+    pairs = [sums[0], counts[0], counts[2], *sums[1:], counts[1], counts[3]]
+    with mock.patch.object(Counts, "swaps", side_effect=Counts.swaps) as of_counts:
+        together = randomization(pairs, 3000)
+    assert of_counts.call_count == 2  # two kinds of items
+    assert together == [randomization([pair], 3000)[0] for pair in pairs]
+    assert len(set(together)) == len(pairs)
+    runs = [run for pair in sums for run in pair]
+    alone = [bootstrap([run], 3000)[0] for run in runs]
+    np.testing.assert_allclose(bootstrap(runs, 3000), alone, rtol=1e-12)
 
 
 def test_identical_runs_have_p_1() -> None:

@@ -96,7 +96,9 @@ def test_scoring_runs_the_kernel(
     kernel = mock.Mock(side_effect=bahdanau.additive_loop)
     monkeypatch.setattr(bahdanau, "additive_loop", kernel)
     with torch.inference_mode():
-        (ours, state), (readable, expected) = (decoder(inputs, *decoder.start(source), hook) for hook in (None, watched))
+        (ours, state), (readable, expected) = (
+            decoder(inputs, *decoder.start(source), hook) for hook in (None, watched)
+        )
     assert kernel.call_count == 1
     torch.testing.assert_close(ours, readable, rtol=0, atol=1e-12)
     torch.testing.assert_close(state.stack.hidden, expected.stack.hidden, rtol=0, atol=1e-12)

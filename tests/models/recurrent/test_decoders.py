@@ -1,6 +1,7 @@
 """Recurrent decoders against loops over single numbers, in float64."""
 
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -97,7 +98,7 @@ def test_a_hook_for_another_module_is_not_called(kind: str, source: Encoded, dra
 @every_decoder
 @both_cells
 @pytest.mark.parametrize("layers", [1, 2])
-@torch.no_grad()  # with gradients Bahdanau's loop is a kernel, see test_additive_loop.py
+@torch.no_grad()
 def test_keys_are_projected_once_per_source(
     kind: str, cell: RecurrentCell, layers: int, source: Encoded, draw: Draw, stir: Stir
 ) -> None:
@@ -108,7 +109,8 @@ def test_keys_are_projected_once_per_source(
     for layer in decoder.stack.layers:
         layer.register_forward_hook(lambda *_: fused.append(1))
     memory, state = decoder.start(source)
-    _, state = decoder(draw(3, steps, EMBEDDING), memory, state)
+    readable = mock.Mock()  # without a hook Bahdanau's loop is a kernel, see test_additive_loop.py
+    _, state = decoder(draw(3, steps, EMBEDDING), memory, state, readable)
     assert (len(reads), len(fused)) == ((1, layers) if kind == "luong without feeding" else (steps, 0))
     decoder(draw(3, 1, EMBEDDING), memory, state)
     assert len(projections) == 1
