@@ -8,6 +8,9 @@ Shapes: N rows, I inputs, O outputs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -25,17 +28,40 @@ ZERO = 128
 
 
 class FloatProduct:
-    """x W' + b with W' stored, which is faster for few rows."""
+    """x W' + b with W' stored, which is fastest for one row.
+
+    If MKL is slow, W is also packed for the kernel of oneDNN, for several rows.
+    """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self.weight = weight.float().t().contiguous()  # [I, O]
+        weight = weight.float()
+        self.weight = weight.t().contiguous()  # [I, O]
         self.bias = None if bias is None else bias.float()
+        self.packed: Tensor | None = None
+        if weight.device.type == "cpu" and mkl_is_slow():
+            self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return [N, O]."""
+        if self.packed is not None and len(inputs) > 1:
+            product: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, self.packed, self.bias, "none", [], "")
+            return product
         if self.bias is None:
             return torch.mm(inputs, self.weight)
         return torch.addmm(self.bias, inputs, self.weight)
+
+
+@cache
+def mkl_is_slow() -> bool:
+    """Return whether torch multiplies float32 by MKL on an AMD processor, where MKL has only AVX2 kernels.
+
+    oneDNN is up to 4 times as fast there, and slower than MKL on Intel's.
+    """
+    if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):  # type: ignore[no-untyped-call]
+        return False
+    with suppress(OSError):
+        return "AuthenticAMD" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    return False
 
 
 class HalfProduct:

@@ -29,6 +29,18 @@ def test_float_products_are_exact_and_half_products_rounded(rows: int, has_bias:
     assert ((half - expected).abs() <= bound).all()
 
 
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch without oneDNN")
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_product_of_onednn_equals_that_of_mkl(has_bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dialog.models.inference.products.mkl_is_slow", lambda: True)
+    inputs, weight, bias = factors(41)
+    own = bias if has_bias else None
+    packed = FloatProduct(weight, own)
+    assert packed.packed is not None
+    for rows in (inputs, inputs[::2], inputs.t().contiguous().t(), inputs[:1], inputs[:0]):
+        torch.testing.assert_close(packed(rows), torch.nn.functional.linear(rows, weight, own), rtol=1e-5, atol=1e-4)
+
+
 @needs_vnni
 @pytest.mark.parametrize("rows", [1, 5, 40])
 def test_int8_products_err_by_the_roundings_of_both_factors(rows: int) -> None:
