@@ -174,8 +174,8 @@ def bertviz_page(reading: AttentionReading) -> str:
 
 def write_picture(output: Path, reading: AttentionReading, layer: str | None, head: str | None) -> None:
     """Write the chosen map as .svg or .png."""
-    from dialog.report.drawing.canvas import write_svg
     from dialog.report.drawing.attention.pictures import picture
+    from dialog.report.drawing.canvas import write_svg
 
     drawn = picture(reading, layer, head)
     if output.suffix == ".svg":
