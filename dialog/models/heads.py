@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dialog.config.components import Family
+from dialog.models.kernels.linear import linear
 from dialog.models.state import Rows
 
 NEVER = 1e-30
@@ -92,7 +93,7 @@ class VocabularyHead(Head):
         """Yield the scores of ``width`` tokens at a time, a product with their rows of W each."""
         biases = () if self.bias is None else torch.split(self.bias, width)
         for weight, bias in zip_longest(torch.split(self.weight, width), biases):
-            scores = F.linear(decoded.outputs, weight)  # [.., width]; without b, which the product would copy first
+            scores = linear(decoded.outputs, weight)  # [.., width]; without b, which the product would copy first
             yield scores if bias is None else scores.add_(bias)
 
     def measures(self, decoded: Decoded) -> dict[str, Tensor]:

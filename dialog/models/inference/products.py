@@ -8,13 +8,12 @@ Shapes: N rows, I inputs, O outputs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from functools import cache
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from dialog.models.kernels.linear import mkl_is_slow
 
 Product = Callable[[Tensor], Tensor]
 """From rows [N, I] in float32 to x W' + b [N, O] in float32."""
@@ -49,19 +48,6 @@ class FloatProduct:
         if self.bias is None:
             return torch.mm(inputs, self.weight)
         return torch.addmm(self.bias, inputs, self.weight)
-
-
-@cache
-def mkl_is_slow() -> bool:
-    """Return whether torch multiplies float32 by MKL on an AMD processor, where MKL has only AVX2 kernels.
-
-    oneDNN is up to 4 times as fast there, and slower than MKL on Intel's.
-    """
-    if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):  # type: ignore[no-untyped-call]
-        return False
-    with suppress(OSError):
-        return "AuthenticAMD" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    return False
 
 
 class HalfProduct:

@@ -29,6 +29,7 @@ from torch.autograd.function import once_differentiable
 from dialog.models.attention import AdditiveScorer
 from dialog.models.attention.attention import AttentionMemory
 from dialog.models.kernels.additive_energies import AdditiveSteps
+from dialog.models.kernels.linear import affine, linear, mkl_is_slow
 from dialog.models.recurrent.cells import RecurrentCell
 from dialog.models.recurrent.stack import StackLoop
 
@@ -39,10 +40,8 @@ def additive_loop(loop: StackLoop, scorer: AdditiveScorer, memory: AttentionMemo
     exact = torch.promote_types(own, torch.float32)
     values = memory.values.masked_fill(~memory.mask.unsqueeze(-1), 0.0).to(low)
     query, *weights = scorer.query.weight.to(low), *loop.product_weights()
-    if not torch.is_grad_enabled():
-        query, *weights = (
-            weight.t().contiguous().t() for weight in (query, *weights)
-        )  # faster in products of few rows
+    if not torch.is_grad_enabled() and not mkl_is_slow():  # products of few rows read contiguous transposes faster
+        query, *weights = (weight.t().contiguous().t() for weight in (query, *weights))
     inputs = (
         loop.gates,
         memory.keys.to(exact),
@@ -107,7 +106,7 @@ class _AdditiveLoop(torch.autograd.Function):
             alignments = hidden.new_empty(steps, *constants.mask.shape)  # [T, B, S]
             states[0], cells[0] = hidden, cell_states
             for step in range(steps):
-                queries[step] = states[step, -1].to(query.dtype) @ query.t()
+                queries[step] = linear(states[step, -1].to(query.dtype), query)
                 alignments[step] = attention.weights(queries[step])
                 below = torch.bmm(alignments[step].to(values.dtype).unsqueeze(1), values).squeeze(1)  # [B, M]
                 for layer, weight in enumerate(weights):
@@ -115,7 +114,7 @@ class _AdditiveLoop(torch.autograd.Function):
                     own = constants.recurrent(layer, states[step, layer])
                     product = torch.cat([below.to(weight.dtype), own.to(weight.dtype)], 1, out=inputs[layer][step])
                     bias = biases[layer - 1] if layer else token_gates[step]
-                    gates[step, layer] = torch.addmm(bias, product, weight.t())
+                    gates[step, layer] = affine(bias, product, weight)
                     below, new = constants.cell.step(gates[step, layer], states[step, layer], cells[step, layer])
                     states[step + 1, layer], cells[step + 1, layer] = below, new
             ctx.constants = constants

