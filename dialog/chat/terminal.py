@@ -86,7 +86,7 @@ class Screen:
         except KeyboardInterrupt:
             kept = self.session.stop()
             click.echo(self.words.end() if self.words else "")  # ends the line of the reply, or of the terminal's ^C
-            click.echo("(stopped)" if kept else "(stopped; the line is not part of the conversation)")
+            click.echo("(stopped)" if kept else "(stopped; the conversation has not changed)")
         except UserError as error:
             self._end_line()
             effect = Effect((one_line(str(error)),))
