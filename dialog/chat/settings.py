@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from dialog.config.components import Component, accepts, hint
 from dialog.config.compose import group_files, is_path
 from dialog.config.schema import GenerationConfig
-from dialog.config.yaml_layers import first_line, parse_value, read_yaml
+from dialog.config.yaml_layers import invalid_value, parse_value, read_yaml
 from dialog.errors import UserError
 from dialog.generation.searches.family import SEARCHES
 from dialog.runs.folder import RECIPE
@@ -53,7 +53,7 @@ class Settings:
         try:
             generation = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(GenerationConfig), values))
         except OmegaConfBaseException as error:
-            raise UserError(f"{error.full_key}: {first_line(error)}") from error
+            raise UserError(f"{error.full_key}: {invalid_value(error)}") from error
         assert isinstance(generation, GenerationConfig)
         section = asdict(generation)
         return {**section.pop("search"), **section}
@@ -69,7 +69,8 @@ class Settings:
         settings = self
         for key, value in pairs.items():
             name = key.removeprefix("generation.").removeprefix("search.")
-            settings = settings.select(str(value)) if name == "name" else settings._with(name, value)
+            is_search = name == "name" or (name == "search" and isinstance(value, str))
+            settings = settings.select(str(value)) if is_search else settings._with(name, value)
         return settings._checked()
 
     def select(self, name: str) -> Settings:
@@ -84,7 +85,8 @@ class Settings:
         elif name in SEARCHES:
             section = {**asdict(self.run.recipe.generation), "search": {"name": name}}
         else:
-            raise UserError(f"unknown search {name!r}{hint(name, {**files, **SEARCHES})}")
+            tune = f"; `dialog-seq2seq tune-generation {self.run.folder}` writes it"
+            raise UserError(f"unknown search {name!r}{tune if name == 'tuned' else hint(name, {**files, **SEARCHES})}")
         return replace(self, chosen={"search": {"name": "greedy"}, **section})._checked()
 
     def seeded(self, attempt: int) -> Component:

@@ -18,6 +18,7 @@ from dialog.config.yaml_layers import (
     Layer,
     display_path,
     first_line,
+    invalid_value,
     leaves,
     merge_layer,
     nest,
@@ -222,7 +223,7 @@ def explain_invalid(values: Mapping[str, Any], origin: Mapping[str, str]) -> str
             siblings = OmegaConf.select(schema, section) if section else schema
             return f"{place}: {unknown}: unknown key{hint(last, map(str, siblings))}"
         except (OmegaConfBaseException, TypeError) as error:
-            return f"{place}: {key}: {first_line(error)}"
+            return f"{place}: {key}: {invalid_value(error)}"
     return None
 
 

@@ -136,6 +136,14 @@ def first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
+def invalid_value(error: Exception) -> str:
+    """Return why the schema rejects a value, without the class names of OmegaConf."""
+    line = first_line(error)
+    if "is not a ListConfig" in line:
+        return "give a list, such as [one, two]"
+    return "give a mapping, such as {name: ...}" if line.startswith("Cannot assign") else line
+
+
 # ------------------------------------------------------------------ merging
 
 

@@ -72,7 +72,8 @@ class Constraints:
     def __post_init__(self) -> None:
         if not 0 <= self.min_length <= self.max_length or self.max_length < 1:
             raise ValueError(
-                f"needs 0 <= min_length <= max_length and max_length >= 1, not {self.min_length}, {self.max_length}"
+                f"min_length is {self.min_length}, max_length is {self.max_length}; "
+                "give 0 <= min_length <= max_length, and a max_length of at least 1"
             )
         for name in ("no_repeat_ngram", "block_context_ngram"):
             if getattr(self, name) < 0:

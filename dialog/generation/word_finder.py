@@ -74,7 +74,7 @@ def pattern(word: str) -> list[int]:
     """
     inner = symbols(word.strip().encode())
     if not any(symbol != BOUNDARY for symbol in inner):
-        raise ValueError(f"{word!r} has no letter or digit")
+        raise ValueError(f"{word!r} has no letter or digit; banned and required words need one")
     return inner if detect_language([word]) != UNDETERMINED else [BOUNDARY, *inner, BOUNDARY]
 
 

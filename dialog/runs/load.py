@@ -132,7 +132,7 @@ def load_one(
     remove_heads(model, ablate)
     return Run(
         folder,
-        recipe_name(folder),
+        recipe_name(folder.resolve()),
         recipe,
         in_precision(model, precision),
         tokenizer,

@@ -244,7 +244,7 @@ class Run:
 
 def run_names(runs: Sequence[Run]) -> list[str]:
     """Return a short name for each run: of its recipe, else of its folder, numbered if both are equal."""
-    for names in ([run.name for run in runs], [run.folder.name for run in runs]):
+    for names in ([run.name for run in runs], [run.folder.resolve().name for run in runs]):
         if len(set(names)) == len(names):
             return names
     return [f"{run.name} {number}" for number, run in enumerate(runs, start=1)]

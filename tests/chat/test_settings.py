@@ -23,6 +23,7 @@ def test_an_argument_selects_the_search_that_has_it(settings: Settings) -> None:
     assert settings.select("dialogue").change({"top_p": 0.9}).component["no_repeat_ngram"] == 3
     (candidates,) = settings.run.responder.respond([["Hello ."]], changed.component)
     assert len(candidates[0].token_scores) <= 4
+    assert settings.change({"search": "beam", "width": 2}).describe() == "beam, width=2, max_length=9"
     assert settings.describe() == "greedy, max_length=9"
 
 
@@ -40,9 +41,11 @@ def test_constraints_of_the_user_stay_and_those_of_a_file_go(settings: Settings)
         ({"width": 3}, "greedy has no width; first choose a search: beam, diverse_beam, delayed_beam"),
         ({"top_p": 2}, "top_p is 2; give a number above 0"),
         ({"max_length": "long"}, "max_length: Value 'long' of type 'str' could not be converted to Integer"),
-        ({"min_length": 99}, "needs 0 <= min_length <= max_length"),
+        ({"min_length": 99}, "min_length is 99, max_length is "),
         ({"required": ["big cat"], "banned": ["Cat"]}, "'big cat' contains the banned word 'Cat'"),
+        ({"banned": "cat"}, "banned: give a list, such as [one, two]"),
         ({"name": "os.getcwd"}, "unknown search 'os.getcwd'"),
+        ({"name": "tuned"}, "unknown search 'tuned'; `dialog-seq2seq tune-generation "),
     ],
 )
 def test_wrong_settings_are_one_line(settings: Settings, pairs: dict[str, Any], message: str) -> None:

@@ -56,7 +56,7 @@ def bomb(first: str, wrap: str) -> str:
         (BASE + "trainer: 5\n", "my.yaml:2: trainer: "),
         (BASE + "smoke: 5\n", "my.yaml:2: smoke: "),
         (BASE + "expect: [3]\n", "my.yaml:2: expect: "),
-        (BASE + "model:\n  encoder: lstm\n", "my.yaml:3: model.encoder: "),
+        (BASE + "model:\n  encoder: lstm\n", "my.yaml:3: model.encoder: give a mapping"),
         (BASE + "model:\n  encoder:\n", "my.yaml:3: model.encoder: "),
         (BASE + "model:\n  encoder: [lstm]\n", "my.yaml:3: model.encoder: "),
         (BASE + "model: {encoder: {size: '???'}}\n", "my.yaml: the recipe must set model.encoder.size"),

@@ -50,7 +50,7 @@ def test_scores_that_are_no_numbers_spoil_their_row_only(search: dict[str, Any])
         ({"name": "anti_lm", "search": {"name": "beam", "width": 999}}, "anti_lm: width is 999; the vocabulary"),
         ({"name": "greedy", "repetition_penalty": math.nan}, "repetition_penalty is nan"),
         ({"name": "greedy", "frequency_penalty": math.inf}, "frequency_penalty is inf"),
-        ({"name": "greedy", "min_length": 9, "max_length": 5}, "needs 0 <= min_length <= max_length"),
+        ({"name": "greedy", "min_length": 9, "max_length": 5}, "min_length is 9, max_length is 5; give 0 <= "),
         ({"name": "greedy", "required": ["Hi"], "banned": ["hi"]}, "required word 'Hi' contains the banned word 'hi'"),
         ({"name": "greedy", "prefix": "One two .", "max_length": 2}, "prefix has 9 tokens, more than max_length 2"),
         ({"name": "sampling", "temperature": 0.0}, "temperature is 0.0; give a number above 0"),

@@ -112,6 +112,11 @@ def test_public_names_are_listed() -> None:
     assert set(dialog.__all__) <= set(dir(dialog))
 
 
+def test_a_run_in_the_current_folder_has_its_name(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(copied)
+    assert dialog.load(".").name == dialog.load(copied).name != ""
+
+
 def test_half_precision_responds(run: dialog.Run) -> None:
     half = dialog.load(run.folder, precision="bfloat16")
     assert half.respond(CONTEXT).candidates[0].tokens > 0
