@@ -84,7 +84,7 @@ def read_measured(path: Path, *, trust: bool = False) -> Measured:
     """
     import numpy as np
 
-    from dialog.metrics import AdditiveMetric, CountMetric, Measurement, build_metrics, detect_language
+    from dialog.metrics import SHARES, AdditiveMetric, CountMetric, Measurement, build_metrics, detect_language
 
     rows = read_responses(path / RESPONSES if path.is_dir() else path)
     arrays, components, language = read_statistics(path / STATISTICS, len(rows)) if path.is_dir() else ({}, [], "")
@@ -92,6 +92,9 @@ def read_measured(path: Path, *, trust: bool = False) -> Measured:
     metrics = build_metrics(added, language=language or detect_language(row["reference"] for row in rows[:4096]))
     of_responses = {key: metric for key, metric in metrics.items() if isinstance(metric, AdditiveMetric | CountMetric)}
     measurement = Measurement(of_responses, statistics=arrays)
+    for key in SHARES:
+        if key in arrays:
+            measurement.give(key, arrays[key])
     measurement.add(rows)
     return Measured(rows, measurement, arrays[LEAKED].astype(np.bool_) if LEAKED in arrays else None)
 
@@ -135,7 +138,7 @@ def write_statistics(
     from safetensors.numpy import save
 
     arrays = dict(measurement.statistics())
-    metadata = {"language": language, "metrics": {key: components[key] for key in arrays}}
+    metadata = {"language": language, "metrics": {key: components[key] for key in arrays if key in components}}
     masks = {} if leaked is None else {LEAKED: leaked.astype(np.uint8)}
     with replacing(path) as new:
         new.write_bytes(save({**arrays, **masks}, {METADATA: to_json(metadata)}))

@@ -6,7 +6,7 @@ metrics of an evaluation, and `measurement.py` applies them to the responses of 
 
 from __future__ import annotations
 
-from dialog.metrics.additive import AdditiveMetric
+from dialog.metrics.additive import SHARES, AdditiveMetric
 from dialog.metrics.bleu import BLEU, SacreBLEU
 from dialog.metrics.counts import CountMetric
 from dialog.metrics.diversity import (
@@ -34,6 +34,7 @@ __all__ = [
     "BLEU",
     "F1",
     "METRICS",
+    "SHARES",
     "AdditiveMetric",
     "BitsPerByte",
     "CountMetric",

@@ -18,6 +18,8 @@ Numbers = Any
 """One number, or an array of numbers [...]."""
 COARSE, FINE = 2.0**16, 2.0**48
 """A statistic is rounded to a multiple of 1 / FINE and split at 1 / COARSE."""
+SHARES = ("answer_accuracy", "alignment_accuracy")
+"""Keys of the shares against copies that a corpus records, of which responses.jsonl has no fields."""
 
 
 class AdditiveMetric(Metric):
@@ -94,6 +96,25 @@ class ResponseMetric(AdditiveMetric):
     def update(self, responses: Sequence[str], references: Sequence[str]) -> None:
         """Add responses and their references."""
         self.add(self.statistics_of(responses, references))
+
+
+class Share(AdditiveMetric):
+    """Share = hits / cases, in [0, 1]."""
+
+    higher_is_better = True
+    size = 2
+
+    def statistics_of(self, hits: Statistic, cases: Statistic) -> Tensor:
+        """Return the statistics of each response [N, size]."""
+        return self._columns(hits, cases)
+
+    def update(self, hits: Statistic, cases: Statistic) -> None:
+        """Add responses."""
+        self.add(self.statistics_of(hits, cases))
+
+    def value(self, hits: Numbers, cases: Numbers) -> Numbers:
+        """Return the share."""
+        return ratio(hits, cases)
 
 
 def exact_sums(statistics: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torchmetrics import Metric
 
-from dialog.metrics.additive import AdditiveMetric
+from dialog.metrics.additive import AdditiveMetric, Share
 from dialog.metrics.counts import CountMetric, Items
 from dialog.metrics.words import words
 
@@ -126,6 +126,11 @@ class Measurement:
                 place = failing_row(metric, own)
                 where = "" if place is None else f" on response {rows[place].get('id', place)}"
                 self._leave_out(key, f"failed{where} ({describe(error)})")
+
+    def give(self, key: str, statistics: NDArray[np.float64]) -> None:
+        """Add one of `SHARES` by its statistics of all responses [N, 2], which their rows lack."""
+        self.metrics[key] = self.additive[key] = Share()
+        self._given[key] = statistics
 
     def statistics(self) -> dict[str, NDArray[np.float64]]:
         """Return the statistics of each response [N, size], by the key of their additive metric."""

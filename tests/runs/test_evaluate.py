@@ -9,13 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import dialog
-from dialog.analysis.attention.alignment import AlignmentAccuracy
+from dialog.analysis.attention.alignment import AlignmentCounts
 from dialog.analysis.attention.maps import attention_maps
+from dialog.analysis.measured import read_measured
 from dialog.build import build_corpus
+from dialog.comparison.statistics.evaluated import run_metrics
 from dialog.config.components import Component
 from dialog.config.schema import GenerationConfig
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
@@ -27,6 +30,7 @@ from dialog.data.tokenizers.tokenizer import EOS, PAD
 from dialog.errors import UserError
 from dialog.generation.responder import Candidate, Responder
 from dialog.metrics import build_metrics
+from dialog.runs.evaluation.evaluate import evaluate
 from dialog.runs.evaluation.evaluator import Answered, Evaluator, Scored
 from dialog.runs.evaluation.metrics import Evaluation
 
@@ -49,11 +53,11 @@ def split() -> list[Example]:
 
 
 def evaluated(responder: Responder, split: list[Example], budget: int) -> tuple[list[Answered], dict[str, Any]]:
-    aligned, evaluation = AlignmentAccuracy(), Evaluation(build_metrics([]))
+    aligned, evaluation = AlignmentCounts(), Evaluation(build_metrics([]))
     found = list(Evaluator(responder, GREEDY, budget).answers(iter(split), aligned))
     for each in found:
         evaluation.add(each)
-    return found, evaluation.metrics("validation") | aligned.metrics()
+    return found, evaluation.metrics("validation", aligned)
 
 
 def test_every_example_once_and_in_order(
@@ -76,7 +80,7 @@ def test_ranks_change_nothing(
     monkeypatch.setattr("dialog.runs.evaluation.evaluator.BLOCK", len(split) - 1)
     whole, metrics = evaluated(responder, split, 700)
     sent: list[list[Any]] = [[] for _ in range(world - 1)]
-    counts = [AlignmentAccuracy() for _ in range(world)]
+    counts = [AlignmentCounts() for _ in range(world)]
     for rank, blocks in enumerate(sent, 1):
         share = {"rank": rank, "world": world, "gather": lambda own, to=blocks: to.append(own) or []}
         assert list(Evaluator(responder, GREEDY, 700, **share).answers(iter(split), counts[rank])) == []
@@ -86,7 +90,7 @@ def test_ranks_change_nothing(
     for each in found:
         evaluation.add(each)
     assert found == whole
-    assert evaluation.metrics("validation") | AlignmentAccuracy.total(counts).metrics() == metrics
+    assert evaluation.metrics("validation", AlignmentCounts.total(counts)) == metrics
 
 
 def test_batches_change_nothing(responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,6 +284,8 @@ def test_answers_must_match_word_for_word() -> None:
     metrics = evaluation.metrics("test")
     assert metrics["questions"] == 5
     assert metrics["answer_accuracy"] == pytest.approx(2 / 5)
+    right = [[1, 1], [1, 1], [0, 1], [0, 1], [0, 1], [0, 0], [0, 0]]
+    assert evaluation.measurement.statistics()["answer_accuracy"].tolist() == right
 
 
 def test_no_answer_accuracy_without_questions() -> None:
@@ -307,3 +313,13 @@ def test_alignment_agrees_with_the_attention_maps(responder: Responder, split: l
     assert metrics["copied_tokens"] == tokens > 10
     assert metrics["alignment_heads"] == pytest.approx({name: each / tokens for name, each in hits.items()})
     assert metrics["alignment_accuracy"] == max(metrics["alignment_heads"].values())
+
+
+def test_shares_of_copies_are_kept_per_response(trained: Callable[[str], Path]) -> None:
+    """A comparison can resample them, also on subsets."""
+    folder, metrics = evaluate(dialog.load(trained("lstm")), "validation", quiet=True)
+    compared = run_metrics(read_measured(folder))
+    for key in ("answer_accuracy", "alignment_accuracy"):
+        assert compared[key].value() == metrics[key]
+        leaked = np.array(read_measured(folder).leaked)
+        assert compared[key].restrict(leaked).value() == metrics["subsets"]["leaked"][key]

@@ -10,7 +10,7 @@ from dialog.report.formats.numbers import decimals, general, percent
 
 MANY_SEEDS = 100
 """A larger number of seeds is not given exactly."""
-HEADLINE = {"bits_per_byte", "token_accuracy", "hits_1_of_20", "f1", "sacrebleu", "chrf", "rouge_l"}
+HEADLINE = {"bits_per_byte", "token_accuracy", "answer_accuracy", "hits_1_of_20", "f1", "sacrebleu", "chrf", "rouge_l"}
 """Metrics that a verdict names, beside those that users add."""
 
 

@@ -38,6 +38,8 @@ DECIDED_NOTE = (
     "not tested."
 )
 
+UNTESTED = "Without interval, as they are no function of sums over dialogues, or repeat another metric"
+
 
 def differences_of(results: Results, subset: str, metric: str) -> list[Difference]:
     """Return the differences of all pairs in one metric on one subset."""
@@ -175,7 +177,15 @@ def pair_note(results: Results, metrics: Sequence[str]) -> str:
     return (
         f"Difference: {subtraction}; interval and p: {methods or 'not tested'}; p (Holm) is corrected for the number "
         f"of metrics{' and for the number of pairs' * (len(names) > 2)}{probability}. {DECIDED_NOTE}"
+        f"{untested_note(results, metrics)}"
     )
+
+
+def untested_note(results: Results, metrics: Sequence[str]) -> str:
+    """Return a sentence on the metrics that have no test, with a space before it; empty if all have one."""
+    tested = {entry["metric"] for entry in results["differences"]}
+    labels = ", ".join(metric_display(metric).label for metric in metrics if metric not in tested)
+    return f" {UNTESTED}: {labels}." if labels and tested else ""
 
 
 def _matrix_row(results: Results, subset: str, metric: str, names: Sequence[str], row: int) -> Row:

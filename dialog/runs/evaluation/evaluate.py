@@ -54,7 +54,7 @@ def evaluate(
 
     from tqdm import tqdm
 
-    from dialog.analysis.attention.alignment import AlignmentAccuracy
+    from dialog.analysis.attention.alignment import AlignmentCounts
     from dialog.analysis.baselines.kept import find_baselines
     from dialog.analysis.candidates import candidate_ranks, joined
     from dialog.analysis.training_responses import read_training_responses
@@ -96,7 +96,7 @@ def evaluate(
         world=world_size(),
     )
     shards = gather_to_first(ranks)
-    aligned = AlignmentAccuracy()
+    aligned = AlignmentCounts()
     evaluations = run.folder / "evaluation"
     evaluations.mkdir(exist_ok=True)
     bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet or rank() else None, leave=False)
@@ -109,9 +109,8 @@ def evaluate(
             raise SystemExit(0)
         evaluation = Evaluation(built, training=read_training_responses(job), ranks=joined(shards))
         evaluation.write(answers, partial)
-        metrics = evaluation.metrics(split)
         alignments, seconds = zip(*gather_to_first((aligned, evaluator.decoding.total)), strict=True)
-        metrics |= AlignmentAccuracy.total(alignments).metrics()
+        metrics = evaluation.metrics(split, AlignmentCounts.total(alignments))
         metrics |= {key: settings[key] for key in (*KEPT, ABLATED) if key in settings}
         metrics["weights"] = sha256(run.folder / WEIGHTS)
         if baselines is not None:

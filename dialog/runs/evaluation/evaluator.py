@@ -6,7 +6,7 @@ Shapes: B rows, T target tokens, S source tokens, H heads, V vocabulary.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from dialog.analysis.attention.alignment import AlignmentAccuracy
+from dialog.analysis.attention.alignment import AlignmentCounts
 from dialog.analysis.calibration import SIZE, bin_sums
 from dialog.config.components import Component
 from dialog.data.batching import Batch, collate
@@ -117,26 +117,33 @@ class Evaluator:
     def answers(
         self,
         examples: Iterable[Example],
-        aligned: AlignmentAccuracy | None = None,
+        aligned: AlignmentCounts | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> Iterator[Answered]:
         """Yield every example once and in order on rank 0, and nothing on the others.
 
         Every rank counts the gold alignments of its own examples in ``aligned``.
         """
-        stream = iter(examples)
+        stream, first = iter(examples), 0
         while block := list(islice(stream, BLOCK)):
-            yield from self._block(block, aligned, progress)
+            yield from self._block(block, first, aligned, progress)
+            first += len(block)
 
     def _block(
-        self, block: Sequence[Example], aligned: AlignmentAccuracy | None, progress: Callable[[int], object] | None
+        self,
+        block: Sequence[Example],
+        first: int,
+        aligned: AlignmentCounts | None,
+        progress: Callable[[int], object] | None,
     ) -> Iterator[Answered]:
+        """Yield the examples of a block, whose first one has the number ``first`` in its split."""
         pairs = self.responder.encode_batch(block)
         own: dict[int, tuple[Scored, Candidate]] = {}
         for rows in islice(pair_batches(pairs, self.batch_tokens), self.rank, None, self.world):
             chosen = [block[row] for row in rows]
             batch = collate((pairs[row] for row in rows), rows.tolist())
-            hook = None if aligned is None else self._alignment_hook(aligned, chosen)
+            numbered = {first + row: block[row] for row in rows.tolist()}
+            hook = None if aligned is None else self._alignment_hook(aligned, numbered)
             scored = [
                 self._with_unknown(result, block[row], pairs[row][1][1:-1])
                 for row, result in zip(rows, self.score(batch, hook), strict=True)
@@ -155,11 +162,14 @@ class Evaluator:
             progress(len(results) - len(own))
         yield from (Answered(block[row], *results[row]) for row in sorted(results))
 
-    def _alignment_hook(self, aligned: AlignmentAccuracy, examples: Sequence[Example]) -> AttentionHook | None:
+    def _alignment_hook(self, aligned: AlignmentCounts, examples: Mapping[int, Example]) -> AttentionHook | None:
         """Return the hook that compares attention with the gold alignments of examples; None if they have none."""
         tokenizer, max_source, layout = self.responder.tokenizer, self.responder.max_source, self.responder.layout
-        gold = [alignment(tokenizer, example, max_source=max_source, layout=layout) for example in examples]
-        return aligned.hook(self.responder.model, gold) if any(gold) else None
+        gold = {
+            number: alignment(tokenizer, example, max_source=max_source, layout=layout)
+            for number, example in examples.items()
+        }
+        return aligned.hook(self.responder.model, gold) if any(gold.values()) else None
 
     def scores(self, examples: Sequence[Example]) -> list[Scored]:
         """Return the likelihood of the reference of each example, without the fields that depend on the tokenizer only.

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from torchmetrics import Metric
 
+from dialog.analysis.attention.alignment import AlignmentCounts
 from dialog.analysis.calibration import SIZE, calibration
 from dialog.analysis.measured import example_bytes
 from dialog.analysis.training_responses import TrainingResponses
@@ -50,6 +51,7 @@ class Evaluation:
         self.lossless = True
         self.confidences = np.zeros(SIZE)
         self.fingerprint = hashlib.sha256()
+        self._answers: list[tuple[int, int]] = []  # right, and question
         self._rows: list[dict[str, Any]] = []
 
     def add(self, answered: Answered) -> dict[str, Any]:
@@ -63,8 +65,9 @@ class Evaluation:
         self.lossless = self.lossless and answered.scored.lossless
         self.confidences += answered.scored.confidences
         self.dialogue_ids.append(example.dialogue_id)
-        if example.response.copies:
-            self.counts.update(questions=1, answered=answered.exact)
+        question = bool(example.response.copies)
+        self._answers.append((question and answered.exact, question))
+        self.counts.update(questions=question)
         self.fingerprint.update(example_bytes(row))
         self._rows.append(row)
         if len(self._rows) >= BLOCK:
@@ -82,13 +85,21 @@ class Evaluation:
             for answered in answers:
                 file.write(to_json(self.add(answered)) + "\n")
 
-    def metrics(self, split: str) -> dict[str, Any]:
+    def metrics(self, split: str, aligned: AlignmentCounts | None = None) -> dict[str, Any]:
         """Return the content of metrics.json.
+
+        Args:
+            split: Name of the split.
+            aligned: Counts of correctly aligned tokens of all examples.
 
         Raises:
             UserError: the references have no token, word or byte.
         """
         self._update()
+        if self.counts["questions"]:
+            self.measurement.give("answer_accuracy", np.array(self._answers, dtype=np.float64))
+        if aligned is not None and aligned.hits:
+            self.measurement.give("alignment_accuracy", aligned.statistics(self.counts["examples"]))
         for unit in UNITS:
             if not self.counts[unit]:
                 raise UserError(
@@ -107,5 +118,5 @@ class Evaluation:
         reliability = calibration(self.confidences.tolist())
         metrics |= {"calibration_error": reliability["error"], "calibration": {"bins": reliability["bins"]}}
         if questions := self.counts["questions"]:
-            metrics |= {"questions": questions, "answer_accuracy": self.counts["answered"] / questions}
-        return metrics
+            metrics["questions"] = questions
+        return metrics | (aligned.metrics() if aligned is not None else {})

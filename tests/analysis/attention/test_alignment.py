@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from dialog.analysis.attention.alignment import AlignmentAccuracy
+from dialog.analysis.attention.alignment import AlignmentCounts
 
 
 class Toy(nn.Module):
@@ -17,12 +17,12 @@ class Toy(nn.Module):
 
 
 def test_accuracy_of_hand_made_weights() -> None:
-    toy, accuracy = Toy(), AlignmentAccuracy()
+    toy, accuracy = Toy(), AlignmentCounts()
     weights = torch.zeros(2, 2, 3, 4)  # [B, H, T, S]
     weights[0, 0, 0, 2] = weights[0, 0, 2, 1] = weights[1, 0, 1, 3] = 1  # head 0: right, right, right
     weights[0, 1, 0, 2] = weights[0, 1, 2, 0] = weights[1, 1, 1, 0] = 1  # head 1: right, wrong, wrong
     weights[1, :, 0, 3] = 1
-    hook = accuracy.hook(toy, [{0: 2, 2: 1}, {1: 3}])
+    hook = accuracy.hook(toy, {5: {0: 2, 2: 1}, 3: {1: 3}})
     hook(toy.decoder["cross_attention"], weights)
     for ignored in (toy.encoder["self_attention"], toy.decoder["self_attention"]):
         hook(ignored, weights)
@@ -32,14 +32,15 @@ def test_accuracy_of_hand_made_weights() -> None:
         "alignment_head": "decoder.cross_attention.0",
         "alignment_heads": {"decoder.cross_attention.0": 1.0, "decoder.cross_attention.1": pytest.approx(1 / 3)},
     }
-    second = accuracy.hook(toy, [{}, {0: 1}])  # a second batch, without a hit
+    second = accuracy.hook(toy, {0: {}, 1: {0: 1}})  # a second batch, without a hit
     second(toy.decoder["cross_attention"], weights.flip(-1))
     assert accuracy.metrics()["copied_tokens"] == 4
     assert accuracy.metrics()["alignment_accuracy"] == pytest.approx(3 / 4)
+    assert accuracy.statistics(6).tolist() == [[0, 0], [0, 1], [0, 0], [1, 1], [0, 0], [2, 2]]
 
 
 def test_no_metrics_without_gold_alignment_or_attention() -> None:
-    accuracy = AlignmentAccuracy()
+    accuracy = AlignmentCounts()
     assert accuracy.metrics() == {}
-    accuracy.hook(Toy(), [{0: 2}])  # a network without attention never calls the hook
+    accuracy.hook(Toy(), {0: {0: 2}})  # a network without attention never calls the hook
     assert accuracy.metrics() == {}
