@@ -64,8 +64,9 @@ def test_bertviz_gets_the_exact_weights(two_heads: dict[str, Any], monkeypatch: 
         arguments["cross_attention"][0], torch.tensor([two_heads["maps"][0]["weights"]]), atol=0, rtol=0
     )
     assert arguments["decoder_tokens"] == ["▁I", "▁do", "\ue000/s>"]
-    assert page.count("</") == 3, "title, script and html; none from a token"
+    assert page.count("</") == 5, "title, script, the line of a page offline and its script, html; none from a token"
     assert "\\u003cself>" in page
+    assert "could not be loaded from" in page, "what a reader without a network sees"
 
 
 def test_bertviz_is_optional(two_heads: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

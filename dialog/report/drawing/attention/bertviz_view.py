@@ -11,13 +11,16 @@ from dialog.report.page import printable_json
 
 LESS_THAN = "\ue000"
 """Stands for "<" in tokens until they are inside the script, where an escape sequence cannot end it."""
+OFFLINE = """<p hidden>bertviz's libraries RequireJS, jQuery and d3 could not be loaded from cdnjs.cloudflare.com.</p>
+<script>document.querySelector("body > p").hidden = "require" in window;</script>"""
+"""The line that a reader without a network sees instead of an empty page."""
 
 
 def bertviz_view(reading: Mapping[str, Any]) -> str:
     """Return bertviz's head view of cross-attention and encoder self-attention as HTML, from the exact weights.
 
     bertviz labels the rows and columns of decoder self-attention alike, but the decoder reads another token than it
-    predicts, so those maps are left out. The page loads libraries from a network.
+    predicts, so those maps are left out. The page loads libraries from a network, and states if it cannot.
 
     Raises:
         UserError: bertviz is missing, or the response has no such maps.
@@ -41,4 +44,4 @@ def bertviz_view(reading: Mapping[str, Any]) -> str:
     shown = head_view(**layers, **tokens, prettify_tokens=False, html_action="return")
     escape = LESS_THAN.encode("unicode_escape").decode()
     body = str(shown.data).replace(escape, "\\u003c").replace(LESS_THAN, "&lt;")
-    return f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>bertviz</title>\n{body}\n</html>\n'
+    return f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>bertviz</title>\n{body}\n{OFFLINE}\n</html>\n'
