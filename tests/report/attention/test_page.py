@@ -259,6 +259,8 @@ def test_an_empty_context(two_heads: dict[str, Any]) -> None:
     maps = two_heads | {"context_tokens": ["</s>"], "context_kinds": ["end"], "context_lines": [-1], "turns": []}
     maps |= {"maps": [two_heads["maps"][0] | {"weights": [[[1.0]] * 3] * 2}]}
     assert "(empty context)" in attention_page([("", maps)], title="run")
+    no_words = two_heads | {"turns": [{"speaker": "other", "text": ""}, two_heads["turns"][1]]}
+    assert '<li class="empty">(empty turn)</li>' in attention_page([("", no_words)], title="run")
 
 
 @needs_chromium

@@ -44,4 +44,5 @@ def bertviz_view(reading: Mapping[str, Any]) -> str:
     shown = head_view(**layers, **tokens, prettify_tokens=False, html_action="return")
     escape = LESS_THAN.encode("unicode_escape").decode()
     body = str(shown.data).replace(escape, "\\u003c").replace(LESS_THAN, "&lt;")
-    return f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>bertviz</title>\n{body}\n{OFFLINE}\n</html>\n'
+    head = '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>bertviz</title>'
+    return f"{head}\n{body}\n{OFFLINE}\n</html>\n"
