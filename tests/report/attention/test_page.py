@@ -175,6 +175,8 @@ def test_a_long_context_is_folded_and_the_page_small(tmp_path: Path) -> None:
       const seen = { open: all('.group > button[aria-expanded=true]').length, notes: one('.note').textContent };
       seen.wide = document.documentElement.scrollWidth > innerWidth;
       seen.cells = all('.heat thead th').length;
+      one('[role=option]').focus();
+      seen.status = one('.status').textContent;
       return seen;
     """
     seen = run_in_chromium(page, steps, tmp_path)
@@ -182,6 +184,7 @@ def test_a_long_context_is_folded_and_the_page_small(tmp_path: Path) -> None:
     assert seen["notes"].startswith("encoder.layers.0.self_attention: mean over heads only, summed over turns; ")
     assert not seen["wide"]
     assert seen["cells"] == 1 + 19 + 100
+    assert "turn 1, other speaker 0.05, turn 2, other speaker 0.05, " in seen["status"]
 
 
 @needs_chromium
@@ -255,6 +258,7 @@ def test_what_is_not_read_is_shown(two_heads: dict[str, Any]) -> None:
     assert 'class="unread"><span dir="auto">Long ago .</span>' in text
     assert "limited number of turns; not read: the first 1 turn." in text
     assert "its first 7 tokens are not read" in text
+    assert '["turn 2, responder",' in text, "counted from the first turn of the dialogue"
 
 
 def test_a_notebook_shows_readings_in_frames(two_heads: dict[str, Any]) -> None:

@@ -341,7 +341,10 @@
     get strongest() {
       const { items, rows, columns } = this.matrix;
       const order = range(0, items.length).sort((one, other) => Math.abs(this.values[other]) - Math.abs(this.values[one])).slice(0, STRONGEST);
-      const texts = order.map((item) => `${items[item].name} ${this.values[item].toFixed(2)} (${columns.groups[items[item].group][0]})`);
+      const texts = order.map((place) => {
+        const { name, group, folded } = items[place];
+        return `${name} ${this.values[place].toFixed(2)}${folded ? "" : ` (${columns.groups[group][0]})`}`;
+      });
       return `${named(rows, this.row)} → ${texts.join(", ")}`;
     }
   }

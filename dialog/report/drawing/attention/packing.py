@@ -206,17 +206,20 @@ def _groups(reading: Mapping[str, Any], tokens: int) -> list[AxisGroup]:
         return [AxisGroup("context", 0, tokens)]
     starts = [place for place in range(tokens) if place == 0 or lines[place] != lines[place - 1]]
     return [
-        AxisGroup(_line_label(reading["turns"], lines[first]), first, end)
+        AxisGroup(_line_label(reading, lines[first]), first, end)
         for first, end in zip(starts, [*starts[1:], tokens], strict=True)
     ]
 
 
-def _line_label(turns: Sequence[Mapping[str, str]], line: int) -> str:
+def _line_label(reading: Mapping[str, Any], line: int) -> str:
+    """Return the number of a turn of the dialogue, counted from 1 with those that the model does not read."""
+    turns: Sequence[Mapping[str, str]] = reading["turns"]
     if not 0 <= line < len(turns):
         return "end"
     facts = sum(turn["speaker"] == "fact" for turn in turns)
     speaker = turns[line]["speaker"]
-    return f"fact {line + 1}" if speaker == "fact" else f"turn {line + 1 - facts}, {SPEAKERS[speaker]}"
+    number = len(reading.get("unread_turns", [])) + line + 1 - facts
+    return f"fact {line + 1}" if speaker == "fact" else f"turn {number}, {SPEAKERS[speaker]}"
 
 
 def _length(byte: int) -> int:
