@@ -105,7 +105,10 @@ def comparable_systems(work: Work) -> list[System]:
     if len(evaluated) < 2:
         raise_failures(work)
         without = [cell.name for cell in work.cells if cell.contender.name not in evaluated]
-        raise UserError(f"nothing to compare: {', '.join(without)} diverged before the first validation")
+        raise UserError(
+            f"nothing to compare: {', '.join(without)} diverged before the first validation; the other runs are kept in "
+            f"{work.grid.folder}: add a contender with compare {work.grid.folder} RECIPE"
+        )
     return systems
 
 

@@ -26,18 +26,22 @@ from dialog.report.tables import (
     RANDOM,
     SPREAD_NOTE,
     Figure,
+    ReportTable,
     Results,
     model_names,
     provenance,
     title_of,
 )
-from dialog.report.terminal import truncate
+from dialog.report.terminal import display_width, divided, heading_pieces, truncate
 from dialog.report.verdict import other_verdicts, verdict_lines
 
 MOST_WEIGHTS, STILLS, STILL_ROWS = 200_000, 2, 30
 """Weights of all attention maps together, 0.5 MB of a page below 2 MB; models and rows of maps without scripts."""
 MOST_TURNS, TURN_COLUMNS, RESPONSE_COLUMNS = 10, 400, 1000
 """Last turns of a context that are shown, and columns to which a turn and a response are truncated."""
+
+PRINTED, LONG_CELL, SWATCH = 152, 40, 3
+"""Characters on a line of a table on A4, before a cell is broken into lines, and in the place of a swatch."""
 
 
 def write_html(results: Results, path: Path) -> None:
@@ -73,6 +77,8 @@ def template_values(results: Results, rating: str) -> dict[str, Any]:
         "metrics": [METRIC_DISPLAYS[name] for name in metric_names(results) if name in METRIC_DISPLAYS],
         "provenance": lambda table: provenance(results, table.metrics),
         "drawings": _drawings,
+        "pieces": heading_pieces,
+        "printed_parts": printed_parts,
     }
 
 
@@ -125,6 +131,18 @@ def _attention(results: Results) -> dict[str, Any] | None:
 
 def _reading_label(entry: Mapping[str, Any]) -> str:
     return entry["model"] if entry["seed"] is None else f"{entry['model']}, seed {entry['seed']}"
+
+
+def printed_parts(table: ReportTable) -> list[list[int]]:
+    """Return the columns of each part into which a table that is wider than a printed page is divided; else nothing."""
+    cells = zip(*([min(LONG_CELL, display_width(cell.text)) for cell in row] for row in table.rows), strict=True)
+    headings = ([display_width(piece.rstrip()) for piece in heading_pieces(name)] for name in table.head)
+    widths = [
+        max(*column, *pieces) + SWATCH * (0 < place <= table.contenders)
+        for place, (column, pieces) in enumerate(zip(cells, headings, strict=True))
+    ]
+    parts = divided(widths, PRINTED)
+    return parts if len(parts) > 1 else []
 
 
 def _drawings(figure: Figure) -> Sequence[Markup]:

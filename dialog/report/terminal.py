@@ -17,6 +17,8 @@ NARROW, WIDE = 10, 18
 """Columns of a heading that is not broken into lines, and of a line of one that is."""
 LABEL, NUMBER = 28, 14
 """Widths of columns."""
+GAP = 2
+"""Spaces between the columns of a table."""
 REFERENCE_METRICS = ("bits_per_byte", "f1", "sacrebleu", "distinct_2", "length_mean")
 """Metrics of the reference rows that are shown; metrics.json has all."""
 
@@ -78,12 +80,18 @@ def fitted(table: ReportTable, width: int, less_needed: Sequence[str] = ()) -> s
         if _width(shown) <= width:
             return aligned(shown)
     shown = _without(table, less_needed[:1])
+    parts = divided(_columns(shown)[1], width)
+    return "\n\n".join(aligned(_filled(shown.select(part))) for part in parts)
+
+
+def divided(widths: Sequence[int], limit: int) -> list[list[int]]:
+    """Divide columns of these widths into parts of at most `limit`, if possible; each has the first column."""
     parts = [[0]]
-    for column in range(1, len(shown.head)):
-        if len(parts[-1]) > 1 and _width(shown.select([*parts[-1], column])) > width:
+    for column, width in enumerate(widths[1:], start=1):
+        if len(parts[-1]) > 1 and sum(widths[before] + GAP for before in parts[-1]) + width > limit:
             parts.append([0])
         parts[-1].append(column)
-    return "\n\n".join(aligned(_filled(shown.select(part))) for part in parts)
+    return parts
 
 
 def aligned(table: ReportTable) -> str:
@@ -106,13 +114,17 @@ def break_heading(heading: str, width: int) -> list[str]:
     A part of more than `WIDE` columns is broken after other signs also, or anywhere.
     """
     lines = [""]
-    parts = re.split(r"(?<=[/ ])|(?=\[)", heading)
-    for part in chain.from_iterable(map(_pieces, parts)):
+    for part in heading_pieces(heading):
         if lines[-1] and display_width((lines[-1] + part).rstrip()) > width:
             lines.append(part)
         else:
             lines[-1] += part
     return [line.rstrip() for line in lines]
+
+
+def heading_pieces(heading: str) -> list[str]:
+    """Return the pieces of a heading, between which a line may end."""
+    return [*chain.from_iterable(map(_pieces, re.split(r"(?<=[/ ])|(?=\[)", heading)))]
 
 
 def _pieces(part: str) -> Iterator[str]:
@@ -159,7 +171,7 @@ def _columns(table: ReportTable) -> tuple[list[list[str]], list[int]]:
 
 def _width(table: ReportTable) -> int:
     _, widths = _columns(table)
-    return sum(widths) + 2 * len(widths) - 2
+    return sum(widths) + GAP * (len(widths) - 1)
 
 
 def _mark(cell: ReportCell) -> str:
@@ -169,7 +181,7 @@ def _mark(cell: ReportCell) -> str:
 def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
     heading = cells[0] + " " * (widths[0] - display_width(cells[0]))
     others = (" " * (width - display_width(text)) + text for text, width in zip(cells[1:], widths[1:], strict=True))
-    return "  ".join((heading, *others)).rstrip()
+    return (" " * GAP).join((heading, *others)).rstrip()
 
 
 # ------------------------------------------------------------------ an evaluation

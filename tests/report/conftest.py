@@ -221,7 +221,12 @@ def _parity(names: Sequence[str], text: str) -> list[dict[str, Any]]:
     return [
         {"what": "vocabulary", "equal": True, "must": True, "values": [8000] * len(names)},
         {"what": "precision", "equal": True, "must": False, "values": ["32-true"] * len(names)},
-        {"what": "optimizer.lr", "equal": False, "must": False, "values": [0.001, 0.0005, 0.1][: len(names)]},
+        {
+            "what": "optimizer.lr",
+            "equal": False,
+            "must": False,
+            "values": ([0.001, 0.0005, 0.1] * len(names))[: len(names)],
+        },
         {"what": f"data {text}", "equal": False, "must": True, "values": [text] * len(names)},
     ]
 

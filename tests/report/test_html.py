@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from dialog.report.html import write_html
+from dialog.report.completion import complete
+from dialog.report.html import PRINTED, printed_parts, write_html
+from dialog.report.sections.history import history
 from dialog.report.sections.ratings import rating_fingerprint
 
 VOID = {"meta", "link", "img", "br", "input", "wbr"}
@@ -55,7 +57,11 @@ def written(results: dict[str, Any], folder: Path) -> str:
 def test_hostile_text_adds_no_element_and_no_attribute(
     results: dict[str, Any], hostile: dict[str, Any], tmp_path: Path
 ) -> None:
-    harmless, evil = Page(written(results, tmp_path)), Page(written(hostile, tmp_path))
+    # long names make tables that continue below on paper
+    harmless, evil = (
+        Page(re.sub('<div class="printed">.*?</div>', "", written(content, tmp_path), flags=re.DOTALL))
+        for content in (results, hostile)
+    )
     # a truncated label adds a <title> with its full text, a slash in a name a <wbr>; nothing else may differ
     extra = ("title", "wbr")
     assert [tag for tag in evil.tags if tag not in extra] == [tag for tag in harmless.tags if tag not in extra]
@@ -193,6 +199,24 @@ def test_any_number_of_models(results: dict[str, Any], tmp_path: Path, count: in
     results |= {"parity": [], "samples": [], "attention": {}, "disagreements": [], "differences": []}
     text = "".join(Page(written(results, tmp_path)).texts)
     assert all(f"model {index}" in text for index in range(count))
+
+
+def test_tables_wider_than_a_printed_page_continue_below(
+    results_of: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    """A part has at most `PRINTED` characters, each column is in one part, and each part names its rows."""
+    results = results_of([f"model_{n}" for n in range(9)])
+    (table,) = history(complete(results)).tables
+    parts = printed_parts(table)
+    assert len(parts) > 1
+    assert {part[0] for part in parts} == {0}
+    assert [column for part in parts for column in part[1:]] == [*range(1, 10)]
+    for part in parts:
+        assert all(sum(len(row[column].text) + 2 for column in part) <= PRINTED for row in table.rows)
+    page = written(results, tmp_path)
+    assert page.count('<div class="scroll wide"') == page.count('<div class="printed">') > 1
+    assert ".wide { display: none; }" in page[page.index("@media print") :]
+    assert not printed_parts(table.select([0, 1, 2]))
 
 
 def test_equal_results_give_equal_files(results: dict[str, Any], tmp_path: Path) -> None:
