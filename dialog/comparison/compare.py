@@ -57,7 +57,7 @@ def compare(grid: Grid, request: Request, advice: str = "") -> dict[str, Any]:
         results = write_report(work, before)
     raise_failures(work)
     if request.strict:
-        raise_broken(results["parity"])
+        raise_broken(results["parity"], report=grid.folder / "report.html")
     return results
 
 
@@ -106,8 +106,8 @@ def comparable_systems(work: Work) -> list[System]:
         raise_failures(work)
         without = [cell.name for cell in work.cells if cell.contender.name not in evaluated]
         raise UserError(
-            f"nothing to compare: {', '.join(without)} diverged before the first validation; the other runs are kept in "
-            f"{work.grid.folder}: add a contender with compare {work.grid.folder} RECIPE"
+            f"nothing to compare: {', '.join(without)} diverged before the first validation; the other runs are kept "
+            f"in {work.grid.folder}: add a contender with compare {work.grid.folder} RECIPE"
         )
     return systems
 

@@ -47,6 +47,8 @@ INPUTS = tuple(FIELDS)
 `responses`, `references`, and for the metrics of torchmetrics the same as `preds` and `target`: raw text; `contexts`:
 lists of turns; `dialogues`: ids. The others, one number per reference, are defined in `likelihood.py`.
 """
+FAILED = "failed"
+"""Start of the reason for which a metric that raised an error is left out."""
 
 log = logging.getLogger("dialog")
 
@@ -125,7 +127,7 @@ class Measurement:
             except Exception as error:  # of a user's metric
                 place = failing_row(metric, own)
                 where = "" if place is None else f" on response {rows[place].get('id', place)}"
-                self._leave_out(key, f"failed{where} ({describe(error)})")
+                self._leave_out(key, f"{FAILED}{where} ({describe(error)})")
 
     def give(self, key: str, statistics: NDArray[np.float64]) -> None:
         """Add one of `SHARES` by its statistics of all responses [N, 2], which their rows lack."""
@@ -174,7 +176,7 @@ class Measurement:
                 return float(self.counted[key].value(items[key].counts()))
             return self.metrics[key].compute()
         except Exception as error:  # of a user's metric
-            self._leave_out(key, f"failed ({describe(error)})")
+            self._leave_out(key, f"{FAILED} ({describe(error)})")
             return None
 
     def _leave_out(self, key: str, reason: str) -> None:

@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dialog.comparison.results.attention import SeedReading, choose_examples, within_limit
+from dialog.comparison.results.content import metric_warnings
 from dialog.comparison.results.samples import disagreements, draw_samples, rating_pairs
 from dialog.comparison.results.summary import learning_curve
+from dialog.comparison.results.systems import FinishedRun, System
 from dialog.escaping import to_json
 
 
@@ -51,6 +54,21 @@ def test_contenders_that_always_agree_do_not_end_the_rating() -> None:
     same, again, other = rows(*["same"] * 60), rows(*["same"] * 60), rows(*["other"] * 60)
     pairs = [tuple(sorted(pair["models"])) for pair in rating_pairs([same, again, other])]
     assert [pairs.count(pair) for pair in ((0, 1), (0, 2), (1, 2))] == [0, 15, 15]
+
+
+def test_failed_metrics_are_warnings() -> None:
+    """Metrics that were not measured for another reason are none."""
+
+    def system(name: str, *reasons: str) -> System:
+        runs = [{"metrics": {"left_out": {"Own": reason, "hits_1_of_20": "not ranked"}}} for reason in reasons]
+        measured: Any = object()
+        contender: Any = SimpleNamespace(name=name)
+        evaluated: Any = None
+        return System(contender, evaluated, [FinishedRun(Path(), run, None, measured) for run in runs])
+
+    assert metric_warnings([system("a", "failed (E: x)", "failed (E: x)"), system("b", "failed (E: x)")]) == [
+        "Own failed (E: x); it is left out for a, b."
+    ]
 
 
 def test_numbers_that_are_not_finite_are_null() -> None:

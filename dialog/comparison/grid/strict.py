@@ -44,7 +44,8 @@ def planned_system(contender: Contender, seeds: Sequence[int | None], data: Path
     return EvaluatedSystem(contender.composed.recipe, fingerprints, entry)
 
 
-def raise_broken(rows: Sequence[dict[str, Any]]) -> None:
-    """Raise UserError with the settings of the parity contract that must be equal and are not."""
+def raise_broken(rows: Sequence[dict[str, Any]], report: Path | None = None) -> None:
+    """Raise UserError with the settings of the parity contract that must be equal and are not, and the report."""
     if settings := broken(rows):
-        raise UserError(f"--strict: the contenders differ in {'; '.join(settings)}")
+        where = "" if report is None else f"; the report is in {report}"
+        raise UserError(f"--strict: the contenders differ in {'; '.join(settings)}{where}")

@@ -19,6 +19,7 @@ from dialog.comparison.results.attention_statistics import attention_statistics
 from dialog.comparison.results.samples import SHARED, disagreements, draw_samples, rating_pairs
 from dialog.comparison.results.systems import System
 from dialog.comparison.statistics.section import statistics_section
+from dialog.metrics.measurement import FAILED
 from dialog.runs.load import load
 
 FORMAT = 3
@@ -53,12 +54,16 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
         "dialogues": metrics["dialogues"],
         "examples": metrics["examples"],
         "seconds": sum(run["seconds"] or 0.0 for model in models for run in model["runs"]),
-        "warnings": [*ngram_warnings(models, references), *run_warnings(systems, failures)],
+        "warnings": [
+            *ngram_warnings(models, references),
+            *run_warnings(systems, failures),
+            *metric_warnings(systems),
+        ],
         "models": models,
         "references": references,
         "parity": parity([system.evaluated for system in systems]),
         **section,
-        "verdict": " ".join(filter(None, [section["verdict"], *run_warnings(untested, {})])),
+        "verdict": "\n".join(filter(None, [section["verdict"], *run_warnings(untested, {})])),
         "crossings": crossings(models),
         "history": history(measured),
         "breakdown": breakdown({system.name: system.evaluations for system in measured}, *properties(systems)),
@@ -107,6 +112,17 @@ def run_warnings(systems: Sequence[System], failures: Mapping[str, str]) -> list
                 f"{system.name}: {len(diverged)} of {len(system.runs)} runs diverged (seed {seeds}){before}."
             )
     return sentences + [f"{name} failed and is missing: {message}" for name, message in failures.items()]
+
+
+def metric_warnings(systems: Sequence[System]) -> list[str]:
+    """Return a sentence for each metric that failed in an evaluation, with the reason and the contenders."""
+    names: dict[str, list[str]] = {}
+    for system in systems:
+        reasons = (run.entry["metrics"].get("left_out", {}) for run in system.measured_runs)
+        failed = (f"{key} {text}" for left_out in reasons for key, text in left_out.items() if text.startswith(FAILED))
+        for sentence in dict.fromkeys(failed):
+            names.setdefault(sentence, []).append(system.name)
+    return [f"{sentence}; it is left out for {', '.join(affected)}." for sentence, affected in names.items()]
 
 
 # ------------------------------------------------------------------ models

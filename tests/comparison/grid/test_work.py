@@ -72,7 +72,7 @@ def test_diverged_run_and_other_system(recipes: Path, compare: Compare, trained:
     assert [run["diverged"] for model in (lstm, wild) for run in model["runs"]] == [False, True]
     assert (wild["runs"][0]["metrics"], wild["summary"]["all"]) == ({}, {})
     assert "wild: 1 of 1 runs diverged (seed 1)" in " ".join(results(recipes / "out")["warnings"])
-    assert "wild: 1 of 1 runs diverged" in results(recipes / "out")["verdict"]
+    assert "\nwild: 1 of 1 runs diverged" in results(recipes / "out")["verdict"], "a line of its own"
     assert (foreign["kind"], foreign["name"]) == ("responses", "other")
     assert "bits_per_byte" not in foreign["summary"]["all"]
     assert foreign["summary"]["all"]["f1"]["mean"] == pytest.approx(
@@ -184,6 +184,7 @@ def test_strict_rejects_after_training(recipes: Path, compare: Compare) -> None:
     code, line = compare(*arguments, "--strict")
     assert code == 2
     assert line.startswith("dialog: --strict: the contenders differ in target tokens seen (within 10 %): ")
+    assert line.rstrip().endswith("; the report is in out/report.html")
     assert [run["steps"] for model in results(recipes / "out")["models"] for run in model["runs"]] == [8, 4]
     assert (recipes / "out" / "report.html").is_file()
     assert compare("out", "--strict")[0] == 2
