@@ -79,4 +79,9 @@ def labels_of(records: Sequence[Difference]) -> str:
 
 def listed(texts: Sequence[str]) -> str:
     """Return "a, b and c"."""
-    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
+    return " and ".join([separated(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
+
+
+def separated(texts: Sequence[str]) -> str:
+    """Return "a, b, c"; with semicolons if a text has a comma, like the names of --vary with two keys."""
+    return ("; " if any("," in text for text in texts) else ", ").join(texts)

@@ -13,6 +13,7 @@ from dialog.comparison.statistics.phrases import (
     listed,
     lowered,
     outcome,
+    separated,
     winner_of,
 )
 from dialog.report.formats.metrics import best_first, metric_display
@@ -75,7 +76,7 @@ def _order(metric: str, tested: Sequence[Difference], means: Means, level: float
     pairs = {frozenset((record.a, record.b)): record for record in tested if record.metric == metric}
     display = metric_display(metric)
     values = [f"{name} {display.format(means[name][metric])}" for name in ordered]
-    yield f"{display.label}, best first: {', '.join(values)}."
+    yield f"{display.label}, best first: {separated(values)}."
     lead = pairs.get(frozenset(ordered[:2]))
     if lead is not None and lead.decided:
         amount = amount_text(metric, *sorted(abs(limit) for limit in lead.interval))

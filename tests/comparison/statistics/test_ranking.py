@@ -44,6 +44,14 @@ def test_all_differences_are_decided() -> None:
     )
 
 
+def test_names_with_commas_are_separated_by_semicolons() -> None:
+    means = {f"{name}, dropout=0.1": values for name, values in MEANS.items()}
+    undecided = [("f1", a, b) for a, b in combinations(means, 2) if "gru" not in a + b]
+    verdict = text(records(means, *undecided), means)
+    assert "best first: lstm, dropout=0.1 1.200; transformer, dropout=0.1 1.250; gru, dropout=0.1 1.300. " in verdict
+    assert "Best in F1: lstm, dropout=0.1 and transformer, dropout=0.1, undecided between them." in verdict
+
+
 def test_undecided_pairs_are_named_with_what_would_decide() -> None:
     entries = records(MEANS, ("bits_per_byte", "lstm", "transformer"), ("chrf", "lstm", "transformer"))
     entries = [replace(entry, seeds_needed=7, standard_error=0.1) for entry in entries]
