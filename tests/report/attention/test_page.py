@@ -219,7 +219,16 @@ def test_readable_without_scripts(two_heads: dict[str, Any]) -> None:
     assert table.count("<td") == 3 * 7
     assert 'title="0.250"' in table, "the mean of two heads"
     assert "<bdi>_Hi</bdi> 0.25" in page
-    assert "mean over heads of <code>decoder.attention</code>" in page
+    assert "mean over heads of <code>decoder.attention</code>, colours from 0 to 0.900." in page
+    single = {**two_heads, "maps": [{**two_heads["maps"][0], "weights": two_heads["maps"][0]["weights"][:1]}]}
+    page = attention_page([("", single)], title="run")
+    assert '<figcaption class="caption"><code>decoder.attention</code>, colours from 0 to 1.000.' in page
+
+
+@needs_chromium
+def test_a_word_of_several_tokens_has_no_spaces(two_heads: dict[str, Any], tmp_path: Path) -> None:
+    page = attention_page([("", two_heads | {"response_tokens": ["Ye", "s", "."]})], title="run")
+    assert run_in_chromium(page, "return one('[role=listbox]').textContent", tmp_path) == "Yes."
 
 
 @needs_chromium

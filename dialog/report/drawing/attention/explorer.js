@@ -195,7 +195,8 @@
 
     // Append tokens as text that reads naturally: inline, so that any script joins and orders its letters.
     tokens(parent, tokens, kinds, places) {
-      const marked = tokens.some((token) => token.startsWith("▁"));
+      const axes = Object.values(this.choice.reading.axes);
+      const marked = axes.some((axis) => axis.tokens.some((token) => token.startsWith("▁"))); // else a token is a word
       parent.setAttribute("dir", "auto");
       return places.map((place) => {
         const token = tokens[place];

@@ -32,6 +32,8 @@ class StillMap(NamedTuple):
 
     label: str
     name: str
+    heads: int
+    peak: str  # highest weight, at the end of the colour scale
     columns: list[str]
     folded: int  # number of turns that are one column
     omitted: int  # number of rows that are left out
@@ -46,7 +48,8 @@ def still_map(reading: Mapping[str, Any], label: str, *, rows: int = MOST_ROWS) 
     axes = axes_of(reading)
     weights = last.weights.mean(0)[:rows]  # [T, S]
     folded, columns = fold(weights, axes["source"])
-    shades = np.rint((SHADES - 1) * columns[1] / (columns[1].max() or 1)).astype(int)
+    peak = columns[1].max()
+    shades = np.rint((SHADES - 1) * columns[1] / (peak or 1)).astype(int)
     lines = [
         (
             token,
@@ -56,7 +59,7 @@ def still_map(reading: Mapping[str, Any], label: str, *, rows: int = MOST_ROWS) 
         for place, (token, row) in enumerate(zip(axes["target"].tokens, columns[1], strict=False))
     ]
     omitted = last.weights.shape[1] - len(weights)
-    return StillMap(label, last.name, columns[0], folded, omitted, lines)
+    return StillMap(label, last.name, len(last.weights), f"{peak:.3f}", columns[0], folded, omitted, lines)
 
 
 def fold(weights: Weights, axis: TokenAxis, *, most: int = MOST_COLUMNS) -> tuple[int, tuple[list[str], Weights]]:
