@@ -21,7 +21,7 @@ MUTANTS = (
         "statistics-3",
         "the swap is of one run only",
         "comparison/statistics/test_measured.py::test_sums_against_responses",
-        (MEASURED, "other._values(other.sums - change)", "other._values(other.sums)"),
+        (MEASURED, "b._values(b.sums - change)", "b._values(b.sums)"),
     ),
     mutant(
         "statistics-4",
