@@ -132,7 +132,7 @@ def test_queue_continues_reports_failures_and_records(tmp_path: Path, queue: lis
     assert "\n* † Not current: measured at 0123456 with uncommitted changes" in to_markdown(record)
     metrics = json.loads((out / "of-another-name" / "evaluation" / "test" / "metrics.json").read_text())
     assert run["metrics"]["bits_per_byte"] == pytest.approx(metrics["bits_per_byte"], rel=1e-5)
-    assert {item["metric"] for item in record["differences"]} == {"bits_per_byte"}
+    assert {item["metric"] for item in record["differences"]} == {"bits_per_byte", "answer_accuracy"}
 
     record = json.loads(path.read_text())
     for folder in runs:  # the output folder of another machine, with one of the runs
