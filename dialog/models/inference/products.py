@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dialog.models.kernels.linear import mkl_is_slow
+from dialog.models.kernels.linear import mkl_is_slow, onednn_linear, packed
 
 Product = Callable[[Tensor], Tensor]
 """From rows [N, I] in float32 to x W' + b [N, O] in float32."""
@@ -38,13 +38,12 @@ class FloatProduct:
         self.bias = None if bias is None else bias.float()
         self.packed: Tensor | None = None
         if weight.device.type == "cpu" and mkl_is_slow():
-            self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
+            self.packed = packed(weight)
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return [N, O]."""
         if self.packed is not None and len(inputs) > 1:
-            product: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, self.packed, self.bias, "none", [], "")
-            return product
+            return onednn_linear(inputs, self.packed, self.bias)
         if self.bias is None:
             return torch.mm(inputs, self.weight)
         return torch.addmm(self.bias, inputs, self.weight)
@@ -61,15 +60,14 @@ class HalfProduct:
         self.packed: Tensor | None = None
         is_cpu = weight.device.type == "cpu" and weight.dtype is torch.bfloat16
         if is_cpu and torch.ops.mkldnn._is_mkldnn_bf16_supported():
-            self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
+            self.packed = packed(weight)
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return [N, O]."""
         low = inputs.to(self.weight.dtype)
         if self.packed is None:
             return F.linear(low, self.weight, self.bias).float()
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(low, self.packed, self.bias, "none", [], "")
-        return product.float()
+        return onednn_linear(low, self.packed, self.bias).float()
 
 
 class Int8Product:

@@ -21,19 +21,26 @@ from torch import Tensor
 
 def linear(inputs: Tensor, weight: Tensor) -> Tensor:
     """Return x W' [N, O] for x [N, I] and W [O, I]."""
-    return _onednn(inputs, weight) if _is_faster(inputs, weight) else F.linear(inputs, weight)
+    return onednn_linear(inputs, weight) if _is_faster(inputs, weight) else F.linear(inputs, weight)
 
 
 def affine(bias: Tensor, inputs: Tensor, weight: Tensor) -> Tensor:
     """Return b + x W' [N, O] for b [O] or [N, O], x [N, I] and W [O, I]."""
     if _is_faster(inputs, weight):
-        return _onednn(inputs, weight).add_(bias)
+        return onednn_linear(inputs, weight).add_(bias)
     return torch.addmm(bias, inputs, weight.t())
 
 
-def _onednn(inputs: Tensor, weight: Tensor) -> Tensor:
-    product: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, weight, None, "none", [], "")
+def onednn_linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return x W' + b [N, O] by oneDNN, without a gradient; W [O, I] may be `packed`."""
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "none", [], "")
     return product
+
+
+def packed(weight: Tensor) -> Tensor:
+    """Return W [O, I] in the layout of oneDNN's kernel; otherwise it is laid out at each product."""
+    laid_out: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
+    return laid_out
 
 
 def _is_faster(inputs: Tensor, weight: Tensor) -> bool:

@@ -1,5 +1,6 @@
 """Products by oneDNN against the formula."""
 
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -20,9 +21,9 @@ class Operations(TorchDispatchMode):
         super().__init__()
         self.names: set[str] = set()
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN204
-        self.names.add(str(func))
-        return func(*args, **(kwargs or {}))
+    def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch gives any
+        self.names.add(str(call))
+        return call(*args, **(kwargs or {}))
 
 
 @pytest.fixture
@@ -31,11 +32,10 @@ def slow_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def by_onednn(inputs: torch.Tensor, weight: torch.Tensor) -> bool:
+    bias = torch.ones_like(weight[:, 0])
     with Operations() as operations:
-        result, shifted = (
-            kernel.linear(inputs, weight),
-            kernel.affine(bias := torch.ones_like(weight[:, 0]), inputs, weight),
-        )
+        result = kernel.linear(inputs, weight)
+        shifted = kernel.affine(bias, inputs, weight)
     torch.testing.assert_close(result, inputs @ weight.t(), rtol=1e-5, atol=1e-4)
     torch.testing.assert_close(shifted, result + bias, rtol=1e-5, atol=1e-4)
     return "mkldnn._linear_pointwise.default" in operations.names
