@@ -52,7 +52,7 @@ def record(entries: Sequence[Entry], output: Path, recipes: Path) -> None:
         path = folder / "results" / f"{entry.name}.json"
         content = content_of(table, work, systems, now)
         if path.is_file():
-            content = with_earlier(content, read_json(path, "recipes", "verdict", "differences"), table.hashes)
+            content = with_earlier(content, read_json(path, "recipes", "verdict", "differences"), table)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, compact(content))
         write_table(folder / "README.md", entry.name, to_markdown(content))
@@ -128,18 +128,19 @@ def missing_runs(work: Work) -> list[str]:
     return [cell.name for cell in work.cells if not work.is_finished(cell)]
 
 
-def with_earlier(content: dict[str, Any], earlier: Mapping[str, Any], hashes: Mapping[str, str]) -> dict[str, Any]:
-    """Return a record with the runs of an earlier one that it lacks.
+def with_earlier(content: dict[str, Any], earlier: Mapping[str, Any], table: Table) -> dict[str, Any]:
+    """Return a record with the runs of an earlier one that it lacks; those of another recipe of the name are dropped.
 
     Args:
         content: Of the runs in the output folder.
         earlier: The record that it will replace.
-        hashes: Hash of each recipe of the table, in its order; earlier runs of another hash are dropped.
+        table: What both record. A recipe that cannot be composed here keeps its runs.
     """
     old, new = ({row["name"]: row for row in record["recipes"]} for record in (earlier, content))
     recipes, kept = [], []
-    for name, now in hashes.items():
-        before = old[name]["runs"] if name in old and old[name]["hash"] == now else []
+    for name in (row.name for row in table.entry.rows):
+        is_same = name in old and table.hashes.get(name, old[name]["hash"]) == old[name]["hash"]
+        before = old[name]["runs"] if is_same else []
         trained = {run["seed"] for run in new[name]["runs"]} if name in new else set()
         others = [run for run in before if run["seed"] not in trained]
         kept += [f"{name} seed {run['seed']}" for run in others]

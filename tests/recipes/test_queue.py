@@ -146,6 +146,14 @@ def test_queue_continues_reports_failures_and_records(tmp_path: Path, queue: lis
     merged = json.loads(path.read_text())
     assert [[run["seed"] for run in row["runs"]] for row in merged["recipes"]] == [[1, 2], [2]]
     assert (merged["verdict"], merged["missing"]) == ("", ["quickstart/transformer seed 1"])
+    queue_file = tmp_path / "queue.yaml"
+    broken = QUEUE.replace(
+        "quickstart/transformer: 0.1}", "quickstart/transformer: {hours: 0.1, overrides: [model.unknown=1]}}"
+    )
+    queue_file.write_text(broken)
+    call("--record", "--only", "first")
+    assert len(json.loads(path.read_text())["recipes"]) == 2, "a recipe that cannot be composed keeps its runs"
+    queue_file.write_text(QUEUE)
     path.write_text(text.replace(record["recipes"][0]["hash"], "of an older recipe"))
     call("--record", "--only", "first")
     assert [run["seed"] for run in json.loads(path.read_text())["recipes"][0]["runs"]] == [1]
