@@ -66,20 +66,30 @@ class PreparedAttention:
 
 
 class PreparedAdditive(PreparedAttention):
-    """Attention with `AdditiveScorer`; its query is in the precision of the weights or in int8."""
+    """Attention with `AdditiveScorer`; its query is in the precision of the weights or in int8.
+
+    The energies have sigmoid(2 x) instead of tanh(x), as in `additive_energies.py`: where MKL has no fast functions for
+    a processor, torch's tanh takes several times as long.
+    """
 
     def __init__(self, scorer: AdditiveScorer, *, int8: bool) -> None:
-        self.energy = scorer.energy.weight.detach().float().squeeze(0)  # [Q]
-        self.query = product(scorer.query.weight, int8=int8)
+        self.energy = 2 * scorer.energy.weight.detach().float().squeeze(0)  # [Q]
+        self.query = product(2 * scorer.query.weight.detach(), int8=int8)
+
+    def start(self, memory: AttentionMemory | SummaryMemory) -> SharedRows:
+        """Return 2 U k [N, S, Q], values [N, S, M], and a mask [N, S] that is added to the energies."""
+        source = super().start(memory)
+        keys, values, mask = source.parts
+        return SharedRows((2 * keys, values, mask))
 
     def scores(self, query: Tensor, keys: Tensor, copies: int) -> Tensor:
-        """Return energies [N, K, S] of states [B, D] and keys [N, S, Q]."""
+        """Return energies [N, K, S], up to a constant of each row, of states [B, D] and 2 U k [N, S, Q]."""
         query = self.query(query).view(len(keys), copies, 1, -1)  # [N, K, 1, Q]
         energies = query.new_empty(len(keys), copies, keys.shape[1])  # [N, K, S]
         rows = len(keys) if keys.device.type != "cpu" else max(1, BLOCK // max(1, keys[0].numel() * copies))
         for start in range(0, len(keys), rows):
             block = slice(start, start + rows)
-            mixed = (query[block] + keys[block].unsqueeze(1)).tanh_()  # [n, K, S, Q]
+            mixed = (query[block] + keys[block].unsqueeze(1)).sigmoid_()  # [n, K, S, Q]
             torch.mv(mixed.view(-1, mixed.shape[-1]), self.energy, out=energies[block].view(-1))
         return energies
 
