@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dialog.config.components import name_and_arguments
@@ -21,6 +21,7 @@ class EvaluatedSystem(NamedTuple):
     recipe: Recipe | None  # None for a file of responses
     environment: dict[str, Any]  # of the first run; empty for a file of responses
     model: dict[str, Any]  # its entry under "models" in results.json
+    test_set: Mapping[str, Any]  # fingerprint and number of examples; empty before training
 
 
 Setting = Callable[[Recipe], Any]
@@ -129,16 +130,14 @@ def parity(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
     environments = [system.environment for system in systems]
     models = [system.model for system in systems]
     runs = [model["runs"] for model in models]
-    metrics: list[dict[str, Any]] = [
-        next((run["metrics"] for run in model_runs if run["metrics"]), {}) for model_runs in runs
-    ]
+    test_sets = [system.test_set for system in systems]
     counts = [model.get("parameters") or {} for model in models]
     flops = [model.get("flops_per_target_token") for model in models]
     rows = [
         row("tokenizer", [shortened(environment.get("tokenizer")) for environment in environments], must=True),
         row("data fingerprint", [shortened(environment.get("data")) for environment in environments], must=True),
-        row("test set", [shortened(values.get("fingerprint")) for values in metrics], must=True),
-        row("test examples", [values.get("examples") for values in metrics], must=True),
+        row("test set", [shortened(values.get("fingerprint")) for values in test_sets], must=True),
+        row("test examples", [values.get("examples") for values in test_sets], must=True),
         number_of_seeds(runs),
         *(row(what, settings(recipes, setting), must=True) for what, setting in MUST.items()),
         close_row("parameters without embeddings", [values.get("rest") for values in counts], must=True),
@@ -203,9 +202,10 @@ def settings(recipes: Sequence[Recipe | None], setting: Setting) -> list[Any]:
 
 
 def validations(runs: Sequence[dict[str, Any]]) -> int | None:
-    """Return the mean number of validations over seeds."""
-    numbers = [sum(point["validation/bits_per_byte"] is not None for point in run["curve"]) for run in runs]
-    return round(sum(numbers) / len(numbers)) if any(numbers) else None
+    """Return the mean number of validations over seeds; None if nothing was trained."""
+    curves = [run["curve"] for run in runs if run["steps"] is not None]
+    numbers = [sum(point["validation/bits_per_byte"] is not None for point in curve) for curve in curves]
+    return round(sum(numbers) / len(numbers)) if numbers else None
 
 
 def rounded_mean(runs: Sequence[dict[str, Any]], key: str) -> int | None:

@@ -21,6 +21,7 @@ from dialog.runs.run import Run
 from dialog.training.checkpoints.manifest import MANIFEST, check_intact, read_manifest
 
 if TYPE_CHECKING:
+    from dialog.data.tokenizers.tokenizer import Tokenizer
     from dialog.generation.responder import Likelihoods
     from dialog.models.seq2seq import Seq2Seq
 
@@ -110,15 +111,12 @@ def load_one(
     import torch
     from safetensors.torch import load_model
 
-    from dialog.data.tokenizers.tokenizer import Tokenizer
     from dialog.models.attention.heads import remove_heads
     from dialog.training.optimization.allocator import keep_freed_memory
 
     check_search(recipe)
     keep_freed_memory()
-    tokenizer = Tokenizer.load(folder / TOKENIZER)
-    with section("model"):
-        model = build_model(recipe.model, len(tokenizer))
+    tokenizer, model = initial_model(folder, recipe)
     try:
         load_model(model, str(folder / WEIGHTS))
     except Exception as error:  # safetensors raises its own type, torch RuntimeError
@@ -140,6 +138,24 @@ def load_one(
         precision=precision,
         ablated=tuple(sorted(set(ablate))),
     )
+
+
+def load_initial(folder: Path) -> Run:
+    """Return a run with random weights, of a folder without trained ones: for what does not depend on the weights."""
+    recipe = read_recipe(folder)
+    tokenizer, model = initial_model(folder, recipe)
+    return Run(
+        folder, recipe_name(folder.resolve()), recipe, model, tokenizer, partial(reverse_likelihoods, device="cpu")
+    )
+
+
+def initial_model(folder: Path, recipe: Recipe) -> tuple[Tokenizer, Seq2Seq]:
+    """Return the tokenizer of a run folder, and the model of its recipe with random weights."""
+    from dialog.data.tokenizers.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.load(folder / TOKENIZER)
+    with section("model"):
+        return tokenizer, build_model(recipe.model, len(tokenizer))
 
 
 def reverse_likelihoods(folder: str, **options: Any) -> Likelihoods:  # noqa: ANN401 - those of `load`

@@ -17,6 +17,8 @@ from dialog.data.dialogue import Example, Turn
 LSTM, TRANSFORMER = "quickstart/lstm_bahdanau", "quickstart/transformer"
 ENVIRONMENT = {"data": "d" * 64, "tokenizer": "t" * 64, "cpu": "x", "cores": 2, "dialog": "1.0", "torch": "2.13"}
 
+TEST_SET = {"fingerprint": "f" * 64, "examples": 9}
+
 
 def system(
     recipe: str, *overrides: str, rest: int = 1000, seeds: Sequence[int] = (1, 2), **model: object
@@ -27,14 +29,13 @@ def system(
             "steps": 2300,
             "seconds": 60.0,
             "target_tokens": 50_000,
-            "metrics": {"fingerprint": "f" * 64, "examples": 9},
             "curve": [{"validation/bits_per_byte": value} for value in (2.0, None, 1.0)],
         }
         for seed in seeds
     ]
     sizes = {"total": rest + 500, "embeddings": 500, "rest": rest}
     entry = {"runs": runs, "parameters": sizes, "flops_per_target_token": 4.5e6, **model}
-    return EvaluatedSystem(compose(recipe, overrides).recipe, ENVIRONMENT, entry)
+    return EvaluatedSystem(compose(recipe, overrides).recipe, ENVIRONMENT, entry, TEST_SET)
 
 
 def differing(*systems: EvaluatedSystem) -> dict[str, bool]:
@@ -136,21 +137,14 @@ def test_differences_come_first() -> None:
 
 def test_responses_of_other_systems() -> None:
     """Only the test set is known."""
-    metrics = {"fingerprint": "f" * 64, "examples": 9}
-    run = {"seed": None, "steps": None, "seconds": None, "target_tokens": None, "curve": [], "metrics": metrics}
-    other = EvaluatedSystem(None, {}, {"runs": [run], "parameters": {}})
+    run = {"seed": None, "steps": None, "seconds": None, "target_tokens": None, "curve": []}
+    other = EvaluatedSystem(None, {}, {"runs": [run], "parameters": {}}, TEST_SET)
     rows = parity([system(LSTM, seeds=(1,)), other])
     assert "precision: 32-true / unknown" in broken(rows)
     assert next(row["values"] for row in rows if row["what"] == "seeds") == ["1", "unknown"]
     assert {row["what"] for row in rows if row["must"] and row["equal"]} == {
         "test set", "test examples", "seeds", "tuning trials",
     }  # fmt: skip
-
-
-def test_a_run_without_metrics_is_skipped() -> None:
-    first = system(LSTM)
-    first.model["runs"][0]["metrics"] = {}
-    assert differing(first, system(LSTM)) == {}
 
 
 def test_flops_are_of_the_mean_lengths(trained: Callable[[str], Path]) -> None:

@@ -34,14 +34,14 @@ def planned_system(contender: Contender, seeds: Sequence[int | None], data: Path
     from dialog.data.store.store import Store
     from dialog.models.seq2seq import count_parameters
 
-    nothing = {"metrics": {}, "curve": [], "diverged": False, "steps": None, "seconds": None, "target_tokens": None}
+    nothing = {"curve": [], "steps": None, "seconds": None, "target_tokens": None}
     runs: list[dict[str, Any]] = [{"seed": seed, **nothing} for seed in seeds]
     store = Store(data, "validation")
     with torch.device("meta"):
         model = build_model(contender.composed.recipe.model, len(store.tokenizer))
     entry = {"name": contender.name, "parameters": count_parameters(model), "runs": runs}
     fingerprints = {"data": store.manifest["fingerprint"], "tokenizer": store.tokenizer.fingerprint}
-    return EvaluatedSystem(contender.composed.recipe, fingerprints, entry)
+    return EvaluatedSystem(contender.composed.recipe, fingerprints, entry, {})
 
 
 def raise_broken(rows: Sequence[dict[str, Any]], report: Path | None = None) -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dialog.analysis.measured import Measured, read_measured
+from dialog.analysis.measured import Measured, example_bytes, read_measured
 from dialog.comparison.flops import flops_per_target_token
 from dialog.comparison.grid.folder import SPLIT, Cell, Contender, is_diverged
+from dialog.comparison.grid.responses import examples_of_recipe
 from dialog.comparison.grid.work import Work
 from dialog.comparison.history import sample_of
 from dialog.comparison.parity import EvaluatedSystem
 from dialog.comparison.results.summary import learning_curve, summarize
 from dialog.config.compose import compose
+from dialog.config.schema import Recipe
 from dialog.json_files import read_json
 from dialog.runs.folder import ENVIRONMENT, METRICS, RECIPE, WEIGHTS, read_summary
-from dialog.runs.load import load
+from dialog.runs.load import load, load_initial
 
 SUBSETS = ("all", "clean", "leaked")
 
@@ -101,19 +104,29 @@ def finished_system(contender: Contender, runs: list[FinishedRun]) -> System:
         "runs": entries,
         "summary": summaries(runs),
     }
+    measured = next((entry["metrics"] for entry in entries if entry["metrics"]), {})
     if contender.kind == "responses":
-        return System(contender, EvaluatedSystem(None, {}, model), runs)
+        return System(contender, EvaluatedSystem(None, {}, model, measured), runs)
     from dialog.models.seq2seq import count_parameters
 
-    if (trained := next((run.folder for run in runs if (run.folder / WEIGHTS).is_file()), None)) is not None:
-        loaded = load(trained, trust=True)
-        model["parameters"] = count_parameters(loaded.model)
-        model["flops_per_target_token"] = flops_per_target_token(loaded, sample_of(loaded, SPLIT))
+    trained = next((run.folder for run in runs if (run.folder / WEIGHTS).is_file()), None)
     folder = trained or runs[0].folder
+    run = load(trained, trust=True) if trained else load_initial(folder)
     recipe = compose(str(folder / RECIPE)).recipe  # with the precision of the machine
     environment = read_json(folder / ENVIRONMENT)
-    model |= {"trials": recipe.about.trials, "tokenizer": environment.get("tokenizer")}
-    return System(contender, EvaluatedSystem(recipe, environment, model), runs)
+    model |= {
+        "trials": recipe.about.trials,
+        "tokenizer": environment.get("tokenizer"),
+        "parameters": count_parameters(run.model),
+        "flops_per_target_token": flops_per_target_token(run, sample_of(run, SPLIT)),
+    }
+    return System(contender, EvaluatedSystem(recipe, environment, model, measured or test_set_of(recipe)), runs)
+
+
+def test_set_of(recipe: Recipe) -> dict[str, Any]:
+    """Return fingerprint and number of examples of a test set, as evaluations record them."""
+    rows = examples_of_recipe(recipe, SPLIT)
+    return {"fingerprint": sha256(b"".join(map(example_bytes, rows))).hexdigest(), "examples": len(rows)}
 
 
 def summaries(runs: list[FinishedRun]) -> dict[str, dict[str, Any]]:

@@ -80,6 +80,10 @@ def test_diverged_run_and_other_system(recipes: Path, compare: Compare, trained:
     )
     tested = {(entry["a"], entry["b"]) for entry in results(recipes / "out")["differences"]}
     assert tested == {("lstm", "other")}
+    for row in results(recipes / "out")["parity"]:
+        values = row["values"]
+        assert "unknown" not in values[:2] or row["what"] == "tuning trials", f"{row['what']} of the diverged run"
+        assert not row["what"].startswith("test ") or values == values[:1] * 3, "the test set is that of the recipe"
 
 
 def test_failed_run_does_not_stop_the_others(
