@@ -13,10 +13,12 @@ import click
 from dialog.cli.output_file import check_new_file, writable
 from dialog.config.compose import compose
 from dialog.config.schema import Recipe
+from dialog.data.dialogue import SPLITS
 from dialog.errors import UserError
 from dialog.escaping import to_json
 
 if TYPE_CHECKING:
+    from dialog.data.corpora import Corpus
     from dialog.data.examples import ExampleRules
     from dialog.inspection.findings import Section
 
@@ -53,6 +55,7 @@ def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: 
 
     check_data(composed.recipe)
     rules, corpus = build_rules(composed.recipe), build_corpus(composed.recipe)
+    _read_first_records(corpus)
     report = run_inspection(corpus, _token_section(composed.recipe, rules) if tokens else None, rules=rules)
     title = f"{composed.recipe.data.corpus['name']} ({composed.name})"
     if as_json:
@@ -67,6 +70,12 @@ def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: 
             with writable(html, "--html"):
                 write_html(report, html, title=title, command=command)
             click.echo(f"page: {html}", err=True)
+
+
+def _read_first_records(corpus: Corpus) -> None:
+    """Raise the UserError of a file that cannot be read, such as one without a column, before any progress is shown."""
+    for split in SPLITS:
+        next(iter(corpus.dialogues(split)), None)
 
 
 def _token_section(recipe: Recipe, rules: ExampleRules) -> Section:

@@ -69,6 +69,14 @@ def test_json_is_complete_and_reproducible(corpus: Path) -> None:
     assert "On the big table ." in (corpus / "page.html").read_text(encoding="utf-8")
 
 
+def test_unreadable_files_are_reported_before_any_progress(corpus: Path) -> None:
+    (corpus / "table.csv").write_text("speaker,text\nA,Hi\n", encoding="utf-8")
+    done = process(corpus, "data.corpus={name: csv}", "data.path=table.csv")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("dialog: table.csv:1: no column 'dialogue' among speaker, text")
+
+
 def test_control_characters_are_escaped(corpus: Path) -> None:
     hostile = "\x1b]0;x\x07\x7f\x9b31m\u202e\u2028 你好"
     row = {"id": hostile, "turns": [{"speaker": hostile, "text": hostile}] * 2}
