@@ -56,12 +56,14 @@ def describe(composed: Composed) -> dict[str, Any]:
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
     """Return two lines for each recipe: aligned columns, and its expected and measured results."""
+    from dialog.report.formats.numbers import magnitude
+
     heads = [
         (
             row["name"],
             row["corpus"],
             f"{row['encoder']} -> {row['decoder']}",
-            f"{row['parameters'] / 1e6:.1f} M parameters" if row["parameters"] else "",
+            f"{magnitude(row['parameters'])} parameters" if row["parameters"] else "",
             row["cost"],
         )
         for row in rows

@@ -115,5 +115,5 @@ def _amount(cost: float, axis: str) -> str:
     if axis == "seconds":
         return duration(cost)
     if axis == "flops":
-        return f"{magnitude(cost)} FLOPs"
+        return magnitude(cost, "FLOPs")
     return f"{count(float(f'{cost:.3g}'))} tokens"

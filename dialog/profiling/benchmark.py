@@ -9,7 +9,7 @@ from dialog.config.components import lookup
 from dialog.config.compose import Composed
 from dialog.profiling.generation import measure_generation
 from dialog.profiling.training import measure_training
-from dialog.report.formats.numbers import count, decimals, duration, hardware, percent
+from dialog.report.formats.numbers import count, decimals, duration, hardware, magnitude, percent
 from dialog.runs.check import check_recipe
 from dialog.runs.environment import environment
 from dialog.runs.load import PRECISIONS
@@ -72,8 +72,8 @@ def _training(training: Results) -> Iterator[tuple[str, str]]:
         "step",
         f"{_milliseconds(training['step_seconds'])}, half of all {_milliseconds(low)} to {_milliseconds(high)}",
     )
-    yield "GFLOP/s", f"{_giga(training['flops_per_second'])} of real tokens"
-    bound = f"of {_giga(training['gemm_flops_per_second'])} GFLOP/s, a large matrix product in this precision"
+    yield "arithmetic", f"{magnitude(training['flops_per_second'], 'FLOP/s')} of real tokens"
+    bound = f"of {magnitude(training['gemm_flops_per_second'], 'FLOP/s')}, a large matrix product in this precision"
     yield "share of the bound", f"{percent(training['share_of_bound'])} {bound}"
     yield "padding", percent(training["padding"])
     yield "loading", f"{percent(training['loading'])} of the time"
@@ -89,7 +89,3 @@ def _milliseconds(seconds: float) -> str:
 
 def _mebibytes(size: int) -> str:
     return f"{count(size / 2**20)} MiB"
-
-
-def _giga(speed: float) -> str:
-    return decimals(1)(speed / 1e9)

@@ -56,7 +56,7 @@ def test_axes_differ() -> None:
     a = model("A", [(0, 2), (4, 1)], rate=4e6)
     b = model("B", [(0, 2.5), (4, 1.001)], rate=1e6)
     assert texts(a, b)["seconds"] == "Per second, A is ahead of B throughout (number of runs: 1 and 1)."
-    expected = "Per FLOP, A is ahead of B until 1.60 G FLOPs, then B is ahead (number of runs: 1 and 1)."
+    expected = "Per FLOP, A is ahead of B until 1.60 GFLOPs, then B is ahead (number of runs: 1 and 1)."
     assert texts(a, b)["flops"] == expected
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from dialog.report.drawing.axes import tick_label
 from dialog.report.formats.metrics import METRIC_DISPLAYS, metric_display
 from dialog.report.formats.numbers import decimals, duration, magnitude, percent
 from dialog.report.tables import interval_text, p_text, signed, spread_text
@@ -34,6 +35,18 @@ def test_large_numbers_are_short(value: float, text: str) -> None:
 )
 def test_magnitudes_have_three_digits_and_a_prefix(value: float, text: str) -> None:
     assert magnitude(value) == text
+
+
+def test_a_unit_follows_the_prefix() -> None:
+    assert [magnitude(value, "FLOPs") for value in (85.17e9, 512.0)] == ["85.2 GFLOPs", "512 FLOPs"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.5, "0.5"), (2000, "2000"), (-15_000, "-15k"), (999_999.9, "1M"), (2.5e9, "2.5G"), (2e15, "2P"), (0, "0")],
+)
+def test_ticks_of_axes(value: float, text: str) -> None:
+    assert tick_label(value) == text
 
 
 def test_differences_have_a_sign_and_percentages_are_points() -> None:

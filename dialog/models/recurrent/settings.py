@@ -12,9 +12,9 @@ class RecurrentSettings:
     """Sizes and dropout of recurrent layers.
 
     Dropout is applied between layers. ``variational`` keeps one mask for all steps and applies one to the recurrent
-    states too (Gal & Ghahramani 2016). ``initialisation``: ``orthogonal`` (orthogonal recurrent weights, Xavier input
-    weights, biases 0, but 1 for forget gates) or ``uniform`` (torch's default: all weights and biases uniform in
-    +-1/sqrt(size)).
+    states too (Gal & Ghahramani 2016); it has no effect if dropout is 0. ``initialisation``: ``orthogonal`` (orthogonal
+    recurrent weights, Xavier input weights, biases 0, but 1 for forget gates) or ``uniform`` (torch's default: all
+    weights and biases uniform in +-1/sqrt(size)).
     """
 
     input_size: int

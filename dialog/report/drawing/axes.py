@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from dialog.report.drawing.canvas import Colour, Drawing, Point
+from dialog.report.formats.numbers import with_prefix
 
 SERIES: tuple[Colour, ...] = (
     ("#0072b2", "#4aa8e0"),
@@ -88,7 +89,6 @@ def ticks(low: float, high: float, *, count: int = 5) -> list[float]:
 
 
 def tick_label(value: float) -> str:
-    """Format an axis tick: 0.5, 2000, 15k, 3M, 2e+15."""
-    units: Mapping[str, float] = {"G": 1e9, "M": 1e6, "k": 1e4}
-    unit = next((unit for unit, size in units.items() if size <= abs(value) < 1e13), "")
-    return f"{value / {'G': 1e9, 'M': 1e6, 'k': 1e3, '': 1}[unit]:.4g}{unit}".replace("e+", "e")
+    """Format an axis tick: 0.5, 2000, 15k, 3M, 2P."""
+    scaled, prefix = with_prefix(value, 4) if abs(value) >= 1e4 else (value, "")
+    return f"{scaled:.4g}{prefix}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-PREFIXES = ("", " k", " M", " G", " T", " P", " E", " Z")
+PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z")
 """Prefixes of powers of 1,000."""
 
 
@@ -29,12 +29,18 @@ def general(value: float) -> str:
     return f"{value:.4g}".replace("-", "−")
 
 
-def magnitude(value: float) -> str:
-    """Format a large number with three significant digits and a prefix: 6.20 M, 85.2 G."""
-    rounded, power = float(f"{value:.2e}"), 0
-    while abs(rounded) >= 1000 and power < len(PREFIXES) - 1:
-        rounded, power = rounded / 1000, power + 1
-    return f"{rounded:#.3g}".rstrip(".") + PREFIXES[power]
+def magnitude(value: float, unit: str = "") -> str:
+    """Format a large number with three significant digits, a prefix and a unit: 6.20 M, 85.2 GFLOPs."""
+    scaled, prefix = with_prefix(value, 3)
+    return f"{f'{scaled:#.3g}'.rstrip('.')} {prefix}{unit}".rstrip()
+
+
+def with_prefix(value: float, digits: int) -> tuple[float, str]:
+    """Round a number to significant digits; return it divided by a power of 1,000, and the prefix of the power."""
+    scaled, power = float(f"{value:.{digits - 1}e}"), 0
+    while abs(scaled) >= 1000 and power < len(PREFIXES) - 1:
+        scaled, power = scaled / 1000, power + 1
+    return scaled, PREFIXES[power]
 
 
 def duration(seconds: float) -> str:
