@@ -34,7 +34,7 @@ def planned_system(contender: Contender, seeds: Sequence[int | None], data: Path
     from dialog.data.store.store import Store
     from dialog.models.seq2seq import count_parameters
 
-    nothing = {"curve": [], "steps": None, "seconds": None, "target_tokens": None}
+    nothing: dict[str, Any] = {"curve": [], "steps": None, "seconds": None, "target_tokens": None}
     runs: list[dict[str, Any]] = [{"seed": seed, **nothing} for seed in seeds]
     store = Store(data, "validation")
     with torch.device("meta"):

@@ -104,7 +104,7 @@ def finished_system(contender: Contender, runs: list[FinishedRun]) -> System:
         "runs": entries,
         "summary": summaries(runs),
     }
-    measured = next((entry["metrics"] for entry in entries if entry["metrics"]), {})
+    measured: dict[str, Any] = next((entry["metrics"] for entry in entries if entry["metrics"]), {})
     if contender.kind == "responses":
         return System(contender, EvaluatedSystem(None, {}, model, measured), runs)
     from dialog.models.seq2seq import count_parameters
