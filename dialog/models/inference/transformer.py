@@ -30,7 +30,11 @@ from dialog.models.transformer.sublayers import Residual
 
 
 class PreparedTransformer(Decoder):
-    """Decoder layers in float32; products and attention in the precision of the weights, or products in int8."""
+    """Decoder layers in float32; products in the precision of the weights or in int8.
+
+    Attention is in float32 on a CPU, where torch's bfloat16 kernel takes up to 5 times as long for one query, and
+    elsewhere in the precision of the weights.
+    """
 
     pointer = None
     own_dropout = True
@@ -46,6 +50,8 @@ class PreparedTransformer(Decoder):
         """Return the mask and the keys and values of each layer, and a state of no tokens."""
         memory, _ = self.original.start(encoded)
         parts = [part.contiguous() for layer in memory.layers for part in layer]
+        if parts[0].device.type == "cpu":
+            parts = [part.float() for part in parts]
         state = SelfAttentionState.empty(len(memory.layers), like=parts[0])
         return SharedRows((additive_mask(memory.mask, parts[0].dtype), *parts)), state
 
