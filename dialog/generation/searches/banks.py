@@ -13,6 +13,7 @@ from torch import Tensor
 
 from dialog.generation.constraints import NEVER, SLACK, Constraints, ConstraintState
 from dialog.generation.required_words import UNREACHABLE, RequiredWords
+from dialog.generation.searches.largest import largest
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Banks:
             preferences: Of the next token [n, s, V].
             choices: Number of best extensions.
         """
-        best, tokens = preferences.topk(choices, -1)
+        best, tokens = largest(preferences, choices)
         usual = self.words.usual.expand(*tokens.shape[:2], -1)  # [n, s, U]
         twice = (usual.unsqueeze(-1) == tokens.unsqueeze(2)).any(-1)
         more = preferences.gather(-1, usual).masked_fill(twice, NEVER)

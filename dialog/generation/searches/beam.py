@@ -17,6 +17,7 @@ from dialog.generation.constraints import NEVER, Constraints, ConstraintState
 from dialog.generation.contract import Hypothesis, Replies, Search, Step, best_first
 from dialog.generation.searches.banks import Banks
 from dialog.generation.searches.hypotheses import NOTHING, BeamExtension, Beams, BeamSettings, Ended
+from dialog.generation.searches.largest import largest
 from dialog.generation.searches.rows import hypothesis
 from dialog.models.contracts import Memory, State
 
@@ -146,7 +147,7 @@ class Beam(Search):
         size, vocabulary = preferences.shape[1:]
         choices = min(2 * size, vocabulary)
         if banks is None:
-            per_beam, tokens = preferences.topk(choices, -1)  # [n, s, c]
+            per_beam, tokens = largest(preferences, choices)  # [n, s, c]
             sums = (totals.unsqueeze(-1) + per_beam).flatten(1)  # [n, s c]
             best, places = sums.topk(min(2 * size, sums.shape[1]), -1)  # [n, 2 s]
         else:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from dialog.generation.constraints import Constraints
 from dialog.generation.contract import Replies, RepresentingStep, Search, Step
+from dialog.generation.searches.largest import largest
 from dialog.generation.searches.rows import hypothesis
 from dialog.models.contracts import Memory, State
 
@@ -55,7 +56,7 @@ class Contrastive(Search):
         for length in range(longest + 1):
             log_probabilities, preferences = self.constraints(logits[:, -1], tokens[rows, :length], source, progress)
             choices = min(self.top_k, preferences.shape[-1])
-            best, options = preferences.topk(choices, -1)  # [n, k]
+            best, options = largest(preferences, choices)  # [n, k]
             expanded = memory.repeat(choices), state.repeat(choices)
             logits, vectors, state = represent(options.view(-1, 1), *expanded)
             own = F.normalize(vectors.float(), dim=-1).view(len(rows), choices, -1)  # [n, k, D]

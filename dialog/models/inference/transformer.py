@@ -28,6 +28,9 @@ from dialog.models.transformer.feed_forward import FeedForward, SwiGLU
 from dialog.models.transformer.layers import DecoderLayer
 from dialog.models.transformer.sublayers import Residual
 
+MANY = 64
+"""Heads of keys in a batch from which, on a CPU, batched products are faster than torch's fused attention."""
+
 
 class PreparedTransformer(Decoder):
     """Decoder layers in float32; products in the precision of the weights or in int8.
@@ -137,11 +140,22 @@ def _mix(
 ) -> Tensor:
     """Attend with queries [N, H, K, W] in the precision of the keys [N, G, S, W]; return float32 [N, H, K, W]."""
     query, groups = query.to(keys.dtype), query.shape[1] // keys.shape[1]
-    if hook is not None:
-        scores = query.float() @ keys.float().repeat_interleave(groups, 1).transpose(2, 3) / query.shape[3] ** 0.5
-        weights = (scores if mask is None else scores + mask).softmax(-1)  # [N, H, K, S]
-        hook(attention, weights.transpose(1, 2).flatten(0, 1).unsqueeze(2))  # [B, H, 1, S]
+    batched = keys.device.type == "cpu" and keys.shape[0] * keys.shape[1] >= MANY
+    if batched or hook is not None:
+        weights = _weights(query.float(), keys.float(), mask)
+        if hook is not None:
+            hook(attention, weights.transpose(1, 2).flatten(0, 1).unsqueeze(2))  # [B, H, 1, S]
+        if batched:
+            rows = weights.view(keys.shape[0] * keys.shape[1], -1, keys.shape[2])  # [N G, K H / G, S]
+            return torch.bmm(rows, values.flatten(0, 1)).view_as(query)
     return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=groups > 1).float()
+
+
+def _weights(query: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
+    """Return attention weights [N, H, K, S] of queries [N, H, K, W] and keys [N, G, S, W]."""
+    rows = (query / query.shape[3] ** 0.5).reshape(keys.shape[0] * keys.shape[1], -1, keys.shape[3])
+    scores = torch.bmm(rows, keys.flatten(0, 1).transpose(1, 2)).view(*query.shape[:3], -1)
+    return (scores if mask is None else scores.add_(mask)).softmax(-1)
 
 
 def _joined(layers: list[nn.Linear], int8: bool) -> Product:

@@ -90,6 +90,17 @@ def test_scores_are_those_of_the_readable_network(
     torch.testing.assert_close(scores(prepare(model), source, width), scores(model, source, width), rtol=0, atol=2e-5)
 
 
+@pytest.mark.parametrize(("encoder", "decoder"), CASES[-3:])
+@pytest.mark.parametrize("width", [1, 3])
+def test_attention_of_many_rows_is_the_same(
+    encoder: Component, decoder: Component, width: int, source: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = network(encoder, decoder)
+    fused = scores(prepare(model), source, width)
+    monkeypatch.setattr("dialog.models.inference.transformer.MANY", 1)
+    torch.testing.assert_close(scores(prepare(model), source, width), fused, rtol=0, atol=2e-5)
+
+
 @each_case
 def test_half_precision_stays_near_float32(encoder: Component, decoder: Component, source: Tensor) -> None:
     model = network(encoder, decoder)
