@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -50,14 +51,37 @@ def chat_in_terminal(session: Session) -> None:
     editor = line_editor()
     welcome = f"{' and '.join(map(one_line, session.names))}. /help lists the commands, Ctrl-D ends."
     click.echo("\n".join(fold(welcome, shutil.get_terminal_size().columns)))
-    while True:
-        with suppress(KeyboardInterrupt):
-            try:
-                line = editor.prompt("> ")
-            except EOFError:
-                return
-            if Screen(session).show(line).quit:
-                return
+    with no_echo():
+        while True:
+            with suppress(KeyboardInterrupt):
+                try:
+                    line = editor.prompt("> ")
+                except EOFError:
+                    return
+                if Screen(session).show(line).quit:
+                    return
+
+
+@contextmanager
+def no_echo() -> Iterator[None]:
+    """Turn the echo of the terminal off, so that text typed during a reply waits for the line editor.
+
+    The editor shows what is typed at its prompt. Ctrl-C discards the waiting text.
+    """
+    try:
+        import termios
+        import tty
+    except ImportError:  # Windows: typed text is not echoed
+        yield
+        return
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    try:
+        tty.setcbreak(terminal, termios.TCSADRAIN)
+        yield
+    finally:
+        with suppress(termios.error):  # the terminal was closed
+            termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
 class Screen:
@@ -85,7 +109,7 @@ class Screen:
             effect = apply(self.session, line, width=self.width, height=self.height, watch=self.watch)
         except KeyboardInterrupt:
             kept = self.session.stop()
-            click.echo(self.words.end() if self.words else "")  # ends the line of the reply, or of the terminal's ^C
+            self._end_line()
             click.echo("(stopped)" if kept else "(stopped; the conversation has not changed)")
         except UserError as error:
             self._end_line()

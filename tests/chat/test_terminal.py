@@ -74,6 +74,7 @@ def take_terminal() -> None:
 
 def test_terminal_edits_stops_sets_and_quits(trained: Callable[[str], Path], tmp_path: Path) -> None:
     with terminal(str(trained("lstm"))) as chat:
+        before = termios.tcgetattr(chat.end)
         chat.until("Ctrl-D ends.")
         chat.until(">")
         chat.type("/set prefix=Hallo max_length=20000 min_length=19000\r")
@@ -99,10 +100,32 @@ def test_terminal_edits_stops_sets_and_quits(trained: Callable[[str], Path], tmp
         chat.until(">")
         chat.type("/quit\r")
         assert chat.child.wait(60) == 0
+        assert termios.tcgetattr(chat.end) == before
     first, second = [json.loads(line) for line in (tmp_path / "chat.jsonl").read_text("utf-8").splitlines()]
     assert first["context"] == [HELLO]
     assert first["response"].startswith("Hallo")
     assert second["context"] == [HELLO, first["response"], "Hi there ."]
+
+
+def test_typed_text_waits_for_the_end_of_a_reply(trained: Callable[[str], Path]) -> None:
+    with terminal(str(trained("lstm"))) as chat:
+        before = termios.tcgetattr(chat.end)
+        chat.until("Ctrl-D ends.")
+        chat.until(">")
+        chat.type("/set prefix=Hallo max_length=5000 min_length=4000\r")
+        chat.until("min_length=4000, max_length=5000, prefix=Hallo")
+        chat.until(">")
+        chat.type(f"{HELLO}\r")
+        chat.until("Hallo")
+        chat.type("/undo\r/quux")
+        assert chat.until("/undo").endswith("> /undo")
+        chat.until(f"removed: {HELLO}")
+        assert chat.until("/quux").endswith("> /quux")
+        chat.type(f"\x03{HELLO}\r")
+        chat.until("Hallo")
+        chat.child.terminate()
+        assert chat.child.wait(60) == 143
+        assert termios.tcgetattr(chat.end) == before
 
 
 def test_two_runs_answer_side_by_side(trained: Callable[[str], Path]) -> None:

@@ -140,7 +140,8 @@ def test_scores_that_are_no_numbers_give_no_reply() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"name": "mmi"}, "missing required argument: reverse"),
+        ({"name": "mmi"}, "mmi: no reverse model; train one with `dialog-seq2seq train RECIPE data.reverse=true"),
+        ({"name": "mmi"}, "its folder is generation.search.reverse"),
         ({"name": "mmi", "reverse": "run", "search": {"name": "greedy"}}, "greedy returns one candidate"),
         ({"name": "mmi", "reverse": "run", "search": {"name": "beem"}}, "unknown search 'beem'; did you mean 'beam'"),
         ({"name": "anti_lm", "search": {"name": "contrastive"}}, "choose another search"),

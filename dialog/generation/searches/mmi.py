@@ -29,7 +29,7 @@ class MutualInformation(Search):
     Candidates without an end token come last.
 
     Args:
-        reverse: Run folder of the model p(M | T), trained with data.reverse=true data.context_turns=1.
+        reverse: Run folder of the model p(M | T), trained with data.reverse=true data.context_turns=1; required.
         weight: lambda; 0 sorts by log-probability and length only.
         length_weight: gamma.
         search: The search whose candidates are reranked.
@@ -40,11 +40,14 @@ class MutualInformation(Search):
         *,
         constraints: Constraints,
         load_reverse: LoadReverse,
-        reverse: str,
+        reverse: str = "",
         weight: float = 0.5,
         length_weight: float = 0.0,
         search: Component = BEAM,
     ) -> None:
+        if not reverse:
+            train = "`dialog-seq2seq train RECIPE data.reverse=true data.context_turns=1`"
+            raise ValueError(f"no reverse model; train one with {train}: its folder is generation.search.reverse")
         check_finite(weight=weight, length_weight=length_weight)
         self.inner = build(SINGLE, search, constraints=constraints)
         self.candidates = self.inner.candidates
