@@ -24,7 +24,7 @@ def largest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     if scores.device.type != "cpu" or scores.numel() < MANY or parts <= count:
         return _top(scores, count)
     split = parts * PART
-    whole = scores[..., :split].unflatten(-1, (parts, PART))
+    whole = scores[..., :split].view(*scores.shape[:-1], parts, PART)
     _, best = _top(whole.amax(-1), count)  # [.., c]
     candidates = whole.gather(-2, best.unsqueeze(-1).expand(*best.shape, PART)).flatten(-2)
     places = (best.unsqueeze(-1) * PART + torch.arange(PART)).flatten(-2)
