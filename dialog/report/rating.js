@@ -11,6 +11,7 @@
   const [rater, details] = [find("input"), find("details")];
   const choices = new Map();
   let position = 0;
+  let downloaded = "";
   let active = false;
 
   function load() {
@@ -51,6 +52,7 @@
     const unsaved = saved ? "" : "; this browser does not store them: download before you leave";
     find("output").textContent = `${place}${choices.size} of ${ids.length} rated${done}${unsaved}`;
     find("progress").value = choices.size;
+    find("[data-do=discard]").hidden = active || !choices.size;
   }
 
   function move(target) {
@@ -86,9 +88,18 @@
   function download() {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([content() + "\n"], { type: "application/json" }));
+    downloaded = content();
     link.download = `ratings-${rater.value.trim().replace(/[^\p{L}\p{N}]+/gu, "-") || "anonymous"}.json`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  }
+
+  function discard() {
+    if (content() !== downloaded && !confirm("These ratings have not been downloaded. Discard them?")) return;
+    choices.clear();
+    rater.value = "";
+    position = 0;
+    show(save());
   }
 
   const actions = {
@@ -97,6 +108,7 @@
     previous: () => move(position - 1),
     next: () => move(position + 1),
     download,
+    discard,
   };
 
   section.addEventListener("click", (event) => {

@@ -13,11 +13,11 @@ from dialog.cli import main
 from dialog.comparison.statistics.ratings import (
     Rater,
     agreement,
+    exact_interval,
     kept_ratings,
     majority,
     rate,
     sign_test,
-    wilson_interval,
 )
 from dialog.errors import UserError
 from dialog.report.sections.ratings import rating_fingerprint
@@ -84,15 +84,16 @@ def test_each_pair_of_three_contenders_has_its_counts(results: dict[str, Any], w
     ]
 
 
-@pytest.mark.parametrize(("wins", "losses"), [(0, 0), (3, 3), (9, 2), (0, 18), (31, 19)])
+@pytest.mark.parametrize(("wins", "losses"), [(0, 0), (3, 3), (9, 2), (0, 18), (31, 19), (27, 14)])
 def test_interval_and_sign_test_agree_with_scipy(wins: int, losses: int) -> None:
     if wins + losses:
         reference = stats.binomtest(wins, wins + losses)
         assert sign_test(wins, losses) == pytest.approx(reference.pvalue)
-        interval = reference.proportion_ci(method="wilson")
-        assert wilson_interval(wins, wins + losses) == pytest.approx((interval.low, interval.high))
+        interval = reference.proportion_ci(method="exact")
+        assert exact_interval(wins, wins + losses) == pytest.approx((interval.low, interval.high))
+        assert (interval.low <= 0.5 <= interval.high) == (reference.pvalue > 0.05)
     else:
-        assert (sign_test(0, 0), wilson_interval(0, 0)) == (1, (0, 1))
+        assert (sign_test(0, 0), exact_interval(0, 0)) == (1, (0, 1))
 
 
 def test_kappa_is_zero_by_chance_and_one_for_equal_choices() -> None:

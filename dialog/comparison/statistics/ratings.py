@@ -9,8 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
+
+from scipy.special import betaincinv
 
 from dialog.atomic import lock, write_json
 from dialog.errors import UserError
@@ -134,15 +135,15 @@ def outcomes(rater: Rater, results: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def wilson_interval(wins: int, trials: int) -> tuple[float, float]:
-    """Return the interval at `LEVEL` of a binomial proportion (Wilson 1927, JASA 22); [0, 1] without trials."""
-    if not trials:
-        return 0.0, 1.0
-    z = NormalDist().inv_cdf((1 + LEVEL) / 2)
-    share, weight = wins / trials, z * z / trials
-    centre = (share + weight / 2) / (1 + weight)
-    half = z * math.sqrt(share * (1 - share) / trials + weight / (4 * trials)) / (1 + weight)
-    return max(0.0, centre - half), min(1.0, centre + half)
+def exact_interval(wins: int, trials: int) -> tuple[float, float]:
+    """Return the interval at `LEVEL` of a binomial proportion (Clopper and Pearson 1934, Biometrika 26).
+
+    It contains 1/2 if and only if p of `sign_test` is above 1 - `LEVEL`; [0, 1] without trials.
+    """
+    tail = (1 - LEVEL) / 2
+    low = float(betaincinv(wins, trials - wins + 1, tail)) if wins else 0.0
+    high = float(betaincinv(wins + 1, trials - wins, 1 - tail)) if wins < trials else 1.0
+    return low, high
 
 
 def sign_test(wins: int, losses: int) -> float:
@@ -182,7 +183,7 @@ def _outcome(wins: int, losses: int, ties: int) -> dict[str, Any]:
         "wins_b": losses,
         "ties": ties,
         "share": wins / decided if decided else None,
-        "interval": list(wilson_interval(wins, decided)),
+        "interval": list(exact_interval(wins, decided)),
         "p": sign_test(wins, losses),
     }
 

@@ -44,8 +44,8 @@ def ratings(results: Results) -> ReportSection:
     agreement = tuple(_agreement(entry) for entry in content.get("agreement", ()))
     level = f"{100 * content.get('level', LEVEL):g} % interval"
     caption = (
-        "Blind rating of pairs of responses. Share: wins of the first of the pair among decided ratings, with Wilson's "
-        "interval; p: two-sided sign test. All raters: the majority choice per pair of responses."
+        "Blind rating of pairs of responses. Share: wins of the first of the pair among decided ratings, with its "
+        "exact interval; p: two-sided sign test. All raters: the majority choice per pair of responses."
     )
     agreement_caption = "Agreement of raters on left, right or tie: raw, and Cohen's kappa, which is 0 by chance."
     head = ("Pair", "Rater", "Wins of the first", "Wins of the second", "Ties", "Share", level, "p")
