@@ -28,8 +28,10 @@ from dialog.report.tables import (
     Figure,
     ReportTable,
     Results,
+    has_several_seeds,
     model_names,
     provenance,
+    reference_bits,
     title_of,
 )
 from dialog.report.terminal import display_width, divided, heading_pieces, truncate
@@ -85,13 +87,14 @@ def template_values(results: Results, rating: str) -> dict[str, Any]:
 def _facts(results: Results) -> dict[str, str]:
     seeds = sorted({run["seed"] for model in results["models"] for run in model["runs"] if run["seed"] is not None})
     size = f"{results['examples']:,} responses in {results['dialogues']:,} dialogues"
+    spread = [SPREAD_NOTE] if has_several_seeds(results) else []
     facts = {
         "Evaluated on": f"{results['split']}, {size}",
         "Evaluation": results["fingerprint"][:12],
         "Seeds": ", ".join(map(str, seeds)),
         "Hardware": hardware(results["environment"]),
         "Total time": duration(results["seconds"]),
-        "Notation": f"{SPREAD_NOTE} Brackets and bars: 95 % intervals. Bold: decided.",
+        "Notation": " ".join([*spread, "Brackets and bars: 95 % intervals.", "Bold: decided."]),
     }
     return {name: text for name, text in facts.items() if text}
 
@@ -103,7 +106,7 @@ def _short(sample: Mapping[str, Any]) -> dict[str, Any]:
     first = [f"… ({omitted} earlier turns)"] if omitted > 0 else []
     texts = {key: _truncate(sample[key], RESPONSE_COLUMNS) for key in ("id", "reference") if key in sample}
     responses = [_truncate(text, RESPONSE_COLUMNS) for text in sample["responses"]]
-    return {**texts, "context": first + turns, "responses": responses}
+    return {**texts, "context": first + turns, "responses": responses, "reference_bits": reference_bits(sample)}
 
 
 def _truncate(text: str, limit: int) -> str:

@@ -22,6 +22,7 @@ from dialog.report.tables import (
     RowGroup,
     model_names,
     provenance,
+    reference_bits,
     title_of,
 )
 from dialog.report.terminal import printable
@@ -89,8 +90,14 @@ def _group(group: RowGroup, width: int) -> list[list[str]]:
 
 def _samples(results: Results, title: str, note: str, samples: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     head = ["Context", "Reference", *model_names(results)]
-    rows = [["\n".join(sample["context"]), sample["reference"], *sample["responses"]] for sample in samples]
+    rows = [["\n".join(sample["context"]), sample["reference"], *_responses(sample)] for sample in samples]
     return (f"## {title}", note, text_table(head, rows)) if samples else ()
+
+
+def _responses(sample: Mapping[str, Any]) -> list[str]:
+    """Return the responses of an example, each with the bits per byte of the reference if they are known."""
+    bits = reference_bits(sample) or [""] * len(sample["responses"])
+    return [f"{response}\n{text}".rstrip() for response, text in zip(sample["responses"], bits, strict=True)]
 
 
 def _lines(rows: list[list[str]]) -> str:

@@ -29,7 +29,8 @@ WHOLE_TEST_SET = {
 DIFFERING, RANDOM = "Examples on which the contenders differ most", "Random examples"
 DIFFERING_NOTE = (
     "Examples whose references differ most in bits per byte between the contenders, first those of which the first "
-    "contender finds the reference most probable, then those of the next one."
+    "contender finds the reference most probable, then those of the next one. With the bits per byte of the "
+    "reference."
 )
 
 
@@ -169,6 +170,17 @@ def spread_text(mean: float | None, std: float | None, to_text: Callable[[float]
     if std is None:
         return to_text(mean)
     return f"{to_text(mean).removesuffix(' %')} ± {to_text(std)}"
+
+
+def reference_bits(sample: Mapping[str, Any]) -> list[str]:
+    """Return the bits per byte of the reference of an example by contender; empty if the example has none."""
+    texts = [optional(value, metric_display("bits_per_byte").format) for value in sample.get("bits_per_byte", ())]
+    return [text if text == NONE else f"{text} bits per byte" for text in texts]
+
+
+def has_several_seeds(results: Results) -> bool:
+    """Return whether a contender has more than one run."""
+    return any(len(model["runs"]) > 1 for model in results["models"])
 
 
 def signed(value: float, to_text: Callable[[float], str]) -> str:

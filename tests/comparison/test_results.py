@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,6 +37,9 @@ def test_examples_that_differ_most() -> None:
         first[place]["nll"], second[place]["nll"] = 0.0, place + 1.0
     chosen = disagreements([first, second], count=4)
     assert [sample["id"] for sample in chosen] == ["4", "2", "5", "3"]
+    assert chosen[0]["bits_per_byte"] == [0.0, pytest.approx(5 / math.log(2) / 7)]
+    without = [{key: row[key] for key in row if key != "nll"} for row in first]
+    assert disagreements([without, first, second], count=1)[0]["bits_per_byte"] == [None, *chosen[0]["bits_per_byte"]]
     assert disagreements([first, [{**row, "nll": 0.0} for row in second[:-1]] + [{"id": "5"}]]) == []
 
 

@@ -277,6 +277,7 @@ def example_results(
     names = [model["name"] for model in models]
     verdicts = _verdicts(models, list(factors))
     ngrams = {f"ngram_{order}": {"bits_per_byte": 2.4 - 0.2 * order} for order in range(1, 6)}
+    bits = [0.5, *[None] * (len(names) - 1)]
     rows = {name: {metric: value * 0.8 for metric, value in GENERATION.items()} for name in REFERENCES}
     return {
         "format": 3,
@@ -319,7 +320,7 @@ def example_results(
         "breakdown": _breakdown(models),
         "calibration": _calibration(models),
         "samples": [_texts(index, text, names) for index in range(4)],
-        "disagreements": [_texts(index, text, names) for index in range(4, 8)],
+        "disagreements": [_texts(index, text, names) | {"bits_per_byte": bits} for index in range(4, 8)],
         "attention": _attention(names, text),
         "rating": _rating(names, text) if len(names) > 1 else [],
     }

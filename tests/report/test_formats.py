@@ -52,7 +52,7 @@ def test_ticks_of_axes(value: float, text: str) -> None:
 def test_differences_have_a_sign_and_percentages_are_points() -> None:
     assert [signed(value, decimals(3)) for value in (-0.0214, 0.5, 0.0)] == ["−0.021", "+0.500", "0.000"]
     assert signed(-0.013, percent) == "−1.3 pp"
-    assert decimals(3)(-0.0534) == "−0.053"
+    assert [decimals(3)(value) for value in (-0.0534, -0.0004, -0.0)] == ["−0.053", "0.000", "0.000"]
     assert interval_text([-0.034, 0.021], decimals(3)) == "[−0.034, +0.021]"
     assert interval_text([-0.034, 0.021], percent) == "[−3.4, +2.1] pp"
     assert interval_text([], percent) == "–"

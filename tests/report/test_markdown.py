@@ -49,6 +49,7 @@ def test_numbers_and_line_breaks(results: dict[str, Any]) -> None:
     assert not re.search(r"^\| F1 .*\*\*", text, re.MULTILINE), "bold means decided"
     assert "one<br>two<br>a \\| b" in text
     assert "| ✗ must be equal |" in text
+    assert text.count("<br>0.500 bits per byte |") == 4, "beside the responses of examples that differ"
 
 
 def test_bare_results(bare: dict[str, Any]) -> None:

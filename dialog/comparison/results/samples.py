@@ -42,25 +42,31 @@ def with_context(rows: Rows) -> list[int]:
 
 
 def disagreements(contenders: Sequence[Rows], *, count: int = SAMPLES) -> list[dict[str, Any]]:
-    """Return the examples whose references the contenders find most differently likely, in bits per byte.
+    """Return the examples whose references the contenders find most differently likely.
+
+    Each has the "bits_per_byte" of its reference by contender, None without likelihoods.
 
     Each contender with likelihoods is the best one in as many of them as another, if there are enough. References of
     fewer than `SHORTEST` words are left out. Empty unless two contenders have likelihoods.
     """
-    scored = [rows for rows in contenders if all("nll" in row for row in rows)]
-    if len(scored) < 2:
+    scored = [all("nll" in row for row in rows) for rows in contenders]
+    if sum(scored) < 2:
         return []
     metric = BitsPerByte()
-    differing: dict[int, list[tuple[float, int]]] = {index: [] for index in range(len(scored))}
+    differing: dict[int, list[tuple[float, int, list[float | None]]]] = {n: [] for n, has in enumerate(scored) if has}
     for place, row in enumerate(contenders[0]):
         if len(row["reference"].split()) >= SHORTEST:
             size = len(row["reference"].encode())
-            own = [rows[place] for rows in scored]
-            values = [metric.value(row["nll"], size, row.get("reference_unknown_bytes", 0)) for row in own]
-            differing[values.index(min(values))].append((max(values) - min(values), place))
-    share = -(-count // len(scored))
-    best = [place for places in differing.values() for _, place in sorted(places, reverse=True)[:share]]
-    return [sample_at(place, contenders) for place in best[:count]]
+            own = [rows[place] if has else None for rows, has in zip(contenders, scored, strict=True)]
+            bits = [
+                None if line is None else metric.value(line["nll"], size, line.get("reference_unknown_bytes", 0))
+                for line in own
+            ]
+            values = [value for value in bits if value is not None]
+            differing[bits.index(min(values))].append((max(values) - min(values), place, bits))
+    share = -(-count // len(differing))
+    best = [entry for entries in differing.values() for entry in sorted(entries, reverse=True)[:share]]
+    return [{**sample_at(place, contenders), "bits_per_byte": bits} for _, place, bits in best[:count]]
 
 
 def rating_pairs(contenders: Sequence[Rows], *, named: Collection[str] = ()) -> list[dict[str, Any]]:

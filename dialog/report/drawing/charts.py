@@ -126,8 +126,10 @@ def changes_svg(rows: Sequence[tuple[str, Mapping[int, Spread]]], *, x: str) -> 
     return str(canvas)
 
 
-def categories_svg(labels: Sequence[str], models: Mapping[int, Sequence[Spread | None]], *, x: str, y: str) -> str:
-    """Draw a line per model over categories, with the bar of an interval at each dot."""
+def categories_svg(
+    labels: Sequence[str], models: Mapping[int, Sequence[Spread | None]], *, x: str, y: str, ordered: bool = True
+) -> str:
+    """Draw a dot per model and category with its bar, and a line per model if the categories have an order."""
     edges = [edge for values in models.values() for spread in values if spread for edge in _edges(spread)]
     plot = Plot((-0.5, len(labels) - 0.5), padded(edges), size=(270.0, 170.0))
     canvas = Canvas(plot.width, plot.height, label=f"{y} by {x}")
@@ -138,7 +140,8 @@ def categories_svg(labels: Sequence[str], models: Mapping[int, Sequence[Spread |
     for place, (model, values) in enumerate(models.items()):
         shift = 0.06 * (place - (len(models) - 1) / 2)
         drawn = [(number + shift, spread) for number, spread in enumerate(values) if spread is not None]
-        model_line(canvas, [plot.pixel(across, spread.mean) for across, spread in drawn], model, width=1.2)
+        if ordered:
+            model_line(canvas, [plot.pixel(across, spread.mean) for across, spread in drawn], model, width=1.2)
         for across, spread in drawn:
             ends = [plot.pixel(across, edge) for edge in _edges(spread)]
             _spread(canvas, plot.pixel(across, spread.mean), ends, model, spread)

@@ -10,8 +10,8 @@ PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z")
 
 
 def decimals(places: int) -> Callable[[float], str]:
-    """Return a formatter with a fixed number of decimals; from ten million on, 2.6e+20."""
-    return lambda value: (f"{value:,.{places}f}" if abs(value) < 1e7 else f"{value:.1e}").replace("-", "−")
+    """Return a formatter with a fixed number of decimals, without a sign of 0; from ten million on, 2.6e+20."""
+    return lambda value: (f"{value:z,.{places}f}" if abs(value) < 1e7 else f"{value:.1e}").replace("-", "−")
 
 
 def percent(value: float) -> str:

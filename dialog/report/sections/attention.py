@@ -21,6 +21,7 @@ from dialog.report.tables import (
     Results,
     Row,
     RowGroup,
+    has_several_seeds,
     model_names,
     spread_text,
     table_of_groups,
@@ -48,9 +49,11 @@ def attention_statistics(results: Results) -> ReportSection:
             ]
             drawings.append(changes_svg(bars, x=title.lower()))
         groups.append(RowGroup(title, tuple(_row(group[name][0], runs, names, name) for name in measured)))
+    several = has_several_seeds(results)
+    deviation = "± standard deviation over seeds, and the range of the single heads of the first run"
     caption = (
         "Cross-attention on the test split, from 0 to 1 (correlations from −1): the mean map of all heads and layers, "
-        "± standard deviation over seeds, and the range of the single heads of the first run. "
+        f"{deviation if several else 'and the range of the single heads'}. "
         "Equal weights: what the same weight on every token would give."
     )
     tables = table_of_groups(("", *names, "equal weights"), groups, caption=caption, contenders=len(names))
@@ -60,7 +63,8 @@ def attention_statistics(results: Results) -> ReportSection:
         ]
         label = "Meaning of each statistic"
         tables += table_of_groups(("", "meaning"), meanings, caption=label, folded=label)
-    figures = (Figure(tuple(drawings), "Dots: mean over seeds; bars: 95 % interval over seeds.", small=True),)
+    dots = "Dots: mean over seeds; bars: 95 % interval over seeds." if several else "Mean map of all heads and layers."
+    figures = (Figure(tuple(drawings), dots, small=True),)
     return ReportSection("Attention statistics", tables, figures if drawings else ())
 
 

@@ -16,11 +16,15 @@ from dialog.report.tables import (
     ReportTable,
     Results,
     RowGroup,
+    has_several_seeds,
     model_names,
     optional,
     table_of_groups,
     text_row,
 )
+
+TITLES = {"rarest word": "occurrences of the rarest word in train", "act": "dialogue act"}
+"""Titles of properties whose name in results.json does not explain itself."""
 
 
 def breakdown(results: Results) -> ReportSection:
@@ -29,7 +33,8 @@ def breakdown(results: Results) -> ReportSection:
     filled = [part for part in results["breakdown"] if part["buckets"]]
     drawings = tuple(_chart(part, names) for part in filled)
     figures = (Figure(drawings, "Bits per byte of the references; lower is better.", small=True),) if drawings else ()
-    tables = (*_table(filled, names, "bits_per_byte"), *_table(filled, names, "f1", folded="F1"))
+    over = "; mean over seeds" if has_several_seeds(results) else ""
+    tables = (*_table(filled, names, "bits_per_byte", over), *_table(filled, names, "f1", over, folded="F1"))
     return ReportSection("Breakdown", tables, figures)
 
 
@@ -56,16 +61,16 @@ def calibration(results: Results) -> ReportSection:
 
 
 def _table(
-    parts: Sequence[Mapping[str, Any]], names: Sequence[str], metric: str, folded: str = ""
+    parts: Sequence[Mapping[str, Any]], names: Sequence[str], metric: str, over: str, folded: str = ""
 ) -> tuple[ReportTable, ...]:
     """Return a group for each property; nothing for a metric that no contender has."""
     groups = [
-        RowGroup(part["by"].capitalize(), tuple(_row(b, names, metric) for b in part["buckets"])) for part in parts
+        RowGroup(_title(part).capitalize(), tuple(_row(b, names, metric) for b in part["buckets"])) for part in parts
     ]
     measured = any(
         _value(bucket, name, metric) is not None for part in parts for bucket in part["buckets"] for name in names
     )
-    caption = f"{metric_display(metric).label} by property of the example; mean over seeds."
+    caption = f"{metric_display(metric).label} by property of the example{over}."
     options = {"caption": caption, "contenders": len(names), "folded": folded}
     return table_of_groups(("", *names, "Examples"), groups, **options) if measured else ()
 
@@ -84,7 +89,11 @@ def _chart(part: Mapping[str, Any], names: Sequence[str]) -> str:
         if set(line) != {None}
     }
     labels = [str(bucket["label"]) for bucket in part["buckets"]]
-    return categories_svg(labels, series, x=str(part["by"]), y="bits per byte")
+    return categories_svg(labels, series, x=_title(part), y="bits per byte", ordered=part["by"] != "act")
+
+
+def _title(part: Mapping[str, Any]) -> str:
+    return TITLES.get(part["by"], str(part["by"]))
 
 
 def _value(bucket: Mapping[str, Any], name: str, metric: str = "bits_per_byte") -> float | None:

@@ -16,12 +16,20 @@ from dialog.report.tables import (
     Results,
     Row,
     RowGroup,
+    has_several_seeds,
     model_names,
     optional,
     spread_text,
     table_of_groups,
     text_row,
 )
+
+NOTES = {
+    "Training time": "Training time includes validations and checkpoints.",
+    "Target tokens per second": "Target tokens per second: median of the training steps.",
+    "Time per response": "Time per response: generation in the batches of the evaluation.",
+}
+"""Notes in the caption on rows of the table."""
 
 
 def cost(results: Results) -> ReportSection:
@@ -47,8 +55,9 @@ def cost(results: Results) -> ReportSection:
         ("Peak memory", [optional(model["cost"]["peak_memory_bytes"], _bytes) for model in models]),
     )
     filled = tuple(text_row(label, *texts) for label, texts in rows if set(texts) != {NONE})
-    several = any(len(model["runs"]) > 1 for model in models)
-    caption = "Size and cost of the contenders." + (" Mean over seeds ± standard deviation." if several else "")
+    spread = " Mean over seeds ± standard deviation." if has_several_seeds(results) else ""
+    notes = [NOTES[row[0].text] for row in filled if row[0].text in NOTES]
+    caption = " ".join([f"Size and cost of the contenders.{spread}", *notes])
     head = ("", *model_names(results))
     return ReportSection("Cost", table_of_groups(head, [RowGroup("", filled)], caption=caption, contenders=len(models)))
 

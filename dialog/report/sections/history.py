@@ -15,6 +15,7 @@ from dialog.report.tables import (
     Results,
     Row,
     RowGroup,
+    has_several_seeds,
     interval_text,
     model_names,
     signed,
@@ -37,13 +38,19 @@ def history(results: Results) -> ReportSection:
         RowGroup("Perturbed context", tuple(_row(row["perturbation"], row, names) for row in rows)),
         RowGroup("Distance of the dropped turn", tuple(_row(str(row["distance"]), row, names) for row in distance)),
     ]
+    several = has_several_seeds(results)
     caption = (
         f"{CHANGE.capitalize()} of the references when the context is perturbed: higher means that the model uses what "
-        f"was removed. {results['history'].get('examples', 0):,} examples; mean over seeds, and 95 % interval over "
-        "seeds and dialogues."
+        f"was removed. {results['history'].get('examples', 0):,} examples; "
+        + (
+            "mean over seeds, and 95 % interval over seeds and dialogues."
+            if several
+            else "95 % interval over dialogues."
+        )
     )
     tables = table_of_groups(("", *names), groups, caption=caption, contenders=len(names))
-    figure_caption = "Dots: mean over seeds; bars: 95 % interval over seeds and dialogues."
+    bars = "Dots: mean over seeds; bars: 95 % interval over seeds and dialogues."
+    figure_caption = bars if several else "Bars: 95 % interval over dialogues."
     figures = (Figure(tuple(drawings), figure_caption),) if drawings else ()
     return ReportSection("Use of the history", tables, figures)
 

@@ -40,7 +40,9 @@ def rating_fingerprint(results: Results) -> str:
 def ratings(results: Results) -> ReportSection:
     """Return wins, ties, interval and sign test per pair, and raw agreement and kappa of raters."""
     content = results.get("ratings") or {}
-    outcome = tuple(_outcome(entry) for entry in content.get("pairs", ()))
+    outcomes: dict[str, list[Row]] = {}
+    for entry in content.get("pairs", ()):
+        outcomes.setdefault(f"{entry['a']} − {entry['b']}", []).append(_outcome(entry))
     agreement = tuple(_agreement(entry) for entry in content.get("agreement", ()))
     level = f"{100 * content.get('level', LEVEL):g} % interval"
     caption = (
@@ -48,8 +50,9 @@ def ratings(results: Results) -> ReportSection:
         "exact interval; p: two-sided sign test. All raters: the majority choice per pair of responses."
     )
     agreement_caption = "Agreement of raters on left, right or tie: raw, and Cohen's kappa, which is 0 by chance."
-    head = ("Pair", "Rater", "Wins of the first", "Wins of the second", "Ties", "Share", level, "p")
-    tables = table_of_groups(head, [RowGroup("", outcome)], caption=caption)
+    head = ("", "Wins of the first", "Wins of the second", "Ties", "Share", level, "p")
+    groups = [RowGroup(pair, tuple(rows)) for pair, rows in outcomes.items()]
+    tables = table_of_groups(head, groups, caption=caption)
     heading = ("Raters", "Pairs rated by both", "Agreement", "Cohen's kappa")
     tables += table_of_groups(heading, [RowGroup("", agreement)], caption=agreement_caption)
     return ReportSection("Blind rating: results", tables)
@@ -59,8 +62,7 @@ def _outcome(entry: Mapping[str, Any]) -> Row:
     low, high = entry["interval"]
     interval = NONE if low is None else f"[{100 * low:.1f}, {100 * high:.1f}] %"
     return (
-        *text_row(f"{entry['a']} − {entry['b']}", entry["rater"]),
-        *text_row(*(str(entry[key]) for key in ("wins_a", "wins_b", "ties"))),
+        *text_row(entry["rater"], *(str(entry[key]) for key in ("wins_a", "wins_b", "ties"))),
         *text_row(optional(entry["share"], percent), interval, p_text(entry["p"])),
     )
 

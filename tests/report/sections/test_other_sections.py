@@ -15,6 +15,10 @@ from dialog.report.sections.order import appendix, main_sections
 from dialog.report.tables import ReportSection, ReportTable
 
 
+def captions_of(section: ReportSection) -> str:
+    return " ".join(part.caption for part in (*section.figures, *section.tables))
+
+
 def texts(table: ReportTable) -> dict[str, list[str]]:
     return {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
 
@@ -108,6 +112,14 @@ def test_use_of_the_history(results: dict[str, Any]) -> None:
     assert "2,000 examples" in section.tables[0].caption
 
 
+def test_captions_of_one_run_each_do_not_mention_seeds(one_seed: dict[str, Any], results: dict[str, Any]) -> None:
+    one_seed["attention"]["statistics"] = [run for run in one_seed["attention"]["statistics"] if run["seed"] == 0]
+    for section in (history, breakdown, attention_statistics):
+        for captions, mentioned in ((captions_of(section(results)), True), (captions_of(section(one_seed)), False)):
+            assert ("seeds" in captions) == mentioned, captions
+    assert "95 % interval over dialogues" in captions_of(history(one_seed))
+
+
 def test_contenders_without_likelihood_have_dashes(three: dict[str, Any]) -> None:
     assert texts(history(three).tables[0])["word drop"][2] == "–"
     assert texts(breakdown(three).tables[0])["inform"][2] == "–"
@@ -117,7 +129,10 @@ def test_contenders_without_likelihood_have_dashes(three: dict[str, Any]) -> Non
 def test_breakdown_has_small_multiples(results: dict[str, Any]) -> None:
     section = breakdown(results)
     assert len(section.figures[0].drawings) == 4
-    assert section.tables[0].groups[0].title == "Context turns"
+    titles = [group.title for group in section.tables[0].groups]
+    assert titles == ["Context turns", "Response words", "Occurrences of the rarest word in train", "Dialogue act"]
+    lines = [drawing.count("<polyline") for drawing in section.figures[0].drawings]
+    assert lines[-1] == lines[0] - 2, "no lines between dialogue acts, which have no order"
     assert texts(section.tables[0])["17+"] == ["1.410", "1.450", "3,600"]
     assert len(section.tables) == 1, "without F1, as results.json of earlier versions"
 
