@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from dialog.config.components import Component, build
 from dialog.models.contracts import AttentionHook, Encoded, Encoder, Only
 from dialog.models.encoders import SEQUENCE_ENCODERS
+from dialog.models.kernels.linear import Linear
 
 
 class HierarchicalEncoder(Encoder):
@@ -41,7 +42,7 @@ class HierarchicalEncoder(Encoder):
         self.turns = build(SEQUENCE_ENCODERS, turns, input_size=self.tokens.size, **shared)
         self.own_dropout = self.tokens.own_dropout
         self.size = self.turns.size
-        self.join = nn.Linear(self.tokens.size + self.turns.size, self.size)
+        self.join = Linear(self.tokens.size + self.turns.size, self.size)
 
     def forward(  # type: ignore[override]  # declared in needs
         self,

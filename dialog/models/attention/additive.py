@@ -8,6 +8,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from dialog.models.kernels.additive_energies import additive_energies
+from dialog.models.kernels.linear import Linear
 
 
 class AdditiveScorer(nn.Module):
@@ -18,8 +19,8 @@ class AdditiveScorer(nn.Module):
 
     def __init__(self, query_size: int, key_size: int, size: int) -> None:
         super().__init__()
-        self.query = nn.Linear(query_size, size, bias=False)
-        self.key = nn.Linear(key_size, size, bias=False)
+        self.query = Linear(query_size, size, bias=False)
+        self.key = Linear(key_size, size, bias=False)
         self.energy = nn.Linear(size, 1, bias=False)
 
     def keys(self, states: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from dialog.config.components import Component, Family, build
 from dialog.models.attention.additive import AdditiveScorer
 from dialog.models.contracts import declared_needs
+from dialog.models.kernels.linear import Linear
 
 
 class DotScorer(nn.Module):
@@ -53,7 +54,7 @@ class BilinearScorer(nn.Module):
 
     def __init__(self, query_size: int, key_size: int) -> None:
         super().__init__()
-        self.key = nn.Linear(key_size, query_size, bias=False)
+        self.key = Linear(key_size, query_size, bias=False)
 
     def keys(self, states: Tensor) -> Tensor:
         """W k of every source token."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from dialog.models.kernels.linear import Linear
+
 
 class FineGrainedScorer(nn.Module):
     """score_d(q, k) = v_d . tanh(W q + U k) for each feature d of the source; Choi, Cho & Bengio 2018, section 3.
@@ -19,9 +21,9 @@ class FineGrainedScorer(nn.Module):
 
     def __init__(self, query_size: int, key_size: int, size: int) -> None:
         super().__init__()
-        self.query = nn.Linear(query_size, size, bias=False)
-        self.key = nn.Linear(key_size, size, bias=False)
-        self.energy = nn.Linear(size, key_size, bias=False)
+        self.query = Linear(query_size, size, bias=False)
+        self.key = Linear(key_size, size, bias=False)
+        self.energy = Linear(size, key_size, bias=False)
 
     def keys(self, states: Tensor) -> Tensor:
         """U k of every source token."""

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from dialog.config.components import Component
 from dialog.models.attention.content import build_content_scorer
+from dialog.models.kernels.linear import Linear
 
 
 class InteractiveScorer(nn.Module):
@@ -22,8 +23,8 @@ class InteractiveScorer(nn.Module):
     def __init__(self, query_size: int, key_size: int, scorer: Component) -> None:
         super().__init__()
         self.scorer = build_content_scorer(scorer, query_size=query_size, key_size=key_size)
-        self.forget = nn.Linear(query_size, key_size)
-        self.update = nn.Linear(query_size, key_size)
+        self.forget = Linear(query_size, key_size)
+        self.update = Linear(query_size, key_size)
 
     def keys(self, states: Tensor) -> Tensor:
         """Keys of the inner scorer."""

@@ -18,6 +18,7 @@ from dialog.models.attention.heads import HeadSlices
 from dialog.models.attention.softmax import masked_softmax
 from dialog.models.contracts import AttentionHook, meant_for
 from dialog.models.kernels.blockwise_attention import blockwise, would_fill_memory
+from dialog.models.kernels.linear import Linear
 
 
 def attention_weights(query: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
@@ -79,10 +80,10 @@ class MultiHeadAttention(nn.Module):
         self.heads = heads
         self.width = size // heads
         self.dropout = dropout
-        self.query = nn.Linear(size, size, bias=bias)
-        self.key = nn.Linear(size, groups * self.width, bias=bias)
-        self.value = nn.Linear(size, groups * self.width, bias=bias)
-        self.output = nn.Linear(size, size, bias=bias)
+        self.query = Linear(size, size, bias=bias)
+        self.key = Linear(size, groups * self.width, bias=bias)
+        self.value = Linear(size, groups * self.width, bias=bias)
+        self.output = Linear(size, size, bias=bias)
         for layer in (self.query, self.key, self.value, self.output):
             nn.init.xavier_uniform_(layer.weight)
             if bias:

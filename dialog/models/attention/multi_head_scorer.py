@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dialog.models.attention.heads import HeadSlices
+from dialog.models.kernels.linear import Linear
 
 JOINS = ("concatenation", "mean", "max")
 
@@ -34,10 +35,10 @@ class MultiHeadScorer(nn.Module):
             raise ValueError(f"size {size} and the source's size {key_size} must be multiples of {heads} heads")
         self.heads = heads
         self.pool = join
-        self.query = nn.Linear(query_size, size)
-        self.key = nn.Linear(key_size, size, bias=False)  # a bias would add the same to all scores of a query
-        self.value = nn.Linear(key_size, key_size if join == "concatenation" else heads * key_size)
-        self.output = nn.Linear(key_size, key_size) if join == "concatenation" else nn.Identity()
+        self.query = Linear(query_size, size)
+        self.key = Linear(key_size, size, bias=False)  # a bias would add the same to all scores of a query
+        self.value = Linear(key_size, key_size if join == "concatenation" else heads * key_size)
+        self.output = Linear(key_size, key_size) if join == "concatenation" else nn.Identity()
 
     @property
     def head_output(self) -> HeadSlices:

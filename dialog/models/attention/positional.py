@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from dialog.config.components import Component
 from dialog.models.attention.content import build_content_scorer
 from dialog.models.kernels.additive_energies import additive_energies
+from dialog.models.kernels.linear import Linear
 
 BILINEAR: Component = {"name": "bilinear"}
 
@@ -29,10 +30,10 @@ class LocationScorer(nn.Module):
             raise ValueError(f"width must be odd and at least 1, not {width}")
         if filters < 1:
             raise ValueError(f"filters must be at least 1, not {filters}")
-        self.query = nn.Linear(query_size, size)
-        self.key = nn.Linear(key_size, size, bias=False)
+        self.query = Linear(query_size, size)
+        self.key = Linear(key_size, size, bias=False)
         self.filters = nn.Conv1d(2, filters, width, padding=width // 2, bias=False)
-        self.location = nn.Linear(filters, size, bias=False)
+        self.location = Linear(filters, size, bias=False)
         self.energy = nn.Linear(size, 1, bias=False)
 
     def keys(self, states: Tensor) -> Tensor:
@@ -63,7 +64,7 @@ class LocalScorer(nn.Module):
         if window < 1:
             raise ValueError(f"window must be at least 1, not {window}")
         self.scorer = build_content_scorer(scorer, query_size=query_size, key_size=key_size)
-        self.place = nn.Sequential(nn.Linear(query_size, size, bias=False), nn.Tanh(), nn.Linear(size, 1, bias=False))
+        self.place = nn.Sequential(Linear(query_size, size, bias=False), nn.Tanh(), nn.Linear(size, 1, bias=False))
         self.window = window
 
     def keys(self, states: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
-"""Products in float32 by oneDNN where MKL is slow.
+"""Products in float32 by oneDNN where MKL is slow; `Linear` is the layer of all models.
 
-Formula: `F.linear` and `torch.addmm`. Gain: on an AMD EPYC with AVX-512, the product of 1,024 rows of 300 inputs
-with 256 outputs reaches 225 instead of 96 GFLOP/s on one thread (torch 2.13). On Intel's processors MKL is as fast.
+Formula: `F.linear` and `torch.addmm`. Gain: on an AMD EPYC with AVX-512, one thread scores references with a
+Transformer in 0.6 and with an LSTM in 0.9 of the time (benchmarks/README.md, "Evaluation"). On Intel's processors MKL
+is as fast.
 
 Test: ``test_linear_is_the_formula`` in tests/models/kernels/test_linear.py.
 
@@ -16,7 +17,20 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+
+ROWS = 16
+"""Rows from which oneDNN is faster also for small matrices that are not `packed`."""
+
+
+class Linear(nn.Linear):
+    """x W' + b [.., O] for x [.., I]."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the product."""
+        if input.numel() >= ROWS * self.in_features and _is_faster(input, self.weight):
+            return onednn_linear(input, self.weight, self.bias)
+        return super().forward(input)
 
 
 def linear(inputs: Tensor, weight: Tensor) -> Tensor:
@@ -45,8 +59,9 @@ def packed(weight: Tensor) -> Tensor:
 
 def _is_faster(inputs: Tensor, weight: Tensor) -> bool:
     """Return whether oneDNN multiplies: in float32, without a gradient, which its operator lacks, where MKL is slow."""
-    is_plain = not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
-    return is_plain and inputs.dtype is weight.dtype is torch.float32 and inputs.device.type == "cpu" and mkl_is_slow()
+    if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling():
+        return False
+    return inputs.dtype is weight.dtype is torch.float32 and inputs.device.type == "cpu" and mkl_is_slow()
 
 
 @cache

@@ -14,6 +14,7 @@ from dialog.config.components import Component, build
 from dialog.models.attention import build_attention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, Memory, meant_for
 from dialog.models.kernels.additive_loop import additive_loop
+from dialog.models.kernels.linear import Linear
 from dialog.models.recurrent.bridges import BRIDGES, DENSE, final_states, first_states
 from dialog.models.recurrent.cells import RecurrentCell
 from dialog.models.recurrent.settings import RecurrentSettings
@@ -57,7 +58,7 @@ class BahdanauDecoder(Decoder):
         self.stack = Stack(cell, settings, extra_size=memory_size)
         self.bridge = build(BRIDGES, bridge, memory_size=memory_size, size=size, layers=settings.layers)
         self.needs_final = final_states(self.bridge, cell, settings.layers)
-        self.readout = nn.Linear(size + input_size + memory_size, 2 * input_size)
+        self.readout = Linear(size + input_size + memory_size, 2 * input_size)
         self.dropout = nn.Dropout(settings.dropout)
 
     @property

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from dialog.config.components import Component, Family
 from dialog.models.contracts import Encoded, FinalStates
+from dialog.models.kernels.linear import Linear
 from dialog.models.recurrent.cells import RecurrentCell
 
 
@@ -18,7 +19,7 @@ class DenseBridge(nn.Module):
 
     def __init__(self, memory_size: int, size: int, layers: int) -> None:
         super().__init__()
-        self.dense = nn.Linear(memory_size, layers * size)
+        self.dense = Linear(memory_size, layers * size)
         self.size = size
 
     def forward(self, summary: Tensor) -> Tensor:

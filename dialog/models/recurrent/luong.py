@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from dialog.config.components import Component, build
 from dialog.models.attention import build_attention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, Memory, meant_for
+from dialog.models.kernels.linear import Linear
 from dialog.models.recurrent.bridges import BRIDGES, DENSE, final_states, first_states
 from dialog.models.recurrent.cells import RecurrentCell
 from dialog.models.recurrent.settings import RecurrentSettings
@@ -58,7 +59,7 @@ class LuongDecoder(Decoder):
         self.stack = Stack(cell, settings, extra_size=input_size if input_feeding else 0)
         self.bridge = build(BRIDGES, bridge, memory_size=memory_size, size=size, layers=settings.layers)
         self.needs_final = final_states(self.bridge, cell, settings.layers)
-        self.attentional = nn.Linear(memory_size + size, input_size, bias=False)
+        self.attentional = Linear(memory_size + size, input_size, bias=False)
         self.input_feeding = input_feeding
         self.input_size = input_size
         self.dropout = nn.Dropout(settings.dropout if attentional_dropout else 0.0)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from dialog.config.components import Component, build
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, Memory
+from dialog.models.kernels.linear import Linear
 from dialog.models.recurrent.bridges import BRIDGES, final_states, first_states
 from dialog.models.recurrent.cells import RecurrentCell
 from dialog.models.recurrent.settings import RecurrentSettings
@@ -36,7 +37,7 @@ class PlainDecoder(Decoder):
         self.stack = Stack(cell, settings, extra_size=0)
         self.bridge = build(BRIDGES, bridge, memory_size=memory_size, size=size, layers=settings.layers)
         self.needs_final = final_states(self.bridge, cell, settings.layers)
-        self.output = nn.Identity() if size == input_size else nn.Linear(size, input_size, bias=False)
+        self.output = nn.Identity() if size == input_size else Linear(size, input_size, bias=False)
 
     def start(self, encoded: Encoded) -> tuple[Rows, StackState]:
         """Return an empty memory, and s_0 from the encoder."""

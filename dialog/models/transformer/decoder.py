@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from dialog.models.attention import MultiHeadAttention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded
+from dialog.models.kernels.linear import Linear
 from dialog.models.state import Rows
 from dialog.models.transformer.cache import KeysValues, SelfAttentionState
 from dialog.models.transformer.layers import DecoderLayer, checkpointed
@@ -38,7 +39,7 @@ class TransformerDecoder(Decoder):
         size = settings.input_size
         self.positions = settings.position_encoding()
         self.dropout = nn.Dropout(settings.dropout)
-        self.bridge = nn.Identity() if memory_size == size else nn.Linear(memory_size, size)
+        self.bridge = nn.Identity() if memory_size == size else Linear(memory_size, size)
         self.layers = nn.ModuleList(DecoderLayer(settings) for _ in range(settings.layers))
         self.layer_drop = settings.drop_layers()
         self.activation_checkpointing = settings.activation_checkpointing

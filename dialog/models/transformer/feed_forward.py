@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dialog.config.components import Family
+from dialog.models.kernels.linear import Linear
 
 
 class FeedForward(nn.Sequential):
@@ -20,7 +21,7 @@ class FeedForward(nn.Sequential):
     """
 
     def __init__(self, size: int, inner: int, dropout: float, *, activation: type[nn.Module]) -> None:
-        super().__init__(nn.Linear(size, inner), activation(), nn.Dropout(dropout), nn.Linear(inner, size))
+        super().__init__(Linear(size, inner), activation(), nn.Dropout(dropout), Linear(inner, size))
         for name, parameter in self.named_parameters():
             (nn.init.zeros_ if name.endswith("bias") else nn.init.xavier_uniform_)(parameter)
 
@@ -33,10 +34,10 @@ class SwiGLU(nn.Module):
 
     def __init__(self, size: int, inner: int, dropout: float) -> None:
         super().__init__()
-        self.gate = nn.Linear(size, inner, bias=False)
-        self.value = nn.Linear(size, inner, bias=False)
+        self.gate = Linear(size, inner, bias=False)
+        self.value = Linear(size, inner, bias=False)
         self.dropout = nn.Dropout(dropout)
-        self.output = nn.Linear(inner, size, bias=False)
+        self.output = Linear(inner, size, bias=False)
         for parameter in self.parameters():
             nn.init.xavier_uniform_(parameter)
 

@@ -57,6 +57,21 @@ def test_linear_is_the_formula(rows: int) -> None:
 
 
 @needs_onednn
+@pytest.mark.usefixtures("slow_mkl")
+@pytest.mark.parametrize("bias", [True, False])
+def test_layer_is_the_formula_with_and_without_gradient(bias: bool) -> None:
+    layer, inputs = kernel.Linear(12, 30, bias=bias), torch.randn(4, 5, 12)
+    trained = layer(inputs)
+    assert trained.requires_grad
+    with torch.no_grad(), Operations() as operations:
+        torch.testing.assert_close(layer(inputs), trained.detach(), rtol=1e-5, atol=1e-5)
+    assert "mkldnn._linear_pointwise.default" in operations.names
+    with torch.no_grad(), Operations() as operations:
+        torch.testing.assert_close(layer(inputs[:1, :3]), trained[:1, :3].detach(), rtol=1e-5, atol=1e-5)
+    assert "mkldnn._linear_pointwise.default" not in operations.names  # so few rows that packing costs more
+
+
+@needs_onednn
 @torch.no_grad()
 def test_scores_of_tokens_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
