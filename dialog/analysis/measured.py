@@ -1,4 +1,4 @@
-"""Responses of one system with the statistics of each: those of an evaluation, or of any responses.jsonl.
+"""Responses of one system with the statistics of each: from an evaluation, or from any responses.jsonl.
 
 `statistics.safetensors` has one float64 array [N, size] per additive metric, in the order of responses.jsonl, and
 `leaked` (uint8 [N]) if the training split is known. Its metadata has the components of the metrics as JSON.

@@ -38,7 +38,7 @@ FORMATS = (".html", ".png", ".svg", ".json")
 )
 @click.option("--split", type=click.Choice(SPLITS), default="test", show_default=True, help="Split to measure.")
 @click.option(
-    "--sample", type=click.IntRange(1), help="Examples for what is measured on a sample [default: 64 or 512]."
+    "--sample", type=click.IntRange(1), help="Number of sampled examples [default: 64; for --importance 512]."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what is measured as JSON.")
 @click.option("--trust", is_flag=True, help="Allow the runs' recipes to import code.")

@@ -1,4 +1,4 @@
-"""The data doctor: checks a corpus for problems that harm training or evaluation.
+"""Checks of a corpus for problems that harm training or evaluation.
 
 Read first: `inspect.py`.
 """

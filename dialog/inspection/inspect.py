@@ -1,4 +1,4 @@
-"""Runs all sections over a corpus in one pass."""
+"""Run all sections over a corpus in one pass."""
 
 from __future__ import annotations
 

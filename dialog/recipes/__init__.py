@@ -1,4 +1,4 @@
-"""The recipes that ship with the package: their measured results, copies of them, and whether they hold.
+"""The recipes that ship with the package: measured results, copies and verification.
 
 Read first: `measured.py`.
 """

@@ -1,4 +1,4 @@
-"""Train and evaluate recipes, and check what they expect."""
+"""Train and evaluate recipes, and check their expected metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Context-free n-gram models: the likelihood that a model of responses without their contexts reaches."""
+"""Witten-Bell n-gram models of responses, which ignore the context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places of a beam for responses that must contain words.
+"""Beam search with required words: the hypotheses that stay in the beam.
 
 Shapes: n sources that are still searched, K beams, s beams of a group, V vocabulary, U usual tokens of the words, c
 candidates of a beam.

@@ -1,4 +1,4 @@
-"""The searches that decode one model, and the default of those that search with one of them."""
+"""Searches of one model, and the default one of `MutualInformation` and `AntiLanguageModel`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SINGLE: Family[Search] = Family(
 )
 """The searches that `MutualInformation` and `AntiLanguageModel` can use."""
 BEAM: Component = {"name": "beam", "width": 10, "candidates": 10, "length_penalty": 0.0}
-"""Their default: many candidates, ranked by log-probability."""
+"""The default search of both: many candidates, ranked by log-probability."""
 
 
 def check_finite(**weights: float) -> None:

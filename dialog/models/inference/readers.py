@@ -1,4 +1,4 @@
-"""Access of a prepared recurrent decoder to its source.
+"""Attention of a prepared recurrent decoder to its source.
 
 Shapes: B rows, N sources, K = B / N rows of a source, S source tokens, M memory size, D hidden size, Q key width.
 """

@@ -1,4 +1,4 @@
-"""Run the heartbeat during training, and report what it has noticed."""
+"""Run the heartbeat during training, and report the failures it detects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory of training: tried before the first epoch, and explained when it runs out."""
+"""Memory of training: test of the largest batches before the first epoch, and out-of-memory errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training in several processes: who starts them, what they exchange, sharding, and noticing a dead one.
+"""Training in several processes: launch, communication, sharding and failure detection.
 
-Read first: `cluster.py` (who starts the processes), then `heartbeat.py` (who notices a dead one).
+Read first: `cluster.py` (launch), then `heartbeat.py` (failure detection).
 """

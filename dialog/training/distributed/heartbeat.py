@@ -1,4 +1,4 @@
-"""Notice a dead, stopped or failed process: all processes end, and print the cause."""
+"""Detect a dead, stopped or failed process: all processes end, and print the cause."""
 
 from __future__ import annotations
 

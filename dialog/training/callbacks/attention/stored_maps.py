@@ -1,4 +1,4 @@
-"""Attention maps of a training in files: one folder a step, one example a file.
+"""Attention maps of a training in files: one folder per step, one file per example.
 
 Shapes: H heads, T rows, S columns.
 """
