@@ -107,8 +107,10 @@ def read_responses(path: Path) -> list[dict[str, Any]]:
     """
     rows: list[dict[str, Any]] = []
     lines: dict[str, int] = {}
-    for number, row in enumerate(read_json_lines(path, *FIELDS), start=1):
+    for number, row in enumerate(read_json_lines(path), start=1):
         where = f"{path}:{number}"
+        if missing := [field for field in FIELDS if field not in row]:
+            raise UserError(f"{where}: no {missing[0]}; each line needs {', '.join(FIELDS)}")
         for field, kind in FIELDS.items():
             value = row[field]
             if not isinstance(value, kind) or (kind is list and not all(isinstance(text, str) for text in value)):

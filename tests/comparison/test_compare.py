@@ -193,6 +193,7 @@ def test_names_of_run_folders() -> None:
 
     assert names(["one/runs/b2"], ["two/runs/b2"], ["c/runs/d2"]) == ["one/runs/b2", "two/runs/b2", "d2"]
     assert names(["x/runs/lstm/seed-1", "x/runs/lstm/seed-2"], ["c/runs/d2"]) == ["lstm", "d2"]
+    assert names(["x/runs/a/seed-1"], ["x/runs/b/seed-1"]) == ["a", "b"], "single runs of a comparison"
     lstm, transformer = ([f"runs/results/{name}-{seed}" for seed in (1, 2)] for name in ("lstm", "transformer"))
     assert names(lstm, transformer) == ["results/lstm", "results/transformer"]
     assert names(lstm, transformer[:1]) == ["results/lstm", "results/transformer"], "not: results, where both are"

@@ -34,10 +34,11 @@ def run_names(groups: Sequence[Mapping[int, Path]]) -> list[str]:
 
 
 def _start_of(group: Mapping[int, Path], folders: Sequence[str]) -> str:
-    """Return what the paths of runs begin with; of a single run the path without its seed."""
+    """Return what the paths of runs begin with; of a single run the path without its seed, ``seed-1`` or ``-1``."""
     if len(folders) > 1:
         return os.path.commonprefix(folders).rstrip("-_.")  # noqa: RUF071 - names
-    return folders[0].removesuffix(f"-{next(iter(group))}")
+    seed = next(iter(group))
+    return folders[0].removesuffix(f"{os.sep}seed-{seed}").removesuffix(f"-{seed}")
 
 
 def _has_others(start: str, folders: Sequence[str], paths: Sequence[Sequence[str]]) -> bool:

@@ -82,7 +82,7 @@ def match_responses(path: Path, expected: Sequence[Row]) -> list[Row]:
         UserError: a line without response, key or matching example; an id listed twice; another reference than the
             test set's; or an example without a response.
     """
-    lines = list(read_json_lines(path, "response"))
+    lines = list(read_json_lines(path))
     ids = {row["id"] for row in expected}
     by_id = any(line.get("id") in ids for line in lines if isinstance(line.get("id"), str))
     places: dict[Key, list[int]] = {}
@@ -127,6 +127,8 @@ def differing(text: object, other: object) -> str:
 
 def check_line(line: Row, where: str, *, by_id: bool) -> None:
     """Check the types of the fields of a line that are read."""
+    if "response" not in line:
+        raise UserError(f"{where}: no response; give each line the response of the system")
     if not isinstance(line["response"], str):
         raise UserError(f"{where}: response is {to_json(line['response'])[:60]}; give a string")
     if by_id:

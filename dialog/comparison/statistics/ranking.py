@@ -83,7 +83,8 @@ def _order(metric: str, tested: Sequence[Difference], means: Means, level: float
         yield f"{ordered[0]} is better than {ordered[1]} by {amount} ({100 * level:g} % interval)."
     undecided = [record for record in pairs.values() if not record.decided]
     if not undecided:
-        yield f"All {len(pairs)} differences are decided."
+        if len(pairs) > 1:
+            yield f"All {len(pairs)} differences are decided."
     elif len(undecided) > MOST_PAIRS:
         yield f"{len(undecided)} of {len(pairs)} differences are undecided."
     else:

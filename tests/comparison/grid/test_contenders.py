@@ -13,7 +13,7 @@ import pytest
 from dialog.comparison.grid.contenders import group_runs, parse_variation, read_contenders, split_folder
 from dialog.comparison.grid.folder import Contender, Grid, contender_hash
 from dialog.comparison.grid.open import merged
-from dialog.comparison.grid.responses import examples_of_recipe, match_responses
+from dialog.comparison.grid.responses import examples_of_file, examples_of_recipe, match_responses
 from dialog.config.compose import compose
 from dialog.errors import UserError
 from dialog.runs.folder import LISTED
@@ -177,7 +177,7 @@ def test_examples_of_equal_text_are_matched_in_their_order(tmp_path: Path) -> No
         (lambda rows: [{**rows[0], "response": 3}, *rows[1:]], r"other.jsonl:1: response is 3; give a string"),
         (lambda rows: [{"response": "x"}, *rows[1:]], "other.jsonl:1: no id"),
         (lambda rows: [{"response": "x"} for _ in rows], "other.jsonl:1: matches no example of the test set"),
-        (lambda rows: [{"id": "x"}], r"other.jsonl:1: damaged \(no response\)"),
+        (lambda rows: [{"id": "x"}], "other.jsonl:1: no response; give each line the response of the system"),
     ],
 )
 def test_files_that_do_not_fit(
@@ -186,3 +186,9 @@ def test_files_that_do_not_fit(
     rows = [{**row, "response": "r"} for row in expected]
     with pytest.raises(UserError, match=message):
         match_responses(write(tmp_path, change(rows)), expected)
+
+
+def test_a_file_that_is_the_test_set_needs_its_fields(tmp_path: Path) -> None:
+    file = write(tmp_path, [{"id": "d#1", "response": "x"}])
+    with pytest.raises(UserError, match=r"other.jsonl:1: no context; each line needs id, context, reference, response"):
+        examples_of_file(file)

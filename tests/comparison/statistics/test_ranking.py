@@ -115,6 +115,10 @@ def test_a_file_without_likelihood_is_left_out_of_the_order() -> None:
     assert "best first: lstm 1.200, transformer 1.250, gru 1.300." in answer
     assert "All 3 differences are decided. Best in F1: file. Best in chrF: transformer." in answer
     assert answer.endswith("1 of 3 runs of gru diverged.")
+    pair = [
+        entry for entry in entries if entry.metric != "bits_per_byte" or {entry.a, entry.b} == {"lstm", "transformer"}
+    ]
+    assert "0.045 to 0.055 (95 % interval). Best in F1" in text(pair, means), "the only difference is told already"
 
 
 def test_too_few_dialogues_for_any_test() -> None:
