@@ -72,6 +72,8 @@ def find_recipe(name: str) -> Path:
         if not path.is_file():
             raise UserError(f"recipe file {name} does not exist")
         return path
+    if name not in shipped and path.parent != Path() and path.parent.is_dir():
+        raise UserError(f"{name} does not exist, and no recipe has this name")  # a run folder, rather
     if name not in shipped:
         raise UserError(f"unknown recipe {name!r}{hint(name, shipped)}")
     return shipped[name]
