@@ -127,7 +127,7 @@ def test_unknown_recipe_names_the_nearest() -> None:
         compose("quickstart/transfomer")
     with pytest.raises(UserError, match=r"recipe file nowhere\.yaml does not exist"):
         compose("nowhere.yaml")
-    with pytest.raises(UserError, match="^configs/model/lstm does not exist, and no recipe has this name$"):
+    with pytest.raises(UserError, match=r"^configs/model/lstm does not exist, and no recipe has this name$"):
         compose("configs/model/lstm")
     with pytest.raises(UserError, match="unknown recipe"):
         compose("unknown")
