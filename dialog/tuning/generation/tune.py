@@ -222,11 +222,18 @@ def write_selected(
     *,
     met: bool,
 ) -> None:
-    """Write a setting as a file of the group ``generation``, with the rule that selected it."""
+    """Write a setting as a file of the group ``generation``, with the rule that selected it.
+
+    The path of a reverse model is made absolute, so that the file is valid in any working folder.
+    """
     shown = ("f1", "bleu_2", "distinct_2", "entropy_2", "length_mean")
     displays = {name: metric_display(name) for name in shown}
     numbers = ", ".join(f"{display.label} {display.format(values[name])}" for name, display in displays.items())
     note = "" if met else "# No setting meets the conditions; this one comes nearest.\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     head = f"# {one_line(setting.name)}: selected on validation as {rule.describe(human)}.\n{note}# {numbers}.\n"
-    write_text(path, head + "".join(f"{key}: {to_json(value)}\n" for key, value in setting.chosen().items()))
+    chosen = setting.chosen()
+    if "reverse" in chosen["search"]:
+        reverse = str(Path(chosen["search"]["reverse"]).resolve())
+        chosen["search"] = {**chosen["search"], "reverse": reverse}
+    write_text(path, head + "".join(f"{key}: {to_json(value)}\n" for key, value in chosen.items()))

@@ -260,3 +260,15 @@ def test_name_of_several_lines_stays_a_comment(tmp_path: Path) -> None:
     setting = DecodingSetting("wide\nmin_length: 9", generation)
     write_selected(path, setting, values, parse_rule("f1", ["f1"]), values, met=True)
     assert read_yaml(path).values == {"search": generation["search"]}
+
+
+def test_selected_reverse_model_has_its_full_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So ``generation=tuned`` works from any folder."""
+    monkeypatch.chdir(tmp_path)
+    generation = {**asdict(GenerationConfig()), "search": {"name": "mmi", "reverse": "back", "weight": 1.0}}
+    values = dict.fromkeys(("f1", "bleu_2", "distinct_2", "entropy_2", "length_mean"), 1.0)
+    write_selected(
+        Path("tuned.yaml"), DecodingSetting("mmi", generation), values, parse_rule("f1", ["f1"]), values, met=True
+    )
+    search = {"name": "mmi", "reverse": str(tmp_path / "back"), "weight": 1.0}
+    assert read_yaml(Path("tuned.yaml")).values == {"search": search}
