@@ -42,7 +42,7 @@ class Candidate(NamedTuple):
 
 def no_reverse(folder: str) -> Likelihoods:
     """Raise UserError: only a run folder can load the model of another one."""
-    raise UserError(f"mmi: the reverse model {folder} needs a run folder; use dialog respond or dialog.load")
+    raise UserError(f"mmi: the reverse model {folder} needs a run folder; use `dialog-seq2seq respond` or dialog.load")
 
 
 @dataclass(frozen=True)
