@@ -51,7 +51,9 @@ def answer_lines(source: str, target: str, answer: Answer, *, texts: Sequence[st
                 out.write(to_json(row) + "\n")
             out.flush()
     if errors:
-        raise UserError(f"{errors[0]}" + (f" (and {len(errors) - 1} more lines)" if errors[1:] else ""))
+        others = len(errors) - 1
+        note = f" (and {others} more line{'' if others == 1 else 's'})" if others else ""
+        raise UserError(f"{errors[0]}{note}")
 
 
 def open_input(source: str) -> IO[bytes]:
