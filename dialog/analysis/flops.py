@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -40,5 +41,12 @@ def lstm_flops(inputs: Shape, weight: Shape, recurrent: Shape, *_: object, out_s
     return 2 * inputs[0] * inputs[1] * weight[0] * (weight[1] + recurrent[1])
 
 
+def linear_flops(inputs: Shape, weight: Shape, *_: object, out_shape: object = None) -> int:
+    """Return the FLOPs of inputs [.., I] with weights [O, I]."""
+    return 2 * prod(inputs) * weight[0]
+
+
 FUSED: dict[Any, Any] = {torch.ops.aten.mkldnn_rnn_layer: lstm_flops}
 """Kernels that torch's FlopCounterMode does not count."""
+if hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+    FUSED[torch.ops.mkldnn._linear_pointwise] = linear_flops

@@ -1,11 +1,20 @@
 """FLOPs against sums of products written down by hand."""
 
 import pytest
+import torch
 
 from dialog.analysis.flops import forward_flops
+from dialog.models.kernels import linear
 from dialog.models.seq2seq import Seq2Seq
 
-V, E, S, T = 50, 16, 7, 5
+V, E, S, T = 50, 16, 23, 21
+
+
+@pytest.fixture(params=["mkl", "onednn"], autouse=True)
+def products(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "onednn" and not torch.backends.mkldnn.is_available():
+        pytest.skip("torch without oneDNN")
+    monkeypatch.setattr(linear, "mkl_is_slow", lambda: request.param == "onednn")
 
 
 def make(encoder: dict, decoder: dict) -> Seq2Seq:

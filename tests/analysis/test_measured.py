@@ -87,7 +87,7 @@ ROW = {"id": "a", "context": ["hi"], "reference": "hello", "response": "yes"}
         ([ROW, ROW], "other.jsonl:2: id 'a' is also in line 1"),
         ([{**ROW, "context": "hi"}], 'other.jsonl:1: context is "hi"; give a list of strings'),
         ([{**ROW, "response": None}], "other.jsonl:1: response is null; give a string"),
-        ([{"id": "a", "context": []}], "other.jsonl:1: damaged .no reference"),
+        ([{"id": "a", "context": []}], "other.jsonl:1: no reference; each line needs id"),
         ([ROW, {**ROW, "id": "b", "nll": 1.0}], "other.jsonl:2: 'nll' is missing here or in line 1"),
         ([], "other.jsonl: no responses"),
     ],
