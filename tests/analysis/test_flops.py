@@ -1,7 +1,7 @@
 """FLOPs against sums of products written down by hand."""
 
 import pytest
-import torch
+from operations import needs_onednn
 
 from dialog.analysis.flops import forward_flops
 from dialog.models.kernels import linear
@@ -10,10 +10,8 @@ from dialog.models.seq2seq import Seq2Seq
 V, E, S, T = 50, 16, 23, 21
 
 
-@pytest.fixture(params=["mkl", "onednn"], autouse=True)
+@pytest.fixture(params=["mkl", pytest.param("onednn", marks=needs_onednn)], autouse=True)
 def products(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "onednn" and not torch.backends.mkldnn.is_available():
-        pytest.skip("torch without oneDNN")
     monkeypatch.setattr(linear, "mkl_is_slow", lambda: request.param == "onednn")
 
 

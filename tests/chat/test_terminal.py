@@ -34,6 +34,12 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self.end, text.encode())
 
+    def enter(self, line: str, answer: str) -> None:
+        """Type a line at the prompt; wait for the answer and the next prompt."""
+        self.type(f"{line}\r")
+        self.until(answer)
+        self.until(">")
+
     def until(self, text: str) -> str:
         """Return the output up to a text, without escape codes; the editor may move the cursor instead of a space."""
         wanted = re.compile(rb"\s*".join(map(re.escape, text.encode().split())))
@@ -66,6 +72,16 @@ def terminal(*arguments: str) -> Iterator[Terminal]:
         os.close(end)
 
 
+def begin_reply(chat: Terminal, tokens: int) -> None:
+    """Return during the first reply, which begins with Hallo and has at least so many tokens."""
+    chat.until("Ctrl-D ends.")
+    chat.until(">")
+    limits = f"min_length={tokens}", f"max_length={tokens + 1000}"
+    chat.enter(f"/set prefix=Hallo {limits[1]} {limits[0]}", f"{limits[0]}, {limits[1]}, prefix=Hallo")
+    chat.type(f"{HELLO}\r")
+    chat.until("Hallo")
+
+
 def take_terminal() -> None:
     """Make standard input the terminal of the new session, so that Ctrl-C there interrupts it."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -75,29 +91,17 @@ def take_terminal() -> None:
 def test_terminal_edits_stops_sets_and_quits(trained: Callable[[str], Path], tmp_path: Path) -> None:
     with terminal(str(trained("lstm"))) as chat:
         before = termios.tcgetattr(chat.end)
-        chat.until("Ctrl-D ends.")
-        chat.until(">")
-        chat.type("/set prefix=Hallo max_length=20000 min_length=19000\r")
-        chat.until("min_length=19000, max_length=20000, prefix=Hallo")
-        chat.until(">")
-        chat.type(f"{HELLO}\r")
-        chat.until("Hallo")
+        begin_reply(chat, tokens=19000)
         chat.type("\x03")
         chat.until("(stopped)")
         chat.until(">")
-        chat.type("/set prefix= min_length=1 max_length=3\r")
-        chat.until("greedy, max_length=3")
-        chat.until(">")
+        chat.enter("/set prefix= min_length=1 max_length=3", "greedy, max_length=3")
         chat.type("not sent")
         chat.until("not sent")
         chat.type("\x03")
         chat.until(">")
-        chat.type("Hi therx\x7fe .\r")
-        chat.until("Hi there .")
-        chat.until(">")
-        chat.type(f"/save {tmp_path / 'chat.jsonl'}\r")
-        chat.until("2 replies saved")
-        chat.until(">")
+        chat.enter("Hi therx\x7fe .", "Hi there .")
+        chat.enter(f"/save {tmp_path / 'chat.jsonl'}", "2 replies saved")
         chat.type("/quit\r")
         assert chat.child.wait(60) == 0
         assert termios.tcgetattr(chat.end) == before
@@ -110,13 +114,7 @@ def test_terminal_edits_stops_sets_and_quits(trained: Callable[[str], Path], tmp
 def test_typed_text_waits_for_the_end_of_a_reply(trained: Callable[[str], Path]) -> None:
     with terminal(str(trained("lstm"))) as chat:
         before = termios.tcgetattr(chat.end)
-        chat.until("Ctrl-D ends.")
-        chat.until(">")
-        chat.type("/set prefix=Hallo max_length=5000 min_length=4000\r")
-        chat.until("min_length=4000, max_length=5000, prefix=Hallo")
-        chat.until(">")
-        chat.type(f"{HELLO}\r")
-        chat.until("Hallo")
+        begin_reply(chat, tokens=4000)
         chat.type("/undo\r/quux")
         assert chat.until("/undo").endswith("> /undo")
         chat.until(f"removed: {HELLO}")

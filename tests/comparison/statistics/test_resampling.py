@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -40,7 +41,7 @@ def test_randomization_against_all_swaps() -> None:
     assert min(exact) < 0.05 < max(exact)
 
 
-def make_counts(seed: int, types: int, metric: Any) -> Counts:  # noqa: ANN401 - a function of counts
+def make_counts(seed: int, types: int, metric: Callable[[Floats], Floats]) -> Counts:
     items = np.random.default_rng(seed).integers(types, size=180)
     return Counts(items, np.full(90, 2), np.repeat(np.arange(30), 3), metric)
 

@@ -1,12 +1,11 @@
 """Multi-head attention in bfloat16 on a CPU: the formula, float64, and what is stored."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
+from operations import Operation, Operations
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from dialog.models.attention import MultiHeadAttention
 from dialog.models.attention.multi_head import attend, attention_weights, mix
@@ -72,15 +71,12 @@ def test_dropout_keeps_the_mean(draw: Draw) -> None:
 def test_no_pass_stores_weights_in_float32(causal: bool, draw: Draw, stir: Stir) -> None:
     attention, stored = stir(MultiHeadAttention(SIZE, HEADS)).float(), []
 
-    class Watch(TorchDispatchMode):
-        def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch gives any
-            output = call(*args, **(kwargs or {}))
-            if isinstance(output, Tensor) and output.numel() == ROWS * HEADS * LENGTH**2:
-                stored.append(output.dtype)
-            return output
+    def watch(operation: Operation) -> None:
+        if isinstance(operation.result, Tensor) and operation.result.numel() == ROWS * HEADS * LENGTH**2:
+            stored.append(operation.result.dtype)
 
     states = draw(ROWS, LENGTH, SIZE).float().requires_grad_()
-    with Watch():
+    with Operations(watch):
         with torch.autocast("cpu", torch.bfloat16):
             output = attention(states, *attention.keys_values(states), LENGTHS[:, None, None], causal)
         output.float().sum().backward()

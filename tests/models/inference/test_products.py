@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from operations import needs_onednn
 
 from dialog.models.inference.products import FloatProduct, HalfProduct, Int8Product, has_int8, product
 
@@ -29,7 +30,7 @@ def test_float_products_are_exact_and_half_products_rounded(rows: int, has_bias:
     assert ((half - expected).abs() <= bound).all()
 
 
-@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch without oneDNN")
+@needs_onednn
 @pytest.mark.parametrize("has_bias", [True, False])
 def test_product_of_onednn_equals_that_of_mkl(has_bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dialog.models.inference.products.mkl_is_slow", lambda: True)

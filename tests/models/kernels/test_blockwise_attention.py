@@ -1,10 +1,10 @@
 """Attention in blocks against the formula."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
+from operations import Operation, Operations
 from torch import Tensor, nn
 
 from dialog.models.attention import MultiHeadAttention
@@ -63,15 +63,13 @@ def test_no_pass_holds_all_weights_of_long_sources(
     dropout: float, groups: int, stir: Stir, draw: Draw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blockwise_attention, "BLOCK", HEADS * 64 * 4)
-    attention, largest = stir(MultiHeadAttention(SIZE, HEADS, dropout=dropout, key_value_heads=groups)), [0]
+    attention, largest = stir(MultiHeadAttention(SIZE, HEADS, dropout=dropout, key_value_heads=groups)), []
 
-    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch gives any
-            output = call(*args, **(kwargs or {}))
-            largest.append(max((each.numel() for each in [output] if isinstance(each, Tensor)), default=0))
-            return output
+    def watch(operation: Operation) -> None:
+        if isinstance(operation.result, Tensor):
+            largest.append(operation.result.numel())
 
     states = draw(1, 64, SIZE).requires_grad_()
-    with Watch():
+    with Operations(watch):
         attention.train()(states, *attention.keys_values(states), causal=True).sum().backward()
     assert max(largest) <= HEADS * 64 * 64 // 4

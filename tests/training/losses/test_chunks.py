@@ -1,10 +1,10 @@
 """Sums in chunks equal the sums at once, with the same gradients and without a tensor of all logits."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
+from operations import Operation, Operations
 from torch import Tensor, nn
 
 import dialog
@@ -56,11 +56,9 @@ def test_no_tensor_of_all_logits_exists(chunk_size: Callable[[int], None]) -> No
     """Neither in the forward pass nor until the backward pass."""
     sizes: list[int] = []
 
-    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch gives any
-            result = call(*args, **(kwargs or {}))
-            sizes.extend(tensor.numel() for tensor in [result] if isinstance(tensor, Tensor))
-            return result
+    def watch(operation: Operation) -> None:
+        if isinstance(operation.result, Tensor):
+            sizes.append(operation.result.numel())
 
     chunk_size(10)
     head, saved = Recording(), []
@@ -73,7 +71,7 @@ def test_no_tensor_of_all_logits_exists(chunk_size: Callable[[int], None]) -> No
         saved.append(tensor.numel())
         return tensor
 
-    with Watch(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+    with Operations(watch), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         loss = in_chunks(sums, (rows, targets), tuple(head.parameters()))[0]
         saved_for_backward = saved.copy()
         loss.backward()

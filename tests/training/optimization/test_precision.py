@@ -11,8 +11,8 @@ from typing import Any
 import lightning
 import pytest
 import torch
+from operations import Operation, Operations
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import dialog
 from dialog.build import build_module, build_trainer
@@ -126,19 +126,19 @@ def exact_loss(module: dialog.DialogModule, folder: Path) -> float:
 # ------------------------------------------------------------------ autocast's cache
 
 
-class Casts(TorchDispatchMode):
+class Casts(Operations):
     """Counts how often each tensor is cast to bfloat16."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(self.count)
         self.counts: Counter[tuple[int, torch.Size]] = Counter()
         self.tensors: list[Tensor] = []  # kept alive, so that no two have the same address
 
-    def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch
-        if call is torch.ops.aten._to_copy.default and (kwargs or {}).get("dtype") == torch.bfloat16:
-            self.counts[args[0].data_ptr(), args[0].shape] += 1
-            self.tensors.append(args[0])
-        return call(*args, **(kwargs or {}))
+    def count(self, operation: Operation) -> None:
+        if operation.call is torch.ops.aten._to_copy.default and operation.options.get("dtype") == torch.bfloat16:
+            tensor = operation.arguments[0]
+            self.counts[tensor.data_ptr(), tensor.shape] += 1
+            self.tensors.append(tensor)
 
 
 class Counted(dialog.DialogModule):
