@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dialog.data.tokenizers.tokenizer import OTHER, SELF, SPECIAL_TOKENS
 from dialog.errors import UserError
+from dialog.report.formats.numbers import counted
 from dialog.report.terminal import display_width, one_line, truncate
 
 SHADES = " ░▒▓█"
@@ -48,7 +49,7 @@ def attention_lines(
     context, reply = maps["context_tokens"], maps["response_tokens"]
     shown = len(reply) if height is None else max(FEWEST, (height - FRAME) // 2)
     hidden = max(0, len(reply) - shown)
-    note = f"{hidden} more reply token{'' if hidden == 1 else 's'}: `dialog-seq2seq attention` shows all"
+    note = f"{counted(hidden, 'more reply token')}: `dialog-seq2seq attention` shows all"
     reply, weights = reply[:shown], weights[:shown]
     groups = max(1, min(len(context), width - LABEL - 3))
     bounds = [len(context) * group // groups for group in range(groups + 1)]

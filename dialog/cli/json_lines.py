@@ -16,6 +16,7 @@ import click
 from dialog.atomic import replacing
 from dialog.errors import UserError
 from dialog.escaping import to_json
+from dialog.report.formats.numbers import counted
 
 BATCH = 64
 """Lines of a file that are answered together; a pipe or terminal is answered line by line."""
@@ -51,9 +52,7 @@ def answer_lines(source: str, target: str, answer: Answer, *, texts: Sequence[st
                 out.write(to_json(row) + "\n")
             out.flush()
     if errors:
-        others = len(errors) - 1
-        note = f" (and {others} more line{'' if others == 1 else 's'})" if others else ""
-        raise UserError(f"{errors[0]}{note}")
+        raise UserError(f"{errors[0]}" + (f" (and {counted(len(errors) - 1, 'more line')})" if errors[1:] else ""))
 
 
 def open_input(source: str) -> IO[bytes]:

@@ -73,7 +73,7 @@ def find_recipe(name: str) -> Path:
             raise UserError(f"recipe file {name} does not exist")
         return path
     if name not in shipped and path.parent != Path() and path.parent.is_dir():
-        raise UserError(f"{name} does not exist, and no recipe has this name")  # a run folder, rather
+        raise UserError(f"{name} does not exist, and no recipe has this name")
     if name not in shipped:
         raise UserError(f"unknown recipe {name!r}{hint(name, shipped)}")
     return shipped[name]

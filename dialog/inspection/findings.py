@@ -78,11 +78,6 @@ class Section(Protocol):
         """Return the result, after the last dialogue."""
 
 
-def counted(number: int, noun: str) -> str:
-    """Format a number with its noun: 1 turn, 2,000 turns."""
-    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
-
-
 def part_of(part: float, whole: float) -> str:
     """Format a part of a whole: 281 (28.1 %)."""
     return f"{count(part)} ({percent_of(part, whole)})" if whole else count(part)

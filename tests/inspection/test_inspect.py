@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dialog.data.dialogue import SPLITS, Entry
-from dialog.inspection.findings import counted, part_of, percent_of
+from dialog.inspection.findings import part_of, percent_of
 from dialog.inspection.inspect import inspect
+from dialog.report.formats.numbers import counted
 
 utterances = st.sampled_from(["Hi .", "Where is the hat ?", "On the big table !", "", " "])
 corpora = st.fixed_dictionaries({split: st.lists(st.lists(utterances, max_size=4), max_size=5) for split in SPLITS})

@@ -8,8 +8,8 @@ from collections import Counter
 from typing import Any
 
 from dialog.data.dialogue import SPLITS, Dialogue
-from dialog.inspection.findings import BarChart, Finding, Quotation, ReadDialogues, Table, counted, location, part_of
-from dialog.report.formats.numbers import count
+from dialog.inspection.findings import BarChart, Finding, Quotation, ReadDialogues, Table, location, part_of
+from dialog.report.formats.numbers import count, counted
 
 KINDS = (
     "replacement",  # U+FFFD: bytes that could not be decoded

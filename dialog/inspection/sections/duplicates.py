@@ -25,13 +25,12 @@ from dialog.inspection.findings import (
     Quotation,
     ReadDialogues,
     Table,
-    counted,
     location,
     part_of,
     worst_split,
 )
 from dialog.inspection.response_indices import ResponseIndices
-from dialog.report.formats.numbers import count
+from dialog.report.formats.numbers import count, counted
 
 COMPARED = {name: NORMALISATIONS[name] for name in ("verbatim", "letters")}
 """Normalisations: verbatim except for white space; letters and digits only."""

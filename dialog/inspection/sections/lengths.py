@@ -10,9 +10,9 @@ import numpy as np
 
 from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.data.text_matching.fingerprints import Integers
-from dialog.inspection.findings import BarChart, Finding, ReadDialogues, Table, counted, part_of
+from dialog.inspection.findings import BarChart, Finding, ReadDialogues, Table, part_of
 from dialog.inspection.percentiles import LABELS, percentiles
-from dialog.report.formats.numbers import count
+from dialog.report.formats.numbers import count, counted
 
 UNITS = {
     "turns_a_dialogue": "turns per dialogue",

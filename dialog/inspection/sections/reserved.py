@@ -7,8 +7,8 @@ from collections import Counter
 
 from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.data.tokenizers.tokenizer import SPECIAL_TOKENS
-from dialog.inspection.findings import Finding, Quotation, ReadDialogues, Table, counted, location
-from dialog.report.formats.numbers import count
+from dialog.inspection.findings import Finding, Quotation, ReadDialogues, Table, location
+from dialog.report.formats.numbers import count, counted
 
 RESERVED = re.compile(
     "|".join(

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.data.text_matching.fingerprints import collapse_whitespace
-from dialog.inspection.findings import Finding, Quotation, ReadDialogues, Table, counted, location
-from dialog.report.formats.numbers import count
+from dialog.inspection.findings import Finding, Quotation, ReadDialogues, Table, location
+from dialog.report.formats.numbers import count, counted
 
 LABELS = {
     "one_sided": "dialogues of several turns by one speaker",

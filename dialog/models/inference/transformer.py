@@ -35,8 +35,8 @@ MANY = 64
 class PreparedTransformer(Decoder):
     """Decoder layers in float32; products in the precision of the weights or in int8.
 
-    Attention is in float32 on a CPU, where torch's bfloat16 kernel takes up to 5 times as long for one query, and
-    elsewhere in the precision of the weights.
+    Attention is in float32 on a CPU, where torch's bfloat16 kernel is slower for one query, and elsewhere in the
+    precision of the weights.
     """
 
     pointer = None

@@ -1,7 +1,7 @@
 """Products in float32 by oneDNN where MKL is slow; `Linear` is the layer of all models.
 
 Formula: `F.linear` and `torch.addmm`. Gain: on an AMD EPYC with AVX-512, one thread scores references with a
-Transformer in 0.6 and with an LSTM in 0.9 of the time (benchmarks/README.md, "Evaluation"). On Intel's processors MKL
+Transformer in 0.66 and with an LSTM in 0.86 of the time (benchmarks/README.md, "Evaluation"). On Intel's processors MKL
 is as fast.
 
 Test: ``test_linear_is_the_formula`` in tests/models/kernels/test_linear.py.

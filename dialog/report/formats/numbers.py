@@ -43,6 +43,11 @@ def with_prefix(value: float, digits: int) -> tuple[float, str]:
     return scaled, PREFIXES[power]
 
 
+def counted(number: int, noun: str) -> str:
+    """Format a number with its noun: 1 turn, 2,000 turns."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
 def duration(seconds: float) -> str:
     """Format seconds: 4.5 s, 45 s, 3 min 20 s, 2 h 05 min."""
     whole = round(seconds)

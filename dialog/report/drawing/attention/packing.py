@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dialog.report.formats.numbers import counted
+
 Weights = npt.NDArray[np.float32]
 STEPS = 65535
 """Number of steps of a weight; rounding changes it by at most 1 / (2 * 65535)."""
@@ -112,9 +114,9 @@ def notes_of(reading: Mapping[str, Any]) -> list[str]:
     """Return sentences about what the model does not read."""
     notes = []
     if turns := len(reading.get("unread_turns", [])):
-        notes.append(f"The model reads a limited number of turns; not read: the first {_number(turns, 'turn')}.")
+        notes.append(f"The model reads a limited number of turns; not read: the first {counted(turns, 'turn')}.")
     if tokens := reading.get("dropped_tokens", 0):
-        notes.append(f"The context is longer than the model reads: its first {_number(tokens, 'token')} are not read.")
+        notes.append(f"The context is longer than the model reads: its first {counted(tokens, 'token')} are not read.")
     return notes
 
 
@@ -225,7 +227,3 @@ def _line_label(reading: Mapping[str, Any], line: int) -> str:
 def _length(byte: int) -> int:
     """Return the length of a UTF-8 sequence from its first byte, 1 for a byte that begins none."""
     return next((length for length, low, high in UTF8_LEADS if low <= byte <= high), 1)
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
