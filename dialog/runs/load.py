@@ -52,8 +52,8 @@ def load(
             ensemble, whose probabilities are averaged; its recipe is that of the first.
         overrides: ``key=value`` lines over the run's recipe; those of ``generation`` are for the first run only.
         device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
-        precision: "float32", "bfloat16" or "float16"; or "int8": float32, but generation multiplies large matrices of
-            decoder and head in int8, with a scale for each row of both factors. Only on a CPU with VNNI.
+        precision: "float32", "bfloat16" or "float16"; or "int8": float32, but generation multiplies by matrices of int8
+            with a scale for each row. Only on a CPU with VNNI.
         trust: Whether the recipe may import parts by dotted names, that is, run code.
         ablate: Attention heads to remove, such as ``decoder.layers.0.cross_attention.3``; see `remove_heads`.
 

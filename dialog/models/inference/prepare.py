@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from dialog.models.heads import Decoded, Head, VocabularyHead
-from dialog.models.inference.products import product
+from dialog.models.inference.products import in_int8, product
 from dialog.models.inference.recurrent import prepare_recurrent, supports_recurrent
 from dialog.models.inference.transformer import PreparedTransformer, supports_transformer
 from dialog.models.seq2seq import Seq2Seq
+from dialog.models.transformer.encoder import TransformerEncoder
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 OWN_PARTS = ("torch.nn.modules.", "dialog.models.")
@@ -57,6 +58,8 @@ def prepare(model: Seq2Seq, *, int8: bool = False) -> Seq2Seq:
     prepared._modules = dict(model._modules)
     decoder, head = model.decoder, model.head
     assert isinstance(head, VocabularyHead)
+    if int8 and isinstance(model.encoder, TransformerEncoder):
+        prepared.encoder = in_int8(model.encoder)
     if supports_transformer(decoder):
         prepared.decoder = PreparedTransformer(decoder, int8=int8)
     elif supports_recurrent(decoder):

@@ -8,18 +8,28 @@ Shapes: N rows, I inputs, O outputs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from dialog.models.kernels.linear import mkl_is_slow, onednn_linear, packed
 
 Product = Callable[[Tensor], Tensor]
 """From rows [N, I] in float32 to x W' + b [N, O] in float32."""
 
+Network = TypeVar("Network", bound=nn.Module)
+
+FEW = 8
+"""Rows up to which a matrix that is not large is multiplied by `Int8WeightProduct`."""
+MEDIUM = 2**16
+"""Weights of a matrix from which `Int8Product` is faster than float32 for more rows than `FEW`."""
 LARGE = 2**19
-"""Weights of a matrix from which int8 is faster for one row: a smaller one stays in the processor's cache."""
+"""Weights of a matrix from which `Int8Product` is faster for any number of rows."""
+MULTIPLE = 16
+"""The sizes of a matrix are multiples of it in `Int8WeightProduct`: its kernel reads that many numbers at a time."""
 LIMIT = 127
 """Largest magnitude in int8."""
 ZERO = 128
@@ -96,17 +106,77 @@ class Int8Product:
         return product if self.bias is None else product.add_(self.bias)
 
 
+class Int8WeightProduct:
+    """x W' + b with W in int8, one scale for each of its rows; x and x W' are rounded to bfloat16.
+
+    The result of a row does not depend on the other rows.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        if weight.shape[0] % MULTIPLE or weight.shape[1] % MULTIPLE:
+            raise ValueError(f"sizes {tuple(weight.shape)} of a matrix are not multiples of {MULTIPLE}")
+        weight = weight.float()
+        scales = _scales(weight).bfloat16()  # [O, 1]
+        self.weight = (weight / scales).round_().to(torch.int8)
+        self.scales = scales.squeeze(1)
+        self.bias = None if bias is None else bias.float()
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """Return [N, O]."""
+        product = torch._weight_int8pack_mm(inputs.bfloat16(), self.weight, self.scales).float()
+        return product if self.bias is None else product.add_(self.bias)
+
+
+class ProductByRows:
+    """x W' + b by one product for up to `FEW` rows, and by another one for more."""
+
+    def __init__(self, few: Product, many: Product) -> None:
+        self.few, self.many = few, many
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """Return [N, O]."""
+        return self.few(inputs) if len(inputs) <= FEW else self.many(inputs)
+
+
 def has_int8(device: str) -> bool:
     """Return whether a type of device multiplies int8 exactly: a CPU with VNNI, whose sums do not saturate."""
     return device == "cpu" and (torch.cpu._is_vnni_supported() or torch.cpu._is_amx_tile_supported())
 
 
 def product(weight: Tensor, bias: Tensor | None = None, *, int8: bool = False) -> Product:
-    """Return the product of a matrix [O, I], and a bias [O], in the precision of the weights or in int8."""
+    """Return the product of a matrix [O, I], and a bias [O], in the precision of the weights or in int8.
+
+    In int8, more than `FEW` rows are multiplied by a small matrix in float32.
+    """
     weight, bias = weight.detach(), None if bias is None else bias.detach()
-    if int8 and weight.numel() >= LARGE:
-        return Int8Product(weight, bias)
+    if int8:
+        many = Int8Product(weight, bias) if weight.numel() >= MEDIUM else FloatProduct(weight, bias)
+        if weight.numel() >= LARGE or weight.shape[0] % MULTIPLE or weight.shape[1] % MULTIPLE:
+            return many
+        return ProductByRows(Int8WeightProduct(weight, bias), many)
     return HalfProduct(weight, bias) if weight.dtype.itemsize < 4 else FloatProduct(weight, bias)
+
+
+class Int8Linear(nn.Module):
+    """x W' + b [.., O] of a linear layer in int8, for x [.., I]."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        self.product = Int8Product(layer.weight.detach(), None if layer.bias is None else layer.bias.detach())
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the product."""
+        return self.product(inputs.flatten(0, -2)).view(*inputs.shape[:-1], -1)
+
+
+def in_int8(network: Network) -> Network:
+    """Return a copy of a network whose linear layers multiply by `Int8Product`, except by small matrices."""
+    copied = deepcopy(network)
+    for part in list(copied.modules()):
+        for name, child in part.named_children():
+            if isinstance(child, nn.Linear) and child.weight.numel() >= MEDIUM:
+                setattr(part, name, Int8Linear(child))
+    return copied
 
 
 def _scales(rows: Tensor) -> Tensor:

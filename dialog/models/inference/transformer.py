@@ -51,12 +51,13 @@ class PreparedTransformer(Decoder):
 
     def start(self, encoded: Encoded) -> tuple[SharedRows, SelfAttentionState]:
         """Return the mask and the keys and values of each layer, and a state of no tokens."""
-        memory, _ = self.original.start(encoded)
-        parts = [part.contiguous() for layer in memory.layers for part in layer]
-        if parts[0].device.type == "cpu":
-            parts = [part.float() for part in parts]
-        state = SelfAttentionState.empty(len(memory.layers), like=parts[0])
-        return SharedRows((additive_mask(memory.mask, parts[0].dtype), *parts)), state
+        states = self.original.bridge(encoded.states)  # [N, S, D]
+        dtype = torch.float32 if states.device.type == "cpu" else states.dtype
+        parts = [
+            part.to(dtype) for layer in self.layers for part in cast("_PreparedLayer", layer).source_keys_values(states)
+        ]
+        state = SelfAttentionState.empty(len(self.layers), like=parts[0])
+        return SharedRows((additive_mask(encoded.mask[:, None, None], dtype), *parts)), state
 
     def forward(
         self, inputs: Tensor, memory: SharedRows, state: SelfAttentionState, hook: AttentionHook | None = None
@@ -90,11 +91,18 @@ class _PreparedLayer(nn.Module):
         own, source = self.attentions = layer.self_attention, layer.cross_attention
         self.heads, self.groups, self.width = own.heads, own.key.out_features // own.width, own.width
         self.own = _joined([own.query, own.key, own.value], int8)
+        self.source = _joined([source.key, source.value], int8)
         self.own_output, self.query, self.source_output = (
             product(part.weight, part.bias, int8=int8) for part in (own.output, source.query, source.output)
         )
         self.feed = _feed_forward(layer.feed_forward, int8)
         self.residuals = [_residual(part) for part in (layer.self_residual, layer.cross_residual, layer.feed_residual)]
+
+    def source_keys_values(self, states: Tensor) -> KeysValues:
+        """Project source states [N, S, D] to the keys and values [N, G, S, W] of the cross-attention."""
+        both = self.source(states.flatten(0, 1)).view(*states.shape[:2], 2, -1, self.width)
+        keys, values = both.permute(2, 0, 3, 1, 4).contiguous()
+        return keys, values
 
     def forward(
         self,

@@ -110,10 +110,12 @@ def test_half_precision_stays_near_float32(encoder: Component, decoder: Componen
 
 @pytest.mark.skipif(not has_int8("cpu"), reason="the processor has no VNNI")
 @each_case
+@pytest.mark.parametrize("smallest", ["LARGE", "MEDIUM", "FEW"])
 def test_int8_stays_near_float32(
-    encoder: Component, decoder: Component, source: Tensor, monkeypatch: pytest.MonkeyPatch
+    encoder: Component, decoder: Component, smallest: str, source: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dialog.models.inference.products.LARGE", 1)
+    for name in ("MEDIUM", smallest):
+        monkeypatch.setattr(f"dialog.models.inference.products.{name}", 1)
     model = network(encoder, decoder)
     exact = scores(model, source)
     error = (scores(prepare(model, int8=True), source) - exact).abs().max()

@@ -3,8 +3,18 @@
 import pytest
 import torch
 from operations import needs_onednn
+from torch import nn
 
-from dialog.models.inference.products import FloatProduct, HalfProduct, Int8Product, has_int8, product
+from dialog.models.inference.products import (
+    FloatProduct,
+    HalfProduct,
+    Int8Linear,
+    Int8Product,
+    Int8WeightProduct,
+    has_int8,
+    in_int8,
+    product,
+)
 
 needs_vnni = pytest.mark.skipif(not has_int8("cpu"), reason="the processor has no VNNI")
 INPUTS, OUTPUTS = 96, 80
@@ -58,10 +68,22 @@ def test_int8_products_err_by_the_roundings_of_both_factors(rows: int) -> None:
 
 
 @needs_vnni
-def test_rows_of_an_int8_product_do_not_depend_on_each_other() -> None:
+@pytest.mark.parametrize("rows", [1, 5, 8])
+def test_products_of_int8_weights_err_by_their_roundings(rows: int) -> None:
+    inputs, weight, bias = factors(rows)
+    error = (Int8WeightProduct(weight, bias)(inputs) - torch.nn.functional.linear(inputs, weight, bias)).abs()
+    half_steps = weight.abs().amax(1) / 254
+    bound = half_steps * inputs.abs().sum(1, keepdim=True) + 2**-8 * 2 * (inputs.abs() @ weight.abs().t())
+    assert (error <= bound * 1.02 + 1e-4).all()
+    assert error.max() > 0
+
+
+@needs_vnni
+@pytest.mark.parametrize("kind", [Int8Product, Int8WeightProduct])
+def test_rows_of_an_int8_product_do_not_depend_on_each_other(kind: type[Int8Product | Int8WeightProduct]) -> None:
     inputs, weight, bias = factors(40)
     inputs[3] = 0
-    multiply = Int8Product(weight, bias)
+    multiply = kind(weight, bias)
     whole = multiply(inputs)
     assert torch.equal(whole[3], bias)
     for rows in ([7], [3, 7, 20], list(range(39, -1, -1))):
@@ -69,7 +91,48 @@ def test_rows_of_an_int8_product_do_not_depend_on_each_other() -> None:
 
 
 @needs_vnni
-def test_only_large_matrices_are_in_int8() -> None:
-    assert isinstance(product(torch.zeros(1024, 512), int8=True), Int8Product)
-    assert isinstance(product(torch.zeros(64, 64), int8=True), FloatProduct)
+def test_kernel_of_int8_weights_gets_whole_blocks_only() -> None:
+    for size in [(80, 100), (100, 80)]:
+        with pytest.raises(ValueError, match=r"sizes \(\d+, \d+\) of a matrix are not multiples of 16"):
+            Int8WeightProduct(torch.ones(size), None)
+
+
+@needs_vnni
+@pytest.mark.parametrize(
+    ("size", "few", "many"),
+    [
+        ((1024, 512), Int8Product, Int8Product),
+        ((256, 256), Int8WeightProduct, Int8Product),
+        ((250, 300), Int8Product, Int8Product),
+        ((64, 64), Int8WeightProduct, FloatProduct),
+        ((50, 64), FloatProduct, FloatProduct),
+    ],
+)
+def test_int8_product_depends_on_size_and_rows(size: tuple[int, int], few: type, many: type) -> None:
+    generator = torch.Generator().manual_seed(1)
+    weight, inputs = torch.randn(size, generator=generator), torch.randn(9, size[1], generator=generator)
+    multiply = product(weight, int8=True)
+    for kind, rows in ((few, inputs[:8]), (many, inputs)):
+        assert torch.equal(multiply(rows), kind(weight, None)(rows))
+
+
+def test_product_is_in_float32_by_default() -> None:
     assert isinstance(product(torch.zeros(1024, 512)), FloatProduct)
+
+
+@needs_vnni
+def test_linear_layers_are_multiplied_in_int8_except_small_ones() -> None:
+    generator = torch.Generator().manual_seed(1)
+    network = nn.Sequential(
+        nn.Linear(96, 1024), nn.ReLU(), nn.Sequential(nn.Linear(1024, 96, bias=False)), nn.Linear(96, 50)
+    )
+    copied = in_int8(network)
+    first, _, (second,), third = copied
+    assert isinstance(first, Int8Linear)
+    assert isinstance(second, Int8Linear)
+    assert type(third) is nn.Linear
+    assert isinstance(network[0], nn.Linear)
+    inputs = torch.randn(3, 5, 96, generator=generator)
+    with torch.inference_mode():
+        error = (copied(inputs) - network(inputs)).abs().max()
+        assert 0 < error < 0.02 * network(inputs).abs().max()
