@@ -86,7 +86,9 @@ class Settings:
             section = {**asdict(self.run.recipe.generation), "search": {"name": name}}
         else:
             tune = f"; `dialog-seq2seq tune-generation {self.run.folder}` writes it"
-            raise UserError(f"unknown search {name!r}{tune if name == 'tuned' else hint(name, sorted({**files, **SEARCHES}))}")
+            raise UserError(
+                f"unknown search {name!r}{tune if name == 'tuned' else hint(name, sorted({**files, **SEARCHES}))}"
+            )
         return replace(self, chosen={"search": {"name": "greedy"}, **section})._checked()
 
     def seeded(self, attempt: int) -> Component:

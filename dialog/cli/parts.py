@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 from typing import Any
@@ -9,6 +10,28 @@ from typing import Any
 import click
 
 from dialog.config.components import Family, lookup
+
+FAMILIES = {
+    "corpora": "data.corpora:CORPORA",
+    "filters": "data.filters:FILTERS",
+    "tokenizers": "data.tokenizers:TOKENIZERS",
+    "encoders": "models.seq2seq:ENCODERS",
+    "decoders": "models.seq2seq:DECODERS",
+    "attentions": "models.attention.attention:ATTENTIONS",
+    "bridges": "models.recurrent:BRIDGES",
+    "heads": "models.heads:HEADS",
+    "positions": "models.positions:POSITIONS",
+    "losses": "training.losses:LOSSES",
+    "teacher_forcings": "training.teacher_forcing:TEACHER_FORCINGS",
+    "objectives": "training.objectives.joint:OBJECTIVES",
+    "optimizers": "training.optimization.optimizers:OPTIMIZERS",
+    "schedules": "training.optimization.schedules:SCHEDULES",
+    "averages": "training.callbacks.averaging:AVERAGES",
+    "searches": "generation.searches.family:SEARCHES",
+    "metrics": "metrics:METRICS",
+    "loggers": "training.loggers:LOGGERS",
+}
+"""Module below `dialog` and name of each family, by its plural name."""
 
 
 @click.command()
@@ -19,8 +42,9 @@ def parts(family: str | None, as_json: bool) -> None:
 
     Example: dialog-seq2seq parts attentions
     """
-    families = tables()
-    chosen = {family: lookup(families, family, "family")} if family else families
+    if family:
+        lookup(FAMILIES, family, "family")
+    chosen = {name: family_of(name) for name in ([family] if family else FAMILIES)}
     listing = {name: {part: arguments(members, part) for part in members} for name, members in chosen.items()}
     if as_json:
         click.echo(json.dumps(listing, indent=1, default=str))
@@ -43,43 +67,8 @@ def arguments(family: Family[Any], part: str) -> dict[str, Any]:
     }
 
 
-def tables() -> dict[str, Family[Any]]:
-    """Map the plural name of every family to the family."""
-    from dialog.data.corpora import CORPORA
-    from dialog.data.filters import FILTERS
-    from dialog.data.tokenizers import TOKENIZERS
-    from dialog.generation.searches.family import SEARCHES
-    from dialog.metrics import METRICS
-    from dialog.models.attention.attention import ATTENTIONS
-    from dialog.models.heads import HEADS
-    from dialog.models.positions import POSITIONS
-    from dialog.models.recurrent import BRIDGES
-    from dialog.models.seq2seq import DECODERS, ENCODERS
-    from dialog.training.callbacks.averaging import AVERAGES
-    from dialog.training.loggers import LOGGERS
-    from dialog.training.losses import LOSSES
-    from dialog.training.objectives.joint import OBJECTIVES
-    from dialog.training.optimization.optimizers import OPTIMIZERS
-    from dialog.training.optimization.schedules import SCHEDULES
-    from dialog.training.teacher_forcing import TEACHER_FORCINGS
-
-    return {
-        "corpora": CORPORA,
-        "filters": FILTERS,
-        "tokenizers": TOKENIZERS,
-        "encoders": ENCODERS,
-        "decoders": DECODERS,
-        "attentions": ATTENTIONS,
-        "bridges": BRIDGES,
-        "heads": HEADS,
-        "positions": POSITIONS,
-        "losses": LOSSES,
-        "teacher_forcings": TEACHER_FORCINGS,
-        "objectives": OBJECTIVES,
-        "optimizers": OPTIMIZERS,
-        "schedules": SCHEDULES,
-        "averages": AVERAGES,
-        "searches": SEARCHES,
-        "metrics": METRICS,
-        "loggers": LOGGERS,
-    }
+def family_of(name: str) -> Family[Any]:
+    """Import a family by its plural name, and nothing that only other families need."""
+    module, _, attribute = FAMILIES[name].partition(":")
+    family: Family[Any] = getattr(importlib.import_module(f"dialog.{module}"), attribute)
+    return family

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +15,9 @@ from dialog.config.compose import compose, split_overrides
 from dialog.errors import UserError
 from dialog.paths import check_new
 from dialog.ranks import is_first_process
+
+if TYPE_CHECKING:
+    from dialog.runs.folder import Trained
 
 
 @click.command()
@@ -26,6 +32,7 @@ from dialog.ranks import is_first_process
 @click.option(
     "--kills", type=click.IntRange(min=1), default=3, show_default=True, help="With --prove-resume: number of kills."
 )
+@click.option("--json", "as_json", is_flag=True, help="Print folder, steps, target tokens and seconds as JSON.")
 def train(
     recipe: str | None,
     overrides: tuple[str, ...],
@@ -34,6 +41,7 @@ def train(
     trust: bool,
     prove_resume: bool,
     kills: int,
+    as_json: bool,
 ) -> None:
     """Train a RECIPE and print the run folder.
 
@@ -47,7 +55,7 @@ def train(
             raise UserError("--resume RUN takes neither a recipe nor --output; remove them")
         from dialog.runs.resume import resume as resume_run
 
-        click.echo(str(resume_run(resume, changes, trust=trust).folder))
+        report(resume_run(resume, changes, trust=trust), as_json)
         return
     if recipe is None:
         raise UserError("no recipe given; list them with dialog-seq2seq recipes, or resume a run with --resume RUN")
@@ -58,7 +66,12 @@ def train(
         check_new(output)
     from dialog.runs.train import train as train_run
 
-    click.echo(str(train_run(composed, output).folder))
+    report(train_run(composed, output), as_json)
+
+
+def report(trained: Trained, as_json: bool) -> None:
+    """Print the run folder, or the summary of the training."""
+    click.echo(json.dumps(asdict(trained), default=str) if as_json else str(trained.folder))
 
 
 def prove(recipe: str, overrides: tuple[str, ...], kills: int) -> bool:

@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,13 +143,20 @@ def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: 
         if newest(folder / CHECKPOINTS) is None:
             (folder / METRICS).unlink(missing_ok=True)
         with replacing_listed(folder / RECIPE) as new:
-            new.write_text(to_yaml(recipe), encoding="utf-8", newline="\n")
+            new.write_text(to_yaml(with_absolute_path(recipe)), encoding="utf-8", newline="\n")
         try:
             yield
         except OSError as error:
             if expected := disk_error(error, f"continue with: dialog-seq2seq train --resume {folder}"):
                 raise expected from error
             raise
+
+
+def with_absolute_path(recipe: Recipe) -> Recipe:
+    """Return a recipe that finds its corpus from every working directory."""
+    if recipe.data.path is None:
+        return recipe
+    return replace(recipe, data=replace(recipe.data, path=os.path.abspath(recipe.data.path)))
 
 
 def finish(folder: Path, lightning: Trainer, *, seconds: float, target_tokens: int) -> Trained:

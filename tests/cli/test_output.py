@@ -51,6 +51,12 @@ def test_prepare_needs_no_torch_and_works_once(here: Path) -> None:
     assert files(Path("cache")) == before
 
 
+def test_parts_of_one_family_load_only_what_it_needs() -> None:
+    for done in series([["parts", "corpora"], ["parts", "filters"]]):
+        assert (done.code, done.err) == (0, "")
+        assert "torch" not in done.loaded
+
+
 def test_parts_lists_arguments_and_defaults(call: Callable[..., Done]) -> None:
     done = call("parts", "--json")
     assert (done.code, done.err) == (0, "")

@@ -32,6 +32,8 @@ def test_two_processes_train_into_one_folder(here: Path) -> None:
     tokens = [line["train/tokens"] for line in lines if "train/tokens" in line]
     assert tokens[-1] == summary["target_tokens"]
     assert "sync_dist" not in done.err
+    finished = json.loads(process("train", "--resume", folder, "--json").out)
+    assert finished == {key: summary[key] for key in ("seconds", "steps", "target_tokens")} | {"folder": folder}
 
 
 def test_diverged_run_exits_with_1(here: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -98,3 +99,19 @@ def test_finish_tells_divergence_from_too_few_steps(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "validation/loss": 1.5}\n', encoding="utf-8")
     with pytest.raises(DivergedError, match=r"checkpoint\.monitor was finite in no validation"):
         end()
+
+
+def test_recipe_of_a_run_finds_its_corpus_from_every_folder(
+    tiny: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = [{"turns": ["Hello !", "Hi !", "Good bye ."]}] * 4
+    for split in ("train", "validation", "test"):
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(map(json.dumps, turns)), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    recipe = tiny("lstm", "data.corpus={name: jsonl}", "data.path=.", "trainer.max_steps=1", "preflight=false")
+    run = dialog.train(recipe, Path("run"), quiet=True).folder.resolve()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert dialog.compose(str(run / "recipe.yaml")).recipe.data.path == str(tmp_path)
+    folder, _ = evaluate(dialog.load(run), "test", quiet=True)
+    assert folder.is_dir()

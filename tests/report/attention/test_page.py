@@ -254,7 +254,7 @@ def test_memory_of_a_page_does_not_grow_with_its_weights(two_heads: dict[str, An
 def test_memory_of_json_does_not_grow_with_the_file(tmp_path: Path) -> None:
     reading = AttentionReading(maps=[{"weights": np.random.default_rng(0).random((1, 300, 300), dtype=np.float32)}])
     tracemalloc.start()
-    reading.write_json(tmp_path / "a.json")
+    reading.write_json(str(tmp_path / "a.json"))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < (tmp_path / "a.json").stat().st_size / 10

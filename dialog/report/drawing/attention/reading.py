@@ -23,9 +23,9 @@ class AttentionReading(dict[str, Any]):
     ``weights`` [H, T, S] of each map and ``rollout`` [T, S] are float32 arrays.
     """
 
-    def write_json(self, path: Path) -> None:
+    def write_json(self, path: str | Path) -> None:
         """Write a JSON file in which each row of weights is a line; memory does not grow with the file."""
-        with replacing(path) as new, new.open("w", encoding="utf-8", newline="\n") as file:
+        with replacing(Path(path)) as new, new.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(_json_pieces(self))
             file.write("\n")
 
