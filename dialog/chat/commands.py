@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -47,18 +49,35 @@ def apply(session: Session, line: str, *, width: int = 80, height: int | None = 
     """Apply a line: a command begins with ``/``, and ``//`` begins a text that begins with ``/``.
 
     Raises:
-        UserError: unknown command, or one that cannot be applied; the session stays as it was.
+        UserError: unknown command, one that cannot be applied, or out of memory; the session stays as it was.
     """
     text = line.strip()
     if not text:
         return Effect()
-    if not text.startswith("/") or text.startswith("//"):
-        return Effect(replies=tuple(session.answer(text.removeprefix("/"), watch)))
-    name, _, argument = text.partition(" ")
-    command = lookup(COMMANDS, name, "command")
-    if argument.strip() and command.usage == name:
-        raise UserError(f"{name}: takes no argument")
-    return command.run(session, CommandCall(argument.strip(), width, height, watch))
+    with out_of_memory_explained():
+        if not text.startswith("/") or text.startswith("//"):
+            return Effect(replies=tuple(session.answer(text.removeprefix("/"), watch)))
+        name, _, argument = text.partition(" ")
+        command = lookup(COMMANDS, name, "command")
+        if argument.strip() and command.usage == name:
+            raise UserError(f"{name}: takes no argument")
+        if "\0" in argument:
+            raise UserError(f"{name}: the argument contains the character NUL; remove it")
+        return command.run(session, CommandCall(argument.strip(), width, height, watch))
+
+
+@contextmanager
+def out_of_memory_explained() -> Iterator[None]:
+    """Re-raise an error of memory as UserError."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        from dialog.training.callbacks.memory import out_of_memory  # Lightning, which a chat does not need
+
+        if not (isinstance(error, MemoryError) or out_of_memory(error)):
+            raise
+        traceback.clear_frames(error.__traceback__)  # their variables hold the memory
+        raise UserError("out of memory; /set a smaller max_length, width or number of candidates") from error
 
 
 def show_help(session: Session, request: CommandCall) -> Effect:
@@ -93,7 +112,7 @@ def show_settings(session: Session) -> Effect:
 
 def show_candidates(session: Session, request: CommandCall) -> Effect:
     """Show the best candidates for the last reply."""
-    if not request.argument.isdecimal() or not 1 <= int(request.argument) <= MOST_CANDIDATES:
+    if not is_number(request.argument) or not 1 <= int(request.argument) <= MOST_CANDIDATES:
         raise UserError(f"/nbest: give a number of candidates from 1 to {MOST_CANDIDATES}, such as /nbest 5")
     lines: list[str] = []
     for number, (search, candidates) in enumerate(session.n_best(int(request.argument))):
@@ -105,7 +124,7 @@ def show_candidates(session: Session, request: CommandCall) -> Effect:
 def show_attention(session: Session, request: CommandCall) -> Effect:
     """Show the attention of the last replies: the mean, or that of a layer, or of a layer and head."""
     place = request.argument.split()
-    if len(place) > 2 or not all(map(str.isdecimal, place)):
+    if len(place) > 2 or not all(map(is_number, place)):
         raise UserError("/why: give nothing, a layer, or a layer and a head, counted from 0, such as /why 1 3")
     lines: list[str] = []
     height = None if request.height is None else request.height // len(session.runs)
@@ -144,7 +163,10 @@ def save(session: Session, request: CommandCall) -> Effect:
     """Write the conversation to a file."""
     if not request.argument:
         raise UserError("/save: give a new file, such as /save chat.jsonl")
-    path = Path(request.argument).expanduser()
+    try:
+        path = Path(request.argument).expanduser()
+    except RuntimeError as error:  # an unknown user
+        raise UserError(f"/save: {request.argument}: no such home folder; write its path") from error
     count = session.save(path)
     return Effect((f"{count} {'reply' if count == 1 else 'replies'} saved to {one_line(str(path))}",))
 
@@ -152,6 +174,11 @@ def save(session: Session, request: CommandCall) -> Effect:
 def leave(session: Session, request: CommandCall) -> Effect:
     """End the chat."""
     return Effect(quit=True)
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a number of at most 9 digits."""
+    return text.isdecimal() and len(text) <= 9
 
 
 def named(session: Session, number: int, text: str) -> str:

@@ -10,7 +10,7 @@ import click
 from dialog.escaping import to_json
 from dialog.metrics import DistinctN, UniqueRatio
 from dialog.metrics.counts import CountMetric
-from dialog.report.terminal import one_line
+from dialog.report.terminal import display_width, one_line
 from dialog.runs.run import Run, run_names
 
 
@@ -73,11 +73,13 @@ def distinct(metric: CountMetric, texts: Sequence[str]) -> float:
 
 def report_lines(report: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Return a table of the measures."""
-    width = max(map(len, report))
+    names = list(map(one_line, report))
+    width = max(map(display_width, names))
     lines = [f"{'':{width}}  repeated turns  repeated trigrams  distinct-2"]
-    for name, row in report.items():
+    for name, row in zip(names, report.values(), strict=True):
         turns, trigrams, distinct = row.values()
-        lines.append(f"{name:{width}}  {turns:14.1%}  {trigrams:17.1%}  {distinct:10.3f}")
+        padding = " " * (width - display_width(name))
+        lines.append(f"{name}{padding}  {turns:14.1%}  {trigrams:17.1%}  {distinct:10.3f}")
     return lines
 
 

@@ -99,7 +99,7 @@ def parse_value(override: str, text: str) -> Any:  # noqa: ANN401 - any YAML val
         raise UserError(f"override {override!r}: {error.problem}; put quotes around text") from error
     except UnicodeEncodeError as error:
         raise UserError(f"override {override!r} is not UTF-8; rename the path, or use a symbolic link") from error
-    except (yaml.YAMLError, OmegaConfBaseException) as error:
+    except (yaml.YAMLError, OmegaConfBaseException, ValueError) as error:  # ValueError: a number of too many digits
         raise UserError(f"override {override!r}: {first_line(error)}") from error
     if set(values) != {"value"}:
         raise UserError(f"override {override!r}: more than one value; give one override for each key")

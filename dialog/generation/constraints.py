@@ -17,6 +17,7 @@ from dialog.generation.word_finder import WordFinder
 from dialog.models.state import Rows
 
 NEVER = -torch.inf
+MOST_TOKENS = 2**20
 SLACK = 2
 """Free tokens beyond those that the required words need, in case a banned word excludes one of them."""
 
@@ -41,7 +42,7 @@ class Constraints:
         end: The end token.
         special: Tokens that are never emitted.
         min_length: Smallest length.
-        max_length: Largest length.
+        max_length: Largest length, at most `MOST_TOKENS`.
         no_repeat_ngram: n-grams of this order occur once in a response; 0 for no limit (Paulus et al. 2018).
         block_context_ngram: n-grams of this order of the source do not occur; 0 for no limit.
         repetition_penalty: Logits of tokens that have occurred are divided by it if positive, else multiplied by it
@@ -75,6 +76,8 @@ class Constraints:
                 f"min_length is {self.min_length}, max_length is {self.max_length}; "
                 "give 0 <= min_length <= max_length, and a max_length of at least 1"
             )
+        if self.max_length > MOST_TOKENS:
+            raise ValueError(f"max_length is {self.max_length}; give at most {MOST_TOKENS}")
         for name in ("no_repeat_ngram", "block_context_ngram"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; give 0 for no limit, or the length of an n-gram")

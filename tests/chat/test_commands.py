@@ -10,7 +10,7 @@ import pytest
 from dialog.chat.attention_text import attention_lines, shade
 from dialog.chat.commands import COMMANDS, apply
 from dialog.chat.layout import WordStream, fold, side_by_side, wrap
-from dialog.chat.self_chat import NamedTurn, repetition
+from dialog.chat.self_chat import NamedTurn, repetition, report_lines
 from dialog.chat.session import Session
 from dialog.errors import UserError
 from dialog.report.terminal import display_width, one_line
@@ -42,6 +42,12 @@ def test_lines_are_text_or_commands(session: Callable[..., Session]) -> None:
         ("/why", "/why: the conversation is empty"),
         ("/why first", "/why: give nothing, a layer, or a layer and a head"),
         ("/search none.yaml", "none.yaml: cannot be read"),
+        ("/search a\0.yaml", "/search: the argument contains the character NUL"),
+        ("/save a\0b", "/save: the argument contains the character NUL"),
+        ("/save ~nobody at all/x.jsonl", "/save: ~nobody at all/x.jsonl: no such home folder"),
+        (f"/nbest {'9' * 5000}", "/nbest: give a number"),
+        (f"/why {'9' * 5000}", "/why: give nothing, a layer"),
+        (f"/set max_length={'9' * 5000}", "override 'max_length=9999"),
         ("/undo 2", "/undo: takes no argument"),
         ("/set temp=0.7", "unknown setting 'temp'; did you mean 'temperature'?"),
     ],
@@ -207,6 +213,12 @@ def test_repetition_counts_what_occurred_before() -> None:
     assert report["all"] == pytest.approx({"repeated_turns": 1 / 4, "repeated_trigrams": 2 / 4, "distinct_2": 3 / 7})
     assert report["b"] == {"repeated_turns": 0.0, "repeated_trigrams": 0.0, "distinct_2": 1.0}
     assert repetition([NamedTurn("a", ",,,,"), NamedTurn("a", "!")])["a"]["distinct_2"] == 0.0, "no bigrams"
+
+
+def test_names_in_the_table_cannot_control_the_terminal() -> None:
+    lines = report_lines({"\x1b[31m": {"a": 0.1, "b": 0.2, "c": 0.3}, "你好": {"a": 0.1, "b": 0.2, "c": 0.3}})
+    assert "\x1b" not in "".join(lines)
+    assert len(set(map(display_width, lines))) == 1
 
 
 def test_a_saved_chat_is_named(session: Callable[..., Session], tmp_path: Path) -> None:

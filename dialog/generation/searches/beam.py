@@ -40,6 +40,7 @@ class Beam(Search):
     def __init__(self, settings: BeamSettings, *, constraints: Constraints) -> None:
         self.constraints = constraints
         self.width, self.candidates, self.penalty = settings.width, settings.candidates, settings.penalty()
+        self.penalty.check(constraints.max_length + 1)
         self.kept = self.candidates  # number of ended hypotheses of a group that are kept
 
     @property

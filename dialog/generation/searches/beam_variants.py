@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 import torch
 from torch import Tensor
@@ -47,7 +48,7 @@ class DiverseBeam(Beam):
         super().__init__(settings, constraints=constraints)
         if groups < 1 or self.width % groups:
             raise ValueError(f"groups is {groups}; give a divisor of width {self.width}")
-        if diversity < 0:
+        if not 0 <= diversity < inf:
             raise ValueError(f"diversity is {diversity}; give a number from 0")
         self.groups = groups
         self.kept = self.size  # a group ends by its own hypotheses alone, since later groups avoid its tokens

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import torch
 from torch import Tensor
 
 from dialog.models.state import Rows
@@ -32,6 +33,15 @@ class LengthPenalty:
             raise ValueError(f"normalisation is {self.normalisation!r}; choose gnmt or average")
         if not 0 <= self.alpha < float("inf"):
             raise ValueError(f"length_penalty is {self.alpha}; give a number from 0, which ranks by log-probability")
+
+    def check(self, longest: int) -> None:
+        """Raise ValueError if the divisor for the longest length is not a number of float32, the type of ranks."""
+        try:
+            divisor = self(longest)
+        except OverflowError:
+            divisor = float("inf")
+        if divisor > torch.finfo(torch.float32).max:
+            raise ValueError(f"length_penalty is {self.alpha}, too large for {longest} tokens; give a smaller number")
 
     def __call__(self, length: int) -> float:
         """Return the divisor for a length."""

@@ -21,6 +21,7 @@ from dialog.models.contracts import Memory, State
 
 FIRST = 512
 """Tokens that are sorted first."""
+MOST_CANDIDATES = 2**20
 
 
 class Sampling(Search):
@@ -61,8 +62,8 @@ class Sampling(Search):
                 raise ValueError(f"{name} is {value}; give a number above 0, up to 1")
         if not 0 <= min_p < 1:
             raise ValueError(f"min_p is {min_p}; give a number from 0, below 1")
-        if candidates < 1:
-            raise ValueError(f"candidates is {candidates}; give at least 1")
+        if not 1 <= candidates <= MOST_CANDIDATES:
+            raise ValueError(f"candidates is {candidates}; give a number from 1 to {MOST_CANDIDATES}")
         self.constraints = constraints
         self.temperature, self.top_k, self.top_p, self.min_p = temperature, top_k, top_p, min_p
         self.typical_p = typical_p

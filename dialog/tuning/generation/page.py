@@ -57,7 +57,7 @@ def sample_words(results: Results) -> str:
 
 def selected_words(results: Results, run: Results) -> str:
     """Return the selected setting of a run, and why it was selected."""
-    why = f"{run['selected']}: {results['rule']['words']}"
+    why = f"{one_line(run['selected'])}: {results['rule']['words']}"
     return why if run["conditions_met"] else f"{why}; no setting meets the conditions, this one comes nearest"
 
 

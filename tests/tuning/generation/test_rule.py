@@ -6,6 +6,7 @@ import pytest
 
 from dialog.errors import UserError
 from dialog.tuning.generation.frontier import on_frontier
+from dialog.tuning.generation.page import selected_words
 from dialog.tuning.generation.rule import DEFAULT, parse_rule
 
 NAMES = ("f1", "distinct_2", "repetition_3")
@@ -62,3 +63,8 @@ def test_invalid_rule(text: str, message: str) -> None:
 
 def test_frontier_has_the_points_that_none_exceeds() -> None:
     assert on_frontier([(1, 5), (2, 4), (2, 4), (2, 3), (1, 4), (3, 1)]) == [True, True, True, False, False, True]
+
+
+def test_the_name_of_a_setting_cannot_control_the_terminal() -> None:
+    run = {"selected": "a\x1b[31m", "conditions_met": True}
+    assert selected_words({"rule": {"words": "highest F1"}}, run) == "a\\x1b[31m: highest F1"
