@@ -74,7 +74,9 @@ class Settings:
         return settings._checked()
 
     def select(self, name: str) -> Settings:
-        """Select a file of ``configs/generation`` by name, one by its path, or a search with the recipe's constraints.
+        """Select a file of ``configs/generation`` by name, one by its path, or a search.
+
+        The recipe's constraints stay, except those that the file sets.
 
         Raises:
             UserError: unknown name.
@@ -83,13 +85,14 @@ class Settings:
         if name in files or is_path(name):
             section = read_yaml(files.get(name, Path(name))).values
         elif name in SEARCHES:
-            section = {**asdict(self.run.recipe.generation), "search": {"name": name}}
+            section = {"search": {"name": name}}
         else:
             tune = f"; `dialog-seq2seq tune-generation {self.run.folder}` writes it"
             raise UserError(
                 f"unknown search {name!r}{tune if name == 'tuned' else hint(name, sorted({**files, **SEARCHES}))}"
             )
-        return replace(self, chosen={"search": {"name": "greedy"}, **section})._checked()
+        recipe = {**asdict(self.run.recipe.generation), "search": {"name": "greedy"}}
+        return replace(self, chosen={**recipe, **section})._checked()
 
     def seeded(self, attempt: int) -> Component:
         """Return the search with another seed for each attempt at one reply; a search without a seed as it is."""

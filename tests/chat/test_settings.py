@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,9 +35,37 @@ def test_constraints_of_the_user_stay_and_those_of_a_file_go(settings: Settings)
     assert changed.select("beam").change({"width": 2}).describe() == "beam, width=2, max_length=7"
 
 
+def test_constraints_of_the_recipe_stay_with_any_search(trained: Callable[[str], Path], tmp_path: Path) -> None:
+    from dialog.runs.load import load
+
+    run = load(trained("lstm"), overrides=["generation.max_length=24", "generation.min_length=2"])
+    settings = Settings.of(run)
+    names = ["greedy", "beam", "contrastive", "delayed_beam", "dialogue"]
+    assert [settings.select(name).component["max_length"] for name in names] == [24] * len(names)
+    file = tmp_path / "short.yaml"
+    file.write_text("search: {name: beam}\nmax_length: 7\n", encoding="utf-8")
+    assert settings.select(str(file)).describe() == "beam, min_length=2, max_length=7"
+    file.write_text("max_length: 7\n", encoding="utf-8")
+    assert settings.select("beam").select(str(file)).describe() == "greedy, min_length=2, max_length=7"
+
+
+@pytest.mark.parametrize("normalisation", ["average", "gnmt"])
+def test_the_penalty_of_the_longest_response_is_a_number(settings: Settings, normalisation: str) -> None:
+    beam = settings.select("beam").change({"normalisation": normalisation})
+    for penalty in (60, 1000):
+        with pytest.raises(UserError, match=f"length_penalty is {penalty}, too large for 61 tokens"):
+            beam.change({"max_length": 60, "length_penalty": penalty})
+    longest = beam.change({"max_length": 60, "length_penalty": 20})
+    (candidates,) = longest.run.responder.respond([["Hello ."]], longest.component)
+    assert candidates
+
+
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
+        ({"max_length": 10**15}, "max_length is 1000000000000000; give at most 1048576"),
+        ({"name": "sampling", "candidates": 10**14}, "candidates is 100000000000000; give a number from 1 to 1048576"),
+        ({"name": "diverse_beam", "diversity": float("nan")}, "diversity is nan; give a number from 0"),
         ({"topp": 1}, "unknown setting 'topp'; did you mean 'top_p'?"),
         ({"width": 3}, "greedy has no width; first choose a search: beam, diverse_beam, delayed_beam"),
         ({"top_p": 2}, "top_p is 2; give a number above 0"),
