@@ -27,11 +27,15 @@ def ignore(number: int, piece: str) -> None:
 
 @dataclass
 class Exchange:
-    """A turn of the user, the reply of each run, and the number of attempts before these replies."""
+    """A turn of the user, the reply of each run, and the number of attempts before these replies.
+
+    The first replies are the texts of ``candidates``; those after them were stopped.
+    """
 
     text: str
-    replies: list[str] = field(default_factory=list)
     attempt: int = 0
+    replies: list[str] = field(default_factory=list)
+    candidates: list[Candidate] = field(default_factory=list)
 
 
 class Session:
@@ -46,8 +50,8 @@ class Session:
         self.names = run_names(runs)
         self.settings = [Settings.of(run) for run in runs]
         self.exchanges: list[Exchange] = []
-        self._before: list[Exchange] = []  # of the reply in progress
-        self._partial = ""
+        self._before: list[Exchange] | None = None  # the conversation before the replies in progress; None without any
+        self._partial: list[str] = []  # what each run has generated of them
 
     # ------------------------------------------------------------------ replies
 
@@ -66,21 +70,23 @@ class Session:
         last = self._last("/retry")
         return self._reply(self.exchanges[:-1], Exchange(last.text, attempt=last.attempt + 1), watch)
 
-    def stop(self) -> bool:
+    def stop(self) -> list[str]:
         """Keep what was generated of the replies when a KeyboardInterrupt stopped `answer` or `retry`.
 
+        A run that had generated nothing has an empty reply.
+
         Returns:
-            False if a run had generated nothing; the conversation is then as it was before.
+            The replies; none if no run had generated text, and the conversation is then as it was before.
         """
-        if not self.exchanges:
-            return False
+        if self._before is None:
+            return []
+        before, self._before = self._before, None
         replies = self.exchanges[-1].replies
-        if len(replies) < len(self.runs) and self._partial.strip():
-            replies.append(self._partial)
-        if len(replies) == len(self.runs):
-            return True
-        self.exchanges = self._before
-        return False
+        replies += self._partial[len(replies) :]
+        if any(map(str.strip, replies)):
+            return replies
+        self.exchanges = before
+        return []
 
     def n_best(self, count: int) -> list[tuple[str, list[Candidate]]]:
         """Return, for each run, the search and the ``count`` best candidates for the last reply."""
@@ -93,10 +99,14 @@ class Session:
         return results
 
     def attention(self) -> list[dict[str, Any]]:
-        """Return the attention maps of the last reply of each run, as `Run.attention` does."""
+        """Return the attention maps of the last reply of each run, as `Run.attention` does.
+
+        They are over the tokens that the search has chosen, those of a stopped reply over the tokens of its text.
+        """
         last = self._last("/why")
-        pairs = enumerate(zip(self.runs, last.replies, strict=True))
-        return [run.attention(self.context(number), reply) for number, (run, reply) in pairs]
+        responses: list[str | Candidate] = [*last.candidates, *last.replies[len(last.candidates) :]]
+        pairs = enumerate(zip(self.runs, responses, strict=True))
+        return [run.attention(self.context(number), response) for number, (run, response) in pairs]
 
     # ------------------------------------------------------------------ conversation
 
@@ -122,13 +132,13 @@ class Session:
             UserError: nothing to save, or a file that exists or cannot be written.
         """
         self._last("/save")
-        check_new(path, "name")
         rows = []
         for end in range(1, len(self.exchanges) + 1):
             for number, reply in enumerate(self.exchanges[end - 1].replies):
                 name = str(end) if len(self.runs) == 1 else f"{end}: {self.names[number]}"
                 rows.append({"id": name, "context": self.context(number, self.exchanges[:end]), "response": reply})
         try:
+            check_new(path, "name")
             write_text(path, "".join(to_json(row) + "\n" for row in rows))
         except OSError as error:
             raise UserError(f"{path}: {error.strerror}; choose another name") from error
@@ -143,29 +153,31 @@ class Session:
     # ------------------------------------------------------------------ parts
 
     def _reply(self, earlier: Sequence[Exchange], exchange: Exchange, watch: Watch) -> list[str]:
-        self._before, self._partial = self.exchanges, ""
-        self.exchanges = [*earlier, exchange]
+        before, self._partial = self.exchanges, [""] * len(self.runs)
+        self._before, self.exchanges = before, [*earlier, exchange]
         try:
             for number, settings in enumerate(self.settings):
-                exchange.replies.append(self._stream(number, settings.seeded(exchange.attempt), watch))
-                self._partial = ""
+                best = self._stream(number, settings.seeded(exchange.attempt), watch)
+                exchange.replies.append(best.text)
+                exchange.candidates.append(best)
         except Exception:
-            self.exchanges = self._before
+            self._before, self.exchanges = None, before
             raise
+        self._before = None
         return exchange.replies
 
-    def _stream(self, number: int, component: Component, watch: Watch) -> str:
-        """Return the reply of a run; `watch` receives its pieces, and an empty one at the end."""
+    def _stream(self, number: int, component: Component, watch: Watch) -> Candidate:
+        """Return the best candidate of a run; `watch` receives the pieces of its text, and an empty one at the end."""
 
         def emit(piece: str) -> None:
-            self._partial += piece
+            self._partial[number] += piece
             watch(number, piece)
 
         stream = TextStream(self.runs[number].tokenizer, emit)
         best = self._candidates(number, component, stream)[0]
         stream.advance(best.text)
         watch(number, "")
-        return best.text
+        return best
 
     def _candidates(self, number: int, component: Component, watch: TextStream | None = None) -> list[Candidate]:
         """Return the candidates of a run for the last turn of the user."""

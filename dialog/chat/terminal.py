@@ -103,14 +103,14 @@ class Screen:
         return len(self.session.runs) > 1 and self.width >= WIDE
 
     def show(self, line: str) -> Effect:
-        """Apply a line and show its effect; an interrupted or failed line has none."""
+        """Apply a line and show its effect; of an interrupted line, the replies that are kept."""
         effect = Effect()
         try:
             effect = apply(self.session, line, width=self.width, height=self.height, watch=self.watch)
         except KeyboardInterrupt:
-            kept = self.session.stop()
+            replies = self.session.stop()
             self._end_line()
-            click.echo("(stopped)" if kept else "(stopped; the conversation has not changed)")
+            effect = Effect((self._stopped(replies),), tuple(replies))
         except UserError as error:
             self._end_line()
             effect = Effect((one_line(str(error)),))
@@ -136,8 +136,15 @@ class Screen:
             click.echo(self.words.end())
         self.words = None
 
+    def _stopped(self, replies: Sequence[str]) -> str:
+        """Return a note on what is kept of stopped replies."""
+        if not replies:
+            return "(stopped; the conversation has not changed)"
+        empty = [name for name, reply in zip(self.session.names, replies, strict=True) if not reply]
+        return one_line(f"(stopped; the reply of {' and '.join(empty)} is empty)") if empty else "(stopped)"
+
     def _rows(self, replies: Sequence[str]) -> list[str]:
-        """Return what remains to be shown of complete replies."""
+        """Return what remains to be shown of replies that are complete or stopped."""
         names = self.session.names
         if replies and self.columns:
             texts = [f"{name}: {reply}" for name, reply in zip(names, replies, strict=True)]
@@ -153,7 +160,13 @@ def line_editor() -> PromptSession[str]:
     from prompt_toolkit.history import FileHistory
 
     class LineHistory(FileHistory):
-        """History that a full disk or an unusual encoding does not interrupt."""
+        """History that a full disk, an unreadable file or an unusual encoding does not interrupt."""
+
+        def load_history_strings(self) -> Iterable[str]:
+            try:
+                return super().load_history_strings()
+            except OSError:
+                return ()
 
         def store_string(self, string: str) -> None:
             with suppress(OSError, UnicodeError):

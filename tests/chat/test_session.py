@@ -10,6 +10,7 @@ import pytest
 
 from dialog.chat.session import Session
 from dialog.errors import UserError
+from dialog.generation.responder import Responder
 
 FAMILIES = ("lstm", "transformer")
 HELLO = "I will have the soup ."
@@ -110,15 +111,52 @@ def test_a_stopped_reply_is_kept_as_far_as_shown(session: Callable[..., Session]
     assert chat.answer("And then ?") == [chat.runs[0].respond([HELLO, kept, "And then ?"]).text]
 
 
-def test_a_turn_without_a_reply_is_taken_back(session: Callable[..., Session]) -> None:
+@pytest.mark.parametrize("stopped", [0, 1])
+def test_two_stopped_replies_are_kept_as_far_as_generated(session: Callable[..., Session], stopped: int) -> None:
+    chat = session("lstm", "transformer")
+    whole = chat.answer(HELLO)
+    with pytest.raises(KeyboardInterrupt):
+        chat.retry(Interruption(stopped, 2))
+    replies = chat.stop()
+    assert chat.exchanges[-1].replies == replies
+    assert [bool(reply) for reply in replies] == [True, stopped == 1]
+    assert whole[stopped].startswith(replies[stopped])
+    assert replies[stopped] != whole[stopped]
+    assert replies[0] == whole[0] or stopped == 0
+    expected = [run.respond([HELLO, reply, "And ?"]).text for run, reply in zip(chat.runs, replies, strict=True)]
+    assert len(chat.attention()) == 2
+    assert chat.answer("And ?") == expected
+
+
+def test_a_turn_without_a_reply_is_taken_back(session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch) -> None:
     chat = session("lstm", "transformer")
     replies = chat.answer(HELLO)
-    for command in (lambda: chat.answer("More", Interruption(0, 1)), lambda: chat.retry(Interruption(0, 1))):
+
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Responder, "respond", interrupt)
+    for command in (lambda: chat.answer("More"), chat.retry, lambda: chat.n_best(2)):
         with pytest.raises(KeyboardInterrupt):
             command()
         assert not chat.stop()
         assert [exchange.replies for exchange in chat.exchanges] == [replies]
     assert not session("lstm").stop()
+
+
+def test_attention_is_over_the_tokens_of_the_search(session: Callable[..., Session]) -> None:
+    chat = session("lstm")
+    chat.change(lambda settings: settings.change({"temperature": 20, "max_length": 12, "min_length": 12}))
+    (reply,) = chat.answer(HELLO)
+    (candidate, *_), *_ = chat.runs[0].responder.respond([[HELLO]], chat.settings[0].component)
+    by_search, by_text = (chat.runs[0].attention([HELLO], response) for response in (candidate, reply))
+    assert by_search["response_tokens"] != by_text["response_tokens"]
+    assert chat.attention()[0]["response_tokens"] == by_search["response_tokens"]
+    with pytest.raises(KeyboardInterrupt):
+        chat.retry(Interruption(0, 4))
+    (kept,) = chat.stop()
+    stopped = chat.runs[0].attention([HELLO], kept)
+    assert chat.attention()[0]["response_tokens"] == stopped["response_tokens"]
 
 
 def test_text_of_the_user_is_only_text(session: Callable[..., Session]) -> None:
