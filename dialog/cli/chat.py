@@ -9,6 +9,7 @@ import click
 
 from dialog.cli.ablation import ablate_option
 from dialog.cli.ensemble import ensemble_option
+from dialog.cli.json_lines import check_standard_input
 from dialog.cli.precision import precision_option
 from dialog.config.compose import split_overrides
 from dialog.errors import UserError
@@ -38,7 +39,7 @@ def chat(
     Each line that you type is a turn; each run responds with the search of its recipe. generation=CHOICE and other
     overrides apply to every run. Two runs respond to the same lines, and the context of each contains its own earlier
     responses. The context is truncated as in training. Ctrl-C stops a response, Ctrl-D ends the chat. In a pipe, every
-    input line gives one output line per run.
+    line of text gives one output line per run, and a blank line none.
 
     --self-chat lets two runs, or one run with itself, talk to each other. At the end it prints the fractions of turns
     and trigrams that repeat earlier ones, and distinct-2.
@@ -57,6 +58,10 @@ def chat(
         raise UserError("--ensemble: only with one run")
     if turns is None and (as_json or start is not None):
         raise UserError(f"{'--json' if as_json else '--start'}: only with --self-chat N")
+    if start is not None and any("\ud800" <= char <= "\udfff" for char in start):
+        raise UserError("--start: the text is not UTF-8; check the encoding of the terminal")
+    if turns is None:
+        check_standard_input()
     from dialog.runs.load import load
 
     heads = [()] * (len(folders) - 1) + [ablate]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -20,6 +21,9 @@ from dialog.report.formats.numbers import counted
 
 BATCH = 64
 """Lines of a file that are answered together; a pipe or terminal is answered line by line."""
+
+MOST_LEVELS = 100
+"""Limit of nesting in a line, because writing JSON is recursive."""
 
 Answer = Callable[[Sequence[Mapping[str, Any]]], Sequence[dict[str, Any]]]
 """From input lines, each with its ``id``, to output lines; one with an ``error`` counts as failed."""
@@ -57,11 +61,19 @@ def answer_lines(source: str, target: str, answer: Answer, *, texts: Sequence[st
 
 def open_input(source: str) -> IO[bytes]:
     """Open a file to read; - is standard input."""
+    if source == "-":
+        check_standard_input()
     try:
         file: IO[bytes] = click.open_file(source, "rb")
     except OSError as error:
         raise UserError(f"{source}: {error.strerror}") from error
     return file
+
+
+def check_standard_input() -> None:
+    """Raise UserError if the process was started with standard input closed."""
+    if sys.stdin is None:
+        raise UserError("standard input is closed; connect a terminal, a file or a pipe, or use < /dev/null")
 
 
 @contextmanager
@@ -91,6 +103,10 @@ def read_line(content: bytes, number: int, where: str, texts: Sequence[str]) -> 
         return InputLine(unnamed, f"{where}: not UTF-8 at byte {error.start + 1}")
     except (ValueError, RecursionError) as error:
         return InputLine(unnamed, f"{where}: not JSON ({error}); write one object per line")
+    if nested_deeper(row, MOST_LEVELS):
+        name = row.get("id") if isinstance(row, dict) else None
+        kept = {"id": name} if isinstance(name, str | int) else unnamed
+        return InputLine(kept, f"{where}: nested more than {MOST_LEVELS} levels deep")
     row = {**unnamed, **row} if isinstance(row, dict) else unnamed
     context, others = row.get("context"), [row.get(name) for name in texts]
     turns: list[Any] = [*context, *others] if isinstance(context, list) else [None]
@@ -101,3 +117,12 @@ def read_line(content: bytes, number: int, where: str, texts: Sequence[str]) -> 
         fields = " or ".join(["the context", *texts])
         return InputLine(row, f"{where}: lone surrogate (half a character) in {fields}; write both halves")
     return InputLine(row)
+
+
+def nested_deeper(value: object, levels: int) -> bool:
+    """Return whether lists and objects are nested in more levels; without recursion."""
+    layer = [value]
+    for _ in range(levels + 1):
+        inner = [item.values() if isinstance(item, dict) else item for item in layer if isinstance(item, dict | list)]
+        layer = [child for items in inner for child in items]
+    return bool(inner)

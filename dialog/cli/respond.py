@@ -34,10 +34,11 @@ def respond(
     ablate: tuple[str, ...],
     trust: bool,
 ) -> None:
-    """Generate responses with a RUN: reads {"context": [TEXT, ...]} per line, writes the line with its response.
+    """Generate responses with a RUN: reads {"context": [TEXT, ...]} per line.
 
-    "candidates" lists all responses that the search returns, best first. generation=CHOICE selects a file of
-    configs/generation. The responses.jsonl of an evaluation is valid input.
+    Writes {"id", "context", "response", "candidates"} for each line; other fields of the line are dropped. "candidates"
+    lists all responses that the search returns, best first. generation=CHOICE selects a file of configs/generation.
+    The responses.jsonl of an evaluation is valid input.
 
     In a pipe, the response to a line is written before the next line is read. For an invalid line, {"id", "error"} is
     written instead, and the exit code is 2. Blank lines are skipped.

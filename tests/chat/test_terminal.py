@@ -182,6 +182,7 @@ def test_self_chat_is_printed_and_measured(trained: Callable[[str], Path]) -> No
         (["a", "b", "c"], "3 runs; give one or two run folders"),
         (["top_p=1"], "0 runs; give one or two run folders"),
         (["a", "--json"], "--json: only with --self-chat N"),
+        (["a", "--self-chat", "2", "--start", "\udcff"], "--start: the text is not UTF-8"),
         (["a"], "a is not a run folder"),
     ],
 )
@@ -190,3 +191,10 @@ def test_wrong_arguments_are_one_line(arguments: list[str], message: str) -> Non
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"dialog: {message}")
     assert done.err.count("\n") == 1
+
+
+def test_a_closed_standard_input_is_one_line() -> None:
+    command = ["sh", "-c", 'exec "$0" -m dialog chat a <&-', sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("dialog: standard input is closed")

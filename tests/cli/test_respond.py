@@ -25,6 +25,8 @@ BAD_LINES = [
     (b'["Hi"]', "2", 'needs {"context": [TEXT, ...]}'),
     (b'{"context": ["\xff"]}', "2", "not UTF-8 at byte 15"),
     (b"[" * 100_000, "2", "not JSON"),
+    (b'{"id": "x", "context": ["Hi"], "a": ' + b"[" * 100 + b"]" * 100 + b"}", "x", "nested more than 100 levels deep"),
+    (b'{"context": ["Hi"], "id": ' + b'{"a": ' * 700 + b"1" + b"}" * 700 + b"}", "2", "nested more than 100 levels"),
 ]
 
 

@@ -43,3 +43,16 @@ def test_a_line_without_a_response_is_an_error_in_its_place(
     assert first == {"id": "a", "error": 'pairs.jsonl:1: needs {"context": [TEXT, ...], "response": TEXT}'}
     assert second["id"] == "3"
     assert "pairs.jsonl:1: needs" in done.err
+
+
+def test_a_deeply_nested_line_is_an_error_in_its_place(
+    here: Path, call: Callable[..., Done], trained: Callable[[str], Path]
+) -> None:
+    line = '{"context": [], "response": "Hi", "a": %s}\n'
+    lines = [line % ("[" * depth + "]" * depth) for depth in (99, 700, 1)]
+    (here / "pairs.jsonl").write_text("".join(lines), "utf-8")
+    done = call("score", str(trained("lstm")), "--input", "pairs.jsonl")
+    assert (done.code, done.err) == (2, "dialog: pairs.jsonl:2: nested more than 100 levels deep\n")
+    first, second, third = map(json.loads, done.out.splitlines())
+    assert first["nll"] == third["nll"]
+    assert second == {"id": "2", "error": "pairs.jsonl:2: nested more than 100 levels deep"}
