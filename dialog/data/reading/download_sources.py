@@ -183,6 +183,11 @@ DOWNLOADS: Mapping[str, DownloadSource] = MappingProxyType(
             page="https://catalog.ldc.upenn.edu/LDC97S62",
             holds="the transcripts",
         ),
+        "switchboard_ms98": DownloadSource(
+            licence="none stated, for research",
+            page="https://isip.piconepress.com/projects/switchboard (switchboard_word_alignments.tar.gz)",
+            holds="the folder swb_ms98_transcriptions",
+        ),
         "taskmaster": DownloadSource(
             licence="CC BY 4.0",
             page="https://github.com/google-research-datasets/Taskmaster (TM-4-2024)",
