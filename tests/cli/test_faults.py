@@ -86,7 +86,7 @@ def test_killed_or_stopped_process_ends_both(trainings: list[Training]) -> None:
         os.kill(training.pids[place], number)
     for training, (_, place, message) in zip(trainings, faults, strict=True):
         training.wait()
-        assert training.first.returncode == 1
+        assert training.first.returncode == 1, training.output()
         lines = [
             line for line in training.output().splitlines() if f"process {place} (pid {training.pids[place]} " in line
         ]

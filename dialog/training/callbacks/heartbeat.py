@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 import socket
+import sys
 
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
@@ -65,6 +67,14 @@ class HeartbeatCallback(Callback):
         if not isinstance(exception, Exception):  # a signal, which all processes handle
             heartbeat.leave()
         elif isinstance(exception, RuntimeError) and heartbeat.failed.wait(3):  # usually a broken collective
+            atexit.register(_exit_at_once)
             raise RunError(heartbeat.cause) from exception
         else:
             heartbeat.fail(f"{type(exception).__name__}: {exception}")
+
+
+def _exit_at_once() -> None:
+    """Exit with 1 without the end of the interpreter: threads of a broken collective sometimes abort it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)

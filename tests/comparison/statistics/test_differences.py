@@ -88,8 +88,11 @@ def test_other_contenders_change_the_correction_only() -> None:
     (alone,) = differences([a, b], {"loss": "lower"}, ALL, resamples=500)
     beside = differences([a, b, c], {"loss": "lower"}, ALL, resamples=500)[0]
     assert (beside.p_holm or 0) >= (alone.p_holm or 0) > 0
-    corrected = ("p_holm", "detectable_difference")
-    assert replace(beside, **dict.fromkeys(corrected)) == replace(alone, **dict.fromkeys(corrected))
+    same = {"p_holm": None, "detectable_difference": None}
+    for name in ("interval", "standard_error"):  # sums over a product of another shape are rounded in another order
+        assert getattr(beside, name) == pytest.approx(getattr(alone, name), rel=1e-9)
+        same[name] = None
+    assert replace(beside, **same) == replace(alone, **same)
 
 
 def test_identical_runs() -> None:
