@@ -125,14 +125,16 @@ class Constraints:
         preferences = self._normalise(self._penalise(logits.float(), history)) if self.penalised else scores
         if length < len(self.prefix):
             return scores, _only(preferences, torch.full_like(progress.banned, self.prefix[length]).unsqueeze(1))
-        ends = scores[:, self.end].clone()  # [N]
+        may_mask_end = length < self.min_length or self.banned is not None or self.required is not None
+        ends = scores[:, self.end].clone() if may_mask_end else None  # [N]
         preferences[:, list(self.special)] = NEVER
         self._block(preferences, history, source, progress)
         if length < self.min_length:
             preferences[:, self.end] = NEVER
         preferences = self._require(preferences, length, progress, forced=forced)
-        stuck = preferences.amax(-1) == NEVER  # [N]
-        preferences[:, self.end] = torch.where(stuck, ends, preferences[:, self.end])
+        if ends is not None:
+            stuck = preferences.amax(-1) == NEVER  # [N]
+            preferences[:, self.end] = torch.where(stuck, ends, preferences[:, self.end])
         return scores, preferences
 
     def advance(self, progress: ConstraintState, tokens: Tensor) -> ConstraintState:

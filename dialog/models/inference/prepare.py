@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from dialog.models.heads import Decoded, Head, VocabularyHead
-from dialog.models.inference.products import in_int8, product
+from dialog.models.inference.products import product
 from dialog.models.inference.recurrent import prepare_recurrent, supports_recurrent
-from dialog.models.inference.transformer import PreparedTransformer, supports_transformer
+from dialog.models.inference.transformer_decoder import PreparedTransformer, supports_transformer
+from dialog.models.inference.transformer_encoder import PreparedTransformerEncoder, supports_transformer_encoder
 from dialog.models.seq2seq import Seq2Seq
-from dialog.models.transformer.encoder import TransformerEncoder
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 OWN_PARTS = ("torch.nn.modules.", "dialog.models.")
@@ -47,19 +47,22 @@ def can_prepare(model: Seq2Seq) -> bool:
         and type(model.head) is VocabularyHead
         and (supports_recurrent(model.decoder) or supports_transformer(model.decoder))
         and model.head.weight.dtype in DTYPES
-        and all(type(part).__module__.startswith(OWN_PARTS) for part in model.modules())
-        and not any(part.training or part._forward_hooks or part._forward_pre_hooks for part in model.modules())
+        and all(
+            type(part).__module__.startswith(OWN_PARTS)
+            and not (part.training or part._forward_hooks or part._forward_pre_hooks)
+            for part in model.modules()
+        )
     )
 
 
 def prepare(model: Seq2Seq, *, int8: bool = False) -> Seq2Seq:
-    """Return a network that generates the same in less time; it shares encoder and embeddings, and copies the rest."""
+    """Return a network that generates the same in less time; it shares the embeddings and copies the rest."""
     prepared = copy(model)
     prepared._modules = dict(model._modules)
     decoder, head = model.decoder, model.head
     assert isinstance(head, VocabularyHead)
-    if int8 and isinstance(model.encoder, TransformerEncoder):
-        prepared.encoder = in_int8(model.encoder)
+    if supports_transformer_encoder(model.encoder) and head.weight.device.type == "cpu":
+        prepared.encoder = PreparedTransformerEncoder(model.encoder, int8=int8)
     if supports_transformer(decoder):
         prepared.decoder = PreparedTransformer(decoder, int8=int8)
     elif supports_recurrent(decoder):
@@ -79,12 +82,18 @@ class WeightMarks(NamedTuple):
         return self.versions == other.versions and torch.equal(self.sample, other.sample)
 
 
+@torch.no_grad()
 def weight_marks(model: Seq2Seq) -> WeightMarks:
     """Return the marks of a network's weights."""
-    weights = [weight.detach() for weight in model.parameters()]
+    weights = list(model.parameters())
     versions = [(weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights]
-    samples = [weight.flatten()[:: max(1, weight.numel() // SAMPLED)].float() for weight in weights]
-    return WeightMarks(versions, torch.cat(samples))
+    return WeightMarks(versions, torch.cat([_sample(weight) for weight in weights]))
+
+
+def _sample(weight: Tensor) -> Tensor:
+    """Return values at equal distances in memory."""
+    distance = max(1, weight.numel() // SAMPLED)
+    return weight.as_strided((-(-weight.numel() // distance),), (distance,))
 
 
 class PreparedNetworks:

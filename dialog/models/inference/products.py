@@ -8,19 +8,15 @@ Shapes: N rows, I inputs, O outputs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
-from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from dialog.models.kernels.linear import mkl_is_slow, onednn_linear, packed
 
 Product = Callable[[Tensor], Tensor]
 """From rows [N, I] in float32 to x W' + b [N, O] in float32."""
-
-Network = TypeVar("Network", bound=nn.Module)
 
 FEW = 8
 """Rows up to which a matrix that is not large is multiplied by `Int8WeightProduct`."""
@@ -52,7 +48,7 @@ class FloatProduct:
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return [N, O]."""
-        if self.packed is not None and len(inputs) > 1:
+        if self.packed is not None and inputs.shape[0] > 1:
             return onednn_linear(inputs, self.packed, self.bias)
         if self.bias is None:
             return torch.mm(inputs, self.weight)
@@ -74,10 +70,14 @@ class HalfProduct:
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return [N, O]."""
+        return self.half(inputs).float()
+
+    def half(self, inputs: Tensor) -> Tensor:
+        """Return [N, O] in half precision."""
         low = inputs.to(self.weight.dtype)
         if self.packed is None:
-            return F.linear(low, self.weight, self.bias).float()
-        return onednn_linear(low, self.packed, self.bias).float()
+            return F.linear(low, self.weight, self.bias)
+        return onednn_linear(low, self.packed, self.bias)
 
 
 class Int8Product:
@@ -102,8 +102,7 @@ class Int8Product:
         product: Tensor = torch.ops.onednn.qlinear_pointwise(
             shifted, 1.0, ZERO, self.weight, self.scales, self.zeros, None, 1.0, 0, torch.float32, "none", [], ""
         )
-        product.mul_(scales)
-        return product if self.bias is None else product.add_(self.bias)
+        return product.mul_(scales) if self.bias is None else torch.addcmul(self.bias, product, scales)
 
 
 class Int8WeightProduct:
@@ -123,8 +122,8 @@ class Int8WeightProduct:
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return [N, O]."""
-        product = torch._weight_int8pack_mm(inputs.bfloat16(), self.weight, self.scales).float()
-        return product if self.bias is None else product.add_(self.bias)
+        product = torch._weight_int8pack_mm(inputs.bfloat16(), self.weight, self.scales)
+        return product.float() if self.bias is None else product + self.bias  # a sum in float32
 
 
 class ProductByRows:
@@ -135,12 +134,17 @@ class ProductByRows:
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return [N, O]."""
-        return self.few(inputs) if len(inputs) <= FEW else self.many(inputs)
+        return self.few(inputs) if inputs.shape[0] <= FEW else self.many(inputs)
 
 
 def has_int8(device: str) -> bool:
     """Return whether a type of device multiplies int8 exactly: a CPU with VNNI, whose sums do not saturate."""
     return device == "cpu" and (torch.cpu._is_vnni_supported() or torch.cpu._is_amx_tile_supported())
+
+
+def has_bfloat16_products() -> bool:
+    """Return whether the processor multiplies bfloat16 in hardware."""
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def product(weight: Tensor, bias: Tensor | None = None, *, int8: bool = False) -> Product:
@@ -155,28 +159,6 @@ def product(weight: Tensor, bias: Tensor | None = None, *, int8: bool = False) -
             return many
         return ProductByRows(Int8WeightProduct(weight, bias), many)
     return HalfProduct(weight, bias) if weight.dtype.itemsize < 4 else FloatProduct(weight, bias)
-
-
-class Int8Linear(nn.Module):
-    """x W' + b [.., O] of a linear layer in int8, for x [.., I]."""
-
-    def __init__(self, layer: nn.Linear) -> None:
-        super().__init__()
-        self.product = Int8Product(layer.weight.detach(), None if layer.bias is None else layer.bias.detach())
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Return the product."""
-        return self.product(inputs.flatten(0, -2)).view(*inputs.shape[:-1], -1)
-
-
-def in_int8(network: Network) -> Network:
-    """Return a copy of a network whose linear layers multiply by `Int8Product`, except by small matrices."""
-    copied = deepcopy(network)
-    for part in list(copied.modules()):
-        for name, child in part.named_children():
-            if isinstance(child, nn.Linear) and child.weight.numel() >= MEDIUM:
-                setattr(part, name, Int8Linear(child))
-    return copied
 
 
 def _scales(rows: Tensor) -> Tensor:

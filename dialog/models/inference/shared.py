@@ -1,6 +1,6 @@
-"""Memory of sources that the rows of a beam share.
+"""Padded sources without their padding, and memory of sources that the rows of a beam share.
 
-Shapes: N sources, K rows of each, S source tokens.
+Shapes: N sources, K rows of each, S source tokens, R real tokens of all sources.
 """
 
 from __future__ import annotations
@@ -12,6 +12,25 @@ import torch
 from torch import Tensor
 
 from dialog.models.state import Rows
+
+
+class RealTokens:
+    """Real tokens of a mask [N, S]."""
+
+    def __init__(self, mask: Tensor) -> None:
+        self.shape = mask.shape
+        self.places = None if bool(mask.all()) else mask.flatten().nonzero().squeeze(1)  # [R]
+
+    def rows(self, padded: Tensor) -> Tensor:
+        """Return the rows [R, D] of real tokens of [N, S, D]."""
+        rows = padded.flatten(0, 1)
+        return rows if self.places is None else rows.index_select(0, self.places)
+
+    def padded(self, rows: Tensor) -> Tensor:
+        """Return rows [R, D] as [N, S, D], 0 at padding."""
+        if self.places is not None:
+            rows = rows.new_zeros(self.shape.numel(), rows.shape[1]).index_copy_(0, self.places, rows)
+        return rows.view(*self.shape, -1)
 
 
 @dataclass(frozen=True)

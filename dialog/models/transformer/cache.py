@@ -16,8 +16,8 @@ from torch import Tensor
 from dialog.models.state import Rows
 
 KeysValues = tuple[Tensor, Tensor]
-ROOM = 16
-"""Smallest capacity of a buffer that is extended token by token."""
+ROOM = 15
+"""Smallest number of free places of a new buffer that is extended token by token; a beam copies them at each step."""
 
 
 @final
@@ -56,19 +56,7 @@ class SelfAttentionState(Rows):
             self.claim.places = end
             return Extension(self.length, end, end, self.claim)
         has_room = tokens == 1 and not torch.is_grad_enabled()
-        return Extension(self.length, end, max(ROOM, 2 * end) if has_room else end, None)
-
-    def select(self, rows: Tensor) -> SelfAttentionState:
-        """Return the rows [N] in this order; outside of training only the filled places are copied."""
-        if torch.is_grad_enabled():
-            return super().select(rows)
-
-        def selected(buffer: Tensor) -> Tensor:
-            rest = buffer.new_empty(len(rows), *buffer.shape[1:])
-            torch.index_select(buffer[:, :, : self.length], 0, rows, out=rest[:, :, : self.length])
-            return rest
-
-        return self._map(selected)
+        return Extension(self.length, end, end + max(ROOM, end // 4) if has_room else end, None)
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> SelfAttentionState:
         """Change the rows of all buffers; ``change`` returns new tensors, which no other state holds."""

@@ -97,7 +97,7 @@ def test_attention_of_many_rows_is_the_same(
 ) -> None:
     model = network(encoder, decoder)
     fused = scores(prepare(model), source, width)
-    monkeypatch.setattr("dialog.models.inference.transformer.MANY", 1)
+    monkeypatch.setattr("dialog.models.inference.transformer_decoder.MANY", 1)
     torch.testing.assert_close(scores(prepare(model), source, width), fused, rtol=0, atol=2e-5)
 
 
@@ -106,6 +106,22 @@ def test_half_precision_stays_near_float32(encoder: Component, decoder: Componen
     model = network(encoder, decoder)
     exact = scores(model, source)
     assert (scores(prepare(model.bfloat16()), source) - exact).abs().max() < 0.05 * exact.std() * 3
+
+
+@pytest.mark.parametrize(("encoder", "decoder"), CASES[-3:])
+@pytest.mark.parametrize("width", [1, 3])
+def test_keys_and_values_of_many_rows_are_in_bfloat16(
+    encoder: Component, decoder: Component, width: int, source: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = network(encoder, decoder)
+    exact = scores(model, source, width)
+    monkeypatch.setattr("dialog.models.inference.transformer_decoder.MANY", 1)
+    monkeypatch.setattr("dialog.models.inference.transformer_decoder.has_bfloat16_products", lambda: True)
+    half = prepare(model.bfloat16())
+    with torch.inference_mode():
+        memory, _ = half.start(source, source != PAD)
+        assert memory.decoder.parts[1].dtype is torch.bfloat16
+    assert (scores(half, source, width) - exact).abs().max() < 0.05 * exact.std() * 3
 
 
 @pytest.mark.skipif(not has_int8("cpu"), reason="the processor has no VNNI")

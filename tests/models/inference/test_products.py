@@ -3,16 +3,13 @@
 import pytest
 import torch
 from operations import needs_onednn
-from torch import nn
 
 from dialog.models.inference.products import (
     FloatProduct,
     HalfProduct,
-    Int8Linear,
     Int8Product,
     Int8WeightProduct,
     has_int8,
-    in_int8,
     product,
 )
 
@@ -118,21 +115,3 @@ def test_int8_product_depends_on_size_and_rows(size: tuple[int, int], few: type,
 
 def test_product_is_in_float32_by_default() -> None:
     assert isinstance(product(torch.zeros(1024, 512)), FloatProduct)
-
-
-@needs_vnni
-def test_linear_layers_are_multiplied_in_int8_except_small_ones() -> None:
-    generator = torch.Generator().manual_seed(1)
-    network = nn.Sequential(
-        nn.Linear(96, 1024), nn.ReLU(), nn.Sequential(nn.Linear(1024, 96, bias=False)), nn.Linear(96, 50)
-    )
-    copied = in_int8(network)
-    first, _, (second,), third = copied
-    assert isinstance(first, Int8Linear)
-    assert isinstance(second, Int8Linear)
-    assert type(third) is nn.Linear
-    assert isinstance(network[0], nn.Linear)
-    inputs = torch.randn(3, 5, 96, generator=generator)
-    with torch.inference_mode():
-        error = (copied(inputs) - network(inputs)).abs().max()
-        assert 0 < error < 0.02 * network(inputs).abs().max()

@@ -1,9 +1,9 @@
-"""Rows that share a source."""
+"""Sources without their padding, and rows that share a source."""
 
 import pytest
 import torch
 
-from dialog.models.inference.shared import SharedRows
+from dialog.models.inference.shared import RealTokens, SharedRows
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,15 @@ def test_repeat_copies_nothing() -> None:
     shared = SharedRows((values,)).repeat(2).repeat(3)
     assert shared.copies == 6
     assert shared.parts[0] is values
+
+
+def test_real_tokens_are_the_rows_and_padding_is_0() -> None:
+    padded = torch.arange(1.0, 13.0).view(2, 3, 2)
+    mask = torch.tensor([[True, True, True], [True, False, False]])
+    real = RealTokens(mask)
+    rows = real.rows(padded)
+    assert rows.tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
+    assert real.padded(rows).equal(padded * mask.unsqueeze(-1))
+    whole = RealTokens(torch.ones_like(mask))
+    assert whole.rows(padded).data_ptr() == padded.data_ptr()
+    assert whole.padded(whole.rows(padded)).equal(padded)

@@ -52,8 +52,8 @@ def test_steps_write_in_place_and_copy_rarely(empty: SelfAttentionState) -> None
         state = step(state, number)
         places.append(addresses(state)[0])
     assert numbers(state) == list(range(100))
-    assert len(set(places)) <= 4
-    assert buffers(state)[0].shape[2] <= 200
+    assert len(set(places)) <= 6
+    assert buffers(state)[0].shape[2] <= 125
 
 
 def test_a_state_keeps_its_tokens_when_it_branches(empty: SelfAttentionState) -> None:

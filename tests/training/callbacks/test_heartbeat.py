@@ -31,7 +31,7 @@ except RunError as error:
 """
 
 
-def test_broken_collective_cannot_abort_the_end_of_the_interpreter() -> None:
+def test_a_broken_collective_cannot_abort_the_end() -> None:
     codes = []
     for failed in (True, False):
         ended = subprocess.run([sys.executable, "-c", f"FAILED = {failed}\n{PROGRAM}"], capture_output=True, text=True)

@@ -9,9 +9,7 @@ keys and values, W = D / H.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import deepcopy
-from typing import Any, TypeGuard, cast
+from typing import Any, TypeGuard
 
 import torch
 import torch.nn.functional as F
@@ -19,24 +17,27 @@ from torch import Tensor, nn
 
 from dialog.models.attention import MultiHeadAttention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, meant_for
-from dialog.models.inference.products import Product, product
-from dialog.models.inference.shared import SharedRows, additive_mask
+from dialog.models.inference.products import has_bfloat16_products, product
+from dialog.models.inference.shared import RealTokens, SharedRows, additive_mask
+from dialog.models.inference.sublayers import joined, prepared_feed_forward, prepared_norm, prepared_residual
 from dialog.models.positions import Turn
 from dialog.models.transformer.cache import Extension, KeysValues, SelfAttentionState
 from dialog.models.transformer.decoder import TransformerDecoder
-from dialog.models.transformer.feed_forward import FeedForward, SwiGLU
 from dialog.models.transformer.layers import DecoderLayer
-from dialog.models.transformer.sublayers import Residual
 
 MANY = 64
-"""Heads of keys in a batch from which, on a CPU, batched products are faster than torch's fused attention."""
+"""Heads of keys in a batch from which, on a CPU, batched products are faster than torch's fused attention.
+
+With bfloat16 products in hardware they read the source's keys and values in bfloat16, if the weights are in bfloat16 or
+int8: half the memory, and for the rows of a beam a fourth of the time.
+"""
 
 
 class PreparedTransformer(Decoder):
     """Decoder layers in float32; products in the precision of the weights or in int8.
 
-    Attention is in float32 on a CPU, where torch's bfloat16 kernel is slower for one query, and elsewhere in the
-    precision of the weights.
+    Attention is in float32 on a CPU, where torch's fused kernel is slower in bfloat16 for one query, except for
+    many heads of the source (`MANY`), and elsewhere in the precision of the weights.
     """
 
     pointer = None
@@ -45,18 +46,20 @@ class PreparedTransformer(Decoder):
     def __init__(self, decoder: TransformerDecoder, *, int8: bool) -> None:
         super().__init__()
         self.original = decoder
-        self.layers = nn.ModuleList(_PreparedLayer(layer, int8) for layer in decoder.layers)
-        self.norm = deepcopy(decoder.norm).float()
+        self.int8 = int8
+        self.layers = [_PreparedDecoderLayer(layer, int8) for layer in decoder.layers]
+        self.norm = prepared_norm(decoder.norm)
         self.positions: list[tuple[Tensor, Turn]] = []
 
     def start(self, encoded: Encoded) -> tuple[SharedRows, SelfAttentionState]:
         """Return the mask and the keys and values of each layer, and a state of no tokens."""
         states = self.original.bridge(encoded.states)  # [N, S, D]
-        dtype = torch.float32 if states.device.type == "cpu" else states.dtype
-        parts = [
-            part.to(dtype) for layer in self.layers for part in cast("_PreparedLayer", layer).source_keys_values(states)
-        ]
-        state = SelfAttentionState.empty(len(self.layers), like=parts[0])
+        dtype = self._source_dtype(states)
+        real = RealTokens(encoded.mask)
+        rows = real.rows(states)  # [R, D]
+        parts = [part for layer in self.layers for part in layer.source_keys_values(rows, real, dtype)]
+        like = parts[0][:, :, :0]
+        state = SelfAttentionState.empty(len(self.layers), like=like.float() if like.device.type == "cpu" else like)
         return SharedRows((additive_mask(encoded.mask[:, None, None], dtype), *parts)), state
 
     def forward(
@@ -76,6 +79,14 @@ class PreparedTransformer(Decoder):
             outputs.append(self.norm(states))
         return torch.stack(outputs, 1), state
 
+    def _source_dtype(self, states: Tensor) -> torch.dtype:
+        """Return the precision of keys and values of source states [N, S, D]."""
+        if states.device.type != "cpu":
+            return states.dtype
+        rounds = self.int8 or states.dtype is torch.bfloat16
+        is_low = rounds and states.shape[0] * self.layers[0].groups >= MANY and has_bfloat16_products()
+        return torch.bfloat16 if is_low else torch.float32
+
     def _position(self, token: Tensor, place: int) -> tuple[Tensor, Turn]:
         """Return what is added to an input [D] at a position, and how its heads are turned; computed once."""
         while len(self.positions) <= place:
@@ -85,26 +96,26 @@ class PreparedTransformer(Decoder):
         return self.positions[place]
 
 
-class _PreparedLayer(nn.Module):
+class _PreparedDecoderLayer:
     def __init__(self, layer: Any, int8: bool) -> None:  # noqa: ANN401 - a DecoderLayer out of a ModuleList
-        super().__init__()
         own, source = self.attentions = layer.self_attention, layer.cross_attention
         self.heads, self.groups, self.width = own.heads, own.key.out_features // own.width, own.width
-        self.own = _joined([own.query, own.key, own.value], int8)
-        self.source = _joined([source.key, source.value], int8)
+        self.own = joined([own.query, own.key, own.value], int8)
+        self.source = joined([source.key, source.value], int8)
         self.own_output, self.query, self.source_output = (
             product(part.weight, part.bias, int8=int8) for part in (own.output, source.query, source.output)
         )
-        self.feed = _feed_forward(layer.feed_forward, int8)
-        self.residuals = [_residual(part) for part in (layer.self_residual, layer.cross_residual, layer.feed_residual)]
+        self.feed = prepared_feed_forward(layer.feed_forward, int8)
+        residuals = (layer.self_residual, layer.cross_residual, layer.feed_residual)
+        self.residuals = [prepared_residual(part) for part in residuals]
 
-    def source_keys_values(self, states: Tensor) -> KeysValues:
-        """Project source states [N, S, D] to the keys and values [N, G, S, W] of the cross-attention."""
-        both = self.source(states.flatten(0, 1)).view(*states.shape[:2], 2, -1, self.width)
+    def source_keys_values(self, rows: Tensor, real: RealTokens, dtype: torch.dtype) -> KeysValues:
+        """Project source states [R, D] to the keys and values [N, G, S, W] of the cross-attention."""
+        both = torch.unflatten(real.padded(self.source(rows).to(dtype)), 2, (2, -1, self.width))  # [N, S, 2, G, W]
         keys, values = both.permute(2, 0, 3, 1, 4).contiguous()
         return keys, values
 
-    def forward(
+    def __call__(
         self,
         states: Tensor,
         past: KeysValues,
@@ -121,7 +132,7 @@ class _PreparedLayer(nn.Module):
         def attend_to_target(x: Tensor) -> Tensor:
             nonlocal written
             heads = self.own(x).view(len(x), -1, 1, self.width)  # [B, H + 2 G, 1, W]
-            query, key, value = torch.split(heads, [self.heads, self.groups, self.groups], 1)
+            query, key, value = heads.split_with_sizes([self.heads, self.groups, self.groups], 1)
             low = past[0].dtype
             written = extension.write(past[0], turn(key).to(low)), extension.write(past[1], value.to(low))
             keys, values = map(extension.filled, written)  # [B, G, T', W]
@@ -147,54 +158,25 @@ def _mix(
     attention: MultiHeadAttention,
 ) -> Tensor:
     """Attend with queries [N, H, K, W] in the precision of the keys [N, G, S, W]; return float32 [N, H, K, W]."""
-    query, groups = query.to(keys.dtype), query.shape[1] // keys.shape[1]
-    batched = keys.device.type == "cpu" and keys.shape[0] * keys.shape[1] >= MANY
+    groups, is_cpu = query.shape[1] // keys.shape[1], keys.device.type == "cpu"
+    batched = is_cpu and (keys.shape[0] * keys.shape[1] >= MANY or keys.dtype is torch.bfloat16)
     if batched or hook is not None:
-        weights = _weights(query.float(), keys.float(), mask)
+        weights = _weights(query, keys if batched else keys.float(), mask)
         if hook is not None:
-            hook(attention, weights.transpose(1, 2).flatten(0, 1).unsqueeze(2))  # [B, H, 1, S]
+            hook(attention, weights.float().transpose(1, 2).flatten(0, 1).unsqueeze(2))  # [B, H, 1, S]
         if batched:
             rows = weights.view(keys.shape[0] * keys.shape[1], -1, keys.shape[2])  # [N G, K H / G, S]
-            return torch.bmm(rows, values.flatten(0, 1)).view_as(query)
-    return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=groups > 1).float()
+            return torch.bmm(rows, values.flatten(0, 1)).view_as(query).float()
+    low = query.to(keys.dtype)
+    return F.scaled_dot_product_attention(low, keys, values, attn_mask=mask, enable_gqa=groups > 1).float()
 
 
 def _weights(query: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
-    """Return attention weights [N, H, K, S] of queries [N, H, K, W] and keys [N, G, S, W]."""
-    rows = (query / query.shape[3] ** 0.5).reshape(keys.shape[0] * keys.shape[1], -1, keys.shape[3])
+    """Return attention weights [N, H, K, S] of queries [N, H, K, W] and keys [N, G, S, W], in the keys' precision."""
+    scaled = (query / query.shape[3] ** 0.5).to(keys.dtype)
+    rows = scaled.reshape(keys.shape[0] * keys.shape[1], -1, keys.shape[3])
     scores = torch.bmm(rows, keys.flatten(0, 1).transpose(1, 2)).view(*query.shape[:3], -1)
     return (scores if mask is None else scores.add_(mask)).softmax(-1)
-
-
-def _joined(layers: list[nn.Linear], int8: bool) -> Product:
-    """Return one product for several layers with the same input."""
-    has_bias = layers[0].bias is not None
-    bias = torch.cat([layer.bias for layer in layers]) if has_bias else None
-    return product(torch.cat([layer.weight for layer in layers]), bias, int8=int8)
-
-
-def _feed_forward(layer: nn.Module, int8: bool) -> Product:
-    """Return the feed-forward network for states [B, D]."""
-    if isinstance(layer, SwiGLU):
-        both, output = _joined([layer.gate, layer.value], int8), product(layer.output.weight, int8=int8)
-
-        def gated(states: Tensor) -> Tensor:
-            gate, value = both(states).chunk(2, 1)
-            return output(F.silu(gate).mul_(value))
-
-        return gated
-    assert isinstance(layer, FeedForward)
-    first, activation, _, last = layer
-    inner, outer = (_joined([cast("nn.Linear", part)], int8) for part in (first, last))
-    return lambda states: outer(activation(inner(states)))
-
-
-def _residual(residual: Residual) -> Callable[[Tensor, Product], Tensor]:
-    """Return the norm and the sum around a sublayer."""
-    norm = deepcopy(residual.norm).float()
-    if residual.norm_first:
-        return lambda states, sublayer: states + sublayer(norm(states))
-    return lambda states, sublayer: norm(states + sublayer(states))
 
 
 def supports_transformer(decoder: nn.Module) -> TypeGuard[TransformerDecoder]:
