@@ -142,11 +142,6 @@ def has_int8(device: str) -> bool:
     return device == "cpu" and (torch.cpu._is_vnni_supported() or torch.cpu._is_amx_tile_supported())
 
 
-def has_bfloat16_products() -> bool:
-    """Return whether the processor multiplies bfloat16 in hardware."""
-    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-
-
 def product(weight: Tensor, bias: Tensor | None = None, *, int8: bool = False) -> Product:
     """Return the product of a matrix [O, I], and a bias [O], in the precision of the weights or in int8.
 

@@ -116,7 +116,7 @@ def test_keys_and_values_of_many_rows_are_in_bfloat16(
     model = network(encoder, decoder)
     exact = scores(model, source, width)
     monkeypatch.setattr("dialog.models.inference.transformer_decoder.MANY", 1)
-    monkeypatch.setattr("dialog.models.inference.transformer_decoder.has_bfloat16_products", lambda: True)
+    monkeypatch.setattr("dialog.models.inference.transformer_decoder.has_fast_bfloat16", lambda: True)
     half = prepare(model.bfloat16())
     with torch.inference_mode():
         memory, _ = half.start(source, source != PAD)
