@@ -15,11 +15,12 @@ from dialog.models.state import Rows
 
 
 class RealTokens:
-    """Real tokens of a mask [N, S]."""
+    """Real tokens of a mask [N, S]; on a GPU, which would have to count them for the host, all tokens are."""
 
     def __init__(self, mask: Tensor) -> None:
         self.shape = mask.shape
-        self.places = None if bool(mask.all()) else mask.flatten().nonzero().squeeze(1)  # [R]
+        has_padding = mask.device.type == "cpu" and not bool(mask.all())
+        self.places = mask.flatten().nonzero().squeeze(1) if has_padding else None  # [R]
 
     def rows(self, padded: Tensor) -> Tensor:
         """Return the rows [R, D] of real tokens of [N, S, D]."""
