@@ -24,6 +24,13 @@ class RunError(Exception):
     """
 
 
+class LostProcessError(RunError):
+    """A distributed training that another process has left.
+
+    Threads of the broken collective sometimes abort the interpreter while it ends, so the command line skips that.
+    """
+
+
 class DivergedError(RunError):
     """A training whose loss or gradient is not finite; its checkpoints are of good steps."""
 

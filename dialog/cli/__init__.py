@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import click
 
-from dialog.errors import RunError, UserError, disk_error
+from dialog.errors import LostProcessError, RunError, UserError, disk_error
 from dialog.signals import stopping
 from dialog.version import __version__
 
@@ -114,6 +114,8 @@ def main() -> NoReturn:
             code = program.main(sys.argv[1:] or ["--help"], standalone_mode=False)
     except UserError as error:
         leave(str(error), 2)
+    except LostProcessError as error:
+        leave(str(error), 1, at_once=True)
     except RunError as error:
         leave(str(error), 1)
     except click.ClickException as error:
@@ -135,11 +137,16 @@ def shorten_spinning() -> None:
         os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT
 
 
-def leave(message: str, code: int) -> NoReturn:
-    """Print one line on standard error and exit."""
+def leave(message: str, code: int, *, at_once: bool = False) -> NoReturn:
+    """Print one line on standard error and exit; `at_once` skips the finalization of the interpreter."""
     from dialog.report.terminal import one_line
 
     if os.environ.get("DIALOG_DEBUG"):
         traceback.print_exc()
     click.echo(f"dialog: {one_line(message)}", err=True)
+    if at_once:
+        try:
+            sys.stdout.flush()
+        finally:
+            os._exit(code)
     sys.exit(code)

@@ -59,6 +59,8 @@ def train(
         return
     if recipe is None:
         raise UserError("no recipe given; list them with dialog-seq2seq recipes, or resume a run with --resume RUN")
+    if prove_resume and as_json:
+        raise UserError("--json: not with --prove-resume; remove one of them")
     if prove_resume:
         sys.exit(0 if prove(recipe, overrides, kills) else 1)
     composed = compose(recipe, overrides)

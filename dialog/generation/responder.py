@@ -63,7 +63,7 @@ class Responder:
     layout: str = ROLES
     silence: str | None = None
     load_reverse: Callable[[str], Likelihoods] = no_reverse
-    int8: bool = False  # products of the decoders and heads in int8, see `dialog.load`
+    int8: bool = False  # products in int8, see `dialog.load`
 
     def respond(
         self,

@@ -153,8 +153,8 @@ def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: 
 
 
 def with_absolute_path(recipe: Recipe) -> Recipe:
-    """Return a recipe that finds its corpus from every working directory."""
-    if recipe.data.path is None:
+    """Return a recipe whose `data.path` holds from every working directory."""
+    if not recipe.data.path:
         return recipe
     return replace(recipe, data=replace(recipe.data, path=os.path.abspath(recipe.data.path)))
 

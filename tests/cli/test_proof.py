@@ -12,6 +12,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from dialog.cli import program
+from dialog.errors import UserError
 from dialog.runs.proof import compare
 
 SMALL = ["data.corpus.size=60", "data.tokenizer.vocabulary=400", "data.batch_tokens=700", "model.embedding_size=16"]
@@ -27,6 +28,11 @@ def test_killed_recipe_is_the_same_run(capfd: pytest.CaptureFixture[str]) -> Non
     assert re.fullmatch(r"\| logged numbers \| [1-9]\d+ \| 0 \|", numbers)
     assert re.fullmatch(r"\| weights, newest and best \| [1-9]\d+ \| 0 \|", weights)
     assert re.fullmatch(r"killed by SIGKILL after steps \d+", last)
+
+
+def test_proof_has_no_json() -> None:
+    with pytest.raises(UserError, match="--json: not with --prove-resume"):
+        program.main(["train", "quickstart/transformer", "--prove-resume", "--json"], standalone_mode=False)
 
 
 def test_comparison_finds_one_changed_number_or_weight(trained: Callable[[str], Path], tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from dialog.data.tokenizers.tokenizer import SELF
 from dialog.errors import DivergedError, UserError
 from dialog.runs.check import check_recipe
 from dialog.runs.evaluation.evaluate import evaluate
-from dialog.runs.folder import finish
+from dialog.runs.folder import finish, with_absolute_path
 from dialog.runs.prepare import prepare_data
 
 
@@ -115,3 +115,9 @@ def test_recipe_of_a_run_finds_its_corpus_from_every_folder(
     assert dialog.compose(str(run / "recipe.yaml")).recipe.data.path == str(tmp_path)
     folder, _ = evaluate(dialog.load(run), "test", quiet=True)
     assert folder.is_dir()
+
+
+def test_no_path_stays_no_path(tiny: Callable[..., Any]) -> None:
+    for override in ((), ("data.path=",)):
+        recipe = tiny("lstm", *override).recipe
+        assert with_absolute_path(recipe) == recipe

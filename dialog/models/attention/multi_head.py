@@ -54,6 +54,18 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, dro
     return mixed if mask is None else mixed.masked_fill(~mask.any(-1, keepdim=True), 0.0)  # [B, H, T, D / H]
 
 
+def mixed_values(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    """Attend with queries [B, H, T, D / H] to keys and values [B, G, S, D / H] on a CPU, by the faster way.
+
+    Mask broadcastable to [B, H, T, S] -> [B, H, T, D / H].
+    """
+    groups = query.shape[1] // keys.shape[1]
+    if not _formula_is_faster(query):
+        return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=groups > 1)
+    keys, values = (states.repeat_interleave(groups, 1) for states in (keys, values))
+    return attend(query, keys, values, mask, 0.0)
+
+
 def _scores(query: Tensor, keys: Tensor) -> Tensor:
     return (query / math.sqrt(query.shape[-1])) @ keys.transpose(-2, -1)  # [B, H, T, S]
 

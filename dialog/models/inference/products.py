@@ -19,7 +19,7 @@ Product = Callable[[Tensor], Tensor]
 """From rows [N, I] in float32 to x W' + b [N, O] in float32."""
 
 FEW = 8
-"""Rows up to which a matrix that is not large is multiplied by `Int8WeightProduct`."""
+"""Rows up to which a matrix of fewer than `LARGE` weights is multiplied by `Int8WeightProduct`."""
 MEDIUM = 2**16
 """Weights of a matrix from which `Int8Product` is faster than float32 for more rows than `FEW`."""
 LARGE = 2**19
@@ -145,7 +145,7 @@ def has_int8(device: str) -> bool:
 def product(weight: Tensor, bias: Tensor | None = None, *, int8: bool = False) -> Product:
     """Return the product of a matrix [O, I], and a bias [O], in the precision of the weights or in int8.
 
-    In int8, more than `FEW` rows are multiplied by a small matrix in float32.
+    In int8, a matrix of fewer than `MEDIUM` weights multiplies more than `FEW` rows in float32.
     """
     weight, bias = weight.detach(), None if bias is None else bias.detach()
     if int8:

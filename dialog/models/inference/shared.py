@@ -1,6 +1,6 @@
 """Padded sources without their padding, and memory of sources that the rows of a beam share.
 
-Shapes: N sources, K rows of each, S source tokens, R real tokens of all sources.
+Shapes: N sources, K rows of each, S source tokens, R rows of real tokens.
 """
 
 from __future__ import annotations
@@ -13,25 +13,37 @@ from torch import Tensor
 
 from dialog.models.state import Rows
 
+ROWS = 64
+"""Rows of products are a multiple of it: oneDNN compiles and caches a kernel for each number of rows."""
+
 
 class RealTokens:
-    """Real tokens of a mask [N, S]; on a GPU, which would have to count them for the host, all tokens are."""
+    """Real tokens of a mask [N, S], and as much padding as makes their number a multiple of `ROWS`.
+
+    On a GPU all tokens are real: the host would have to wait for their number.
+    """
 
     def __init__(self, mask: Tensor) -> None:
-        self.shape = mask.shape
-        has_padding = mask.device.type == "cpu" and not bool(mask.all())
-        self.places = mask.flatten().nonzero().squeeze(1) if has_padding else None  # [R]
+        self.mask = mask
+        self.places: Tensor | None = None  # [R]
+        if mask.device.type == "cpu":
+            flat = mask.flatten()
+            real = int(flat.sum())
+            count = -(-real // ROWS) * ROWS
+            if count < len(flat):
+                padding = (~flat).nonzero()[: count - real]
+                self.places = torch.cat([flat.nonzero(), padding]).squeeze(1)
 
     def rows(self, padded: Tensor) -> Tensor:
-        """Return the rows [R, D] of real tokens of [N, S, D]."""
+        """Return the rows [R, D] of [N, S, D]."""
         rows = padded.flatten(0, 1)
         return rows if self.places is None else rows.index_select(0, self.places)
 
     def padded(self, rows: Tensor) -> Tensor:
-        """Return rows [R, D] as [N, S, D], 0 at padding."""
+        """Return rows [R, D] as [N, S, D]; some padding is 0."""
         if self.places is not None:
-            rows = rows.new_zeros(self.shape.numel(), rows.shape[1]).index_copy_(0, self.places, rows)
-        return rows.view(*self.shape, -1)
+            rows = rows.new_zeros(self.mask.numel(), rows.shape[1]).index_copy_(0, self.places, rows)
+        return rows.view(*self.mask.shape, rows.shape[1])
 
 
 @dataclass(frozen=True)

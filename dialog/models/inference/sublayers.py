@@ -15,14 +15,11 @@ from dialog.models.transformer.feed_forward import FeedForward, SwiGLU
 from dialog.models.transformer.sublayers import Residual
 
 
-def joined(layers: list[nn.Linear], int8: bool, *, scale: float = 1.0) -> Product:
-    """Return one product for several layers with the same input; the output of the first one is scaled."""
-    scales = [scale] + [1.0] * (len(layers) - 1)
-    weights = [layer.weight.detach() * factor for layer, factor in zip(layers, scales, strict=True)]
-    biases = [
-        layer.bias.detach() * factor for layer, factor in zip(layers, scales, strict=True) if layer.bias is not None
-    ]
-    return product(torch.cat(weights), torch.cat(biases) if biases else None, int8=int8)
+def joined(layers: list[nn.Linear], int8: bool) -> Product:
+    """Return one product for several layers with the same input."""
+    has_bias = layers[0].bias is not None
+    bias = torch.cat([layer.bias for layer in layers]) if has_bias else None
+    return product(torch.cat([layer.weight for layer in layers]), bias, int8=int8)
 
 
 def prepared_feed_forward(layer: nn.Module, int8: bool) -> Product:

@@ -100,10 +100,11 @@ class _PreparedDecoderLayer:
     def __init__(self, layer: Any, int8: bool) -> None:  # noqa: ANN401 - a DecoderLayer out of a ModuleList
         own, source = self.attentions = layer.self_attention, layer.cross_attention
         self.heads, self.groups, self.width = own.heads, own.key.out_features // own.width, own.width
-        self.own = joined([own.query, own.key, own.value], int8, scale=self.width**-0.5)
-        self.query = joined([source.query], int8, scale=self.width**-0.5)
+        self.own = joined([own.query, own.key, own.value], int8)
         self.source = joined([source.key, source.value], int8)
-        self.own_output, self.source_output = (joined([part], int8) for part in (own.output, source.output))
+        self.own_output, self.query, self.source_output = (
+            joined([part], int8) for part in (own.output, source.query, source.output)
+        )
         self.feed = prepared_feed_forward(layer.feed_forward, int8)
         residuals = (layer.self_residual, layer.cross_residual, layer.feed_residual)
         self.residuals = [prepared_residual(part) for part in residuals]
@@ -156,7 +157,7 @@ def _mix(
     hook: AttentionHook | None,
     attention: MultiHeadAttention,
 ) -> Tensor:
-    """Attend with scaled queries [N, H, K, W] in the precision of keys [N, G, S, W]; return float32 [N, H, K, W]."""
+    """Attend with queries [N, H, K, W] in the precision of the keys [N, G, S, W]; return float32 [N, H, K, W]."""
     groups, is_cpu = query.shape[1] // keys.shape[1], keys.device.type == "cpu"
     batched = is_cpu and (keys.shape[0] * keys.shape[1] >= MANY or keys.dtype is torch.bfloat16)
     if batched or hook is not None:
@@ -167,13 +168,13 @@ def _mix(
             rows = weights.view(keys.shape[0] * keys.shape[1], -1, keys.shape[2])  # [N G, K H / G, S]
             return torch.bmm(rows, values.flatten(0, 1)).view_as(query).float()
     low = query.to(keys.dtype)
-    mixed = F.scaled_dot_product_attention(low, keys, values, attn_mask=mask, scale=1.0, enable_gqa=groups > 1)
-    return mixed.float()
+    return F.scaled_dot_product_attention(low, keys, values, attn_mask=mask, enable_gqa=groups > 1).float()
 
 
 def _weights(query: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
-    """Return weights [N, H, K, S] of scaled queries [N, H, K, W] and keys [N, G, S, W], in the keys' precision."""
-    rows = query.to(keys.dtype).reshape(keys.shape[0] * keys.shape[1], -1, keys.shape[3])
+    """Return attention weights [N, H, K, S] of queries [N, H, K, W] and keys [N, G, S, W], in the keys' precision."""
+    scaled = (query / query.shape[3] ** 0.5).to(keys.dtype)
+    rows = scaled.reshape(keys.shape[0] * keys.shape[1], -1, keys.shape[3])
     scores = torch.bmm(rows, keys.flatten(0, 1).transpose(1, 2)).view(*query.shape[:3], -1)
     return (scores if mask is None else scores.add_(mask)).softmax(-1)
 

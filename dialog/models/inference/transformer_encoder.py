@@ -3,7 +3,7 @@
 Formula: `TransformerEncoder.forward`. The tokens of all sources are the rows of each product; only attention reads them
 padded. Queries, keys and values are one product.
 
-Shapes: B sources, S source tokens, R real tokens of all sources, D width, H heads, G heads of keys and values,
+Shapes: B sources, S source tokens, R rows of real tokens, D width, H heads, G heads of keys and values,
 W = D / H.
 """
 
@@ -12,12 +12,11 @@ from __future__ import annotations
 from typing import Any, TypeGuard
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dialog.models.attention import MultiHeadAttention
-from dialog.models.attention.multi_head import attend, attention_weights, mix
-from dialog.models.contracts import AttentionHook, Encoded, Encoder, meant_for
+from dialog.models.attention.multi_head import mixed_values
+from dialog.models.contracts import AttentionHook, Encoded, Encoder
 from dialog.models.inference.products import HalfProduct, product
 from dialog.models.inference.shared import RealTokens
 from dialog.models.inference.sublayers import joined, prepared_feed_forward, prepared_norm, prepared_residual
@@ -34,62 +33,47 @@ class PreparedTransformerEncoder(Encoder):
     def __init__(self, encoder: TransformerEncoder, *, int8: bool) -> None:
         super().__init__()
         self.size = encoder.size
-        self.positions = encoder.positions
+        self.original = encoder
         self.layers = [_PreparedEncoderLayer(layer, int8) for layer in encoder.layers]
         self.norm = prepared_norm(encoder.norm)
 
     def forward(self, inputs: Tensor, mask: Tensor, hook: AttentionHook | None = None) -> Encoded:
-        """Encode inputs [B, S, D], mask [B, S] into states [B, S, D] of the inputs' precision."""
-        real, turn = RealTokens(mask), self.positions.turn_at(inputs)
-        rows = real.rows(self.positions(inputs).float())
+        """Encode inputs [B, S, D], mask [B, S] into states [B, S, D] of the inputs' precision.
+
+        With a hook, which sees the weights of padding too, the original encoder runs.
+        """
+        if hook is not None:
+            encoded: Encoded = self.original(inputs, mask, hook)
+            return encoded
+        real, positions = RealTokens(mask), self.original.positions
+        rows, turn = real.rows(positions(inputs).float()), positions.turn_at(inputs)
         for layer in self.layers:
-            rows = layer(rows, real, mask[:, None, None], turn, hook)
-        states = real.padded(self.norm(rows))
+            rows = layer(rows, real, mask[:, None, None], turn)
+        states = real.padded(self.norm(rows)).masked_fill(~mask.unsqueeze(-1), 0.0)
         summary = states.sum(1) / mask.sum(1, keepdim=True).clamp(min=1)  # [B, D]
         return Encoded(states.to(inputs.dtype), mask, summary.to(inputs.dtype))
 
 
 class _PreparedEncoderLayer:
     def __init__(self, layer: Any, int8: bool) -> None:  # noqa: ANN401 - an EncoderLayer out of a ModuleList
-        own = self.attention = layer.self_attention
+        own = layer.self_attention
         self.heads, self.groups, self.width = own.heads, own.key.out_features // own.width, own.width
         self.own = joined([own.query, own.key, own.value], int8)
         self.output = product(own.output.weight, own.output.bias, int8=int8)
         self.feed = prepared_feed_forward(layer.feed_forward, int8)
         self.around_attention, self.around_feed = map(prepared_residual, (layer.self_residual, layer.feed_residual))
 
-    def __call__(self, rows: Tensor, real: RealTokens, mask: Tensor, turn: Turn, hook: AttentionHook | None) -> Tensor:
+    def __call__(self, rows: Tensor, real: RealTokens, mask: Tensor, turn: Turn) -> Tensor:
         """Map rows [R, D] to [R, D]; mask [B, 1, 1, S]."""
 
         def attend_to_source(x: Tensor) -> Tensor:
             projected = self.own.half(x) if isinstance(self.own, HalfProduct) else self.own(x)  # [R, (H + 2 G) W]
             heads = torch.unflatten(real.padded(projected), 2, (-1, self.width)).transpose(1, 2)  # [B, H + 2 G, S, W]
             query, keys, values = heads.split_with_sizes([self.heads, self.groups, self.groups], 1)
-            mixed = _mix(turn(query), turn(keys), values, mask, meant_for(hook, self.attention), self.attention)
+            mixed = mixed_values(turn(query), turn(keys), values, mask)
             return self.output(real.rows(mixed.transpose(1, 2).flatten(2)))
 
         return self.around_feed(self.around_attention(rows, attend_to_source), self.feed)
-
-
-def _mix(
-    query: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    mask: Tensor,
-    hook: AttentionHook | None,
-    attention: MultiHeadAttention,
-) -> Tensor:
-    """Attend with queries [B, H, S, W] to keys and values [B, G, S, W]; return [B, H, S, W]."""
-    fused = hook is None and query.dtype is torch.float32
-    groups = query.shape[1] // keys.shape[1]
-    if fused:
-        return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=groups > 1)
-    keys, values = (states.repeat_interleave(groups, 1) for states in (keys, values))
-    if hook is None:
-        return attend(query, keys, values, mask, 0.0)
-    weights = attention_weights(query, keys, mask)
-    hook(attention, weights)
-    return mix(weights, values, 0.0)
 
 
 def supports_transformer_encoder(encoder: nn.Module) -> TypeGuard[TransformerEncoder]:

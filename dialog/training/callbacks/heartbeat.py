@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import secrets
 import socket
-import sys
 
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 
-from dialog.errors import RunError
+from dialog.errors import LostProcessError
 from dialog.training.distributed.heartbeat import Address, Heartbeat
 from dialog.training.distributed.local_launcher import end_local_processes
 
@@ -53,7 +51,7 @@ class HeartbeatCallback(Callback):
         """Send the error to the other processes, and wait for those that were started here.
 
         Raises:
-            RunError: the exception only followed from another process's failure.
+            LostProcessError: the exception only followed from another process's failure.
         """
         try:
             self._report(exception)
@@ -67,14 +65,6 @@ class HeartbeatCallback(Callback):
         if not isinstance(exception, Exception):  # a signal, which all processes handle
             heartbeat.leave()
         elif isinstance(exception, RuntimeError) and heartbeat.failed.wait(3):  # usually a broken collective
-            atexit.register(_exit_at_once)
-            raise RunError(heartbeat.cause) from exception
+            raise LostProcessError(heartbeat.cause) from exception
         else:
             heartbeat.fail(f"{type(exception).__name__}: {exception}")
-
-
-def _exit_at_once() -> None:
-    """Exit with 1 without the end of the interpreter: threads of a broken collective sometimes abort it."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(1)

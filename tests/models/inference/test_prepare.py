@@ -52,6 +52,12 @@ def network(encoder: Component, decoder: Component, head: str = "vocabulary") ->
     return model
 
 
+@pytest.fixture(autouse=True)
+def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out padding also of few tokens."""
+    monkeypatch.setattr("dialog.models.inference.shared.ROWS", 4)
+
+
 @pytest.fixture
 def source() -> Tensor:
     """Three sources, of 9, 4 and 1 tokens."""

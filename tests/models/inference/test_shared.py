@@ -30,13 +30,19 @@ def test_repeat_copies_nothing() -> None:
     assert shared.parts[0] is values
 
 
-def test_real_tokens_are_the_rows_and_padding_is_0() -> None:
-    padded = torch.arange(1.0, 13.0).view(2, 3, 2)
-    mask = torch.tensor([[True, True, True], [True, False, False]])
-    real = RealTokens(mask)
-    rows = real.rows(padded)
-    assert rows.tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
-    assert real.padded(rows).equal(padded * mask.unsqueeze(-1))
-    whole = RealTokens(torch.ones_like(mask))
-    assert whole.rows(padded).data_ptr() == padded.data_ptr()
-    assert whole.padded(whole.rows(padded)).equal(padded)
+@pytest.mark.parametrize(("multiple", "rows"), [(1, [0, 1, 2, 3, 6]), (4, [0, 1, 2, 3, 6, 4, 5, 7])])
+def test_rows_are_the_real_tokens_and_some_padding(
+    multiple: int, rows: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dialog.models.inference.shared.ROWS", multiple)
+    padded = torch.arange(9.0).view(3, 3, 1)
+    real = RealTokens(torch.tensor([[1, 1, 1], [1, 0, 0], [1, 0, 0]]) == 1)
+    assert real.rows(padded).flatten().tolist() == rows
+    back = real.padded(real.rows(padded)).flatten()
+    assert back.tolist() == [place if place in rows else 0 for place in range(9)]
+
+
+def test_tokens_without_enough_padding_are_not_copied() -> None:
+    padded = torch.zeros(3, 3, 1)
+    real = RealTokens(torch.tensor([[1, 1, 1], [1, 0, 0], [1, 0, 0]]) == 1)
+    assert real.rows(padded).data_ptr() == real.padded(real.rows(padded)).data_ptr() == padded.data_ptr()
