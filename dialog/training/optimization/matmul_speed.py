@@ -14,6 +14,7 @@ from dialog.atomic import write_json
 from dialog.errors import UserError
 from dialog.json_files import read_json
 from dialog.paths import cache
+from dialog.training.optimization.allocator import bound_kernel_caches
 
 SIZES = (512, 512, 2048)
 """Rows, inner size and columns of the products: the gates of an LSTM of 512 over a batch."""
@@ -36,6 +37,7 @@ def matmul_speed() -> MatmulSpeed:
         kept = read_json(path)
     with suppress(KeyError, TypeError):
         return MatmulSpeed(**kept[name])
+    bound_kernel_caches()  # these may be the first products of a process that will train
     speed = MatmulSpeed(_speed(torch.float32), _speed(torch.bfloat16))
     with suppress(OSError):  # without a cache it is measured each time
         path.parent.mkdir(parents=True, exist_ok=True)
