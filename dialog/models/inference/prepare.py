@@ -11,9 +11,11 @@ from torch import Tensor
 
 from dialog.models.heads import Decoded, Head, VocabularyHead
 from dialog.models.inference.products import product
-from dialog.models.inference.recurrent import prepare_recurrent, supports_recurrent
+from dialog.models.inference.recurrent import Bfloat16Encoder, prepare_recurrent, supports_recurrent
 from dialog.models.inference.transformer_decoder import PreparedTransformer, supports_transformer
 from dialog.models.inference.transformer_encoder import PreparedTransformerEncoder, supports_transformer_encoder
+from dialog.models.kernels.linear import has_fast_bfloat16
+from dialog.models.recurrent.encoder import RecurrentEncoder
 from dialog.models.seq2seq import Seq2Seq
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -63,6 +65,8 @@ def prepare(model: Seq2Seq, *, int8: bool = False) -> Seq2Seq:
     assert isinstance(head, VocabularyHead)
     if supports_transformer_encoder(model.encoder) and head.weight.device.type == "cpu":
         prepared.encoder = PreparedTransformerEncoder(model.encoder, int8=int8)
+    elif int8 and type(model.encoder) is RecurrentEncoder and has_fast_bfloat16():
+        prepared.encoder = Bfloat16Encoder(model.encoder)
     if supports_transformer(decoder):
         prepared.decoder = PreparedTransformer(decoder, int8=int8)
     elif supports_recurrent(decoder):

@@ -1,4 +1,4 @@
-"""Recurrent decoders prepared for generation.
+"""Recurrent decoders prepared for generation, and their encoder in bfloat16.
 
 Formulas: the `forward` of `BahdanauDecoder`, `LuongDecoder` and `PlainDecoder`. Each step is one product per layer for
 all gates, one for the query of additive attention, and one for the output.
@@ -10,18 +10,20 @@ size, D hidden size, C cell state width.
 from __future__ import annotations
 
 from abc import abstractmethod
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor, nn
 
-from dialog.models.contracts import AttentionHook, Decoder, Encoded, Memory, meant_for
+from dialog.models.contracts import AttentionHook, Decoder, Encoded, Encoder, Memory, meant_for
 from dialog.models.inference.products import Product, product
 from dialog.models.inference.readers import prepared_reader, supports_reader
 from dialog.models.inference.shared import SharedRows
 from dialog.models.recurrent.bahdanau import BahdanauDecoder, BahdanauState
 from dialog.models.recurrent.cells import RecurrentCell
+from dialog.models.recurrent.encoder import RecurrentEncoder
 from dialog.models.recurrent.luong import LuongDecoder, LuongState
 from dialog.models.recurrent.plain import PlainDecoder
 from dialog.models.recurrent.stack import StackState
@@ -100,6 +102,21 @@ class PreparedRecurrent(Decoder):
             cells.append(kept)
             entering = (above,)
         return replace(state, hidden=tuple(hidden), cells=tuple(cells))
+
+
+class Bfloat16Encoder(Encoder):
+    """Recurrent encoder in bfloat16, with inputs and outputs in another precision."""
+
+    def __init__(self, encoder: RecurrentEncoder) -> None:
+        super().__init__()
+        self.size, self.own_dropout = encoder.size, encoder.own_dropout
+        self.encoder = deepcopy(encoder).bfloat16()
+
+    def forward(self, inputs: Tensor, mask: Tensor, hook: AttentionHook | None = None) -> Encoded:
+        """Encode inputs [N, S, E], mask [N, S] into states [N, S, M]."""
+        encoded: Encoded = self.encoder(inputs.bfloat16(), mask, hook)
+        states, summary, *final = (part.to(inputs.dtype) for part in (encoded.states, encoded.summary, *encoded.final))
+        return Encoded(states, mask, summary, tuple(final))
 
 
 class PreparedBahdanau(PreparedRecurrent):

@@ -1,5 +1,6 @@
 """Prepared networks compute what the readable ones do."""
 
+import importlib
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from dialog.models.attention import DotScorer
 from dialog.models.inference import PreparedNetworks, can_prepare, has_int8, prepare
 from dialog.models.inference.prepare import PreparedHead
+from dialog.models.inference.recurrent import Bfloat16Encoder
 from dialog.models.seq2seq import Seq2Seq
 
 VOCABULARY, PAD = 50, 0
@@ -128,6 +130,20 @@ def test_keys_and_values_of_many_rows_are_in_bfloat16(
         memory, _ = half.start(source, source != PAD)
         assert memory.decoder.parts[1].dtype is torch.bfloat16
     assert (scores(half, source, width) - exact).abs().max() < 0.05 * exact.std() * 3
+
+
+@pytest.mark.skipif(not has_int8("cpu"), reason="the processor has no VNNI")
+@pytest.mark.parametrize("final", [False, True])
+def test_recurrent_encoders_are_in_bfloat16(final: bool, source: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared_module = importlib.import_module("dialog.models.inference.prepare")
+    monkeypatch.setattr(prepared_module, "has_fast_bfloat16", lambda: True)
+    bridge = {"bridge": {"name": "final"}} if final else {}
+    model = network(RECURRENT, RECURRENT | ADDITIVE | bridge)
+    exact = scores(model, source)
+    rounded = prepare(model, int8=True)
+    assert isinstance(rounded.encoder, Bfloat16Encoder)
+    assert 0 < (scores(rounded, source) - exact).abs().max() < 0.05 * exact.std() * 3
+    assert next(model.encoder.parameters()).dtype is torch.float32
 
 
 @pytest.mark.skipif(not has_int8("cpu"), reason="the processor has no VNNI")
