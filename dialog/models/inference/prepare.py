@@ -58,7 +58,7 @@ def can_prepare(model: Seq2Seq) -> bool:
 
 
 def prepare(model: Seq2Seq, *, int8: bool = False) -> Seq2Seq:
-    """Return a network that generates the same in less time; it shares the embeddings and copies the rest."""
+    """Return a network that generates the same in less time; it shares the parts that it does not prepare."""
     prepared = copy(model)
     prepared._modules = dict(model._modules)
     decoder, head = model.decoder, model.head
