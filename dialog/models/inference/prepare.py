@@ -12,7 +12,7 @@ from torch import Tensor
 from dialog.models.heads import Decoded, Head, VocabularyHead
 from dialog.models.inference.products import product
 from dialog.models.inference.recurrent import Bfloat16Encoder, prepare_recurrent, supports_recurrent
-from dialog.models.inference.transformer_decoder import PreparedTransformer, supports_transformer
+from dialog.models.inference.transformer_decoder import PreparedTransformerDecoder, supports_transformer_decoder
 from dialog.models.inference.transformer_encoder import PreparedTransformerEncoder, supports_transformer_encoder
 from dialog.models.kernels.linear import has_fast_bfloat16
 from dialog.models.recurrent.encoder import RecurrentEncoder
@@ -47,7 +47,7 @@ def can_prepare(model: Seq2Seq) -> bool:
     return (
         type(model) is Seq2Seq
         and type(model.head) is VocabularyHead
-        and (supports_recurrent(model.decoder) or supports_transformer(model.decoder))
+        and (supports_recurrent(model.decoder) or supports_transformer_decoder(model.decoder))
         and model.head.weight.dtype in DTYPES
         and all(
             type(part).__module__.startswith(OWN_PARTS)
@@ -67,8 +67,8 @@ def prepare(model: Seq2Seq, *, int8: bool = False) -> Seq2Seq:
         prepared.encoder = PreparedTransformerEncoder(model.encoder, int8=int8)
     elif int8 and type(model.encoder) is RecurrentEncoder and has_fast_bfloat16():
         prepared.encoder = Bfloat16Encoder(model.encoder)
-    if supports_transformer(decoder):
-        prepared.decoder = PreparedTransformer(decoder, int8=int8)
+    if supports_transformer_decoder(decoder):
+        prepared.decoder = PreparedTransformerDecoder(decoder, int8=int8)
     elif supports_recurrent(decoder):
         prepared.decoder = prepare_recurrent(decoder, int8=int8)
     prepared.head = PreparedHead(head, int8=int8)

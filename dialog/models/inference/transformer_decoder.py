@@ -33,7 +33,7 @@ int8: half the memory, and for the rows of a beam a fourth of the time.
 """
 
 
-class PreparedTransformer(Decoder):
+class PreparedTransformerDecoder(Decoder):
     """Decoder layers in float32; products in the precision of the weights or in int8.
 
     Attention is in float32 on a CPU, where torch's fused kernel is slower in bfloat16 for one query, except for
@@ -179,7 +179,7 @@ def _weights(query: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
     return (scores if mask is None else scores.add_(mask)).softmax(-1)
 
 
-def supports_transformer(decoder: nn.Module) -> TypeGuard[TransformerDecoder]:
+def supports_transformer_decoder(decoder: nn.Module) -> TypeGuard[TransformerDecoder]:
     """Return whether all parts of a decoder are those whose formula is written here."""
     attentions = (
         part for layer in getattr(decoder, "layers", ()) for part in (layer.self_attention, layer.cross_attention)
