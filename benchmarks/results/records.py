@@ -1,7 +1,8 @@
 """Record the finished runs of a table: recipes/<corpus>/results/<name>.json, and tables in the README beside it.
 
 Runs of the present recipe that an earlier record has and the output folder lacks are kept: the seeds of a table can be
-trained on several machines, and a lost output folder loses no results. The verdict needs all runs in one output folder.
+trained on several machines, and a lost output folder loses no results. If the output folder has only some of the runs,
+the verdict is about bits per byte alone, from the sums per dialogue that each record has.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from entries import Entry
+from pooled import dialogue_sums, pooled_verdict
 from record_table import to_markdown, write_table
 from tables import COMMAND, RESULTS, Table, plan_table
 
@@ -105,7 +107,7 @@ def content_of(table: Table, work: Work, systems: Sequence[System], now: Mapping
 
 
 def run_of(run: FinishedRun) -> dict[str, Any]:
-    """Return one run: where it was trained, its cost, its metrics and its learning curve as columns."""
+    """Return one run: where it was trained, its cost, its metrics, its sums per dialogue, and its learning curve."""
     trained = read_json(run.folder / ENVIRONMENT, "time", "data")
     curve = [point for point in run.entry["curve"] if point["validation/bits_per_byte"] is not None]
     names = ("step", "epoch", "seconds", "validation/bits_per_byte")
@@ -119,6 +121,7 @@ def run_of(run: FinishedRun) -> dict[str, Any]:
         "fingerprint": run.entry["metrics"].get("fingerprint"),
         **{key: run.entry[key] for key in RUN},
         "metrics": numbers(run.entry["metrics"]),
+        **({} if run.measured is None else dialogue_sums(run.measured)),
         "curve": {name: [point[name] for point in curve] for name in names},
     }
 
@@ -151,13 +154,13 @@ def with_earlier(content: dict[str, Any], earlier: Mapping[str, Any], table: Tab
             recipes.append(new[name])
     if not kept:
         return content
-    same = rounded(recipes) == earlier["recipes"]
+    compared = earlier if rounded(recipes) == earlier["recipes"] else pooled_verdict(recipes)
     return {
         **content,
         "recipes": recipes,
         "missing": [name for name in content["missing"] if name not in kept],
-        "verdict": earlier["verdict"] if same else "",
-        "differences": earlier["differences"] if same else [],
+        "verdict": compared["verdict"],
+        "differences": [{key: item.get(key) for key in DIFFERENCE} for item in compared["differences"]],
     }
 
 

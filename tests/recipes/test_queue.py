@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shlex
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,6 +135,7 @@ def test_queue_continues_reports_failures_and_records(tmp_path: Path, queue: lis
     metrics = json.loads((out / "of-another-name" / "evaluation" / "test" / "metrics.json").read_text())
     assert run["metrics"]["bits_per_byte"] == pytest.approx(metrics["bits_per_byte"], rel=1e-5)
     assert {item["metric"] for item in record["differences"]} == {"bits_per_byte", "answer_accuracy"}
+    assert_pooled_verdict_is_that_of_the_comparison(record)
 
     record = json.loads(path.read_text())
     for folder in runs:  # the output folder of another machine, with one of the runs
@@ -145,7 +148,9 @@ def test_queue_continues_reports_failures_and_records(tmp_path: Path, queue: lis
     call("--record", "--only", "first")
     merged = json.loads(path.read_text())
     assert [[run["seed"] for run in row["runs"]] for row in merged["recipes"]] == [[1, 2], [2]]
-    assert (merged["verdict"], merged["missing"]) == ("", ["quickstart/transformer seed 1"])
+    assert merged["missing"] == ["quickstart/transformer seed 1"]
+    assert merged["verdict"].startswith("transformer has one run, so this is about that run and the architecture lstm")
+    assert {item["metric"] for item in merged["differences"]} == {"bits_per_byte"}
     queue_file = tmp_path / "queue.yaml"
     broken = QUEUE.replace(
         "quickstart/transformer: 0.1}", "quickstart/transformer: {hours: 0.1, overrides: [model.unknown=1]}}"
@@ -157,6 +162,29 @@ def test_queue_continues_reports_failures_and_records(tmp_path: Path, queue: lis
     path.write_text(text.replace(record["recipes"][0]["hash"], "of an older recipe"))
     call("--record", "--only", "first")
     assert [run["seed"] for run in json.loads(path.read_text())["recipes"][0]["runs"]] == [1]
+
+
+def assert_pooled_verdict_is_that_of_the_comparison(record: dict[str, Any]) -> None:
+    """Runs of several machines are compared by their recorded sums; here all of them are of this one."""
+    from pooled import pooled_verdict
+
+    pooled = pooled_verdict(record["recipes"])
+    expected = [item for item in record["differences"] if item["metric"] == "bits_per_byte"]
+    assert [item["subset"] for item in pooled["differences"]] == [item["subset"] for item in expected]
+    for item, other in zip(pooled["differences"], expected, strict=True):
+        assert item["difference"] == pytest.approx(other["difference"], rel=1e-3)
+        assert item["interval"] == pytest.approx(other["interval"], rel=1e-3)
+        assert item["p"] == pytest.approx(other["p"], abs=1e-3)
+    for row in record["recipes"]:
+        for nll, size, unknown in [run["dialogue_sums"] for run in row["runs"]]:
+            bits = (sum(nll) / math.log(2) + 8 * sum(unknown)) / sum(size)
+            assert bits == pytest.approx(row["runs"][0]["metrics"]["bits_per_byte"], rel=1e-5)
+    assert pooled_verdict(record["recipes"][:1])["verdict"] == ""
+    (run,) = record["recipes"][0]["runs"]
+    other = {**record["recipes"][1], "runs": [{**run, "fingerprint": "of another test set"}]}
+    assert pooled_verdict([record["recipes"][0], other])["verdict"] == ""
+    del run["dialogue_sums"]
+    assert pooled_verdict(record["recipes"]) == {"verdict": "", "differences": []}
 
 
 SWEEP = """
