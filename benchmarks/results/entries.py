@@ -39,6 +39,7 @@ class Entry:
         purpose: One line: the question that it answers.
         rows: Contenders of a table; empty for a sweep.
         seeds: Number of seeds of a table.
+        recorded: Seeds that are left out, because a record has the runs of all recipes.
         overrides: For every recipe of the entry.
         tuned_by: Name of the sweep whose best recipes are trained in place of the recipes themselves.
         columns: Metrics of the table in the README.
@@ -53,6 +54,7 @@ class Entry:
     purpose: str
     rows: tuple[Row, ...] = ()
     seeds: int = 1
+    recorded: frozenset[int] = frozenset()
     overrides: tuple[str, ...] = ()
     tuned_by: str = ""
     columns: tuple[str, ...] = ("bits_per_byte",)
@@ -62,9 +64,9 @@ class Entry:
     hours: float = field(default=0.0)
 
     @property
-    def seed_list(self) -> range:
-        """The seeds of a table: from 1 on."""
-        return range(1, self.seeds + 1)
+    def seed_list(self) -> list[int]:
+        """The seeds of a table: from 1 on, without recorded ones."""
+        return [seed for seed in range(1, self.seeds + 1) if seed not in self.recorded]
 
     @property
     def corpus(self) -> str:

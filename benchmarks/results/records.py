@@ -10,20 +10,23 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from entries import Entry
+from entries import Entry, compose_row
 from pooled import dialogue_sums, pooled_verdict
 from record_table import to_markdown, write_table
 from tables import COMMAND, RESULTS, Table, plan_table
 
 from dialog.atomic import write_text
 from dialog.comparison.compare import covers
+from dialog.comparison.grid.folder import contender_hash
 from dialog.comparison.grid.work import Work
 from dialog.comparison.results.systems import FinishedRun, System, finished_systems
+from dialog.errors import UserError
 from dialog.escaping import to_json
 from dialog.json_files import read_json
 from dialog.report.completion import displayed
@@ -50,15 +53,33 @@ def record(entries: Sequence[Entry], output: Path, recipes: Path) -> None:
         if not systems:
             log.info("%s: no finished run", entry.name)
             continue
-        folder = recipes / entry.corpus
-        path = folder / "results" / f"{entry.name}.json"
+        path = record_path(entry, recipes)
         content = content_of(table, work, systems, now)
         if path.is_file():
             content = with_earlier(content, read_json(path, "recipes", "verdict", "differences"), table)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, compact(content))
-        write_table(folder / "README.md", entry.name, to_markdown(content))
+        write_table(recipes / entry.corpus / "README.md", entry.name, to_markdown(content))
         log.info("%s: %s", entry.name, path)
+
+
+def without_recorded(entry: Entry, output: Path, recipes: Path) -> Entry:
+    """Return an entry without the seeds of which the record has the runs of all its recipes, as they are now."""
+    path = record_path(entry, recipes)
+    if entry.sweep or not path.is_file():
+        return entry
+    rows = {(row["name"], row["hash"]): row["runs"] for row in read_json(path, "recipes")["recipes"]}
+    try:
+        hashes = {row.name: contender_hash(compose_row(entry, row, output).recipe) for row in entry.rows}
+    except UserError:  # which processing the entry reports
+        return entry
+    seeds = [{run["seed"] for run in rows.get(key, [])} for key in hashes.items()]
+    return replace(entry, recorded=frozenset(set.intersection(*seeds)))
+
+
+def record_path(entry: Entry, recipes: Path) -> Path:
+    """Return the file of an entry's record."""
+    return recipes / entry.corpus / "results" / f"{entry.name}.json"
 
 
 def content_of(table: Table, work: Work, systems: Sequence[System], now: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Make the results of the recipes: process the queue of runs, and record finished tables.
 
     python benchmarks/results/run.py [--jobs N] [--core N ...] [--only NAME ...]     train, evaluate and compare
+    python benchmarks/results/run.py --unrecorded ...                                only seeds that no record has
     python benchmarks/results/run.py --status                                        finished, running, left
     python benchmarks/results/run.py --record                                        write recipes/*/results and READMEs
 
@@ -26,7 +27,7 @@ import sys
 from pathlib import Path
 
 from entries import Entry, read_queue
-from records import record
+from records import record, without_recorded
 from status import print_status
 from tables import is_done, plan_table, train_table
 
@@ -48,7 +49,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="entries, or letters of stages")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time")
     parser.add_argument("--core", type=int, nargs="+", metavar="N", help="use these cores only")
-    parser.add_argument("--recipes", type=Path, default=ROOT / "recipes", metavar="DIR", help="where --record writes")
+    parser.add_argument("--recipes", type=Path, default=ROOT / "recipes", metavar="DIR", help="folder of the records")
+    parser.add_argument("--unrecorded", action="store_true", help="leave out seeds that the record has of all recipes")
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--status", action="store_true", help="print finished, running and missing runs")
     action.add_argument("--record", action="store_true", help="write recipes/*/results and the tables of the READMEs")
@@ -66,6 +68,8 @@ def main() -> None:
         recorded = queue.with_name("sweeps")
         for entry in every:
             restore_sweep(entry, output, recorded)
+        if options.unrecorded and not options.record:
+            entries = [without_recorded(entry, output, recipes) for entry in entries]
         if options.status:
             print_status(entries, output, every)
         elif options.record:
@@ -103,6 +107,9 @@ def process(entries: list[Entry], output: Path, jobs: int, advice: str) -> None:
     failures: dict[str, Exception] = {}
     for entry in entries:
         log.info("%s %s: %s", entry.stage, entry.name, entry.purpose)
+        if entry.rows and not entry.seed_list:
+            log.info("%s: all seeds are recorded", entry.name)
+            continue
         try:
             if entry.sweep:
                 run_sweep(entry, output, advice)

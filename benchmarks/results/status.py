@@ -28,13 +28,16 @@ def print_status(entries: Sequence[Entry], output: Path, queue: Sequence[Entry])
     used: dict[object, str] = {}
     for entry in entries:
         print(f"{entry.stage} {entry.name}: {entry.purpose}")
+        if entry.rows and not entry.seed_list:
+            print("  all seeds are recorded")
+            continue
         rows = sweep_rows(entry, output) if entry.sweep else table_rows(entry, output, used)
         width = max(len(name) for name, _, _ in rows)
         for name, state, hours in rows:
             print(f"  {name:<{width}}  {state}" + (f"; about {duration(3600 * hours)} left" if hours else ""))
         left[entry.stage] = left.get(entry.stage, 0.0) + sum(hours for _, _, hours in rows)
     stages = ", ".join(f"{stage} {hours:.1f}" for stage, hours in left.items())
-    print(f"core hours left, by stage: {stages}; in all {sum(left.values()):.1f}")
+    print(f"core hours left, by stage: {stages or 'none'}; in all {sum(left.values()):.1f}")
     for entry in queue:
         if not entry.sweep and entry not in entries:
             table_rows(entry, output, used)  # marks its runs

@@ -143,6 +143,12 @@ def test_queue_continues_reports_failures_and_records(tmp_path: Path, queue: lis
     (tmp_path / "of-another-name").rename(out / "of-another-name")
     call("--record", "--only", "first")
     assert json.loads(path.read_text()) == record, "recorded runs are kept, with their verdict"
+    assert "  all seeds are recorded" in call("--status", "--unrecorded", "--only", "first")[1]
+    queue_file = tmp_path / "queue.yaml"
+    queue_file.write_text(QUEUE.replace("purpose: two recipes", "purpose: two recipes\n  seeds: 2"))
+    _, status = call("--status", "--unrecorded", "--only", "first")
+    assert re.findall(r"seed \d", status) == ["seed 2", "seed 2"]
+    queue_file.write_text(QUEUE)
     text = path.read_text().replace('"seed": 1', '"seed": 2')
     path.write_text(text)
     call("--record", "--only", "first")
@@ -151,7 +157,6 @@ def test_queue_continues_reports_failures_and_records(tmp_path: Path, queue: lis
     assert merged["missing"] == ["quickstart/transformer seed 1"]
     assert merged["verdict"].startswith("transformer has one run, so this is about that run and the architecture lstm")
     assert {item["metric"] for item in merged["differences"]} == {"bits_per_byte"}
-    queue_file = tmp_path / "queue.yaml"
     broken = QUEUE.replace(
         "quickstart/transformer: 0.1}", "quickstart/transformer: {hours: 0.1, overrides: [model.unknown=1]}}"
     )
