@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from dialog.atomic import write_text
@@ -54,7 +55,7 @@ def cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
     figures = {name: figure_of(some, name, "", "") for name, some in measured.items() if some}
     seeds = [f"{run['seed']}{STALE if staleness(row, run, row['hash']) else ''}" for run in runs]
     steps = sorted({run["steps"] for run in runs})
-    seconds = sum(run["seconds"] for run in runs) / len(runs)
+    seconds = median(run["seconds"] for run in runs)
     return [
         *(figures[name].spread() if name in figures else "–" for name in columns),
         parameters(row),
@@ -85,7 +86,7 @@ def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
     dates = " to ".join(dict.fromkeys([days[0], days[-1]]))
     lines = [
         f"`{record['command']}` at {commits}; {machines}; torch {record['environment']['torch']}; {dates}. "
-        "Mean ± sample standard deviation over seeds; training time of one run."
+        "Mean ± sample standard deviation over seeds; median training time."
     ]
     if record["verdict"]:
         lines += [f"Verdict: {record['verdict']}".replace("\n", "\n  ")]
