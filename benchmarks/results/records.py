@@ -8,6 +8,7 @@ the verdict is about bits per byte alone, from the sums per dialogue that each r
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -141,10 +142,24 @@ def run_of(run: FinishedRun) -> dict[str, Any]:
         "data": trained["data"],
         "fingerprint": run.entry["metrics"].get("fingerprint"),
         **{key: run.entry[key] for key in RUN},
-        "metrics": numbers(run.entry["metrics"]),
+        "metrics": with_set_bits(numbers(run.entry["metrics"])),
         **({} if run.measured is None else dialogue_sums(run.measured)),
         "curve": {name: [point[name] for point in curve] for name in names},
     }
+
+
+def with_set_bits(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Return metrics with ``parlai_sets.S1_bits_per_byte`` and those of the other sets.
+
+    Perplexities per token of different tokenizers cannot be compared; log2(perplexity) tokens / bytes can.
+    """
+    sets = metrics.get("parlai_sets", {})
+    bits = {
+        f"{name}_bits_per_byte": math.log2(value) * sets[f"{name}_tokens"] / sets[f"{name}_bytes"]
+        for name, value in sets.items()
+        if f"{name}_tokens" in sets
+    }
+    return {**metrics, "parlai_sets": {**sets, **bits}} if bits else metrics
 
 
 def missing_runs(work: Work) -> list[str]:

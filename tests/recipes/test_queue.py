@@ -192,6 +192,17 @@ def assert_pooled_verdict_is_that_of_the_comparison(record: dict[str, Any]) -> N
     assert pooled_verdict(record["recipes"]) == {"verdict": "", "differences": []}
 
 
+def test_perplexities_on_scored_sets_become_bits_per_byte(call: Call) -> None:
+    call("--status", "--only", "first")
+    from records import with_set_bits
+
+    sets = {"S1": 32.9, "S1_tokens": 15621, "S1_bytes": 60602, "S1_responses": 1000}
+    metrics = with_set_bits({"f1": 1.0, "parlai_sets": sets})
+    assert metrics["parlai_sets"]["S1_bits_per_byte"] == pytest.approx(1.299, abs=5e-4)  # of Sankar et al. 2019
+    assert metrics["parlai_sets"].keys() - sets.keys() == {"S1_bits_per_byte"}
+    assert with_set_bits({"f1": 1.0}) == {"f1": 1.0}
+
+
 SWEEP = """
 tuned:
   stage: b
