@@ -15,6 +15,8 @@ from dialog.report.tables import metric_label
 START, END = "<!-- results: {} -->", "<!-- end of results -->"
 STALE = " †"
 """Mark of a run that is not current."""
+LABELS = {"parlai_sets.S1_bits_per_byte": "Bits per byte on S1 ↓"}
+"""Labels of figures that records add to the metrics."""
 
 
 def write_table(readme: Path, name: str, table: str) -> None:
@@ -41,7 +43,8 @@ def to_markdown(record: Mapping[str, Any]) -> str:
     Runs that are not current are marked, and explained below; they stay until the queue has replaced them.
     """
     columns = record["columns"]
-    head = ["recipe", *map(metric_label, columns), "parameters", "seeds", "steps", "training time"]
+    labels = [LABELS.get(name) or metric_label(name) for name in columns]
+    head = ["recipe", *labels, "parameters", "seeds", "steps", "training time"]
     lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
     lines += ["| " + " | ".join([f"`{row['name']}`", *cells(row, columns)]) + " |" for row in record["recipes"]]
     reasons = dict.fromkeys(staleness(row, run, row["hash"]) for row in record["recipes"] for run in row["runs"])
