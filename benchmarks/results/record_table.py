@@ -16,7 +16,7 @@ START, END = "<!-- results: {} -->", "<!-- end of results -->"
 STALE = " †"
 """Mark of a run that is not current."""
 LABELS = {"parlai_sets.S1_bits_per_byte": "Bits per byte on S1 ↓"}
-"""Labels of figures that records add to the metrics."""
+"""Labels of the bits per byte that records add to the metrics."""
 
 
 def write_table(readme: Path, name: str, table: str) -> None:
@@ -56,6 +56,7 @@ def cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
     runs = row["runs"]
     measured = {name: [run for run in runs if metric_at(run["metrics"], name) is not None] for name in columns}
     figures = {name: figure_of(some, name, "", "") for name, some in measured.items() if some}
+    figures |= {name: figures[name]._replace(metric="bits_per_byte") for name in LABELS if name in figures}
     seeds = [f"{run['seed']}{STALE if staleness(row, run, row['hash']) else ''}" for run in runs]
     steps = sorted({run["steps"] for run in runs})
     seconds = median(run["seconds"] for run in runs)
