@@ -1,0 +1,103 @@
+"""Draw the figures of docs/results.md from the recorded results in recipes/*/results.
+
+python docs/images/results.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dialog.report.drawing.canvas import write_svg
+from dialog.report.drawing.charts import Spread, changes_svg
+from dialog.report.drawing.svg import Curve, curves_svg
+
+ROOT = Path(__file__).parents[2]
+LSTM, TRANSFORMER, NO_ATTENTION = "lstm_bahdanau", "transformer", "lstm_no_attention"
+PAIRS = {
+    "reverse": "reverse/results/reverse.json",
+    "quickstart": "quickstart/results/quickstart.json",
+    "DailyDialog, 1 epoch": "dailydialog/results/dailydialog-seeds.json",
+    "DailyDialog, 5 epochs": "dailydialog/results/dailydialog-five-epochs.json",
+    "Taskmaster-4": "taskmaster/results/taskmaster.json",
+    "self-dialogues": "selfdialogue/results/selfdialogue.json",
+    "CrossWOZ": "crosswoz/results/crosswoz.json",
+    "Multi30k, translation": "multi30k/results/multi30k.json",
+}
+FAMILY = "dailydialog/results/dailydialog-family.json"
+SEVERAL, SINGLE = 0, 1
+"""Colours of differences between several seeds and between single runs."""
+
+
+def main() -> None:
+    """Write the figures beside this file, or into --output."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent, metavar="DIR")
+    folder = parser.parse_args().output
+    write_svg(folder / "results_families.svg", families_svg())
+    write_svg(folder / "results_attention.svg", attention_svg())
+    write_svg(folder / "results_epochs.svg", epochs_svg())
+
+
+def families_svg() -> str:
+    """Draw, for each corpus, the difference between the LSTM with Bahdanau attention and the Transformer."""
+    rows = []
+    for label, name in PAIRS.items():
+        record = recorded(name)
+        seeds = min(len(row["runs"]) for row in record["recipes"])
+        spread = difference(record, LSTM, TRANSFORMER)
+        rows.append((label, {SEVERAL if seeds > 1 else SINGLE: spread}))
+    return changes_svg(rows, x="bits per byte, LSTM minus Transformer")
+
+
+def attention_svg() -> str:
+    """Draw the difference of each DailyDialog architecture from the LSTM without attention, the best first."""
+    record = recorded(FAMILY)
+    names = [short(row["name"]) for row in record["recipes"]]
+    spreads = {name: difference(record, name, NO_ATTENTION) for name in names if name != NO_ATTENTION}
+    ranked = sorted(spreads, key=lambda name: spreads[name].mean)
+    rows = [(name, {SINGLE: spreads[name]}) for name in ranked]
+    return changes_svg(rows, x="bits per byte, minus those of the LSTM without attention")
+
+
+def epochs_svg() -> str:
+    """Draw the validation curves of seed 1 of both families on DailyDialog, for one and for five epochs."""
+    curves = []
+    for label in ("DailyDialog, 5 epochs", "DailyDialog, 1 epoch"):
+        for row in recorded(PAIRS[label])["recipes"]:
+            curve = row["runs"][0]["curve"]
+            epoch = curve["step"][-1] / (curve["epoch"][-1] + 1)
+            points = [
+                (step / epoch, value)
+                for step, value in zip(curve["step"], curve["validation/bits_per_byte"], strict=True)
+            ]
+            curves.append(Curve(f"{short(row['name'])}, {label.partition(', ')[2]}", "seed 1", points))
+    return curves_svg(curves, x="epochs", y="validation bits per byte")
+
+
+def recorded(name: str) -> dict[str, Any]:
+    """Return a recorded table."""
+    record: dict[str, Any] = json.loads((ROOT / "recipes" / name).read_text(encoding="utf-8"))
+    return record
+
+
+def difference(record: Mapping[str, Any], a: str, b: str) -> Spread:
+    """Return the difference a - b in bits per byte over all dialogues: its interval's centre and half its length."""
+    for entry in record["differences"]:
+        sign = {(a, b): 1, (b, a): -1}.get((short(entry["a"]), short(entry["b"])))
+        if sign and (entry["metric"], entry["subset"]) == ("bits_per_byte", "all"):
+            low, high = entry["interval"]
+            return Spread(sign * (low + high) / 2, (high - low) / 2)
+    raise ValueError(f"{record['name']}: no difference between {a} and {b}")
+
+
+def short(recipe: str) -> str:
+    """Return the name of a recipe without its corpus."""
+    return recipe.rpartition("/")[2]
+
+
+if __name__ == "__main__":
+    main()
