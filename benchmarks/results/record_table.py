@@ -15,7 +15,10 @@ from dialog.report.tables import metric_label
 START, END = "<!-- results: {} -->", "<!-- end of results -->"
 STALE = " †"
 """Mark of a run that is not current."""
-LABELS = {"parlai_sets.S1_bits_per_byte": "Bits per byte on S1 ↓"}
+LABELS = {
+    "parlai_sets.S1_bits_per_byte": "Bits per byte on S1 ↓",
+    "history.random_context": "Bits per byte lost with another context",
+}
 """Labels of the bits per byte that records add to the metrics."""
 
 

@@ -22,10 +22,13 @@ from pooled import dialogue_sums, pooled_verdict
 from record_table import to_markdown, write_table
 from tables import COMMAND, RESULTS, Table, plan_table
 
+from dialog.analysis.attention.batch_maps import MEAN, UNIFORM
 from dialog.atomic import write_text
 from dialog.comparison.compare import covers
 from dialog.comparison.grid.folder import contender_hash
 from dialog.comparison.grid.work import Work
+from dialog.comparison.history import FILE as HISTORY
+from dialog.comparison.results.attention_statistics import FILE as ATTENTION
 from dialog.comparison.results.systems import FinishedRun, System, finished_systems
 from dialog.errors import UserError
 from dialog.escaping import to_json
@@ -142,7 +145,7 @@ def run_of(run: FinishedRun) -> dict[str, Any]:
         "data": trained["data"],
         "fingerprint": run.entry["metrics"].get("fingerprint"),
         **{key: run.entry[key] for key in RUN},
-        "metrics": with_set_bits(numbers(run.entry["metrics"])),
+        "metrics": {**with_set_bits(numbers(run.entry["metrics"])), **analyses_of(run.evaluation)},
         **({} if run.measured is None else dialogue_sums(run.measured)),
         "curve": {name: [point[name] for point in curve] for name in names},
     }
@@ -160,6 +163,25 @@ def with_set_bits(metrics: dict[str, Any]) -> dict[str, Any]:
         if f"{name}_tokens" in sets
     }
     return {**metrics, "parlai_sets": {**sets, **bits}} if bits else metrics
+
+
+def analyses_of(evaluation: Path | None) -> dict[str, dict[str, Any]]:
+    """Return what a comparison has measured of a run beside its metrics, where the evaluation folder has it.
+
+    ``history`` has the bits per byte lost by each change of the context, such as ``history.random_context``;
+    ``attention`` the statistics of the decoder's attention to the source, over all layers and heads (``mean``) and with
+    equal weights (``uniform``).
+    """
+    found: dict[str, dict[str, Any]] = {}
+    if evaluation is None:
+        return found
+    if (path := evaluation / HISTORY).is_file():
+        rows = read_json(path, "perturbations")["perturbations"]
+        found["history"] = numbers({row["perturbation"].replace(" ", "_"): row["bits_per_byte"] for row in rows})
+    if (path := evaluation / ATTENTION).is_file():
+        rows = {row["module"]: row for row in read_json(path, "rows")["rows"] if row["module"] in {MEAN, UNIFORM}}
+        found["attention"] = numbers({name: {**row, "head": None} for name, row in rows.items()})
+    return found
 
 
 def missing_runs(work: Work) -> list[str]:

@@ -135,6 +135,7 @@ def test_queue_continues_reports_failures_and_records(tmp_path: Path, queue: lis
     metrics = json.loads((out / "of-another-name" / "evaluation" / "test" / "metrics.json").read_text())
     assert run["metrics"]["bits_per_byte"] == pytest.approx(metrics["bits_per_byte"], rel=1e-5)
     assert {item["metric"] for item in record["differences"]} == {"bits_per_byte", "answer_accuracy"}
+    assert_analyses_are_those_of_the_comparison(record, next(out.glob("comparisons/first-*/results.json")))
     assert_pooled_verdict_is_that_of_the_comparison(record)
 
     record = json.loads(path.read_text())
@@ -167,6 +168,23 @@ def test_queue_continues_reports_failures_and_records(tmp_path: Path, queue: lis
     path.write_text(text.replace(record["recipes"][0]["hash"], "of an older recipe"))
     call("--record", "--only", "first")
     assert [run["seed"] for run in json.loads(path.read_text())["recipes"][0]["runs"]] == [1]
+
+
+def assert_analyses_are_those_of_the_comparison(record: dict[str, Any], results: Path) -> None:
+    """The use of the context and the mean attention of each run."""
+    compared = json.loads(results.read_text())
+    assert compared["history"]["rows"]
+    assert len(compared["attention"]["statistics"]) == 2
+    runs = {row["name"]: row["runs"][0]["metrics"] for row in record["recipes"]}
+    for change in compared["history"]["rows"]:
+        for name, value in change["values"].items():
+            found = runs[name]["history"][change["perturbation"].replace(" ", "_")]
+            assert found == pytest.approx(value["mean"], rel=1e-4)
+    for measured in compared["attention"]["statistics"]:
+        rows = {row["module"]: row for row in measured["rows"]}
+        for module, found in runs[measured["model"]]["attention"].items():
+            assert found["entropy"] == pytest.approx(rows[module]["entropy"], abs=1e-4)
+        assert runs[measured["model"]]["attention"].keys() == {"mean", "uniform"}
 
 
 def assert_pooled_verdict_is_that_of_the_comparison(record: dict[str, Any]) -> None:
