@@ -8,7 +8,8 @@ from statistics import median
 from typing import Any
 
 from dialog.atomic import write_text
-from dialog.recipes.measured import figure_of, metric_at, staleness
+from dialog.recipes.measured import PRIMARY, figure_of, metric_at, staleness
+from dialog.report.formats.metrics import metric_display
 from dialog.report.formats.numbers import count, duration
 from dialog.report.tables import metric_label
 
@@ -20,6 +21,8 @@ LABELS = {
     "history.random_context": "Bits per byte lost with another context",
 }
 """Labels of the bits per byte that records add to the metrics."""
+REFERENCES = ("human", "copy", "nearest_clean")
+"""Trivial systems in the table, by their name in metrics.json; the best n-gram model is added."""
 
 
 def write_table(readme: Path, name: str, table: str) -> None:
@@ -50,6 +53,9 @@ def to_markdown(record: Mapping[str, Any]) -> str:
     head = ["recipe", *labels, "parameters", "seeds", "steps", "training time"]
     lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
     lines += ["| " + " | ".join([f"`{row['name']}`", *cells(row, columns)]) + " |" for row in record["recipes"]]
+    references = reference_rows(record.get("references", {}).get("all", {}), columns)
+    blank = ["–"] * (len(head) - 1 - len(columns))
+    lines += ["| " + " | ".join([f"{name} ‡", *texts, *blank]) + " |" for name, texts in references.items()]
     reasons = dict.fromkeys(staleness(row, run, row["hash"]) for row in record["recipes"] for run in row["runs"])
     return "\n".join([*lines, "", *captions(record, [reason for reason in reasons if reason])])
 
@@ -70,6 +76,21 @@ def cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
         count(steps[0]) if len(steps) == 1 else f"{count(steps[0])} to {count(steps[-1])}",
         duration(seconds),
     ]
+
+
+def reference_rows(references: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> dict[str, list[str]]:
+    """Return the cells of the columns for `REFERENCES` and the best n-gram model, where they have some."""
+    models = [name for name in references if name.startswith("ngram_")]
+    best = min(models, key=lambda name: references[name][PRIMARY], default="")
+    rows = {}
+    for name in (*REFERENCES, best):
+        values = [metric_at(references.get(name, {}), column) for column in columns]
+        if any(value is not None for value in values):
+            rows[name] = [
+                "–" if value is None else metric_display(column).format(value)
+                for column, value in zip(columns, values, strict=True)
+            ]
+    return rows
 
 
 def parameters(row: Mapping[str, Any]) -> str:
@@ -95,6 +116,8 @@ def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
         f"`{record['command']}` at {commits}; {machines}; torch {record['environment']['torch']}; {dates}. "
         "Mean ± sample standard deviation over seeds; median training time."
     ]
+    if any(record.get("references", {}).values()):
+        lines += ["‡ Trivial systems for comparison: [reference rows](../../docs/metrics.md#reference-rows)."]
     if record["verdict"]:
         lines += [f"Verdict: {record['verdict']}".replace("\n", "\n  ")]
     if stale:

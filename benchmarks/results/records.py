@@ -33,6 +33,7 @@ from dialog.comparison.results.systems import FinishedRun, System, finished_syst
 from dialog.errors import UserError
 from dialog.escaping import to_json
 from dialog.json_files import read_json
+from dialog.recipes.measured import PRIMARY
 from dialog.report.completion import displayed
 from dialog.report.formats.numbers import hardware
 from dialog.runs.environment import environment
@@ -109,9 +110,7 @@ def content_of(table: Table, work: Work, systems: Sequence[System], now: Mapping
     compared = read_json(results) if results.is_file() else {}
     if not compared or not covers(compared, work):
         compared = {}
-    differences = [
-        item for item in compared.get("differences", []) if item["metric"] in {*entry.columns, "bits_per_byte"}
-    ]
+    differences = [item for item in compared.get("differences", []) if item["metric"] in {*entry.columns, PRIMARY}]
     return {
         "format": FORMAT,
         "name": entry.name,
@@ -126,6 +125,7 @@ def content_of(table: Table, work: Work, systems: Sequence[System], now: Mapping
         "missing": [*missing_runs(work), *(f"{name} ({reason})" for name, reason in table.missing.items())],
         "notes": table.notes,
         "recipes": recipes,
+        "references": references_of(systems, entry.columns),
         "verdict": displayed(compared)["verdict"] if compared else "",
         "differences": [{key: item.get(key) for key in DIFFERENCE} for item in differences],
     }
@@ -148,6 +148,19 @@ def run_of(run: FinishedRun) -> dict[str, Any]:
         "metrics": {**with_set_bits(numbers(run.entry["metrics"])), **analyses_of(run.evaluation)},
         **({} if run.measured is None else dialogue_sums(run.measured)),
         "curve": {name: [point[name] for point in curve] for name in names},
+    }
+
+
+def references_of(systems: Sequence[System], columns: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the metrics of trivial systems on the test set, by subset and system: those of the columns."""
+    metrics = next((run.entry["metrics"] for system in systems for run in system.measured_runs), {})
+    names = list(dict.fromkeys([PRIMARY, *columns]))
+    return {
+        subset: {
+            system: numbers({name: row[name] for name in names if name in row})
+            for system, row in values.get("baselines", {}).items()
+        }
+        for subset, values in {"all": metrics, **metrics.get("subsets", {})}.items()
     }
 
 

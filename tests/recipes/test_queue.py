@@ -38,7 +38,7 @@ first:
   purpose: two recipes
   recipes: {{quickstart/lstm_bahdanau: 0.1, quickstart/transformer: 0.1}}
   overrides: {OVERRIDES}
-  columns: [bits_per_byte, answer_accuracy]
+  columns: [bits_per_byte, answer_accuracy, f1]
 """
 Call = Callable[..., tuple[int, str]]
 
@@ -129,12 +129,18 @@ def test_queue_continues_reports_failures_and_records(tmp_path: Path, queue: lis
     assert len(run["curve"]["validation/bits_per_byte"]) == 3
     from record_table import to_markdown
 
+    metrics = json.loads((out / "of-another-name" / "evaluation" / "test" / "metrics.json").read_text())
+    rows = metrics["baselines"]
+    best = min((name for name in rows if name.startswith("ngram")), key=lambda name: rows[name]["bits_per_byte"])
+    assert f"| {best} ‡ | {rows[best]['bits_per_byte']:.3f} | – | – | – | – | – | – |" in text
+    assert f"| copy ‡ | – | – | {rows['copy']['f1']:.2f} | – | – | – | – |" in text
+    leaked = metrics["subsets"]["leaked"]["baselines"]["copy"]["f1"]
+    assert record["references"]["leaked"]["copy"] == {"f1": pytest.approx(leaked, rel=1e-5)}
     run["commits"] = ["0123456-dirty"]
     assert re.search(r"lstm_bahdanau` \| \d\.\d+ \|.* 1 † \|", to_markdown(record)), "shown, and marked"
     assert "\n* † Not current: measured at 0123456 with uncommitted changes" in to_markdown(record)
-    metrics = json.loads((out / "of-another-name" / "evaluation" / "test" / "metrics.json").read_text())
     assert run["metrics"]["bits_per_byte"] == pytest.approx(metrics["bits_per_byte"], rel=1e-5)
-    assert {item["metric"] for item in record["differences"]} == {"bits_per_byte", "answer_accuracy"}
+    assert {item["metric"] for item in record["differences"]} == {"bits_per_byte", "answer_accuracy", "f1"}
     assert_analyses_are_those_of_the_comparison(record, next(out.glob("comparisons/first-*/results.json")))
     assert_pooled_verdict_is_that_of_the_comparison(record)
 
