@@ -52,7 +52,8 @@ def table_rows(entry: Entry, output: Path, used: dict[object, str]) -> list[tupl
     hours = {row.name: row.hours for row in entry.rows}
     rows = []
     for cell in table.grid.cells():
-        owner = used.setdefault(cell.folder, entry.name)
+        used[cell.folder] = entry.name
+        owner = used.setdefault((cell.contender.hash, cell.seed), entry.name)
         state, left = cell_state(cell, hours[cell.contender.name])
         rows.append((cell.name, state, left) if owner == entry.name else (cell.name, f"{state}, see {owner}", 0.0))
     for row in entry.rows:

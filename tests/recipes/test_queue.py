@@ -176,6 +176,14 @@ def test_queue_continues_reports_failures_and_records(tmp_path: Path, queue: lis
     assert [run["seed"] for run in json.loads(path.read_text())["recipes"][0]["runs"]] == [1]
 
 
+def test_status_counts_runs_of_one_recipe_with_other_overrides(call: Call, tmp_path: Path) -> None:
+    other = QUEUE.replace("model.embedding_size=8", "model.embedding_size=16", 1)
+    (tmp_path / "queue.yaml").write_text(other)
+    _, status = call("--status")
+    assert ", see first" not in status
+    assert "core hours left, by stage: a 0.2, b 0.6; in all 0.8" in status
+
+
 def assert_analyses_are_those_of_the_comparison(record: dict[str, Any], results: Path) -> None:
     """The use of the context and the mean attention of each run."""
     compared = json.loads(results.read_text())
