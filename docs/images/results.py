@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 from dialog.report.drawing.canvas import write_svg
@@ -17,17 +18,30 @@ from dialog.report.drawing.svg import Curve, curves_svg
 
 ROOT = Path(__file__).parents[2]
 LSTM, TRANSFORMER, NO_ATTENTION = "lstm_bahdanau", "transformer", "lstm_no_attention"
+FIVE_EPOCHS = "DailyDialog, 5 epochs"
 PAIRS = {
     "reverse": "reverse/results/reverse.json",
     "quickstart": "quickstart/results/quickstart.json",
     "DailyDialog, 1 epoch": "dailydialog/results/dailydialog-seeds.json",
-    "DailyDialog, 5 epochs": "dailydialog/results/dailydialog-five-epochs.json",
+    FIVE_EPOCHS: "dailydialog/results/dailydialog-five-epochs.json",
     "Taskmaster-4": "taskmaster/results/taskmaster.json",
     "self-dialogues": "selfdialogue/results/selfdialogue.json",
     "CrossWOZ": "crosswoz/results/crosswoz.json",
     "Multi30k, translation": "multi30k/results/multi30k.json",
 }
 FAMILY = "dailydialog/results/dailydialog-family.json"
+CHANGES = {
+    "random_context": "of another dialogue",
+    "drop_last": "last turn dropped",
+    "only_last": "only the last turn",
+    "reverse": "turns reversed",
+    "shuffle": "turns shuffled",
+    "drop_first": "first turn dropped",
+    "word_drop": "words dropped",
+    "word_reverse": "words reversed",
+    "word_shuffle": "words shuffled",
+}
+"""Changes of the context and their labels."""
 SEVERAL, SINGLE = 0, 1
 """Colours of differences between several seeds and between single runs."""
 
@@ -40,6 +54,7 @@ def main() -> None:
     write_svg(folder / "results_families.svg", families_svg())
     write_svg(folder / "results_attention.svg", attention_svg())
     write_svg(folder / "results_epochs.svg", epochs_svg())
+    write_svg(folder / "results_context.svg", context_svg())
 
 
 def families_svg() -> str:
@@ -66,7 +81,7 @@ def attention_svg() -> str:
 def epochs_svg() -> str:
     """Draw the validation curves of seed 1 of both families on DailyDialog, for one and for five epochs."""
     curves = []
-    for label in ("DailyDialog, 5 epochs", "DailyDialog, 1 epoch"):
+    for label in (FIVE_EPOCHS, "DailyDialog, 1 epoch"):
         for row in recorded(PAIRS[label])["recipes"]:
             curve = row["runs"][0]["curve"]
             epoch = curve["step"][-1] / (curve["epoch"][-1] + 1)
@@ -76,6 +91,22 @@ def epochs_svg() -> str:
             ]
             curves.append(Curve(f"{short(row['name'])}, {label.partition(', ')[2]}", "seed 1", points))
     return curves_svg(curves, x="epochs", y="validation bits per byte")
+
+
+def context_svg() -> str:
+    """Draw what each change of the context costs both families on DailyDialog after five epochs."""
+    runs = {short(row["name"]): row["runs"] for row in recorded(PAIRS[FIVE_EPOCHS])["recipes"]}
+    rows = [
+        (label, {model: over_seeds(runs[name], change) for model, name in enumerate((LSTM, TRANSFORMER))})
+        for change, label in CHANGES.items()
+    ]
+    return changes_svg(rows, x="bits per byte lost with a changed context")
+
+
+def over_seeds(runs: Sequence[Mapping[str, Any]], change: str) -> Spread:
+    """Return mean and sample standard deviation over runs of the bits per byte that a change of the context costs."""
+    values = [run["metrics"]["history"][change] for run in runs]
+    return Spread(fmean(values), stdev(values) if len(values) > 1 else None)
 
 
 def recorded(name: str) -> dict[str, Any]:
