@@ -31,8 +31,9 @@ EVERY = 60.0
 """Seconds between two lines without a terminal."""
 BAR = 20
 """Columns of the bar; the rest of the line is text, truncated at the edge of the terminal."""
-TAIL = 4096
-"""Bytes of metrics.jsonl that hold its last line."""
+LINES, TAIL = 10, 4096
+"""Last lines of metrics.jsonl that are read, and a first guess of their bytes: after a validation a line has several
+statistics of each attention head."""
 
 
 class RunState(NamedTuple):
@@ -145,11 +146,16 @@ def last_line(path: Path) -> dict[str, Any] | None:
 
 def last_lines(path: Path) -> list[dict[str, Any]]:
     """Return the last complete lines of metrics.jsonl, one for each step; none if it is missing or damaged."""
+    lines: list[bytes] = []
     try:
         with path.open("rb") as file:
-            start = max(0, os.fstat(file.fileno()).st_size - TAIL)
-            file.seek(start)
-            lines = file.read().split(b"\n")[bool(start) : -1]
+            size = start = os.fstat(file.fileno()).st_size
+            length = TAIL
+            while start and len(lines) < LINES:
+                start = max(0, size - length)
+                file.seek(start)
+                lines = file.read(size - start).split(b"\n")[bool(start) : -1]
+                length *= 2
         rows = [json.loads(line) for line in lines]
     except (OSError, ValueError):
         return []

@@ -52,6 +52,17 @@ def test_runs_and_remaining_time_are_shown(work: Work, terminal: bool, monkeypat
     assert line == (f"0 of 2 runs |##5                 | {text}" if terminal else f"0 of 2 runs, {text}")
 
 
+def test_last_line_may_be_long(work: Work) -> None:
+    """That of a validation has the statistics of all attention heads."""
+    record = work.cells[0].folder / "metrics.jsonl"
+    line = {"step": 20, "epoch": 0, "time": 5020.0, **{f"attention/entropy/{head}": 0.5 for head in range(1000)}}
+    with record.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+    state = state_of(work.cells[0])
+    assert state.text == "lstm[lr={1}] seed 1: step 20 of 40"
+    assert state.left == 20
+
+
 def test_epochs_give_the_end_of_a_run_without_a_limit_of_steps(tiny: Callable[..., Any], tmp_path: Path) -> None:
     contender = of_recipe(tiny("lstm", "trainer.max_steps=-1", "trainer.max_epochs=4"))
     (cell,) = Grid(tmp_path, (contender,), (1,)).cells()
