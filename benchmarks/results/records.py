@@ -40,8 +40,8 @@ from dialog.runs.environment import environment
 from dialog.runs.folder import ENVIRONMENT, commits_of
 
 FORMAT = 1
-DROPPED = {"baselines", "calibration", "signatures", "left_out", "generation", "data", "history", "weights"}
-"""Parts of metrics.json that are not recorded."""
+DROPPED = {"baselines", "calibration", "signatures", "left_out", "generation", "data", "history", "weights", "head"}
+"""Parts of an evaluation's files that are not recorded."""
 DIFFERENCE = ("metric", "a", "b", "subset", "difference", "interval", "p", "p_holm", "decided")
 RUN = ("steps", "seconds", "target_tokens", "diverged")
 DIGITS = 6
@@ -192,8 +192,8 @@ def analyses_of(evaluation: Path | None) -> dict[str, dict[str, Any]]:
         rows = read_json(path, "perturbations")["perturbations"]
         found["history"] = numbers({row["perturbation"].replace(" ", "_"): row["bits_per_byte"] for row in rows})
     if (path := evaluation / ATTENTION).is_file():
-        rows = {row["module"]: row for row in read_json(path, "rows")["rows"] if row["module"] in {MEAN, UNIFORM}}
-        found["attention"] = numbers({name: {**row, "head": None} for name, row in rows.items()})
+        rows = {row.pop("module"): row for row in read_json(path, "rows")["rows"]}
+        found["attention"] = numbers({name: rows[name] for name in (MEAN, UNIFORM) if name in rows})
     return found
 
 

@@ -4,6 +4,7 @@
     command, commit, date, environment          how, where and when it was recorded
     recipes: [{name, recipe, overrides, hash, parameters, trials,
                runs: [{seed, commits, date, data, fingerprint, steps, seconds, ..., metrics, curve}]}]
+    references                                  metrics of trivial systems, by subset and system
     verdict, differences                        of the comparison, if it has at least two recipes
 
 ``hash`` identifies the composed recipe, ``data`` the prepared data. A run is current if the recipe composes to the same

@@ -104,8 +104,8 @@ def context_svg() -> str:
 
 
 def over_seeds(runs: Sequence[Mapping[str, Any]], change: str) -> Spread:
-    """Return mean and sample standard deviation over runs of the bits per byte that a change of the context costs."""
-    values = [run["metrics"]["history"][change] for run in runs]
+    """Return mean and sample standard deviation, over the compared runs, of the bits per byte that a change costs."""
+    values = [run["metrics"]["history"][change] for run in runs if "history" in run["metrics"]]
     return Spread(fmean(values), stdev(values) if len(values) > 1 else None)
 
 
