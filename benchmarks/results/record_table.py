@@ -8,9 +8,11 @@ from statistics import median
 from typing import Any
 
 from dialog.atomic import write_text
+from dialog.comparison.references import NGRAM
 from dialog.recipes.measured import PRIMARY, figure_of, metric_at, staleness
 from dialog.report.formats.metrics import metric_display
 from dialog.report.formats.numbers import count, duration
+from dialog.report.sections.scores import REFERENCE_LABELS
 from dialog.report.tables import metric_label
 
 START, END = "<!-- results: {} -->", "<!-- end of results -->"
@@ -65,7 +67,7 @@ def cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
     runs = row["runs"]
     measured = {name: [run for run in runs if metric_at(run["metrics"], name) is not None] for name in columns}
     figures = {name: figure_of(some, name, "", "") for name, some in measured.items() if some}
-    figures |= {name: figures[name]._replace(metric="bits_per_byte") for name in LABELS if name in figures}
+    figures |= {name: figures[name]._replace(metric=PRIMARY) for name in LABELS if name in figures}
     seeds = [f"{run['seed']}{STALE if staleness(row, run, row['hash']) else ''}" for run in runs]
     steps = sorted({run["steps"] for run in runs})
     seconds = median(run["seconds"] for run in runs)
@@ -79,14 +81,14 @@ def cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
 
 
 def reference_rows(references: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> dict[str, list[str]]:
-    """Return the cells of the columns for `REFERENCES` and the best n-gram model, where they have some."""
-    models = [name for name in references if name.startswith("ngram_")]
+    """Return the cells of the columns for `REFERENCES` and the best n-gram model, by label, where they have some."""
+    models = [name for name in references if name.startswith(NGRAM)]
     best = min(models, key=lambda name: references[name][PRIMARY], default="")
     rows = {}
     for name in (*REFERENCES, best):
         values = [metric_at(references.get(name, {}), column) for column in columns]
         if any(value is not None for value in values):
-            rows[name] = [
+            rows[REFERENCE_LABELS[name]] = [
                 "–" if value is None else metric_display(column).format(value)
                 for column, value in zip(columns, values, strict=True)
             ]

@@ -28,6 +28,7 @@ from dialog.comparison.compare import covers
 from dialog.comparison.grid.folder import contender_hash
 from dialog.comparison.grid.work import Work
 from dialog.comparison.history import FILE as HISTORY
+from dialog.comparison.references import references_of
 from dialog.comparison.results.attention_statistics import FILE as ATTENTION
 from dialog.comparison.results.systems import FinishedRun, System, finished_systems
 from dialog.errors import UserError
@@ -40,7 +41,7 @@ from dialog.runs.environment import environment
 from dialog.runs.folder import ENVIRONMENT, commits_of
 
 FORMAT = 1
-DROPPED = {"baselines", "calibration", "signatures", "left_out", "generation", "data", "history", "weights", "head"}
+DROPPED = {"baselines", "calibration", "signatures", "left_out", "generation", "data", "weights", "head"}
 """Parts of an evaluation's files that are not recorded."""
 DIFFERENCE = ("metric", "a", "b", "subset", "difference", "interval", "p", "p_holm", "decided")
 RUN = ("steps", "seconds", "target_tokens", "diverged")
@@ -62,6 +63,7 @@ def record(entries: Sequence[Entry], output: Path, recipes: Path) -> None:
         content = content_of(table, work, systems, now)
         if path.is_file():
             content = with_earlier(content, read_json(path, "recipes", "verdict", "differences"), table)
+        content = rounded(content)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, compact(content))
         write_table(recipes / entry.corpus / "README.md", entry.name, to_markdown(content))
@@ -125,7 +127,7 @@ def content_of(table: Table, work: Work, systems: Sequence[System], now: Mapping
         "missing": [*missing_runs(work), *(f"{name} ({reason})" for name, reason in table.missing.items())],
         "notes": table.notes,
         "recipes": recipes,
-        "references": references_of(systems, entry.columns),
+        "references": trivial_systems(systems, entry.columns),
         "verdict": displayed(compared)["verdict"] if compared else "",
         "differences": [{key: item.get(key) for key in DIFFERENCE} for item in differences],
     }
@@ -151,16 +153,13 @@ def run_of(run: FinishedRun) -> dict[str, Any]:
     }
 
 
-def references_of(systems: Sequence[System], columns: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the metrics of trivial systems on the test set, by subset and system: those of the columns."""
+def trivial_systems(systems: Sequence[System], columns: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the reference rows of the test set, by subset and system: bits per byte and the columns."""
     metrics = next((run.entry["metrics"] for system in systems for run in system.measured_runs), {})
-    names = list(dict.fromkeys([PRIMARY, *columns]))
+    kept = {PRIMARY, *columns}
     return {
-        subset: {
-            system: numbers({name: row[name] for name in names if name in row})
-            for system, row in values.get("baselines", {}).items()
-        }
-        for subset, values in {"all": metrics, **metrics.get("subsets", {})}.items()
+        subset: {name: numbers({key: row[key] for key in row if key in kept}) for name, row in rows.items()}
+        for subset, rows in references_of(metrics).items()
     }
 
 
@@ -249,15 +248,15 @@ def numbers(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def compact(content: dict[str, Any]) -> str:
-    """Return indented JSON with six significant digits and lists of numbers on one line."""
-    text = to_json(rounded(content), indent=1) + "\n"
+    """Return indented JSON with lists of numbers on one line."""
+    text = to_json(content, indent=1) + "\n"
     return re.sub(
         r"\[[\s\d.,e+-]+\]", lambda match: re.sub(r"\s+", " ", match[0]).replace("[ ", "[").replace(" ]", "]"), text
     )
 
 
-def rounded(value: object) -> object:
-    """Return nested values with rounded numbers."""
+def rounded(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return nested values with numbers of six significant digits."""
     if isinstance(value, Mapping):
         return {key: rounded(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -9,9 +9,9 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
+from dialog.recipes.measured import PRIMARY, figure_of
 from dialog.report.drawing.canvas import write_svg
 from dialog.report.drawing.charts import Spread, changes_svg
 from dialog.report.drawing.svg import Curve, curves_svg
@@ -105,8 +105,9 @@ def context_svg() -> str:
 
 def over_seeds(runs: Sequence[Mapping[str, Any]], change: str) -> Spread:
     """Return mean and sample standard deviation, over the compared runs, of the bits per byte that a change costs."""
-    values = [run["metrics"]["history"][change] for run in runs if "history" in run["metrics"]]
-    return Spread(fmean(values), stdev(values) if len(values) > 1 else None)
+    compared = [run for run in runs if "history" in run["metrics"]]
+    figure = figure_of(compared, f"history.{change}", "", "")
+    return Spread(figure.mean, figure.deviation)
 
 
 def recorded(name: str) -> dict[str, Any]:
@@ -119,7 +120,7 @@ def difference(record: Mapping[str, Any], a: str, b: str) -> Spread:
     """Return the difference a - b in bits per byte over all dialogues: its interval's centre and half its length."""
     for entry in record["differences"]:
         sign = {(a, b): 1, (b, a): -1}.get((short(entry["a"]), short(entry["b"])))
-        if sign and (entry["metric"], entry["subset"]) == ("bits_per_byte", "all"):
+        if sign and (entry["metric"], entry["subset"]) == (PRIMARY, "all"):
             low, high = entry["interval"]
             return Spread(sign * (low + high) / 2, (high - low) / 2)
     raise ValueError(f"{record['name']}: no difference between {a} and {b}")
