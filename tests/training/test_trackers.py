@@ -50,7 +50,9 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def recorded_steps(folder: Path) -> list[int]:
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    """Steps of the whole lines: a running process may be writing the last one."""
+    whole, _, _ = (folder / "metrics.jsonl").read_text(encoding="utf-8").rpartition("\n")
+    lines = [json.loads(line) for line in whole.splitlines()]
     return [line["step"] for line in lines if "train/loss" in line]
 
 
