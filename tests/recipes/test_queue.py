@@ -75,16 +75,22 @@ def lines(folder: Path) -> int:
     return (folder / "metrics.jsonl").read_bytes().count(b"\n") if (folder / "metrics.jsonl").is_file() else 0
 
 
-def test_queue_continues_reports_failures_and_records(tmp_path: Path, queue: list[str], call: Call) -> None:
+def test_stopped_or_killed_queue_continues_reports_failures_and_records(
+    tmp_path: Path, queue: list[str], call: Call
+) -> None:
     out = tmp_path / "out"
     environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[2])}
-    started = subprocess.Popen(
-        [sys.executable, str(SCRIPT), *queue], env=environment, stderr=subprocess.PIPE, text=True
-    )
-    deadline = time.monotonic() + 120
-    stopped = out / "quickstart-lstm_bahdanau-1"
-    while not lines(stopped) and time.monotonic() < deadline:
-        time.sleep(0.01)
+
+    def start_until_training(folder: Path) -> subprocess.Popen[str]:
+        command = [sys.executable, str(SCRIPT), *queue]
+        started = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 120
+        while not lines(folder) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return started
+
+    stopped, killed = out / "quickstart-lstm_bahdanau-1", out / "quickstart-transformer-1"
+    started = start_until_training(stopped)
     started.send_signal(signal.SIGTERM)
     _, messages = started.communicate(timeout=60)
     assert started.returncode == 143
@@ -100,13 +106,17 @@ def test_queue_continues_reports_failures_and_records(tmp_path: Path, queue: lis
         in before
     )
     assert before.splitlines()[0] == "a first: two recipes"
+    started = start_until_training(killed)
+    started.kill()
+    started.communicate()
+    assert not (killed / "summary.json").exists()
 
     code, printed = call()
     assert code == 2
     assert "1 of 2 entries failed: second: unknown: unknown recipe 'quickstart/transformr'" in printed.splitlines()[-1]
     runs = {path.parent.name for path in out.glob("*/summary.json")}
     assert runs == {"of-another-name", "quickstart-transformer-1"}
-    assert lines(out / "of-another-name") >= 12
+    assert min(lines(out / "of-another-name"), lines(killed)) >= 12
 
     _, after = call("--status")
     assert after.count("finished in") == 3
