@@ -1,4 +1,4 @@
-"""benchmarks/results/run.py on a queue of two tiny recipes: stopped, continued, with a failing recipe, recorded."""
+"""benchmarks/results/run.py on a queue of two tiny recipes: stopped, killed, continued, with a failing recipe, recorded."""
 
 from __future__ import annotations
 
@@ -85,7 +85,9 @@ def test_stopped_or_killed_queue_continues_reports_failures_and_records(
         command = [sys.executable, str(SCRIPT), *queue]
         started = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 120
-        while not lines(folder) and time.monotonic() < deadline:
+        while not lines(folder):
+            assert started.poll() is None
+            assert time.monotonic() < deadline
             time.sleep(0.01)
         return started
 
