@@ -1,4 +1,4 @@
-"""benchmarks/results/run.py on a queue of two tiny recipes: stopped, killed, continued, with a failing recipe, recorded."""
+"""benchmarks/results/run.py on two tiny recipes: stopped, killed, continued, with a failing recipe, recorded."""
 
 from __future__ import annotations
 
