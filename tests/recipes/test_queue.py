@@ -75,9 +75,7 @@ def lines(folder: Path) -> int:
     return (folder / "metrics.jsonl").read_bytes().count(b"\n") if (folder / "metrics.jsonl").is_file() else 0
 
 
-def test_stopped_or_killed_queue_continues_reports_failures_and_records(
-    tmp_path: Path, queue: list[str], call: Call
-) -> None:
+def test_stopped_or_killed_queue_continues_and_records(tmp_path: Path, queue: list[str], call: Call) -> None:
     out = tmp_path / "out"
     environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[2])}
 
