@@ -1,0 +1,104 @@
+"""Measured numbers in the prose of README, docs/results.md and recipes/ are those of the records."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import pytest
+
+from dialog.recipes.measured import metric_at
+
+ROOT = Path(__file__).parents[2]
+RECORDS = {path: json.loads(path.read_text(encoding="utf-8")) for path in sorted(ROOT.glob("recipes/*/results/*.json"))}
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in (ROOT / "docs" / "results.md", ROOT / "README.md", *sorted(ROOT.glob("recipes/*/README.md")))
+}
+GENERATED = re.compile(r"<!-- results: .*?<!-- end of results -->", re.DOTALL)
+SPREAD = re.compile(r"(\d+\.\d+) ± (\d+\.\d+)")
+INTERVAL = re.compile(r"\bby (0\.\d{3,}) to (0\.\d{3,})")
+HEADLINE = re.compile(
+    r"^\| [^|]*?(?:\((\d) seeds\) )?\| ([\d.]+)[ %]*\| ([\d.]+)[ %]*\|.*\((recipes/\w+)/README", re.MULTILINE
+)
+
+
+def prose(page: str) -> str:
+    return GENERATED.sub("", PAGES[page])
+
+
+def places(number: str) -> int:
+    return len(number.partition(".")[2])
+
+
+def names(metrics: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    for key, value in metrics.items():
+        if isinstance(value, dict):
+            yield from names(value, f"{prefix}{key}.")
+        elif isinstance(value, int | float):
+            yield prefix + key
+
+
+def values(row: dict[str, Any], metric: str) -> list[float]:
+    return [float(value) for run in row["runs"] if (value := metric_at(run["metrics"], metric)) is not None]
+
+
+def is_recorded(mean: str, deviation: str) -> bool:
+    """Return whether a recipe has these of some metric, as it is or in percent."""
+    return any(
+        len(found := values(row, metric)) > 1
+        and any(
+            f"{fmean(found) * scale:.{places(mean)}f}" == mean
+            and f"{stdev(found) * scale:.{places(deviation)}f}" == deviation
+            for scale in (1, 100)
+        )
+        for record in RECORDS.values()
+        for row in record["recipes"]
+        for metric in names(row["runs"][0]["metrics"])
+    )
+
+
+@pytest.mark.parametrize(
+    ("page", "mean", "deviation"), [(page, *m) for page in PAGES for m in SPREAD.findall(prose(page))]
+)
+def test_means_and_deviations_are_recorded(page: str, mean: str, deviation: str) -> None:
+    assert is_recorded(mean, deviation)
+
+
+@pytest.mark.parametrize(("low", "high"), sorted(set(INTERVAL.findall(PAGES["docs/results.md"]))))
+def test_intervals_are_recorded(low: str, high: str) -> None:
+    intervals = (
+        sorted(abs(end) for end in pair["interval"])
+        for record in RECORDS.values()
+        for pair in record["differences"] or []
+        if pair["interval"]
+    )
+    assert any(f"{a:.{places(low)}f}" == low and f"{b:.{places(high)}f}" == high for a, b in intervals)
+
+
+def test_the_table_of_the_readme_is_recorded() -> None:
+    rows = HEADLINE.findall(PAGES["README.md"])
+    assert len(rows) == 8
+    for seeds, *means, corpus in rows:
+        names_of_pair = [f"{Path(corpus).name}/{family}" for family in ("lstm_bahdanau", "transformer")]
+        pairs = [
+            [row for row in record["recipes"] if row["name"] in names_of_pair]
+            for path, record in RECORDS.items()
+            if path.is_relative_to(ROOT / corpus)
+        ]
+        assert any(
+            all(is_mean(values(row, metric), mean, seeds) for row, mean in zip(pair, means, strict=True))
+            for pair in pairs
+            if len(pair) == 2
+            for metric in names(pair[0]["runs"][0]["metrics"])
+        ), f"{corpus}: {means} with {seeds or 1} seeds"
+
+
+def is_mean(found: Sequence[float], mean: str, seeds: str) -> bool:
+    return len(found) == int(seeds or 1) and any(
+        f"{fmean(found) * scale:.{places(mean)}f}" == mean for scale in (1, 100)
+    )
