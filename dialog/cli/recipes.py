@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ from dialog.escaping import to_json
 def recipes(context: click.Context, as_json: bool) -> None:
     """List the shipped recipes: corpus, model, parameters, cost, expected and measured result.
 
-    Measured results come from recorded runs and state the number of seeds. Results of an earlier version of the recipe
-    or of the package are marked.
+    Measured results come from recorded runs and state the number of seeds, and the overrides if there were any. Results
+    of an earlier version of the recipe or of the package are marked.
 
     \b
     Example: dialog-seq2seq recipes
@@ -49,13 +50,18 @@ def describe(composed: Composed) -> dict[str, Any]:
         "parameters": recipe.about.parameters,
         "cost": recipe.about.cost,
         "expect": recipe.expect,
-        "measured": summary(figures) or recipe.about.measured,
-        "results": [figure._asdict() for figure in figures],
+        "measured": summary(figures[()]) or recipe.about.measured,
+        "measured_with": {
+            shlex.join(overrides): summary(some) for overrides, some in figures.items() if overrides and some
+        },
+        "results": [
+            {"overrides": overrides, **figure._asdict()} for overrides, some in figures.items() for figure in some
+        ],
     }
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
-    """Return two lines for each recipe: aligned columns, and its expected and measured results."""
+    """Return the lines of each recipe: aligned columns, its expected and measured results, and those with overrides."""
     from dialog.report.formats.numbers import magnitude
 
     heads = [
@@ -73,6 +79,7 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     for row, head in zip(rows, aligned(heads), strict=True):
         expected = "; ".join(f"{item['metric']} {expected_text(item)}" for item in row["expect"])
         lines += [head, f"{indent}  expected: {expected or '-'}; measured: {row['measured'] or '-'}"]
+        lines += [f"{indent}  {measured} with {overrides}" for overrides, measured in row["measured_with"].items()]
     return lines
 
 

@@ -23,7 +23,8 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from dialog.comparison.grid.folder import contender_hash
-from dialog.config.compose import Composed, asset_folders
+from dialog.config.compose import Composed, asset_folders, compose
+from dialog.errors import UserError
 from dialog.json_files import read_json
 from dialog.report.formats.metrics import metric_display
 from dialog.report.tables import spread_text
@@ -68,23 +69,33 @@ def summary(figures: Sequence[MeasuredFigure]) -> str:
     )
 
 
-def measured_figures(composed: Composed) -> list[MeasuredFigure]:
-    """Return the measured figures of a shipped recipe, for the metrics that it expects.
+def measured_figures(composed: Composed) -> dict[tuple[str, ...], list[MeasuredFigure]]:
+    """Return the measured figures of a shipped recipe by the overrides of the runs, for the metrics that it expects.
 
-    Without overrides only. Current runs are preferred; without any, those that are not current are returned with the
-    reason.
+    Runs without overrides come first. Of runs with the same overrides, the current ones are preferred; without any,
+    those that are not current are returned with the reason.
     """
     metrics = list(dict.fromkeys(str(item["metric"]) for item in composed.recipe.expect)) or [PRIMARY]
-    now = contender_hash(composed.recipe)
-    figures = []
+    found: dict[tuple[str, ...], list[MeasuredFigure]] = {(): []}
     for path in record_files():
         record = read_json(path, "name", "recipes")
         for row in record["recipes"]:
-            if row["name"] == composed.name and not row["overrides"]:
-                figures += [
-                    figure for metric in metrics for figure in figures_of(row, metric, now=now, table=record["name"])
-                ]
-    return [figure for figure in figures if not figure.stale] or figures
+            if row["recipe"] == composed.name:
+                figures = found.setdefault(tuple(row["overrides"]), [])
+                now = hash_with(composed, row["overrides"])
+                for metric in metrics:
+                    figures += figures_of(row, metric, now=now, table=record["name"])
+    return {
+        overrides: [figure for figure in figures if not figure.stale] or figures for overrides, figures in found.items()
+    }
+
+
+def hash_with(composed: Composed, overrides: Sequence[str]) -> str:
+    """Return the hash of a recipe with overrides, or an empty text if it no longer accepts them."""
+    try:
+        return contender_hash(compose(composed.name, overrides).recipe if overrides else composed.recipe)
+    except UserError:
+        return ""
 
 
 def figures_of(row: Mapping[str, Any], metric: str, *, now: str, table: str) -> list[MeasuredFigure]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dialog.cli.recipes import describe, table
 from dialog.comparison.grid.folder import contender_hash
 from dialog.config.compose import compose
 from dialog.recipes import measured
@@ -44,7 +45,14 @@ def commit(package: Path) -> str:
 
 
 def record(folder: Path, runs: list[dict[str, Any]], **changes: object) -> None:
-    row = {"name": NAME, "overrides": [], "hash": contender_hash(COMPOSED.recipe), "runs": runs, **changes}
+    row = {
+        "name": NAME,
+        "recipe": NAME,
+        "overrides": [],
+        "hash": contender_hash(COMPOSED.recipe),
+        "runs": runs,
+        **changes,
+    }
     path = folder / "reverse" / "results" / "table.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"name": "table", "recipes": [row]}))
@@ -62,7 +70,7 @@ def test_figures_are_of_current_runs(package: Path, tmp_path: Path, monkeypatch:
     (package / "report" / "page.py").write_text("without effect on results")
     same = commit(package)
     record(tmp_path / "recipes", [run_of(1, old, 0.98), run_of(2, same, 1.0)])
-    exact, aligned = measured_figures(COMPOSED)
+    exact, aligned = measured_figures(COMPOSED)[()]
     assert (exact.seeds, exact.commit, exact.table) == ([1, 2], f"{old}, {same}", "table")
     both = "answer_accuracy 99.0 ± 1.4 %, alignment_accuracy 100.0 ± 0.0 % (2 seeds)"
     assert summary([exact, aligned]) == both
@@ -71,10 +79,10 @@ def test_figures_are_of_current_runs(package: Path, tmp_path: Path, monkeypatch:
     new = commit(package)
     old_commit.cache_clear()
     record(tmp_path / "recipes", [run_of(1, old, 0.5), run_of(2, new, 1.0)])
-    assert summary(measured_figures(COMPOSED)[:1]) == "answer_accuracy 100.0 % (1 seed)"
+    assert summary(measured_figures(COMPOSED)[()][:1]) == "answer_accuracy 100.0 % (1 seed)"
     record(tmp_path / "recipes", [run_of(1, old, 0.5)])
     stale = f"measured at {old}, the code has changed since"
-    assert summary(measured_figures(COMPOSED)[:1]) == f"answer_accuracy 50.0 % (1 seed; not current: {stale})"
+    assert summary(measured_figures(COMPOSED)[()][:1]) == f"answer_accuracy 50.0 % (1 seed; not current: {stale})"
     assert old_commit(f"{new}-dirty") == f"measured at {new} with uncommitted changes"
 
 
@@ -84,9 +92,24 @@ def test_figures_of_another_recipe_are_not_current(
     monkeypatch.setattr(measured, "asset_folders", lambda kind: [tmp_path / "recipes"])
     now = commit(package)
     record(tmp_path / "recipes", [run_of(1, now, 0.5)], hash="another")
-    assert {figure.stale for figure in measured_figures(COMPOSED)} == {"the recipe has changed since"}
-    record(tmp_path / "recipes", [run_of(1, now, 0.5)], overrides=["trainer.max_steps=5"])
-    assert measured_figures(COMPOSED) == []
+    assert {figure.stale for figure in measured_figures(COMPOSED)[()]} == {"the recipe has changed since"}
+
+
+def test_figures_with_overrides_are_apart(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "asset_folders", lambda kind: [tmp_path / "recipes"])
+    now = commit(package)
+    hash_of_five = contender_hash(compose(NAME, ["trainer.max_steps=5"]).recipe)
+    record(tmp_path / "recipes", [run_of(1, now, 0.5)], overrides=["trainer.max_steps=5"], hash=hash_of_five)
+    found = measured_figures(COMPOSED)
+    assert list(found) == [(), ("trainer.max_steps=5",)]
+    assert found[()] == []
+    assert summary(found["trainer.max_steps=5",]) == "answer_accuracy 50.0 %, alignment_accuracy 100.0 % (1 seed)"
+    (line,) = [line for line in table([describe(COMPOSED)]) if "max_steps" in line]
+    assert line.endswith("alignment_accuracy 100.0 % (1 seed) with trainer.max_steps=5")
+
+    record(tmp_path / "recipes", [run_of(1, now, 0.5)], overrides=["model.of_old=5"])
+    (exact, _) = measured_figures(COMPOSED)["model.of_old=5",]
+    assert exact.stale == "the recipe has changed since"
 
 
 def test_nested_metrics_and_scores() -> None:
