@@ -24,6 +24,7 @@ PAIRS = {
     "quickstart": "quickstart/results/quickstart.json",
     "DailyDialog, 1 epoch": "dailydialog/results/dailydialog-seeds.json",
     FIVE_EPOCHS: "dailydialog/results/dailydialog-five-epochs.json",
+    "the same without the leak": "dailydialog/results/dailydialog-five-epochs-clean.json",
     "Taskmaster-4": "taskmaster/results/taskmaster.json",
     "self-dialogues": "selfdialogue/results/selfdialogue.json",
     "CrossWOZ": "crosswoz/results/crosswoz.json",
