@@ -76,17 +76,18 @@ def measured_figures(composed: Composed) -> dict[tuple[str, ...], list[MeasuredF
     those that are not current are returned with the reason.
     """
     metrics = list(dict.fromkeys(str(item["metric"]) for item in composed.recipe.expect)) or [PRIMARY]
-    found: dict[tuple[str, ...], list[MeasuredFigure]] = {(): []}
+    by_overrides: dict[tuple[str, ...], list[MeasuredFigure]] = {(): []}
     for path in record_files():
         record = read_json(path, "name", "recipes")
         for row in record["recipes"]:
             if row["recipe"] == composed.name:
-                figures = found.setdefault(tuple(row["overrides"]), [])
+                figures = by_overrides.setdefault(tuple(row["overrides"]), [])
                 now = hash_with(composed, row["overrides"])
                 for metric in metrics:
                     figures += figures_of(row, metric, now=now, table=record["name"])
     return {
-        overrides: [figure for figure in figures if not figure.stale] or figures for overrides, figures in found.items()
+        overrides: [figure for figure in figures if not figure.stale] or figures
+        for overrides, figures in by_overrides.items()
     }
 
 
