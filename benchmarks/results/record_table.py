@@ -9,15 +9,13 @@ from typing import Any
 
 from dialog.atomic import write_text
 from dialog.comparison.references import NGRAM
-from dialog.recipes.measured import PRIMARY, figure_of, metric_at, staleness
+from dialog.recipes.measured import PRIMARY, STALE, figure_of, metric_at, staleness
 from dialog.report.formats.metrics import metric_display
 from dialog.report.formats.numbers import count, duration
 from dialog.report.sections.scores import REFERENCE_LABELS
 from dialog.report.tables import metric_label
 
 START, END = "<!-- results: {} -->", "<!-- end of results -->"
-STALE = " †"
-"""Mark of a run that is not current."""
 LABELS = {
     "parlai_sets.S1_bits_per_byte": "Bits per byte on S1 ↓",
     "history.random_context": "Bits per byte lost with another context",
@@ -68,7 +66,7 @@ def cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
     measured = {name: [run for run in runs if metric_at(run["metrics"], name) is not None] for name in columns}
     figures = {name: figure_of(some, name, "", "") for name, some in measured.items() if some}
     figures |= {name: figures[name]._replace(metric=PRIMARY) for name in LABELS if name in figures}
-    seeds = [f"{run['seed']}{STALE if staleness(row, run, row['hash']) else ''}" for run in runs]
+    seeds = [f"{run['seed']} {STALE}" if staleness(row, run, row["hash"]) else f"{run['seed']}" for run in runs]
     steps = sorted({run["steps"] for run in runs})
     seconds = median(run["seconds"] for run in runs)
     return [
@@ -123,7 +121,7 @@ def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
     if record["verdict"]:
         lines += [f"Verdict: {record['verdict']}".replace("\n", "\n  ")]
     if stale:
-        lines.append(f"{STALE.strip()} Not current: {'; '.join(stale)}.")
+        lines.append(f"{STALE} Not current: {'; '.join(stale)}.")
     if diverged := [
         f"{row['name']} seed {run['seed']}" for row in record["recipes"] for run in row["runs"] if run["diverged"]
     ]:

@@ -62,6 +62,7 @@ def describe(composed: Composed) -> dict[str, Any]:
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
     """Return the lines of each recipe: aligned columns, its expected and measured results, and those with overrides."""
+    from dialog.recipes.measured import STALE
     from dialog.report.formats.numbers import magnitude
 
     heads = [
@@ -74,12 +75,13 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         )
         for row in rows
     ]
-    indent = " " * max(len(row["name"]) for row in rows)
     lines = []
     for row, head in zip(rows, aligned(heads), strict=True):
         expected = "; ".join(f"{item['metric']} {expected_text(item)}" for item in row["expect"])
-        lines += [head, f"{indent}  expected: {expected or '-'}; measured: {row['measured'] or '-'}"]
-        lines += [f"{indent}  {measured} with {overrides}" for overrides, measured in row["measured_with"].items()]
+        lines += [head, f"    expected  {expected or '-'}", f"    measured  {row['measured'] or '-'}"]
+        lines += [f"    measured  {measured} with {overrides}" for overrides, measured in row["measured_with"].items()]
+    if any(figure["stale"] for row in rows for figure in row["results"]):
+        lines += ["", f"{STALE} The package or the recipe has changed since; --json states commits and reasons."]
     return lines
 
 

@@ -32,6 +32,8 @@ from dialog.report.tables import spread_text
 RESULTS = "results"
 PRIMARY = "bits_per_byte"
 """The metric of a recipe that expects none."""
+STALE = "†"
+"""Mark of a result that is not current."""
 DIRTY = "-dirty"
 WITHOUT_EFFECT = ("chat", "cli", "comparison/grid/progress.py", "inspection", "profiling", "recipes", "report")
 """Parts of the package that show results or serve other verbs: a change in them changes no result."""
@@ -59,12 +61,12 @@ class MeasuredFigure(NamedTuple):
 
 
 def summary(figures: Sequence[MeasuredFigure]) -> str:
-    """Return figures for a list, with the number of seeds and whether they are current."""
-    groups: dict[tuple[str, int, str], list[str]] = {}
+    """Return figures for a list, with the number of seeds; `STALE` marks those that are not current."""
+    groups: dict[tuple[str, int, bool], list[str]] = {}
     for figure in figures:
-        groups.setdefault((figure.table, len(figure.seeds), figure.stale), []).append(figure.text())
+        groups.setdefault((figure.table, len(figure.seeds), bool(figure.stale)), []).append(figure.text())
     return "; ".join(
-        f"{', '.join(texts)} ({seeds} seed{'s' * (seeds > 1)}{f'; not current: {stale}' if stale else ''})"
+        f"{', '.join(texts)} ({seeds} seed{'s' * (seeds > 1)}){f' {STALE}' * stale}"
         for (_, seeds, stale), texts in groups.items()
     )
 
@@ -72,8 +74,8 @@ def summary(figures: Sequence[MeasuredFigure]) -> str:
 def measured_figures(composed: Composed) -> dict[tuple[str, ...], list[MeasuredFigure]]:
     """Return the measured figures of a shipped recipe by the overrides of the runs, for the metrics that it expects.
 
-    Runs without overrides come first. Of runs with the same overrides, the current ones are preferred; without any,
-    those that are not current are returned with the reason.
+    Runs without overrides come first. Of figures with the same overrides, the current ones are preferred, then those
+    with most seeds.
     """
     metrics = list(dict.fromkeys(str(item["metric"]) for item in composed.recipe.expect)) or [PRIMARY]
     by_overrides: dict[tuple[str, ...], list[MeasuredFigure]] = {(): []}
@@ -84,11 +86,15 @@ def measured_figures(composed: Composed) -> dict[tuple[str, ...], list[MeasuredF
                 figures = by_overrides.setdefault(tuple(row["overrides"]), [])
                 now = hash_with(composed, row["overrides"])
                 for metric in metrics:
-                    figures += figures_of(row, metric, now=now, table=record["name"])
-    return {
-        overrides: [figure for figure in figures if not figure.stale] or figures
-        for overrides, figures in by_overrides.items()
-    }
+                    figures += figure_in(row, metric, now=now, table=record["name"])
+    return {overrides: preferred(figures) for overrides, figures in by_overrides.items()}
+
+
+def preferred(figures: Sequence[MeasuredFigure]) -> list[MeasuredFigure]:
+    """Return the current figures, or all if none is; of these, those with most seeds."""
+    current = [figure for figure in figures if not figure.stale] or figures
+    most = max((len(figure.seeds) for figure in current), default=0)
+    return [figure for figure in current if len(figure.seeds) == most]
 
 
 def hash_with(composed: Composed, overrides: Sequence[str]) -> str:
@@ -99,15 +105,13 @@ def hash_with(composed: Composed, overrides: Sequence[str]) -> str:
         return ""
 
 
-def figures_of(row: Mapping[str, Any], metric: str, *, now: str, table: str) -> list[MeasuredFigure]:
-    """Return a metric over the current runs of a table's row, or over the others for each reason."""
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for run in row["runs"]:
-        if metric_at(run["metrics"], metric) is not None:
-            groups.setdefault(staleness(row, run, now), []).append(run)
-    if "" in groups:
-        groups = {"": groups[""]}
-    return [figure_of(runs, metric, table, stale) for stale, runs in groups.items()]
+def figure_in(row: Mapping[str, Any], metric: str, *, now: str, table: str) -> list[MeasuredFigure]:
+    """Return a metric over the current runs of a table's row, over all if none is current, or nothing without a run."""
+    runs = [run for run in row["runs"] if metric_at(run["metrics"], metric) is not None]
+    reasons = {run["seed"]: staleness(row, run, now) for run in runs}
+    current = [run for run in runs if not reasons[run["seed"]]]
+    stale = "" if current else "; ".join(dict.fromkeys(reasons.values()))
+    return [figure_of(current or runs, metric, table, stale)] if runs else []
 
 
 def figure_of(runs: Sequence[Mapping[str, Any]], metric: str, table: str, stale: str) -> MeasuredFigure:

@@ -81,9 +81,37 @@ def test_figures_are_of_current_runs(package: Path, tmp_path: Path, monkeypatch:
     record(tmp_path / "recipes", [run_of(1, old, 0.5), run_of(2, new, 1.0)])
     assert summary(measured_figures(COMPOSED)[()][:1]) == "answer_accuracy 100.0 % (1 seed)"
     record(tmp_path / "recipes", [run_of(1, old, 0.5)])
-    stale = f"measured at {old}, the code has changed since"
-    assert summary(measured_figures(COMPOSED)[()][:1]) == f"answer_accuracy 50.0 % (1 seed; not current: {stale})"
+    (exact, _) = measured_figures(COMPOSED)[()]
+    assert exact.stale == f"measured at {old}, the code has changed since"
+    assert summary([exact]) == "answer_accuracy 50.0 % (1 seed) †"
+    assert table([describe(COMPOSED)])[-1].startswith("† The package or the recipe has changed since")
     assert old_commit(f"{new}-dirty") == f"measured at {new} with uncommitted changes"
+
+
+def test_runs_of_several_old_commits_are_one_result(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measured, "asset_folders", lambda kind: [tmp_path / "recipes"])
+    old = commit(package)
+    (package / "part.py").write_text("one = 2\n")
+    older = [old, commit(package)]
+    (package / "part.py").write_text("one = 3\n")
+    commit(package)
+    record(tmp_path / "recipes", [run_of(seed, one, seed / 10) for seed, one in enumerate(older, 1)])
+    (exact, _) = measured_figures(COMPOSED)[()]
+    assert exact.stale == "; ".join(f"measured at {one}, the code has changed since" for one in older)
+    assert summary([exact]) == "answer_accuracy 15.0 ± 7.1 % (2 seeds) †"
+
+
+def test_the_table_with_most_seeds_is_shown(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "asset_folders", lambda kind: [tmp_path / "recipes"])
+    now = commit(package)
+    record(tmp_path / "recipes", [run_of(1, now, 0.5), run_of(2, now, 0.5)])
+    several = tmp_path / "recipes" / "reverse" / "results" / "table.json"
+    several.rename(several.with_name("several.json"))
+    record(tmp_path / "recipes", [run_of(1, now, 0.5)])
+    assert {len(figure.seeds) for figure in measured_figures(COMPOSED)[()]} == {2}
+    assert not [line for line in table([describe(COMPOSED)]) if "†" in line]
 
 
 def test_figures_of_another_recipe_are_not_current(

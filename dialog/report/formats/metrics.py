@@ -53,6 +53,19 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
         decimals(2),
         "exp(nats / target tokens), one end token per response included. Comparable for one tokenizer only.",
     ),
+    **{
+        f"parlai_sets.{name}": MetricDisplay(
+            f"Perplexity per token, {name}",
+            "lower",
+            decimals(2),
+            f"As the perplexity per token, on {examples} (Sankar et al. 2019).",
+        )
+        for name, examples in {
+            "S1": "the first 1,000 examples that ParlAI's evaluation scores",
+            "S2": "all examples that ParlAI's evaluation scores",
+            "S3": "all examples",
+        }.items()
+    },
     "token_accuracy": MetricDisplay(
         "Token accuracy",
         "higher",
