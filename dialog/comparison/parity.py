@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 from dialog.config.components import name_and_arguments
-from dialog.config.schema import Recipe
+from dialog.config.schema import GenerationConfig, Recipe
 from dialog.report.formats.numbers import hardware
 
 TOLERANCE = 0.1
@@ -82,6 +83,15 @@ def response_length(recipe: Recipe) -> str:
     return f"{recipe.generation.min_length} to {recipe.generation.max_length} tokens"
 
 
+def constraints(recipe: Recipe) -> str:
+    """Return the constraints of a search that differ from their defaults, without the lengths."""
+    defaults = GenerationConfig()
+    others = [item.name for item in fields(defaults) if item.name not in ("search", "min_length", "max_length")]
+    values = {name: getattr(recipe.generation, name) for name in others}
+    given = [f"{name} {value}" for name, value in values.items() if value != getattr(defaults, name)]
+    return ", ".join(given) or "none"
+
+
 def component_text(component: dict[str, Any]) -> str:
     """Return a component as ``name (argument value, ...)``."""
     name, arguments = name_and_arguments(component)
@@ -100,6 +110,7 @@ MUST: dict[str, Setting] = {
     "precision": lambda recipe: recipe.trainer.precision,
     "search": lambda recipe: component_text(recipe.generation.search),
     "response length": response_length,
+    "constraints": constraints,
 }
 """Settings of a recipe that must be equal: tuning, the data that a model sees, its budget, and how it is selected."""
 

@@ -14,6 +14,7 @@ started and resumed.
 
 from __future__ import annotations
 
+import ast
 import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -35,7 +36,16 @@ PRIMARY = "bits_per_byte"
 STALE = "†"
 """Mark of a result that is not current."""
 DIRTY = "-dirty"
-WITHOUT_EFFECT = ("chat", "cli", "comparison/grid/progress.py", "inspection", "profiling", "recipes", "report")
+WITHOUT_EFFECT = (
+    "chat",
+    "cli",
+    "comparison/grid/progress.py",
+    "comparison/parity.py",
+    "inspection",
+    "profiling",
+    "recipes",
+    "report",
+)
 """Parts of the package that show results or serve other verbs: a change in them changes no result."""
 
 
@@ -138,8 +148,8 @@ def staleness(row: Mapping[str, Any], run: Mapping[str, Any], now: str) -> str:
 def old_commit(commit: str) -> str:
     """Return the reason why results of a commit are not of the present code, or an empty text.
 
-    A checkout is asked whether the package has changed outside of `WITHOUT_EFFECT`; an installed package is that of
-    its recorded results.
+    A checkout is asked whether the package has changed outside of `WITHOUT_EFFECT`, but for comments and docstrings; an
+    installed package is that of its recorded results.
     """
     package = Path(str(files("dialog")))
     if commit.endswith(DIRTY):
@@ -147,12 +157,47 @@ def old_commit(commit: str) -> str:
     if not (package.parent / ".git").exists():
         return ""
     others = [f":(exclude){package.name}/{folder}" for folder in WITHOUT_EFFECT]
-    command = ["git", "-C", str(package.parent), "diff", "--quiet", commit, "--", package.name, *others]
     try:
-        same = subprocess.run(command, capture_output=True, timeout=10).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
+        names = git(package.parent, "diff", "--name-only", "-z", commit, "--", package.name, *others).split("\0")
+        same = all(is_same_program(package.parent / name, commit) for name in names if name)
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         same = False
     return "" if same else f"measured at {commit}, the code has changed since"
+
+
+def is_same_program(path: Path, commit: str) -> bool:
+    """Return whether a file of a checkout differs from its version in a commit in comments and docstrings only.
+
+    Raises:
+        OSError: the file is missing now.
+        SubprocessError: the commit lacks the file.
+    """
+    before = git(path.parent, "show", f"{commit}:./{path.name}")
+    return path.suffix == ".py" and program(before) == program(path.read_text(encoding="utf-8"))
+
+
+def program(source: str) -> str:
+    """Return the syntax tree of a Python source as text, without docstrings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [line for line in node.body if not is_docstring(line)]
+    return ast.dump(tree)
+
+
+def is_docstring(line: ast.stmt) -> bool:
+    """Return whether a statement is a text, which has no effect."""
+    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Return the output of a git command in a folder.
+
+    Raises:
+        SubprocessError: the command fails or takes longer than 10 s.
+    """
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, timeout=10, check=True, encoding="utf-8").stdout
 
 
 def record_files() -> list[Path]:

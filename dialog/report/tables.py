@@ -218,10 +218,11 @@ def provenance(results: Results, metrics: Iterable[str]) -> str:
     """Return the line below a table: fingerprint of the evaluation, size of the test set, signatures of the metrics."""
     size = f"{results['split']} split, {results['examples']:,} responses in {results['dialogues']:,} dialogues"
     runs = [run for model in results["models"] for run in model["runs"]]
-    values = ((metric_display(name).label, run["metrics"].get(name)) for name in metrics for run in runs)
-    signatures = dict.fromkeys(
-        f"{label} {value['signature']}" for label, value in values if isinstance(value, dict) and "signature" in value
-    )
+    labels: dict[str, dict[str, None]] = {}
+    for name in metrics:
+        for signature in filter(None, (run["metrics"].get("signatures", {}).get(name) for run in runs)):
+            labels.setdefault(signature, {})[metric_display(name).label] = None
+    signatures = [f"{', '.join(some)} {signature}" for signature, some in labels.items()]
     return "; ".join((f"Evaluation {results['fingerprint'][:12] or 'without fingerprint'}, {size}", *signatures))
 
 

@@ -75,6 +75,8 @@ def test_shipped_recipes_are_compared_fairly() -> None:
         ("checkpoint.monitor=validation/token_accuracy", "selection"),
         ("checkpoint.averaging={name: ema}", "selection"),
         ("generation.max_length=9", "response length"),
+        ("generation.no_repeat_ngram=3", "constraints"),
+        ("generation.banned=[damn]", "constraints"),
         ("data.max_source=64", "lengths"),
         ("model.vectors=glove.txt", "initial weights"),
         ("trainer.precision=bf16-mixed", "precision"),

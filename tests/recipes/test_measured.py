@@ -88,6 +88,35 @@ def test_figures_are_of_current_runs(package: Path, tmp_path: Path, monkeypatch:
     assert old_commit(f"{new}-dirty") == f"measured at {new} with uncommitted changes"
 
 
+def test_comments_and_docstrings_change_no_result(package: Path) -> None:
+    part = package / "part.py"
+    part.write_text('"""Part."""\none = 1\n"""One."""\n\n\ndef f() -> int:\n    """One."""\n    return one\n')
+    now = commit(package)
+    part.write_text(
+        '"""A part."""\none = 1  # the first\n\n\ndef f() -> int:\n    """Return one."""\n\n    return one\n'
+    )
+    assert old_commit(now) == ""
+    for change in (one_is_two, other_file, without_part):
+        change(part)
+        old_commit.cache_clear()
+        assert old_commit(now) == f"measured at {now}, the code has changed since", change
+        git(package, "checkout", now, "--", "dialog")
+        git(package, "clean", "--force", "--quiet", "-d")
+
+
+def one_is_two(part: Path) -> None:
+    part.write_text(part.read_text().replace("one = 1", "one = 2"))
+
+
+def other_file(part: Path) -> None:
+    part.with_suffix(".txt").write_text("a table")
+    git(part.parent, "add", "--all")
+
+
+def without_part(part: Path) -> None:
+    part.unlink()
+
+
 def test_runs_of_several_old_commits_are_one_result(
     package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,10 +42,9 @@ def _run(model: int, seed: int, shift: float, diverged: bool) -> dict[str, Any]:
     rng = random.Random(1000 * model + seed)
     worse = shift + rng.gauss(0, 0.004) + 5 * diverged
     metrics = {name: value * (1 + worse) for name, value in (LIKELIHOOD | GENERATION).items()}
-    signatures = {
-        "sacrebleu": {"score": metrics.pop("sacrebleu"), "signature": "nrefs:1|case:lc|tok:13a|smooth:exp"},
-        "chrf": {"score": metrics.pop("chrf"), "signature": "nrefs:1|nc:6|nw:0"},
-    }
+    bleu = "nrefs:1|case:lc|tok:13a|smooth:exp"
+    signatures = {"sacrebleu": bleu, "bleu_1": bleu, "bleu_2": bleu, "chrf": "nrefs:1|nc:6|nw:0"}
+    metrics["sacrebleu"] = {"score": metrics["sacrebleu"], "signature": bleu}
     return {
         "seed": seed,
         "folder": f"runs/{model}/seed-{seed}",
@@ -54,7 +53,7 @@ def _run(model: int, seed: int, shift: float, diverged: bool) -> dict[str, Any]:
         "seconds": 1400.0 + 300 * model + 7 * seed,
         "target_tokens": 1_000_000,
         "diverged": diverged,
-        "metrics": {"examples": 7740, "dialogues": 1000, **metrics, **signatures},
+        "metrics": {"examples": 7740, "dialogues": 1000, **metrics, "signatures": signatures},
         "curve": _curve(1.31 * (1 + worse), 35.0 + 8 * model + rng.random()),
     }
 

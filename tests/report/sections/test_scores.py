@@ -186,10 +186,10 @@ def test_a_failed_metric(results: dict[str, Any], mean: float | None) -> None:
 
 def test_fingerprint_and_signatures(results: dict[str, Any]) -> None:
     (table,) = generation(results).tables
-    source = provenance(results, table.metrics)
+    source = provenance(results, (*table.metrics, "bleu_1", "bleu_2"))
     assert source == (
         "Evaluation 0123456789ab, test split, 7,740 responses in 1,000 dialogues; "
-        "sacreBLEU nrefs:1|case:lc|tok:13a|smooth:exp; chrF nrefs:1|nc:6|nw:0"
+        "sacreBLEU, BLEU-1, BLEU-2 nrefs:1|case:lc|tok:13a|smooth:exp; chrF nrefs:1|nc:6|nw:0"
     )
 
 
