@@ -34,7 +34,7 @@ FLOORS = (
     ("inspection", "training"),
     ("build",),
     ("runs",),
-    ("comparison", "tuning", "profiling", "chat", "export"),
+    ("comparison", "tuning", "profiling", "chat"),
     ("recipes",),
     ("cli",),
 )

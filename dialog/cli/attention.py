@@ -71,8 +71,8 @@ def attention(
     --statistics instead measures all heads over a split: entropy, mass by kind of token and turn, coverage, agreement
     with erasure and gradients.
 
-    --importance instead ranks the heads of multi-head attention on the validation split, and removes them one after
-    another, the least important first.
+    --importance instead ranks the heads of multi-head attention on the validation split, and removes them in at most 24
+    steps, the least important ones first.
 
     \b
     Example:  dialog-seq2seq attention runs/quickstart/transformer/... --context "How are you ?" --output map.html

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option(
     "--seed", type=int, default=1, show_default=True, help="Seed of the sampler; the seed of a recipe is not changed."
 )
-@click.option("--prune/--no-prune", default=True, help="Stop trials that are worse than the median at half time.")
+@click.option("--prune/--no-prune", default=True, help="Stop trials that are worse than the median, from half time on.")
 @click.option("--output", type=click.Path(path_type=Path), help="Folder of the sweep [default: sweeps/TIME-RANDOM].")
 @click.option(
     "--resume", type=click.Path(path_type=Path), metavar="SWEEP", help="Resume a sweep, or extend it to more --trials."

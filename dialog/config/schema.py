@@ -101,8 +101,9 @@ class ModelConfig:
         scale_embeddings: Whether embeddings start as N(0, 1 / size) and are multiplied by sqrt(size) (Vaswani et al.
             2017, 3.4); false starts them as N(0, 1) and uses them as they are.
         dropout: Dropout probability: in a Transformer, of the sums of embedding and position and of sublayer outputs
-            (Vaswani et al. 2017, 5.4); in a recurrent network, of embeddings, between layers and before the output
-            layer.
+            (Vaswani et al. 2017, 5.4), and of attention weights and inside the feed-forward network if the component
+            does not set its own; in a recurrent network, of embeddings, between layers, of the input of the decoder's
+            readout or attentional layer, and before the output layer.
         activation_checkpointing: Whether a Transformer recomputes each layer in the backward pass, to save memory.
         loss: Component of the family ``losses``.
         teacher_forcing: Component of the family ``teacher_forcings``: the fraction of gold tokens that are fed in
@@ -200,7 +201,8 @@ class GenerationConfig:
         max_length: Largest length of a response in tokens, without the end token.
         no_repeat_ngram: Number of tokens of which no sequence occurs twice in a response; 0 for no limit.
         block_context_ngram: Number of tokens of which no sequence of the source occurs in a response; 0 for no limit.
-        banned: Words that no response contains, in any case and however they are split into tokens.
+        banned: Words that no response contains, however they are split into tokens; upper and lower case are equal in
+            ASCII.
         required: Words that every response contains.
         prefix: Text that every response begins with.
         repetition_penalty: Divides positive logits of tokens that have occurred, multiplies negative ones; 1 for none.

@@ -24,8 +24,8 @@ ASCII_WORD = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrs
 class WordFinder:
     """Automaton of Aho & Corasick (1975) over bytes, as tables over tokens.
 
-    A word counts if white space, punctuation or an end of the text stands on both sides; upper and lower case are equal
-    in ASCII. In scripts without spaces every occurrence counts.
+    A word counts if ASCII white space, ASCII punctuation or an end of the text stands on both sides; upper and lower
+    case are equal in ASCII. In scripts without spaces every occurrence counts.
     """
 
     after: Tensor  # [A, V], the state after a token
