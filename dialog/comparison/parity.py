@@ -88,8 +88,8 @@ def constraints(recipe: Recipe) -> str:
     defaults = GenerationConfig()
     others = [item.name for item in fields(defaults) if item.name not in ("search", "min_length", "max_length")]
     values = {name: getattr(recipe.generation, name) for name in others}
-    given = [f"{name} {value}" for name, value in values.items() if value != getattr(defaults, name)]
-    return ", ".join(given) or "none"
+    changed = [f"{name} {value}" for name, value in values.items() if value != getattr(defaults, name)]
+    return ", ".join(changed) or "none"
 
 
 def component_text(component: dict[str, Any]) -> str:
