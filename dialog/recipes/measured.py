@@ -148,7 +148,7 @@ def staleness(row: Mapping[str, Any], run: Mapping[str, Any], now: str) -> str:
 def old_commit(commit: str) -> str:
     """Return the reason why results of a commit are not of the present code, or an empty text.
 
-    A checkout is asked whether the package has changed outside of `WITHOUT_EFFECT`, but for comments and docstrings; an
+    In a checkout, the package must be unchanged outside of `WITHOUT_EFFECT`, except for comments and docstrings. An
     installed package is that of its recorded results.
     """
     package = Path(str(files("dialog")))
@@ -160,7 +160,7 @@ def old_commit(commit: str) -> str:
     try:
         names = git(package.parent, "diff", "--name-only", "-z", commit, "--", package.name, *others).split("\0")
         same = all(is_same_program(package.parent / name, commit) for name in names if name)
-    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+    except (OSError, subprocess.SubprocessError, SyntaxError, ValueError):
         same = False
     return "" if same else f"measured at {commit}, the code has changed since"
 
@@ -171,6 +171,8 @@ def is_same_program(path: Path, commit: str) -> bool:
     Raises:
         OSError: the file is missing now.
         SubprocessError: the commit lacks the file.
+        SyntaxError: a version of the file is not Python of this interpreter.
+        ValueError: a version of the file is not text.
     """
     before = git(path.parent, "show", f"{commit}:./{path.name}")
     return path.suffix == ".py" and program(before) == program(path.read_text(encoding="utf-8"))
@@ -186,7 +188,7 @@ def program(source: str) -> str:
 
 
 def is_docstring(line: ast.stmt) -> bool:
-    """Return whether a statement is a text, which has no effect."""
+    """Return whether a statement is a string literal, such as a docstring, which has no effect."""
     return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
 
 

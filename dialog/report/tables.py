@@ -218,11 +218,11 @@ def provenance(results: Results, metrics: Iterable[str]) -> str:
     """Return the line below a table: fingerprint of the evaluation, size of the test set, signatures of the metrics."""
     size = f"{results['split']} split, {results['examples']:,} responses in {results['dialogues']:,} dialogues"
     runs = [run for model in results["models"] for run in model["runs"]]
-    labels: dict[str, dict[str, None]] = {}
+    labels: dict[str, list[str]] = {}
     for name in metrics:
-        for signature in filter(None, (run["metrics"].get("signatures", {}).get(name) for run in runs)):
-            labels.setdefault(signature, {})[metric_display(name).label] = None
-    signatures = [f"{', '.join(some)} {signature}" for signature, some in labels.items()]
+        for signature in dict.fromkeys(run["metrics"].get("signatures", {}).get(name) for run in runs):
+            labels.setdefault(signature or "", []).append(metric_display(name).label)
+    signatures = [f"{', '.join(names)} {signature}" for signature, names in labels.items() if signature]
     return "; ".join((f"Evaluation {results['fingerprint'][:12] or 'without fingerprint'}, {size}", *signatures))
 
 

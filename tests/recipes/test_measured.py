@@ -96,7 +96,7 @@ def test_comments_and_docstrings_change_no_result(package: Path) -> None:
         '"""A part."""\none = 1  # the first\n\n\ndef f() -> int:\n    """Return one."""\n\n    return one\n'
     )
     assert old_commit(now) == ""
-    for change in (one_is_two, other_file, without_part):
+    for change in (one_is_two, not_python, other_file, without_part):
         change(part)
         old_commit.cache_clear()
         assert old_commit(now) == f"measured at {now}, the code has changed since", change
@@ -106,6 +106,10 @@ def test_comments_and_docstrings_change_no_result(package: Path) -> None:
 
 def one_is_two(part: Path) -> None:
     part.write_text(part.read_text().replace("one = 1", "one = 2"))
+
+
+def not_python(part: Path) -> None:
+    part.write_text("one = (")
 
 
 def other_file(part: Path) -> None:
