@@ -34,7 +34,7 @@ FLOORS = (
     ("inspection", "training"),
     ("build",),
     ("runs",),
-    ("comparison", "tuning", "profiling", "chat"),
+    ("comparison", "tuning", "profiling", "chat", "serving"),
     ("recipes",),
     ("cli",),
 )

@@ -32,6 +32,7 @@ VERBS = {
     "verify": "List the files of a run that have changed, and what can be rebuilt.",
     "respond": "Generate responses: JSON lines in, JSON lines out.",
     "chat": "Talk to a run, or to two, in the terminal.",
+    "serve": "Serve a run over HTTP: chat, attention maps, web page.",
     "score": "Score given responses: JSON lines in, JSON lines out.",
     "attention": "Draw the attention maps of a response.",
     "benchmark": "Measure training and generation speed on this machine.",

@@ -45,6 +45,7 @@ WITHOUT_EFFECT = (
     "profiling",
     "recipes",
     "report",
+    "serving",
 )
 """Parts of the package that show results or serve other verbs: a change in them changes no result."""
 

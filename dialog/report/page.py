@@ -30,10 +30,20 @@ def render_page(
         scripts: Files of the package that are joined to one script.
         style: Continues the shared style sheet; the policy then allows no other style, not even a style attribute.
     """
-    sheet = (files("dialog.report") / "report.css").read_text(encoding="utf-8") + style
-    code = "".join((files(package) / name).read_text(encoding="utf-8") for name in scripts)
-    shared = {"style": Markup(sheet), "policy": security_policy(code, sheet if style else ""), "script": Markup(code)}
+    sheet, code = style_sheet(style), script_text(package, scripts)
+    policy = security_policy([code] if code else [], [sheet] if style else [])
+    shared = {"style": Markup(sheet), "policy": policy, "script": Markup(code)}
     return templates(package).get_template(template).render(**shared, **values)
+
+
+def style_sheet(style: str) -> str:
+    """Return the style sheet shared by all pages, continued by `style`."""
+    return (files("dialog.report") / "report.css").read_text(encoding="utf-8") + style
+
+
+def script_text(package: str, scripts: Sequence[str]) -> str:
+    """Return files of a package, joined to one script."""
+    return "".join((files(package) / name).read_text(encoding="utf-8") for name in scripts)
 
 
 @cache
@@ -49,11 +59,19 @@ def templates(package: str) -> Environment:
     )
 
 
-def security_policy(script: str, style: str = "") -> str:
-    """Return a content security policy that allows this script, this style sheet or any inline style, nothing else."""
-    allowed = f"script-src {_digest(script)}; " if script else ""
-    styles = _digest(style) if style else "'unsafe-inline'"
-    return f"default-src 'none'; {allowed}style-src {styles}; base-uri 'none'; form-action 'none'"
+def security_policy(scripts: Sequence[str], styles: Sequence[str] = (), *, connects: bool = False) -> str:
+    """Return a content security policy that allows these scripts and style sheets, nothing else.
+
+    Without style sheets it allows any inline style. If it `connects`, scripts may send requests to the page's server.
+    """
+    allowed = f"script-src {_digests(scripts)}; " if scripts else ""
+    server = "connect-src 'self'; " if connects else ""
+    inline = _digests(styles) if styles else "'unsafe-inline'"
+    return f"default-src 'none'; {allowed}{server}style-src {inline}; base-uri 'none'; form-action 'none'"
+
+
+def _digests(texts: Sequence[str]) -> str:
+    return " ".join(map(_digest, texts))
 
 
 def _digest(text: str) -> str:

@@ -12,9 +12,10 @@ from markupsafe import Markup
 from dialog.report.drawing.attention.packing import pack
 from dialog.report.drawing.attention.still import MOST_ROWS, StillMap, shade_styles, still_map
 from dialog.report.drawing.scale import DIFFERENCE_ON_DARK, DIFFERENCE_ON_LIGHT, ON_DARK, ON_LIGHT
-from dialog.report.page import printable_json, render_page
+from dialog.report.page import printable_json, render_page, script_text, style_sheet
 
 PACKAGE = "dialog.report.drawing.attention"
+SCRIPTS = ("explorer.js",)
 LONG_DIALOGUE = 1500
 """Characters above which the page shows the dialogue on request only."""
 
@@ -23,7 +24,12 @@ Readings = Sequence[tuple[str, Mapping[str, Any]]]
 
 
 def attention_page(
-    readings: Readings, *, title: str, note: str = "", first: tuple[str, int | None] | None = None
+    readings: Readings,
+    *,
+    title: str,
+    note: str = "",
+    first: tuple[str, int | None] | None = None,
+    folds_dialogue: bool = False,
 ) -> str:
     """Return a page of the maps of one response by one or more runs.
 
@@ -32,6 +38,7 @@ def attention_page(
         title: Name of the page.
         note: Sentence about the response, such as the search that generated it.
         first: Name of the map, and the head or None for the mean, that the page shows first.
+        folds_dialogue: Whether the page shows the dialogue on request only, as it does with a long one.
     """
     packed = [pack(maps, label) for label, maps in readings]
     (unread, turns), response = _dialogue(readings[0][1]), readings[0][1].get("response", "")
@@ -40,7 +47,7 @@ def attention_page(
         "note": note,
         "unread": unread,
         "turns": turns,
-        "is_long": sum(map(len, (*turns, response))) > LONG_DIALOGUE,
+        "is_long": folds_dialogue or sum(map(len, (*turns, response))) > LONG_DIALOGUE,
         "response": response,
         "notes": [f"{one['label']}: {text}" if one["label"] else text for one in packed for text in one["notes"]],
     }
@@ -49,7 +56,7 @@ def attention_page(
         PACKAGE,
         "page.html.j2",
         {**printable_json(values), "stills": stills(readings), "data": data},
-        scripts=("explorer.js",),
+        scripts=SCRIPTS,
         style=explorer_style(),
     )
 
@@ -81,6 +88,11 @@ def explorer_json(
     }
     text = json.dumps(printable_json(data), ensure_ascii=False, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c"))
+
+
+def page_sources() -> tuple[str, str]:
+    """Return the script and the style sheet of `attention_page`, for the policy of a page that frames it."""
+    return script_text(PACKAGE, SCRIPTS), style_sheet(explorer_style())
 
 
 def explorer_style() -> str:

@@ -26,8 +26,12 @@ class AttentionReading(dict[str, Any]):
     def write_json(self, path: str | Path) -> None:
         """Write a JSON file in which each row of weights is a line; memory does not grow with the file."""
         with replacing(Path(path)) as new, new.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(_json_pieces(self))
-            file.write("\n")
+            file.writelines(self.json_pieces())
+
+    def json_pieces(self) -> Iterator[str]:
+        """Yield the text of the JSON file in pieces."""
+        yield from _json_pieces(self)
+        yield "\n"
 
     def _repr_html_(self) -> str:
         """Return the page of the maps in a frame of its own.

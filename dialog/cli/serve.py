@@ -1,0 +1,63 @@
+"""``dialog serve``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from dialog.cli.ablation import ablate_option
+from dialog.cli.ensemble import ensemble_option
+from dialog.cli.precision import precision_option
+from dialog.errors import UserError
+
+EXTRA = ("h11", "pydantic", "starlette", "uvicorn")
+"""Packages of the extra `serve`."""
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes any free port.")
+@ensemble_option
+@precision_option
+@ablate_option
+@click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
+def serve(
+    run: Path,
+    overrides: tuple[str, ...],
+    host: str,
+    port: int,
+    ensemble: tuple[Path, ...],
+    precision: str,
+    ablate: tuple[str, ...],
+    trust: bool,
+) -> None:
+    """Serve a RUN over HTTP: OpenAI's chat format, attention maps and a web page.
+
+    \b
+    POST /v1/chat/completions  responses in OpenAI's format, also streamed
+    POST /attention            {"context": [TEXT, ...], "response": TEXT}: maps as JSON, or "format": "html"
+    GET  /                     web page: chat with attention maps
+    GET  /v1/models, /healthz, /openapi.json
+
+    generation=CHOICE selects the search; the temperature and top_p of a request select sampling. With the environment
+    variable DIALOG_TOKEN, requests need this key as a bearer token; without it, only this machine can be listened on.
+    Needs the extra `serve`.
+
+    Example: dialog-seq2seq serve runs/quickstart/transformer/...
+    """  # noqa: D301 - click reads the character \b
+    try:
+        from dialog.serving.server import TOKEN
+        from dialog.serving.server import serve as serve_run
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRA:
+            raise
+        raise UserError(f"serve needs {package}; run pip install 'dialog-seq2seq[serve]'") from error
+    from dialog.runs.load import load
+
+    loaded = load([run, *ensemble], overrides=overrides, precision=precision, trust=trust, ablate=ablate)
+    serve_run(loaded, host, port, os.environ.get(TOKEN, ""))

@@ -1,0 +1,111 @@
+"""Listen on a port until a signal; slow clients are disconnected."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from errno import errorcode
+from ipaddress import ip_address
+
+import click
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from dialog.errors import UserError
+from dialog.report.terminal import one_line
+from dialog.runs.run import Run
+from dialog.serving.app import Service
+
+TOKEN = "DIALOG_TOKEN"
+"""Environment variable with the key of the service."""
+LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
+REQUEST_SECONDS, KEEP_ALIVE_SECONDS, DRAIN_SECONDS = 10, 5, 10
+"""Time for a complete request, for the next one on a connection, and for responses in progress at the end."""
+MOST_CONNECTIONS = 256
+
+
+class TimedProtocol(H11Protocol):
+    """HTTP protocol that closes a connection whose request is not complete in time.
+
+    uvicorn itself waits for ever for the first request and for the rest of a request.
+    """
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the time of the first request."""
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(REQUEST_SECONDS, transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        """Start the time of the next request, or end it when the request is complete."""
+        if self._timer is None:
+            self._timer = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+        super().data_received(data)
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._stop_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the time."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def is_local(host: str) -> bool:
+    """Return True if only this machine can reach the host."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on the port; 0 takes any free one.
+
+    Raises:
+        UserError: unknown host, or a port that cannot be used.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        reason = os.strerror(error.errno or 0) if error.errno in errorcode else error.strerror
+        raise UserError(f"{host}:{port}: {reason}; choose another --host or --port") from error
+
+
+def uvicorn_config(service: Service) -> uvicorn.Config:
+    """Return the settings of the HTTP server."""
+    return uvicorn.Config(
+        service.app,
+        http=TimedProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+
+
+def serve(run: Run, host: str, port: int, token: str) -> None:
+    """Serve a run until SIGINT or SIGTERM; responses in progress are completed.
+
+    Raises:
+        UserError: other machines could reach the service without a key, or the port cannot be used.
+    """
+    if not is_local(host) and not token:
+        raise UserError(f"--host {host}: other machines can reach it; set {TOKEN} to a key that requests must send")
+    with listening_socket(host, port) as listener:
+        service = Service(run, token=token, hosts=LOCAL_NAMES if is_local(host) else ())
+        shown = f"[{host}]" if ":" in host else host
+        click.echo(one_line(f"http://{shown}:{listener.getsockname()[1]} serves {run.name}; Ctrl-C ends it"))
+        uvicorn.Server(uvicorn_config(service)).run(sockets=[listener])

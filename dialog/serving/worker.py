@@ -1,0 +1,166 @@
+"""One thread that generates responses and attention maps; contexts that wait for the same search share a batch."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dialog.config.components import Component
+from dialog.data.tokenizers.text_stream import TextStream
+from dialog.errors import UserError
+from dialog.generation.responder import Candidate, Responder
+from dialog.runs.run import Run
+
+log = logging.getLogger("dialog")
+MOST_WAITING, MOST_ROWS, MOST_SEARCHES = 64, 32, 64
+"""Waiting jobs, contexts of a batch, and searches that are kept built."""
+
+
+class OverloadedError(Exception):
+    """Too many requests wait."""
+
+
+class AbandonedError(Exception):
+    """The client has gone."""
+
+
+class NotNumbersError(Exception):
+    """The scores of the model are not numbers."""
+
+
+@dataclass(eq=False)
+class Generation:
+    """A context that waits for its candidates.
+
+    ``name`` is the id of the draws, see `Responder.respond`. ``emit`` receives the pieces of a streamed response.
+    """
+
+    context: Sequence[str]
+    search: Component
+    name: str = ""
+    emit: Callable[[str], None] | None = None
+    future: Future[list[Candidate]] = field(default_factory=Future)
+    abandoned: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(eq=False)
+class Call:
+    """A function of the run that waits to be called."""
+
+    function: Callable[[], Any]
+    future: Future[Any] = field(default_factory=Future)
+    abandoned: threading.Event = field(default_factory=threading.Event)
+
+
+class Worker:
+    """Runs jobs one batch at a time, in the order of their arrival.
+
+    Args:
+        run: The trained model.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._responder, self._searches = run.responder, set[str]()
+        self._jobs: deque[Generation | Call] = deque()
+        self._changed = threading.Condition()
+        self._ends = False
+        self._thread = threading.Thread(target=self._work, name="dialog-worker", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Number of jobs that wait for their turn."""
+        return len(self._jobs)
+
+    def submit(self, job: Generation | Call) -> None:
+        """Add a job; its future receives the result.
+
+        Raises:
+            OverloadedError: `MOST_WAITING` jobs wait already.
+        """
+        with self._changed:
+            if len(self._jobs) >= MOST_WAITING:
+                raise OverloadedError
+            self._jobs.append(job)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Run the jobs that wait, then end the thread."""
+        with self._changed:
+            self._ends = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while batch := self._next_batch():
+            running = [job for job in batch if not job.abandoned.is_set() and job.future.set_running_or_notify_cancel()]
+            try:
+                self._run(running)
+            except (AbandonedError, UserError) as error:
+                self._fail(running, error)
+            except Exception as error:  # the service continues
+                log.exception("a request failed")
+                self._fail(running, error)
+
+    def _next_batch(self) -> list[Generation | Call]:
+        """Return the next job, with those behind it that can share its batch; none at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._jobs or self._ends)
+            batch = [self._jobs.popleft()] if self._jobs else []
+            while self._jobs and len(batch) < MOST_ROWS and shares_batch(batch[0], self._jobs[0]):
+                batch.append(self._jobs.popleft())
+            return batch
+
+    def _run(self, jobs: Sequence[Generation | Call]) -> None:
+        generations = [job for job in jobs if isinstance(job, Generation)]
+        for job in jobs:
+            if isinstance(job, Call):
+                job.future.set_result(job.function())
+        if generations:
+            self._generate(generations)
+
+    def _generate(self, jobs: Sequence[Generation]) -> None:
+        first = jobs[0]
+        stream = None if first.emit is None else TextStream(self.run.tokenizer, first.emit)
+
+        def watch(tokens: Sequence[int]) -> None:
+            if first.abandoned.is_set():
+                raise AbandonedError
+            if stream is not None:
+                stream(tokens)
+
+        contexts, names = [job.context for job in jobs], [job.name for job in jobs]
+        watching = watch if len(jobs) == 1 else None
+        answers = self._built(first.search).respond(contexts, first.search, watching, ids=names)
+        for job, candidates in zip(jobs, answers, strict=True):
+            if not candidates:
+                job.future.set_exception(NotNumbersError())
+                continue
+            if stream is not None:
+                stream.advance(candidates[0].text)
+            job.future.set_result(candidates)
+
+    def _built(self, search: Component) -> Responder:
+        """Return a responder that keeps at most `MOST_SEARCHES` searches, however many the requests select."""
+        self._searches.add(str(search))
+        if len(self._searches) > MOST_SEARCHES:
+            self._responder, self._searches = replace(self._responder), {str(search)}
+        return self._responder
+
+    def _fail(self, jobs: Sequence[Generation | Call], error: Exception) -> None:
+        for job in jobs:
+            if not job.future.done():
+                job.future.set_exception(error)
+
+
+def shares_batch(first: Generation | Call, other: Generation | Call) -> bool:
+    """Return True if both are contexts for the same search and neither is streamed."""
+    if not isinstance(first, Generation) or not isinstance(other, Generation):
+        return False
+    return first.emit is other.emit is None and first.search == other.search

@@ -1,0 +1,96 @@
+"""``POST /attention``, the other routes, and the description of all of them."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client import Client
+from starlette.routing import Route
+
+from dialog.report.drawing.attention.reading import AttentionReading
+from dialog.runs.run import Run
+
+CONTEXT = ["Where is Anna ?", "In the kitchen ."]
+
+
+class Elements(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        assert not [name for name, _ in attrs if name.startswith("on")]
+
+
+def written(reading: AttentionReading, path: Path) -> Any:  # noqa: ANN401 - any JSON
+    reading.write_json(path)
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_maps_of_a_given_response(client: Client, run: Run, tmp_path: Path) -> None:
+    answer = client.post("/attention", {"context": CONTEXT, "response": "Thanks ."})
+    assert answer.status == 200
+    assert answer.json == written(run.attention(CONTEXT, "Thanks ."), tmp_path / "maps.json")
+
+
+def test_maps_of_a_generated_response(client: Client, run: Run, tmp_path: Path) -> None:
+    answer = client.post("/attention", {"context": CONTEXT})
+    assert answer.json == written(run.respond(CONTEXT).attention(), tmp_path / "maps.json")
+
+
+def test_page_of_maps_shows_text_as_text(client: Client) -> None:
+    plain, hostile = (
+        client.post("/attention", {"context": [text], "response": text, "format": "html"})
+        for text in ("Hi .", "</script><img src=x onerror=alert(1)>")
+    )
+    assert plain.headers["content-type"].startswith("text/html")
+    elements = [Elements(), Elements()]
+    for parser, answer in zip(elements, (plain, hostile), strict=True):
+        parser.feed(answer.text)
+    assert "img" not in elements[1].names
+    assert elements[0].names.count("script") == elements[1].names.count("script")
+
+
+def test_model_without_attention(client: Client, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Run, "attention", lambda *_: AttentionReading(maps=[]))
+    assert client.post("/attention", {"context": CONTEXT, "response": "Hi ."}).json == {"maps": []}
+    answer = client.post("/attention", {"context": CONTEXT, "response": "Hi .", "format": "html"})
+    assert (answer.status, answer.error) == (409, f"{run.name} has no attention; there is nothing to draw")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({}, "context: Field required"),
+        ({"context": "Hi ."}, "context: Input should be a valid"),
+        ({"context": ["Hi ."], "reponse": "Hi ."}, "reponse: Extra inputs are not permitted"),
+        ({"context": ["Hi ."], "format": "png"}, "format: Input should be 'json' or 'html'"),
+        ({"context": ["Hi ."], "response": "word " * 300}, "response: give at most 256 tokens"),
+        ([], "Input should be an object"),
+    ],
+)
+def test_invalid_requests(client: Client, body: object, message: str) -> None:
+    answer = client.post("/attention", body)
+    assert answer.status == 400
+    assert answer.error.startswith(message)
+
+
+def test_health_and_models(client: Client, run: Run) -> None:
+    assert client.get("/healthz").json == {"status": "ok", "model": run.name, "waiting": 0}
+    listed = client.get("/v1/models").json
+    assert listed["object"] == "list"
+    assert [(model["id"], model["object"]) for model in listed["data"]] == [(run.name, "model")]
+
+
+def test_description_has_all_routes_and_no_open_end(client: Client) -> None:
+    described = client.get("/openapi.json").json
+    routes = [route for route in client.service.app.routes if isinstance(route, Route)]
+    methods = {route.path: {method.lower() for method in route.methods or () if method != "HEAD"} for route in routes}
+    assert {path: set(operations) for path, operations in described["paths"].items()} == methods
+    names = json.dumps(described).split('"$ref": "#/components/schemas/')[1:]
+    assert {name.partition('"')[0] for name in names} <= set(described["components"]["schemas"])

@@ -1,0 +1,198 @@
+"""Hostile, slow and too many clients."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from client import CHAT, Client, serving
+
+from dialog.data.tokenizers.text_stream import TextStream
+from dialog.generation.responder import Responder
+from dialog.runs.run import Run
+from dialog.serving import app, server, worker
+from dialog.serving.app import Service
+from dialog.serving.gatekeeper import MOST_BYTES
+from dialog.serving.worker import AbandonedError, Call, Generation
+
+
+@pytest.fixture
+def locked(run: Run) -> Iterator[Client]:
+    with serving(Service(run, token="secret")) as client:
+        yield client
+
+
+def test_other_hosts_and_origins_are_rejected(client: Client) -> None:
+    assert client.get("/", Host="127.0.0.1:80").status == 200
+    for name in ("evil.example", "evil.example:8000", "[::2]", "", "["):
+        assert client.get("/healthz", Host=name).status == 403, name
+    own = f"127.0.0.1:{client.port}"
+    assert client.get("/healthz", Origin=f"http://{own}").status == 200
+    for origin in ("null", "http://evil.example", f"http://{own}.evil.example"):
+        assert client.get("/healthz", Origin=origin).status == 403, origin
+
+
+def test_key_is_needed_where_one_is_set(locked: Client) -> None:
+    assert locked.get("/").status == locked.get("/healthz", Host="service.example").status == 200
+    for headers in ({}, {"Authorization": "secret"}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer é"}):
+        assert locked.get("/v1/models", **headers).status == 401, headers
+    assert locked.get("/v1/models", Authorization="Bearer secret").status == 200
+    assert "secret" not in locked.get("/").text
+
+
+def test_every_response_has_safe_headers(client: Client) -> None:
+    for answer in (client.get("/"), client.get("/missing"), client.get("/", Host="evil.example"), client.chat("Hi .")):
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["cache-control"] == "no-store"
+        assert "server" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        (b"", 400, "Invalid JSON"),
+        (b"{", 400, "Invalid JSON"),
+        (b"[" * 60_000, 400, "Invalid JSON: recursion limit exceeded"),
+        (b'{"messages": [{"role": "user", "content": "\xff"}]}', 400, "Invalid JSON"),
+        (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', 400, "Invalid JSON"),
+        (b'{"messages": [{"role": "user", "content": "' + b"a" * MOST_BYTES + b'"}]}', 413, "the body is longer than"),
+    ],
+)
+def test_bodies_that_cannot_be_read(client: Client, body: bytes, status: int, message: str) -> None:
+    answer = client.send("POST", CHAT, body)
+    assert answer.status == status
+    assert answer.error.startswith(message)
+
+
+def test_other_paths_methods_and_types(client: Client) -> None:
+    assert client.get("/v1/completions").status == 404
+    assert client.get(CHAT).status == 405
+    assert client.get(CHAT).headers["allow"] == "POST"
+    answer = client.post(CHAT, {}, Content_Type="text/plain")
+    assert (answer.status, answer.error) == (415, "send JSON, with `Content-Type: application/json`")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"",
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ",
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 9\r\n\r\n{",
+    ],
+    ids=["nothing", "half a header", "half a body"],
+)
+def test_slow_requests_are_disconnected(run: Run, monkeypatch: pytest.MonkeyPatch, head: bytes) -> None:
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.5)
+    with serving(Service(run)) as client, socket.create_connection(("127.0.0.1", client.port)) as slow:
+        slow.settimeout(0.1)
+        slow.sendall(head)
+        assert is_disconnected(slow, b"1" if head else b"")
+        assert client.get("/healthz").status == 200
+
+
+def is_disconnected(slow: socket.socket, drop: bytes) -> bool:
+    """Whether the other side closes a connection within 15 s, while a drop of data is sent now and then."""
+    end = time.monotonic() + 15
+    while time.monotonic() < end:
+        try:
+            slow.sendall(drop)
+            if slow.recv(1) == b"":
+                return True
+        except TimeoutError:
+            continue
+        except OSError:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("length", [b"-1", b"1\r\nTransfer-Encoding: chunked"])
+def test_contradictory_lengths_are_rejected(client: Client, length: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", client.port), timeout=20) as raw:
+        raw.sendall(b"POST /attention HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " + length + b"\r\n\r\n{}")
+        assert raw.recv(4096).startswith(b"HTTP/1.1 400 ")
+
+
+def test_slow_response_does_not_end_with_the_time_of_the_request(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.5)
+    with serving(Service(run)) as client:
+        client.service.worker.submit(Call(lambda: time.sleep(1.5)))
+        assert client.chat("Hi .").status == 200
+
+
+def test_too_many_requests(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "MOST_WAITING", 2)
+    ends = threading.Event()
+    jobs = [Call(ends.wait) for _ in range(3)]
+    client.service.worker.submit(jobs[0])
+    while client.service.worker.waiting:
+        time.sleep(0.01)
+    for job in jobs[1:]:
+        client.service.worker.submit(job)
+    answer = client.chat("Hi .")
+    assert (answer.status, answer.headers["retry-after"]) == (429, "1")
+    assert answer.json["error"]["code"] == "rate_limit_exceeded"
+    assert client.get("/healthz").json["waiting"] == 2
+    ends.set()
+    jobs[-1].future.result(timeout=20)
+    assert client.chat("Hi .").status == 200
+
+
+def test_deadline(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "DEADLINE", 0.3)
+    ends = threading.Event()
+    client.service.worker.submit(Call(ends.wait))
+    for fields in ({}, {"stream": True}):
+        answer = client.chat("Hi .", **fields)
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+    ends.set()
+    monkeypatch.setattr(app, "DEADLINE", 60)
+    assert client.chat("Hi .").status == 200
+
+
+def test_client_that_leaves_frees_its_place(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs: list[Generation] = []
+    submit, advance = client.service.worker.submit, TextStream.advance
+
+    def slow(stream: TextStream, text: str) -> None:
+        time.sleep(0.5)
+        advance(stream, text)
+
+    monkeypatch.setattr(TextStream, "advance", slow)
+    monkeypatch.setattr(client.service.worker, "submit", lambda job: (jobs.append(job), submit(job)))
+    monkeypatch.setattr(client.service.run.recipe.generation, "min_length", 40)
+    body = b'{"messages": [{"role": "user", "content": "Hi ."}], "stream": true}'
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    with socket.create_connection(("127.0.0.1", client.port), timeout=20) as leaving:
+        leaving.sendall(f"{head}\r\n\r\n".encode() + body)
+        assert leaving.recv(4096).startswith(b"HTTP/1.1 200 ")
+    assert isinstance(jobs[0].future.exception(timeout=10), AbandonedError)
+
+
+@pytest.mark.parametrize("fields", [{}, {"stream": True}])
+def test_failure_shows_nothing_of_the_inside(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fields: dict[str, bool]
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Responder, "respond", lambda *_, **__: 1 / 0)
+        answer = client.chat("Hi .", **fields)
+    assert (answer.status, answer.error) == (500, "internal failure")
+    assert "ZeroDivisionError" in caplog.text
+    assert client.chat("Hi .", **fields).status == 200
+
+
+def test_scores_that_are_not_numbers(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Responder, "respond", lambda *_, **__: [[]])
+    assert client.chat("Hi .").error == "the scores of the model are not numbers"
+
+
+def test_searches_of_many_requests_are_not_kept(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "MOST_SEARCHES", 3)
+    built = client.service.worker._responder
+    replies = [client.chat("Hi .", temperature=0.1 + step / 10, seed=1).reply for step in range(9)]
+    assert client.service.worker._responder is not built
+    assert replies == [client.chat("Hi .", temperature=0.1 + step / 10, seed=1).reply for step in range(9)]

@@ -1,0 +1,67 @@
+"""``dialog serve`` as a real process, and what it does not start with."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+from client import CHAT, messages
+
+from dialog.cli.serve import serve as serve_command
+from dialog.errors import UserError
+from dialog.runs.run import Run
+from dialog.serving.server import is_local, listening_socket, serve
+
+
+def test_signal_ends_the_service_after_the_response_in_progress(trained: Callable[[str], Path]) -> None:
+    long = ["generation.min_length=200", "generation.max_length=200"]
+    command = [sys.executable, "-m", "dialog", "serve", str(trained("lstm")), *long, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as service:
+        assert service.stdout is not None
+        assert service.stderr is not None
+        address, _, _ = service.stdout.readline().partition(" serves ")
+        body = json.dumps({"messages": messages("Hi ."), "stream": True})
+        with closing(HTTPConnection(address.removeprefix("http://"), timeout=60)) as connection:
+            connection.request("POST", CHAT, body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            assert response.readline().startswith(b"data: ")
+            service.send_signal(signal.SIGTERM)
+            text = response.read().decode()
+        *chunks, end = text.strip().split("\n\n")
+        assert len(chunks) > 100
+        assert end == "data: [DONE]"
+        assert service.wait(timeout=60) == 143
+        assert service.stderr.read() == "stopped by SIGTERM\n"
+
+
+def test_other_machines_need_a_key(run: Run) -> None:
+    for host in ("0.0.0.0", "::", "192.0.2.1", "service.example"):
+        assert not is_local(host)
+        with pytest.raises(UserError, match=f"--host {host}: other machines can reach it; set DIALOG_TOKEN to a key"):
+            serve(run, host, 0, "")
+    assert all(map(is_local, ("localhost", "127.0.0.1", "127.1.2.3", "::1")))
+
+
+def test_port_in_use_and_unknown_host() -> None:
+    with listening_socket("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(UserError, match=f"127.0.0.1:{port}: Address already in use; choose another --host or"):
+            listening_socket("127.0.0.1", port)
+    with pytest.raises(UserError, match=r"no\.invalid:1: .*; choose another --host or --port"):
+        listening_socket("no.invalid", 1)
+
+
+@pytest.mark.parametrize("package", ["uvicorn", "starlette", "pydantic"])
+def test_missing_package_names_the_extra(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(("dialog.serving", f"{package}."))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UserError, match=rf"serve needs {package}; run pip install 'dialog-seq2seq\[serve\]'"):
+        serve_command.main(["run"], standalone_mode=False)
