@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from dialog.atomic import replacing, write_text
+from dialog.cli.output_file import check_new_file
 from dialog.config.compose import split_overrides
 from dialog.data.dialogue import SPLITS
 from dialog.errors import UserError
-from dialog.paths import check_new, display_name
+from dialog.paths import display_name
 
 if TYPE_CHECKING:
     from dialog.generation.responder import Candidate
@@ -96,7 +97,7 @@ def attention(
     if output is None:
         raise UserError("--output is missing: name a new file, or measure a split with --statistics or --importance")
     check_arguments(folders, output, layer=layer, head=head, bertviz=bertviz)
-    check_new(output)
+    check_new_file(output, "--output")
     from dialog.runs.load import load
 
     loaded = [load(folder, overrides=overrides, trust=trust) for folder in folders]

@@ -32,8 +32,8 @@ def benchmark(
 
     Trains in one process with the recipe's settings, without validation, checkpoints and loggers, and writes no files.
     FLOPs count the matrix products of the forward and backward pass for real tokens, not padding. The bound is the
-    speed of a large matrix product on this machine. Every generated response has 32 tokens; --precision is that of
-    generation only.
+    speed of a large matrix product on this machine. Every generated response has 32 tokens and the end token;
+    --precision is that of generation only.
 
     Example: dialog-seq2seq benchmark quickstart/transformer trainer.precision=bf16-mixed
     """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import shlex
 from pathlib import Path
 from shutil import get_terminal_size
 
@@ -10,6 +12,8 @@ import click
 from dialog.config.compose import split_overrides
 from dialog.errors import UserError
 from dialog.escaping import to_json
+
+log = logging.getLogger("dialog")
 
 
 @click.command()
@@ -49,7 +53,8 @@ def compare(
     that it was trained with; several runs of one recipe count as its seeds. KEY=VALUE and --vary apply to recipes only.
 
     One argument may be the folder of an earlier comparison, to continue it or to add contenders or seeds. To continue
-    after an interruption, repeat the command. Several processes may run the same command; they divide the work.
+    after an interruption, give this folder, or repeat a command with --output. Several processes may run the same
+    command with --output; they divide the work.
 
     \b
     Example: dialog-seq2seq compare quickstart/lstm_bahdanau quickstart/transformer --seeds 3
@@ -78,6 +83,8 @@ def compare(
 
     request = Request(names, overrides, vary, seeds, output, jobs, trust, strict, job)
     grid = prepare_grid(request)
+    if grid.overrides and output is not None and not (overrides or job):
+        log.info("%s: continued with its settings, %s", grid.folder, shlex.join(grid.overrides))
     from dialog.comparison.compare import compare as run
     from dialog.report.verdict import terminal_table
 

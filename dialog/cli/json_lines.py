@@ -102,7 +102,8 @@ def read_line(content: bytes, number: int, where: str, texts: Sequence[str]) -> 
     except UnicodeDecodeError as error:
         return InputLine(unnamed, f"{where}: not UTF-8 at byte {error.start + 1}")
     except (ValueError, RecursionError) as error:
-        return InputLine(unnamed, f"{where}: not JSON ({error}); write one object per line")
+        reason = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else error
+        return InputLine(unnamed, f"{where}: not JSON ({reason}); write one object per line")
     if nested_deeper(row, MOST_LEVELS):
         name = row.get("id") if isinstance(row, dict) else None
         kept = {"id": name} if isinstance(name, str | int) else unnamed

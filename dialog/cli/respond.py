@@ -11,8 +11,8 @@ import click
 from dialog.cli.ablation import ablate_option
 from dialog.cli.ensemble import ensemble_option
 from dialog.cli.json_lines import answer_lines
+from dialog.cli.output_file import check_new_file
 from dialog.cli.precision import precision_option
-from dialog.paths import check_new
 
 
 @click.command()
@@ -46,7 +46,7 @@ def respond(
     Example: echo '{"context": ["How are you ?"]}' | dialog-seq2seq respond runs/quickstart/transformer/...
     """
     if target != "-":
-        check_new(Path(target))
+        check_new_file(Path(target), "--output")
     from dialog.runs.load import load
 
     loaded = load([run, *ensemble], overrides=overrides, precision=precision, trust=trust, ablate=ablate)

@@ -11,7 +11,7 @@ import click
 from dialog.cli.ablation import ablate_option
 from dialog.cli.ensemble import ensemble_option
 from dialog.cli.json_lines import answer_lines
-from dialog.paths import check_new
+from dialog.cli.output_file import check_new_file
 
 
 @click.command()
@@ -27,7 +27,9 @@ def score(
     """Score responses with a RUN: reads {"context": [TEXT, ...], "response": TEXT} per line.
 
     Writes each line with three more fields: "nll", -log p(response | context) in nats, end token included; "tokens",
-    the number of tokens of the response, end token included; "bytes", its length in UTF-8.
+    the number of tokens of the response, end token included; "bytes", its length in UTF-8. In a line with a
+    "reference", as those of an evaluation, whose "nll" is that of the reference, they are named "response_nll",
+    "response_tokens" and "response_bytes".
 
     In a pipe, the score of a line is written before the next line is read. For an invalid line, {"id", "error"} is
     written instead, and the exit code is 2.
@@ -35,16 +37,19 @@ def score(
     Example: echo '{"context": ["How are you ?"], "response": "Fine ."}' | dialog-seq2seq score runs/quickstart/...
     """
     if target != "-":
-        check_new(Path(target))
+        check_new_file(Path(target), "--output")
     from dialog.runs.load import load
 
     loaded = load([run, *ensemble], trust=trust, ablate=ablate)
 
     def answer(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         likelihoods = loaded.likelihoods([(row["context"], row["response"]) for row in rows])
-        return [
-            {**row, "nll": nll, "tokens": tokens, "bytes": len(row["response"].encode())}
-            for row, (nll, tokens) in zip(rows, likelihoods, strict=True)
-        ]
+        return [{**row, **scores(row, *likelihood)} for row, likelihood in zip(rows, likelihoods, strict=True)]
 
     answer_lines(source, target, answer, texts=["response"])
+
+
+def scores(row: Mapping[str, Any], nll: float, tokens: int) -> dict[str, Any]:
+    """Return the fields that a line receives; in a line with a reference, whose fields they are not, with a prefix."""
+    prefix = "response_" if "reference" in row else ""
+    return {f"{prefix}nll": nll, f"{prefix}tokens": tokens, f"{prefix}bytes": len(row["response"].encode())}

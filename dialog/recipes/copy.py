@@ -42,7 +42,7 @@ def copy_recipe(name: str, destination: Path) -> Path:
             (destination / target).parent.mkdir(parents=True, exist_ok=True)
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
             if path == source:  # the name of the original would run the original
-                stamp = f"{label} of dialog-seq2seq {__version__}; `measured` and `expect` are those of the original."
+                stamp = f"{label} of dialog-seq2seq {__version__}; `expect` is that of the original."
                 lines = [line for line in lines if not line.startswith(RUN)]
             else:
                 stamp = f"{path.stem} of dialog-seq2seq {__version__}."

@@ -121,7 +121,7 @@ def _notes(results: Results, tables: Sequence[ReportTable]) -> Iterator[str]:
     if len(names) == 2 and results["differences"]:
         yield f"Differences and intervals: {names[0]} − {names[1]}."
     cells = [cell for table in tables for row in table.rows for cell in row[1:]]
-    if any(cell.mark == "decided" for cell in cells):
+    if results["differences"]:
         yield "*: decided, that is, significant after Holm's correction."
     if any("±" in cell.text for cell in cells):
         yield SPREAD_NOTE
@@ -130,7 +130,7 @@ def _notes(results: Results, tables: Sequence[ReportTable]) -> Iterator[str]:
     yield from _contract_notes(results)
     if tables:
         number = len(metric_names(results))
-        yield f"The report has all {number} metrics, subsets, reference rows, tests, cost, curves and examples."
+        yield f"The report has all {number} metrics, tests and examples."
 
 
 def _contract_notes(results: Results) -> Iterator[str]:

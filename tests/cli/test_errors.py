@@ -56,6 +56,10 @@ def test_wrong_commands_are_one_line_and_change_nothing(here: Path) -> None:
 ERRORS = [
     (["evaluate", "folder", "--split", "tset"], "'tset' is not one of 'train', 'validation', 'test'"),
     (["respond", "folder", "--output", "bad.yaml"], "bad.yaml exists; choose another --output"),
+    *(
+        ([*verb, "--output", "missing/a.html"], "missing/a.html: cannot be written (No such file or directory); choose")
+        for verb in (["respond", "folder"], ["score", "folder"], ["attention", "folder", "--context", "Hi ."])
+    ),
     (
         ["compare", TRANSFORMER, "quickstart/lstm_bahdanau", "--output", "folder"],
         "folder exists and is not a comparison folder (no grid.json); choose another --output",

@@ -33,6 +33,15 @@ def test_scores_are_those_of_the_program(
         assert answer["bytes"] == len(row["response"].encode())
 
 
+def test_fields_of_a_reference_are_kept(here: Path, call: Callable[..., Done], trained: Callable[[str], Path]) -> None:
+    plain = {"id": "a", "context": ["Hello ."], "response": "Hi ."}
+    measured = {**plain, "reference": "Good morning .", "nll": 1.5, "reference_tokens": 4}
+    (here / "lines.jsonl").write_text(f"{json.dumps(plain)}\n{json.dumps(measured)}\n", "utf-8")
+    first, second = map(json.loads, call("score", str(trained("lstm")), "--input", "lines.jsonl").out.splitlines())
+    scores = {f"response_{name}": pytest.approx(first[name]) for name in ("nll", "tokens", "bytes")}
+    assert second == {**measured, **scores}
+
+
 def test_a_line_without_a_response_is_an_error_in_its_place(
     here: Path, call: Callable[..., Done], trained: Callable[[str], Path]
 ) -> None:

@@ -128,7 +128,7 @@ def test_a_terminal_shows_the_main_figures_and_names_the_report(results: dict[st
     ]  # fmt: skip
     text = " ".join(lines)
     assert "must be equal but differs: data hello: hello / hello" in text
-    assert text.endswith("The report has all 14 metrics, subsets, reference rows, tests, cost, curves and examples.")
+    assert text.endswith("The report has all 14 metrics, tests and examples.")
 
 
 def test_settings_that_a_file_of_responses_lacks_are_one_line(results: dict[str, Any]) -> None:

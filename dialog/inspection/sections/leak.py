@@ -74,10 +74,11 @@ class LeakSection:
         )
 
     def _advice(self) -> str:
+        leaking, dialogues = self.counts["leaking"], self.counts["dialogues"]
         advice = (
-            f"data.filters=[{{name: drop_leaking_dialogues}}] drops {count(self.counts['leaking'])} of "
-            f"{count(self.counts['dialogues'])} training dialogues. Report scores on clean test dialogues separately "
-            "(--json lists their ids)."
+            f"data.filters=[{{name: drop_leaking_dialogues}}] drops {count(leaking)} of {count(dialogues)} training "
+            f"dialogues{'; split the corpus again instead' if leaking == dialogues else ''}. Report scores on clean "
+            "test dialogues separately (--json lists their ids)."
         )
         if 2 * self.counts["unspaced"] > self.counts["evaluated"]:
             advice += (

@@ -34,7 +34,7 @@ Lines = Sequence[Sequence[Point]]
 
 
 class Spread(NamedTuple):
-    """Mean and half the length of its interval, None without one."""
+    """Mean and half the length of its bar, None without one."""
 
     mean: float
     half: float | None = None

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import sqrt
 from statistics import fmean, stdev
 from typing import Any
-
-from scipy.stats import t
 
 from dialog.report.drawing.charts import Spread, changes_svg
 from dialog.report.drawing.statistics.columns import GROUPS, SUMMARIES
 from dialog.report.formats.numbers import decimals
 from dialog.report.tables import (
-    LEVEL,
     NONE,
     Figure,
     ReportCell,
@@ -44,7 +40,7 @@ def attention_statistics(results: Results) -> ReportSection:
         measured = [name for name in group if any(values[name].values())]
         if measured:
             bars = [
-                (group[name][0], {index: interval(seeds) for index, seeds in values[name].items() if seeds})
+                (group[name][0], {index: spread(seeds) for index, seeds in values[name].items() if seeds})
                 for name in measured
             ]
             drawings.append(changes_svg(bars, x=title.lower()))
@@ -63,16 +59,14 @@ def attention_statistics(results: Results) -> ReportSection:
         ]
         label = "Meaning of each statistic"
         tables += table_of_groups(("", "meaning"), meanings, caption=label, folded=label)
-    dots = "Dots: mean over seeds; bars: 95 % interval over seeds." if several else "Mean map of all heads and layers."
+    dots = "Dots and bars: mean and standard deviation over seeds." if several else "Mean map of all heads and layers."
     figures = (Figure(tuple(drawings), dots, small=True),)
     return ReportSection("Attention statistics", tables, figures if drawings else ())
 
 
-def interval(values: Sequence[float]) -> Spread:
-    """Return the mean over seeds and its t interval, mean ± t · s / √n at `LEVEL`; without a bar for one seed."""
-    seeds = len(values)
-    half = float(t.ppf((1 + LEVEL) / 2, seeds - 1)) * stdev(values) / sqrt(seeds) if seeds > 1 else None
-    return Spread(fmean(values), half)
+def spread(values: Sequence[float]) -> Spread:
+    """Return the mean and the standard deviation over seeds; without a bar for one seed."""
+    return Spread(fmean(values), stdev(values) if len(values) > 1 else None)
 
 
 def _row(label: str, runs: Sequence[Run], names: Sequence[str], name: str) -> Row:

@@ -62,7 +62,7 @@ LIKELIHOOD_ROWS = "n-grams: Witten-Bell models that do not read the context."
 GENERATION_SUBJECT = "Metrics of the generated responses."
 GENERATION_ROWS = (
     "Reference systems: human responses, random and most frequent training responses, a copy of the context, and the "
-    "response to the nearest training context (TF-IDF), also without leaked training dialogues."
+    'response to the nearest training context (TF-IDF); "clean": without leaked training dialogues.'
 )
 
 

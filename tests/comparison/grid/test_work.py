@@ -178,7 +178,7 @@ def test_strict_rejects_before_training(recipes: Path, compare: Compare) -> None
     assert not (recipes / "out").exists()
 
 
-def test_strict_rejects_after_training(recipes: Path, compare: Compare) -> None:
+def test_strict_rejects_after_training(recipes: Path, compare: Compare, caplog: pytest.LogCaptureFixture) -> None:
     """Early stopping ends one contender after 4 of 8 steps; the report is written, and a plain command accepts it."""
     longer = ["trainer.max_steps=8", "trainer.val_check_interval=2", "checkpoint.patience=1"]
     text = (recipes / "lstm.yaml").read_text(encoding="utf-8")
@@ -193,6 +193,9 @@ def test_strict_rejects_after_training(recipes: Path, compare: Compare) -> None:
     assert (recipes / "out" / "report.html").is_file()
     assert compare("out", "--strict")[0] == 2
     assert compare("out")[0] == 0
+    caplog.clear()
+    assert compare(*arguments[:2], "--output", "out")[0] == 0
+    assert caplog.messages[0] == f"out: continued with its settings, {' '.join(longer)}"
 
 
 # ------------------------------------------------------------------ folders

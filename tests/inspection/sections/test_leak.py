@@ -57,7 +57,8 @@ def test_a_leak_is_bad_and_names_the_filter(find: Callable[..., dict[str, Findin
     finding = find(train=[SHARED, ["a", "b"]], validation=[["c", "d"]], test=test)["leak"]
     assert finding.severity == "bad"
     assert (finding.data["test"]["clean"], finding.data["test"]["leaked"]) == (["test-1"], ["test-0"])
-    assert "data.filters=[{name: drop_leaking_dialogues}] drops 1 of 2" in finding.advice
+    assert "data.filters=[{name: drop_leaking_dialogues}] drops 1 of 2 training dialogues. Report" in finding.advice
+    assert "drops 1 of 1 training dialogues; split the corpus again" in find(train=[SHARED], test=test)["leak"].advice
     assert find(train=[["a", "b"]], test=[SHARED])["leak"].severity == "good"
 
 

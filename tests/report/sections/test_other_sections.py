@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dialog.report.sections.attention import attention_statistics, interval
+from dialog.report.sections.attention import attention_statistics, spread
 from dialog.report.sections.breakdown import breakdown, calibration
 from dialog.report.sections.contract import broken_settings, contract
 from dialog.report.sections.cost import cost, runs
@@ -163,10 +163,9 @@ def test_attention_statistics(results: dict[str, Any]) -> None:
     assert [group.title for group in table.groups] == ["Shape", "Mass on kinds of tokens", "Agreement"]
     assert len(section.figures[0].drawings) == 3
     assert meanings.folded
-    bar = interval([0.4, 0.42])
-    assert (bar.mean, bar.half) == pytest.approx((0.41, 12.7062 * 0.01), rel=1e-4)
-    assert interval([0.4]).half is None
-    assert "95 % interval" in section.figures[0].caption
+    assert spread([0.4, 0.42]) == pytest.approx((0.41, 0.02 / 2**0.5))
+    assert spread([0.4]).half is None
+    assert "standard deviation" in section.figures[0].caption
     results["attention"] = {}
     assert attention_statistics(results) == ReportSection("Attention statistics")
 
