@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -60,7 +59,7 @@ class Service:
         self.worker = Worker(run)
         self.started = int(time.time())
         self.page = chat_page(run.name, needs_key=bool(token))
-        guard = Middleware(Gatekeeper, token=token, hosts=hosts, public=("/", "/healthz"))
+        self.description = openapi(run.name)
         routes = [
             Route("/", self.show_page),
             Route("/healthz", self.health),
@@ -69,7 +68,8 @@ class Service:
             Route("/v1/chat/completions", self.complete, methods=["POST"]),
             Route("/attention", self.attention, methods=["POST"]),
         ]
-        self.app = Starlette(routes=routes, middleware=[guard], exception_handlers=ERROR_RESPONSES)
+        self.inner = Starlette(routes=routes, exception_handlers=ERROR_RESPONSES)
+        self.app = Gatekeeper(self.inner, token=token, hosts=hosts, public=("/", "/healthz"))
 
     async def show_page(self, request: Request) -> Response:
         """Return the web page."""
@@ -81,7 +81,7 @@ class Service:
 
     async def describe(self, request: Request) -> Response:
         """Return the routes and their fields in the format of OpenAPI."""
-        return json_response(openapi(self.run.name))
+        return json_response(self.description)
 
     async def models(self, request: Request) -> Response:
         """Return a list with the model."""
@@ -116,7 +116,8 @@ class Service:
 
         reading = await self._result(Call(read))
         if body.format == "json":
-            return StreamingResponse(reading.json_pieces(), media_type="application/json")
+            text = await asyncio.to_thread("".join, reading.json_pieces())
+            return Response(text, media_type="application/json")
         if not reading["maps"]:
             raise RequestError(409, f"{self.run.name} has no attention; there is nothing to draw")
         return HTMLResponse(await asyncio.to_thread(attention_page, [("", reading)], title="", folds_dialogue=True))
@@ -126,9 +127,10 @@ class Service:
         self.worker.submit(job)
         try:
             return await within_deadline(asyncio.wrap_future(job.future))
-        except BaseException:
+        except asyncio.CancelledError as error:
+            raise RequestError(503, "the service ends") from error
+        finally:
             job.abandoned.set()
-            raise
 
     async def _stream(self, job: Generation, chat: ChatRequest, identity: Mapping[str, Any]) -> Response:
         """Return a stream of events; an error before the first piece is an ordinary response."""
@@ -154,6 +156,7 @@ class Service:
                 piece = first
                 while piece is not None:
                     yield chunk(identity, {"content": piece})
+                    await asyncio.sleep(0)  # lets Starlette notice that the client has gone
                     piece = await pieces.get()
             finally:  # the client may have gone
                 job.abandoned.set()

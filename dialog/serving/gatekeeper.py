@@ -52,7 +52,12 @@ class Gatekeeper:
             await send(message)
 
         error = self._error(Headers(scope=scope), scope["path"])
-        await (self.app if error is None else error.response())(scope, receive, send_with_headers)
+        if error is None:
+            await self.app(scope, receive, send_with_headers)
+            return
+        response = error.response()
+        response.headers["Connection"] = "close"
+        await response(scope, receive, send_with_headers)
 
     def _error(self, headers: Headers, path: str) -> RequestError | None:
         if "content-length" in headers and "transfer-encoding" in headers:
@@ -60,7 +65,7 @@ class Gatekeeper:
         host, origin = headers.get("host", ""), headers.get("origin")
         if self.hosts and host_name(host) not in self.hosts:
             return RequestError(403, f"host {host!r}: use {' or '.join(self.hosts)}")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and network_location(origin) != host.lower():
             return RequestError(403, f"origin {origin!r}: pages of other hosts cannot use this service")
         if self.token and path not in self.public:
             scheme, _, key = headers.get("authorization", "").partition(" ")
@@ -73,6 +78,14 @@ def host_name(host: str) -> str:
     """Return the name in a Host header, without the port; "" if it is invalid."""
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def network_location(origin: str) -> str:
+    """Return host and port of an Origin header; "" if it is invalid."""
+    try:
+        return urlsplit(origin).netloc.lower()
     except ValueError:
         return ""
 

@@ -3,6 +3,7 @@
   const byId = (id) => document.getElementById(id);
   const turns = byId("turns"), text = byId("text"), send = byId("send"), maps = byId("maps"), hint = byId("hint");
   const key = byId("key"), search = byId("search"), temperature = byId("temperature"), topP = byId("top-p");
+  const START = hint.textContent, READ = 49; // messages that are sent; models read fewer turns
   let messages = []; // of the chat, as the service reads them
   let running = null; // the AbortController of the response in progress
   let reading = null; // that of the maps in progress
@@ -31,7 +32,6 @@
     shown.dir = "auto";
     shown.textContent = content;
     turns.append(item);
-    item.scrollIntoView({ block: "nearest" });
     return shown;
   }
 
@@ -67,10 +67,11 @@
     send.textContent = "Stop";
     show("");
     try {
-      const response = await post("/v1/chat/completions", { messages: asked, stream: true, ...settings() }, controller.signal);
+      const response = await post("/v1/chat/completions", { messages: asked.slice(-READ), stream: true, ...settings() }, controller.signal);
       for await (const piece of pieces(response)) {
         content += piece;
         reply.textContent = content;
+        reply.parentElement.scrollIntoView({ block: "nearest" });
       }
       if (!content.trim()) problem = "The response is empty.";
     } catch (error) {
@@ -99,7 +100,7 @@
     document.querySelectorAll(".chosen").forEach((item) => item.classList.remove("chosen"));
     reply.parentElement.classList.add("chosen");
     try {
-      const body = { context: asked.map((message) => message.content), response: content, format: "html" };
+      const body = { context: asked.slice(-READ).map((message) => message.content), response: content, format: "html" };
       const page = await (await post("/attention", body, mine.signal)).text();
       maps.srcdoc = page;
       maps.hidden = false;
@@ -119,7 +120,7 @@
       return;
     }
     const line = text.value.trim();
-    if (!line || (key && !key.reportValidity())) return;
+    if (!line || !byId("settings").reportValidity()) return;
     text.value = "";
     answer(line);
   });
@@ -139,6 +140,7 @@
     turns.replaceChildren();
     maps.hidden = true;
     hint.hidden = false;
+    hint.textContent = START;
     show("");
     text.focus();
   });

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
@@ -14,13 +14,15 @@ from dialog.errors import UserError
 from dialog.generation.searches.family import SEARCHES
 
 MOST_TURNS, MOST_RESPONSES = 200, 8
-UNSUPPORTED = (
-    *("audio", "function_call", "functions", "logit_bias", "logprobs", "modalities", "presence_penalty"),
-    *("response_format", "stop", "tool_choice", "tools", "top_logprobs"),
-)
-"""Fields of OpenAI's format that would change the response, but not here: a value raises an error."""
-WITHOUT_CHANGE = ({"type": "text"}, ["text"], "none", "auto")
-"""Values of these fields that change no response."""
+UNSUPPORTED: Mapping[str, Sequence[object]] = {
+    **dict.fromkeys(("audio", "functions", "logit_bias", "logprobs", "presence_penalty", "stop", "tools"), ()),
+    "function_call": ("none", "auto"),
+    "modalities": (["text"],),
+    "response_format": ({"type": "text"},),
+    "tool_choice": ("none", "auto"),
+    "top_logprobs": (),
+}
+"""Fields of OpenAI's format that would change the response, but not here, and their values that would not change it."""
 SAMPLING_FIELDS = ("temperature", "top_p")
 
 
@@ -71,9 +73,9 @@ class ChatRequest(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> ChatRequest:
-        for field in UNSUPPORTED:
+        for field, harmless in UNSUPPORTED.items():
             value = (self.model_extra or {}).get(field)
-            if value and value not in WITHOUT_CHANGE:
+            if value and value not in harmless:
                 raise ValueError(f"{field} is not supported by this model")
         for number, message in enumerate(self.messages):
             if message.role != ("user", "assistant")[(len(self.messages) - 1 - number) % 2]:

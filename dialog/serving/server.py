@@ -21,15 +21,16 @@ from dialog.serving.app import Service
 TOKEN = "DIALOG_TOKEN"
 """Environment variable with the key of the service."""
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
-REQUEST_SECONDS, KEEP_ALIVE_SECONDS, DRAIN_SECONDS = 10, 5, 10
-"""Time for a complete request, for the next one on a connection, and for responses in progress at the end."""
+REQUEST_SECONDS, READ_SECONDS, KEEP_ALIVE_SECONDS, DRAIN_SECONDS = 10, 30, 5, 10
+"""Time for a complete request, for a client that does not read, for the next request on a connection, and for responses
+in progress at the end."""
 MOST_CONNECTIONS = 256
 
 
 class TimedProtocol(H11Protocol):
-    """HTTP protocol that closes a connection whose request is not complete in time.
+    """HTTP protocol that closes a connection whose client sends or reads too slowly, or that is one too many.
 
-    uvicorn itself waits for ever for the first request and for the rest of a request.
+    uvicorn itself waits for ever for the first request, for the rest of a request, and for a client that does not read.
     """
 
     _timer: asyncio.TimerHandle | None = None
@@ -37,20 +38,34 @@ class TimedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the time of the first request."""
         super().connection_made(transport)
-        self._timer = self.loop.call_later(REQUEST_SECONDS, transport.abort)
+        self._start_timer(REQUEST_SECONDS if len(self.connections) <= MOST_CONNECTIONS else 0)
 
     def data_received(self, data: bytes) -> None:
         """Start the time of the next request, or end it when the request is complete."""
         if self._timer is None:
-            self._timer = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+            self._start_timer(REQUEST_SECONDS)
         super().data_received(data)
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._stop_timer()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the time."""
+    def pause_writing(self) -> None:
+        """Start the time in which the client has to read."""
+        super().pause_writing()
         self._stop_timer()
+        self._start_timer(READ_SECONDS)
+
+    def resume_writing(self) -> None:
+        """End the time in which the client has to read."""
+        super().resume_writing()
+        self._stop_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End all times."""
         super().connection_lost(exc)
+        self._stop_timer()
+
+    def _start_timer(self, seconds: float) -> None:
+        self._timer = self.loop.call_later(seconds, self.transport.abort)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -78,6 +93,8 @@ def listening_socket(host: str, port: int) -> socket.socket:
     except OSError as error:
         reason = os.strerror(error.errno or 0) if error.errno in errorcode else error.strerror
         raise UserError(f"{host}:{port}: {reason}; choose another --host or --port") from error
+    except UnicodeError as error:
+        raise UserError(f"{host}:{port}: not the name of a host; choose another --host or --port") from error
 
 
 def uvicorn_config(service: Service) -> uvicorn.Config:
@@ -88,9 +105,9 @@ def uvicorn_config(service: Service) -> uvicorn.Config:
         ws="none",
         lifespan="off",
         log_config=None,
+        log_level="error",
         access_log=False,
         server_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
@@ -100,12 +117,15 @@ def serve(run: Run, host: str, port: int, token: str) -> None:
     """Serve a run until SIGINT or SIGTERM; responses in progress are completed.
 
     Raises:
-        UserError: other machines could reach the service without a key, or the port cannot be used.
+        UserError: other machines could reach the service without a key, an invalid key, or the port cannot be used.
     """
+    token = token.strip()
+    if not token.isascii():
+        raise UserError(f"{TOKEN}: use ASCII characters only")
     if not is_local(host) and not token:
         raise UserError(f"--host {host}: other machines can reach it; set {TOKEN} to a key that requests must send")
     with listening_socket(host, port) as listener:
-        service = Service(run, token=token, hosts=LOCAL_NAMES if is_local(host) else ())
+        service = Service(run, token=token, hosts=(*LOCAL_NAMES, host) if is_local(host) else ())
         shown = f"[{host}]" if ":" in host else host
         click.echo(one_line(f"http://{shown}:{listener.getsockname()[1]} serves {run.name}; Ctrl-C ends it"))
         uvicorn.Server(uvicorn_config(service)).run(sockets=[listener])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -67,9 +66,8 @@ class Worker:
     def __init__(self, run: Run) -> None:
         self.run = run
         self._responder, self._searches = run.responder, set[str]()
-        self._jobs: deque[Generation | Call] = deque()
+        self._jobs: list[Generation | Call] = []
         self._changed = threading.Condition()
-        self._ends = False
         self._thread = threading.Thread(target=self._work, name="dialog-worker", daemon=True)
         self._thread.start()
 
@@ -85,36 +83,31 @@ class Worker:
             OverloadedError: `MOST_WAITING` jobs wait already.
         """
         with self._changed:
+            self._jobs = [waiting for waiting in self._jobs if not waiting.abandoned.is_set()]
             if len(self._jobs) >= MOST_WAITING:
                 raise OverloadedError
             self._jobs.append(job)
             self._changed.notify()
 
-    def close(self) -> None:
-        """Run the jobs that wait, then end the thread."""
-        with self._changed:
-            self._ends = True
-            self._changed.notify()
-        self._thread.join()
-
     def _work(self) -> None:
-        while batch := self._next_batch():
+        while True:
+            batch = self._next_batch()
             running = [job for job in batch if not job.abandoned.is_set() and job.future.set_running_or_notify_cancel()]
             try:
                 self._run(running)
             except (AbandonedError, UserError) as error:
                 self._fail(running, error)
-            except Exception as error:  # the service continues
+            except BaseException as error:  # the service continues
                 log.exception("a request failed")
-                self._fail(running, error)
+                self._fail(running, RuntimeError(type(error).__name__))
 
     def _next_batch(self) -> list[Generation | Call]:
-        """Return the next job, with those behind it that can share its batch; none at the end."""
+        """Return the next job, with those behind it that can share its batch."""
         with self._changed:
-            self._changed.wait_for(lambda: self._jobs or self._ends)
-            batch = [self._jobs.popleft()] if self._jobs else []
-            while self._jobs and len(batch) < MOST_ROWS and shares_batch(batch[0], self._jobs[0]):
-                batch.append(self._jobs.popleft())
+            self._changed.wait_for(lambda: self._jobs)
+            first, *others = self._jobs
+            batch = [first, *(job for job in others if shares_batch(first, job))][:MOST_ROWS]
+            self._jobs = [job for job in self._jobs if job not in batch]
             return batch
 
     def _run(self, jobs: Sequence[Generation | Call]) -> None:

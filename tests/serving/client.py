@@ -86,4 +86,3 @@ def serving(service: Service) -> Iterator[Client]:
         finally:
             server.should_exit = True
             thread.join()
-            service.worker.close()

@@ -89,7 +89,7 @@ def test_health_and_models(client: Client, run: Run) -> None:
 
 def test_description_has_all_routes_and_no_open_end(client: Client) -> None:
     described = client.get("/openapi.json").json
-    routes = [route for route in client.service.app.routes if isinstance(route, Route)]
+    routes = [route for route in client.service.inner.routes if isinstance(route, Route)]
     methods = {route.path: {method.lower() for method in route.methods or () if method != "HEAD"} for route in routes}
     assert {path: set(operations) for path, operations in described["paths"].items()} == methods
     names = json.dumps(described).split('"$ref": "#/components/schemas/')[1:]

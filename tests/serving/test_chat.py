@@ -117,7 +117,8 @@ def test_fields_that_change_nothing_are_ignored(client: Client) -> None:
         ({"max_tokens": 0}, "max_tokens: Input should be greater than or equal to 1"),
         ({"frequency_penalty": 3}, "frequency_penalty: Input should be less than or equal to 2"),
         ({"tools": [{"type": "function"}]}, "tools is not supported by this model"),
-        ({"stop": "."}, "stop is not supported by this model"),
+        ({"stop": "none"}, "stop is not supported by this model"),
+        ({"response_format": {"type": "json_object"}}, "response_format is not supported by this model"),
         ({"logit_bias": {"1": 5}}, "logit_bias is not supported by this model"),
     ],
 )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from client import CHAT, Client, serving
@@ -31,7 +35,7 @@ def test_other_hosts_and_origins_are_rejected(client: Client) -> None:
         assert client.get("/healthz", Host=name).status == 403, name
     own = f"127.0.0.1:{client.port}"
     assert client.get("/healthz", Origin=f"http://{own}").status == 200
-    for origin in ("null", "http://evil.example", f"http://{own}.evil.example"):
+    for origin in ("null", "http://evil.example", f"http://{own}.evil.example", "http://["):
         assert client.get("/healthz", Origin=origin).status == 403, origin
 
 
@@ -48,6 +52,8 @@ def test_every_response_has_safe_headers(client: Client) -> None:
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["x-frame-options"] == "DENY"
         assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
         assert "server" not in answer.headers
 
 
@@ -110,11 +116,54 @@ def is_disconnected(slow: socket.socket, drop: bytes) -> bool:
     return False
 
 
+def test_time_of_a_second_request(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.5)
+    with serving(Service(run)) as client, socket.create_connection(("127.0.0.1", client.port)) as slow:
+        slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        slow.settimeout(20)
+        assert slow.recv(4096).startswith(b"HTTP/1.1 200 ")
+        slow.settimeout(0.1)
+        slow.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
+        assert is_disconnected(slow, b"1")
+
+
+def test_client_that_does_not_read_is_disconnected(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "READ_SECONDS", 0.5)
+    service = Service(run)
+    service.page = "x" * 50_000_000
+    with serving(service) as client, socket.create_connection(("127.0.0.1", client.port), timeout=20) as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        time.sleep(2)
+        assert len(b"".join(iter(lambda: received(slow), b""))) < 50_000_000
+        assert client.get("/").text == service.page
+
+
+def received(connection: socket.socket) -> bytes:
+    """The next bytes of a connection; none after its end."""
+    try:
+        return connection.recv(1 << 20)
+    except ConnectionResetError:
+        return b""
+
+
+def test_connections_beyond_the_limit_are_closed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
+    with serving(Service(run)) as client, ExitStack() as opened:
+        for _ in range(3):
+            opened.enter_context(socket.create_connection(("127.0.0.1", client.port)))
+        with socket.create_connection(("127.0.0.1", client.port), timeout=5) as further:
+            assert received(further) == b""
+        opened.close()
+        assert client.get("/healthz").status == 200
+
+
 @pytest.mark.parametrize("length", [b"-1", b"1\r\nTransfer-Encoding: chunked"])
 def test_contradictory_lengths_are_rejected(client: Client, length: bytes) -> None:
     with socket.create_connection(("127.0.0.1", client.port), timeout=20) as raw:
         raw.sendall(b"POST /attention HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " + length + b"\r\n\r\n{}")
-        assert raw.recv(4096).startswith(b"HTTP/1.1 400 ")
+        answer = b"".join(iter(lambda: received(raw), b""))
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert b"connection: close" in answer.lower()
 
 
 def test_slow_response_does_not_end_with_the_time_of_the_request(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,6 +188,39 @@ def test_too_many_requests(client: Client, monkeypatch: pytest.MonkeyPatch) -> N
     assert client.get("/healthz").json["waiting"] == 2
     ends.set()
     jobs[-1].future.result(timeout=20)
+    assert client.chat("Hi .").status == 200
+
+
+def test_waiting_contexts_of_one_search_share_a_batch(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, respond, ends = [], Responder.respond, threading.Event()
+
+    def counted(responder: Responder, contexts: list[list[str]], *rest: Any, **names: Any) -> Any:  # noqa: ANN401
+        sizes.append(len(contexts))
+        return respond(responder, contexts, *rest, **names)
+
+    monkeypatch.setattr(Responder, "respond", counted)
+    client.service.worker.submit(Call(ends.wait))
+    with ThreadPoolExecutor(9) as pool:
+        answers = [pool.submit(client.chat, "Hi .", temperature=number % 2) for number in range(8)]
+        answers.append(pool.submit(client.chat, "Hi .", temperature=0, stream=True))
+        while client.service.worker.waiting < 9:
+            time.sleep(0.01)
+        ends.set()
+    assert all(answer.result().status == 200 for answer in answers)
+    assert sorted(sizes) == [1, 4, 4]
+
+
+def test_abandoned_jobs_leave_the_queue(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "MOST_WAITING", 2)
+    ends = threading.Event()
+    client.service.worker.submit(Call(ends.wait))
+    while client.service.worker.waiting:
+        time.sleep(0.01)
+    for _ in range(5):
+        job = Call(ends.wait)
+        client.service.worker.submit(job)
+        job.abandoned.set()
+    ends.set()
     assert client.chat("Hi .").status == 200
 
 
@@ -183,6 +265,22 @@ def test_failure_shows_nothing_of_the_inside(
     assert (answer.status, answer.error) == (500, "internal failure")
     assert "ZeroDivisionError" in caplog.text
     assert client.chat("Hi .", **fields).status == 200
+
+
+def test_failure_in_the_middle_of_a_stream(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(
+        responder: Responder, contexts: object, search: object, watch: Callable[[list[int]], None], **_: object
+    ) -> None:
+        watch(responder.tokenizer.encode("Hello ."))
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Responder, "respond", failing)
+        answer = client.chat("Hi .", stream=True)
+    *_, piece, last = [json.loads(line.removeprefix("data: ")) for line in answer.text.strip().split("\n\n")]
+    assert piece["choices"][0]["delta"]["content"] == "Hello ."
+    assert last["error"]["message"] == "internal failure"
+    assert client.chat("Hi .").status == 200
 
 
 def test_scores_that_are_not_numbers(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

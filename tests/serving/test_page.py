@@ -54,7 +54,7 @@ def in_browser(client: Client, steps: str, folder: Path) -> Any:  # noqa: ANN401
         return Response()
 
     service = client.service
-    service.app.router.routes.append(Route("/report", report, methods=["POST"]))
+    service.inner.router.routes.append(Route("/report", report, methods=["POST"]))
     service.page = service.page.replace(HEAD, HEAD + STEPS.replace("STEPS", steps))  # a policy holds for what follows
     assert CHROMIUM is not None
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]

@@ -46,6 +46,8 @@ def test_other_machines_need_a_key(run: Run) -> None:
         assert not is_local(host)
         with pytest.raises(UserError, match=f"--host {host}: other machines can reach it; set DIALOG_TOKEN to a key"):
             serve(run, host, 0, "")
+    with pytest.raises(UserError, match="DIALOG_TOKEN: use ASCII characters only"):
+        serve(run, "0.0.0.0", 0, "clé")
     assert all(map(is_local, ("localhost", "127.0.0.1", "127.1.2.3", "::1")))
 
 
@@ -54,8 +56,9 @@ def test_port_in_use_and_unknown_host() -> None:
         port = listener.getsockname()[1]
         with pytest.raises(UserError, match=f"127.0.0.1:{port}: Address already in use; choose another --host or"):
             listening_socket("127.0.0.1", port)
-    with pytest.raises(UserError, match=r"no\.invalid:1: .*; choose another --host or --port"):
-        listening_socket("no.invalid", 1)
+    for host in ("no.invalid", "a" * 64):
+        with pytest.raises(UserError, match=rf"{host}:1: .*; choose another --host or --port"):
+            listening_socket(host, 1)
 
 
 @pytest.mark.parametrize("package", ["uvicorn", "starlette", "pydantic"])
