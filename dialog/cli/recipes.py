@@ -99,7 +99,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-@recipes.command()
+@recipes.command(short_help="Copy a recipe into a new folder.")
 @click.argument("name")
 @click.argument("destination", type=click.Path(path_type=Path), metavar="DEST")
 def copy(name: str, destination: Path) -> None:
@@ -112,7 +112,7 @@ def copy(name: str, destination: Path) -> None:
     click.echo(str(copy_recipe(name, destination)))
 
 
-@recipes.command()
+@recipes.command(short_help="Train recipes and compare their metrics with the expected ones.")
 @click.argument("names", nargs=-1, metavar="[NAME]... [KEY=VALUE]...")
 @click.option("--full", is_flag=True, help="Train to the end, and compare the metrics with the expected values.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")

@@ -11,7 +11,7 @@ from typing import Any
 
 from dialog.escaping import COMMANDS
 from dialog.report.formats.metrics import LOSSY_NOTE, lossy_mark, metric_display, metric_value, sort_metrics
-from dialog.report.tables import ReportCell, ReportTable, RowGroup, text_row
+from dialog.report.tables import ReportCell, ReportTable, RowGroup, metric_label, text_row
 
 NARROW, WIDE = 10, 18
 """Columns of a heading that is not broken into lines, and of a line of one that is."""
@@ -195,7 +195,7 @@ def evaluation_lines(metrics: Mapping[str, Any]) -> Iterator[str]:
     for name in sort_metrics(set(metrics)):
         if metric_value(metrics[name]) is not None:
             columns = [_format(name, part.get(name)) for part in (metrics, *(part for _, part in parts))]
-            yield _line(metric_display(name).label, columns) + lossy_mark(name, metrics)
+            yield _line(metric_label(name), columns) + lossy_mark(name, metrics)
     if metrics.get("baselines"):
         yield ""
         yield aligned(_reference_table(metrics["baselines"]))

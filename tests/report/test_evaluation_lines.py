@@ -23,8 +23,8 @@ def test_subsets_are_columns_and_references_are_rows() -> None:
     lines = list(evaluation_lines({**METRICS, **SUBSETS}))
     assert [line.split() for line in lines[:4]] == [
         ["all", "clean"],
-        ["Bits", "per", "byte", "1.250", "1.250", "†"],
-        ["sacreBLEU", "3.50", "3.50"],
+        ["Bits", "per", "byte", "↓", "1.250", "1.250", "†"],
+        ["sacreBLEU", "↑", "3.50", "3.50"],
         ["Examples", "1,200", "1,200"],
     ]
     assert lines[4] == ""
@@ -43,8 +43,8 @@ def test_subsets_are_columns_and_references_are_rows() -> None:
 def test_one_column_without_a_training_split() -> None:
     lines = list(evaluation_lines({**METRICS, "lossless": True}))
     assert [line.split() for line in lines] == [
-        ["Bits", "per", "byte", "1.250"],
-        ["sacreBLEU", "3.50"],
+        ["Bits", "per", "byte", "↓", "1.250"],
+        ["sacreBLEU", "↑", "3.50"],
         ["Examples", "1,200"],
         ["sacreBLEU:", "tok:13a"],
     ]

@@ -54,9 +54,12 @@ class SpeakerSection:
         """Return counts by split, with a few dialogues of each irregularity."""
         total = {name: sum(self.counts[split][name] for split in SPLITS) for name in LABELS}
         rows = tuple((label, *(count(self.counts[split][name]) for split in SPLITS)) for name, label in LABELS.items())
-        one_sided, echoes = counted(total["one_sided"], "one-sided dialogue"), counted(total["echoes"], "turn")
+        one_sided, echoes = (
+            counted(total[name], what)
+            for name, what in (("one_sided", "one-sided dialogue"), ("echoes", "repeated turn"))
+        )
         same_speaker = f"{counted(total['same_speaker'], 'turn')} by the previous speaker"
-        figures = f"{one_sided}; {same_speaker}; {echoes} equal to the previous turn"
+        figures = f"{one_sided}; {same_speaker}; {echoes}"
         return Finding(
             "Speakers",
             "bad" if total["one_sided"] else "look" if total["same_speaker"] or total["echoes"] else "good",

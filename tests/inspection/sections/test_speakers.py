@@ -15,6 +15,6 @@ def test_speakers_and_echoes(find: Callable[..., dict[str, Finding]]) -> None:
     assert finding.data["train"] == {"one_sided": 1, "same_speaker": 2, "echoes": 1, "many_voices": 1}
     assert finding.severity == "bad"
     assert (
-        finding.headline == "1 one-sided dialogue; 2 turns by the previous speaker; 1 turn equal to the previous turn"
+        finding.headline == "1 one-sided dialogue; 2 turns by the previous speaker; 1 repeated turn"
     )
     assert "data.merge_turns=true" in finding.advice
