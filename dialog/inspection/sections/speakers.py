@@ -54,10 +54,8 @@ class SpeakerSection:
         """Return counts by split, with a few dialogues of each irregularity."""
         total = {name: sum(self.counts[split][name] for split in SPLITS) for name in LABELS}
         rows = tuple((label, *(count(self.counts[split][name]) for split in SPLITS)) for name, label in LABELS.items())
-        one_sided, echoes = (
-            counted(total[name], what)
-            for name, what in (("one_sided", "one-sided dialogue"), ("echoes", "repeated turn"))
-        )
+        one_sided = counted(total["one_sided"], "one-sided dialogue")
+        echoes = counted(total["echoes"], "repeated turn")
         same_speaker = f"{counted(total['same_speaker'], 'turn')} by the previous speaker"
         figures = f"{one_sided}; {same_speaker}; {echoes}"
         return Finding(
