@@ -14,7 +14,5 @@ def test_speakers_and_echoes(find: Callable[..., dict[str, Finding]]) -> None:
     finding = find(train=[alone, crowd, ["Bye .", " Bye  .", "bye ."], ["Hm"]])["speakers"]
     assert finding.data["train"] == {"one_sided": 1, "same_speaker": 2, "echoes": 1, "many_voices": 1}
     assert finding.severity == "bad"
-    assert (
-        finding.headline == "1 one-sided dialogue; 2 turns by the previous speaker; 1 repeated turn"
-    )
+    assert finding.headline == "1 one-sided dialogue; 2 turns by the previous speaker; 1 repeated turn"
     assert "data.merge_turns=true" in finding.advice
