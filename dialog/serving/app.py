@@ -68,8 +68,8 @@ class Service:
             Route("/v1/chat/completions", self.complete, methods=["POST"]),
             Route("/attention", self.attention, methods=["POST"]),
         ]
-        self.inner = Starlette(routes=routes, exception_handlers=ERROR_RESPONSES)
-        self.app = Gatekeeper(self.inner, token=token, hosts=hosts, public=("/", "/healthz"))
+        self.starlette = Starlette(routes=routes, exception_handlers=ERROR_RESPONSES)
+        self.app = Gatekeeper(self.starlette, token=token, hosts=hosts, public=("/", "/healthz"))
 
     async def show_page(self, request: Request) -> Response:
         """Return the web page."""

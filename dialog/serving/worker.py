@@ -68,8 +68,7 @@ class Worker:
         self._responder, self._searches = run.responder, set[str]()
         self._jobs: list[Generation | Call] = []
         self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._work, name="dialog-worker", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._work, name="dialog-worker", daemon=True).start()
 
     @property
     def waiting(self) -> int:

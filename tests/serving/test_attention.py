@@ -27,9 +27,10 @@ class Elements(HTMLParser):
         assert not [name for name, _ in attrs if name.startswith("on")]
 
 
-def written(reading: AttentionReading, path: Path) -> Any:  # noqa: ANN401 - any JSON
+def written(reading: AttentionReading, path: Path) -> dict[str, Any]:
     reading.write_json(path)
-    return json.loads(path.read_text(encoding="utf-8"))
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
 
 
 def test_maps_of_a_given_response(client: Client, run: Run, tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_health_and_models(client: Client, run: Run) -> None:
 
 def test_description_has_all_routes_and_no_open_end(client: Client) -> None:
     described = client.get("/openapi.json").json
-    routes = [route for route in client.service.inner.routes if isinstance(route, Route)]
+    routes = [route for route in client.service.starlette.routes if isinstance(route, Route)]
     methods = {route.path: {method.lower() for method in route.methods or () if method != "HEAD"} for route in routes}
     assert {path: set(operations) for path, operations in described["paths"].items()} == methods
     names = json.dumps(described).split('"$ref": "#/components/schemas/')[1:]

@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 from client import CHAT, Client, serving
 
+from dialog.config.components import Component
 from dialog.data.tokenizers.text_stream import TextStream
-from dialog.generation.responder import Responder
+from dialog.generation.network_step import Watch
+from dialog.generation.responder import Candidate, Responder
 from dialog.runs.run import Run
 from dialog.serving import app, server, worker
 from dialog.serving.app import Service
@@ -194,9 +195,11 @@ def test_too_many_requests(client: Client, monkeypatch: pytest.MonkeyPatch) -> N
 def test_waiting_contexts_of_one_search_share_a_batch(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes, respond, ends = [], Responder.respond, threading.Event()
 
-    def counted(responder: Responder, contexts: list[list[str]], *rest: Any, **names: Any) -> Any:  # noqa: ANN401
+    def counted(
+        responder: Responder, contexts: list[list[str]], search: Component, watch: Watch | None, *, ids: list[str]
+    ) -> list[list[Candidate]]:
         sizes.append(len(contexts))
-        return respond(responder, contexts, *rest, **names)
+        return respond(responder, contexts, search, watch, ids=ids)
 
     monkeypatch.setattr(Responder, "respond", counted)
     client.service.worker.submit(Call(ends.wait))

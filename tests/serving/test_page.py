@@ -45,8 +45,8 @@ HEAD = "<head>\n"
 HOSTILE = "<img src=x onerror=problems.push(1)> & Anna ?"
 
 
-def in_browser(client: Client, steps: str, folder: Path) -> Any:  # noqa: ANN401 - any JSON
-    """Return the value that asynchronous `steps` return on the page of a service."""
+def in_browser(client: Client, steps: str, folder: Path) -> list[Any]:
+    """Return the list that asynchronous `steps` return on the page of a service."""
     reports: Queue[Any] = Queue()
 
     async def report(request: Request) -> Response:
@@ -54,7 +54,7 @@ def in_browser(client: Client, steps: str, folder: Path) -> Any:  # noqa: ANN401
         return Response()
 
     service = client.service
-    service.inner.router.routes.append(Route("/report", report, methods=["POST"]))
+    service.starlette.router.routes.append(Route("/report", report, methods=["POST"]))
     service.page = service.page.replace(HEAD, HEAD + STEPS.replace("STEPS", steps))  # a policy holds for what follows
     assert CHROMIUM is not None
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
@@ -67,7 +67,8 @@ def in_browser(client: Client, steps: str, folder: Path) -> Any:  # noqa: ANN401
         finally:
             browser.kill()
     assert content["problems"] == []
-    return content["result"]
+    result: list[Any] = content["result"]
+    return result
 
 
 @needs_chromium
