@@ -1,4 +1,4 @@
-"""Self-contained HTML pages: no network, no other file; one script at most, which the page allows by its hash."""
+"""Self-contained HTML pages: no other file, no network by default, one script at most, allowed by its hash."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from dialog.report.terminal import printable
 
 
 def render_page(
-    package: str, template: str, values: dict[str, Any], *, scripts: Sequence[str] = (), style: str = ""
+    package: str,
+    template: str,
+    values: dict[str, Any],
+    *,
+    scripts: Sequence[str] = (),
+    style: str = "",
+    framed: Sequence[tuple[str, str]] = (),
+    connects: bool = False,
 ) -> str:
     """Render a template of a package; texts in `values` are escaped and cannot add elements or addresses.
 
@@ -29,9 +36,14 @@ def render_page(
         values: Variables of the template.
         scripts: Files of the package that are joined to one script.
         style: Continues the shared style sheet; the policy then allows no other style, not even a style attribute.
+        framed: Script and style sheet of each page that it frames; frames inherit the policy.
+        connects: Whether scripts may send requests to the server of the page.
     """
-    sheet, code = style_sheet(style), script_text(package, scripts)
-    policy = security_policy([code] if code else [], [sheet] if style else [])
+    sheet, code = style_sheet(style), joined(package, scripts)
+    codes, sheets = [code] if code else [], [sheet] if style else []
+    policy = security_policy(
+        [*codes, *(one for one, _ in framed)], [*sheets, *(one for _, one in framed)], connects=connects
+    )
     shared = {"style": Markup(sheet), "policy": policy, "script": Markup(code)}
     return templates(package).get_template(template).render(**shared, **values)
 
@@ -41,9 +53,9 @@ def style_sheet(style: str) -> str:
     return (files("dialog.report") / "report.css").read_text(encoding="utf-8") + style
 
 
-def script_text(package: str, scripts: Sequence[str]) -> str:
-    """Return files of a package, joined to one script."""
-    return "".join((files(package) / name).read_text(encoding="utf-8") for name in scripts)
+def joined(package: str, names: Sequence[str]) -> str:
+    """Return the texts of files of a package, joined."""
+    return "".join((files(package) / name).read_text(encoding="utf-8") for name in names)
 
 
 @cache

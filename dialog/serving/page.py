@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from markupsafe import Markup
-
 from dialog.report.drawing.attention.page import page_sources
-from dialog.report.page import script_text, security_policy, style_sheet, templates
+from dialog.report.page import joined, render_page
 from dialog.report.terminal import printable
 
 PACKAGE = "dialog.serving"
@@ -14,15 +12,14 @@ PACKAGE = "dialog.serving"
 def chat_page(name: str, *, needs_key: bool) -> str:
     """Return the page of a model; it shows all texts of a chat as text, never as HTML.
 
-    The maps are in a sandboxed frame without an origin. Frames inherit the policy, so it also allows their script.
+    The maps are in a sandboxed frame without an origin.
     """
-    script, sheet = script_text(PACKAGE, ("page.js",)), style_sheet(script_text(PACKAGE, ("page.css",)))
-    map_script, map_sheet = page_sources()
-    values = {
-        "name": printable(name),
-        "needs_key": needs_key,
-        "policy": security_policy([script, map_script], [sheet, map_sheet], connects=True),
-        "script": Markup(script),
-        "style": Markup(sheet),
-    }
-    return templates(PACKAGE).get_template("page.html.j2").render(values)
+    return render_page(
+        PACKAGE,
+        "page.html.j2",
+        {"name": printable(name), "needs_key": needs_key},
+        scripts=("page.js",),
+        style=joined(PACKAGE, ("page.css",)),
+        framed=[page_sources()],
+        connects=True,
+    )

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from dialog.report.drawing.attention.packing import pack
 from dialog.report.drawing.attention.still import MOST_ROWS, StillMap, shade_styles, still_map
 from dialog.report.drawing.scale import DIFFERENCE_ON_DARK, DIFFERENCE_ON_LIGHT, ON_DARK, ON_LIGHT
-from dialog.report.page import printable_json, render_page, script_text, style_sheet
+from dialog.report.page import joined, printable_json, render_page, style_sheet
 
 PACKAGE = "dialog.report.drawing.attention"
 SCRIPTS = ("explorer.js",)
@@ -91,8 +91,8 @@ def explorer_json(
 
 
 def page_sources() -> tuple[str, str]:
-    """Return the script and the style sheet of `attention_page`, for the policy of a page that frames it."""
-    return script_text(PACKAGE, SCRIPTS), style_sheet(explorer_style())
+    """Return the script and the style sheet of `attention_page`, for a page that frames it."""
+    return joined(PACKAGE, SCRIPTS), style_sheet(explorer_style())
 
 
 def explorer_style() -> str:
