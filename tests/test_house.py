@@ -34,7 +34,7 @@ FLOORS = (
     ("inspection", "training"),
     ("build",),
     ("runs",),
-    ("comparison", "tuning", "profiling", "chat", "serving"),
+    ("comparison", "tuning", "profiling", "chat", "export", "serving"),
     ("recipes",),
     ("cli",),
 )

@@ -33,6 +33,7 @@ VERBS = {
     "respond": "Generate responses: JSON lines in, JSON lines out.",
     "chat": "Talk to a run, or to two, in the terminal.",
     "serve": "Serve a run over HTTP: chat, attention maps, web page.",
+    "export": "Export a run to Hugging Face, CTranslate2 or ONNX, with a parity report.",
     "score": "Score given responses: JSON lines in, JSON lines out.",
     "attention": "Draw the attention maps of a response.",
     "benchmark": "Measure training and generation speed on this machine.",

@@ -41,6 +41,7 @@ WITHOUT_EFFECT = (
     "cli",
     "comparison/grid/progress.py",
     "comparison/parity.py",
+    "export",
     "inspection",
     "profiling",
     "recipes",

@@ -37,13 +37,13 @@ def to_markdown(results: Results) -> str:
     """Return verdict, tables and examples as Markdown; texts of results.json cannot become links or tags."""
     results = displayed(results)
     displays = [METRIC_DISPLAYS[name] for name in metric_names(results) if name in METRIC_DISPLAYS]
-    environment = [[_escape(key), _escape(str(value))] for key, value in results["environment"].items()]
+    environment = [[escape_markdown(key), escape_markdown(str(value))] for key, value in results["environment"].items()]
     parts = [
-        f"# {_escape(title_of(results))}",
-        *(f"> ⚠ {_escape(str(warning))}" for warning in results["warnings"]),
-        *map(_escape, verdict_lines(results)),
+        f"# {escape_markdown(title_of(results))}",
+        *(f"> ⚠ {escape_markdown(str(warning))}" for warning in results["warnings"]),
+        *map(escape_markdown, verdict_lines(results)),
         "\n".join(
-            f"- {_escape(subset)}: {_escape(' '.join(texts))}" for subset, texts in other_verdicts(results).items()
+            f"- {escape_markdown(subset)}: {escape_markdown(' '.join(texts))}" for subset, texts in other_verdicts(results).items()
         ),
         _code_block(results["command"]),
         f"Total time: {duration(results['seconds'])}.",
@@ -52,7 +52,7 @@ def to_markdown(results: Results) -> str:
         *_samples(results, RANDOM, "", results["samples"]),
         *(_section(results, section) for section in appendix(results)),
         "## Metrics",
-        "\n".join(f"- {metric.label}: {_escape(metric.definition)}" for metric in displays),
+        "\n".join(f"- {metric.label}: {escape_markdown(metric.definition)}" for metric in displays),
         *(("## Environment", _lines([["", ""], ["---", "---"], *environment])) if environment else ()),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -60,31 +60,31 @@ def to_markdown(results: Results) -> str:
 
 def text_table(head: list[str], rows: list[list[str]]) -> str:
     """Return a table of plain text."""
-    return _lines([[*map(_escape, head)], ["---"] * len(head), *([*map(_escape, row)] for row in rows)])
+    return _lines([[*map(escape_markdown, head)], ["---"] * len(head), *([*map(escape_markdown, row)] for row in rows)])
 
 
 def _section(results: Results, section: ReportSection) -> str:
     if not section.tables and not section.notes:
         return ""
     tables = (
-        f"{_table(table)}\n\n{_escape(f'{table.caption} {table.reference_note}'.rstrip())}\n\n"
-        + _escape(provenance(results, table.metrics))
+        f"{_table(table)}\n\n{escape_markdown(f'{table.caption} {table.reference_note}'.rstrip())}\n\n"
+        + escape_markdown(provenance(results, table.metrics))
         for table in section.tables
         if not table.folded or len(table.rows) <= MOST_ROWS
     )
-    notes = "\n".join(f"- {_escape(note)}" for note in section.notes)
-    return "\n\n".join(part for part in (f"## {_escape(section.title)}", notes, *tables) if part)
+    notes = "\n".join(f"- {escape_markdown(note)}" for note in section.notes)
+    return "\n\n".join(part for part in (f"## {escape_markdown(section.title)}", notes, *tables) if part)
 
 
 def _table(table: ReportTable) -> str:
-    head = [_escape(name) for name in table.head]
+    head = [escape_markdown(name) for name in table.head]
     width = len(head)
     rows = [line for group in table.groups for line in _group(group, width)]
     return _lines([head, ["---", *["---:"] * (width - 1)], *rows])
 
 
 def _group(group: RowGroup, width: int) -> list[list[str]]:
-    title = [[f"_{_escape(group.title)}_", *[""] * (width - 1)]] if group.title else []
+    title = [[f"_{escape_markdown(group.title)}_", *[""] * (width - 1)]] if group.title else []
     return title + [[_cell(cell) for cell in row] for row in group.rows]
 
 
@@ -105,11 +105,11 @@ def _lines(rows: list[list[str]]) -> str:
 
 
 def _cell(cell: ReportCell) -> str:
-    text = _escape(cell.text)
+    text = escape_markdown(cell.text)
     return f"**{text}**" if cell.mark == "decided" else text
 
 
-def _escape(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Escape text for one cell of a Markdown table."""
     text = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(r"\\\g<0>", text).replace("\n", "<br>").replace("\t", " ")

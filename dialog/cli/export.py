@@ -1,0 +1,47 @@
+"""``dialog export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dialog.escaping import to_json
+from dialog.paths import check_new
+
+FORMATS = ("huggingface", "ctranslate2", "onnx")
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--format", "name", required=True, type=click.Choice(FORMATS), help="Format of the engine.")
+@click.option("--output", required=True, type=click.Path(path_type=Path), help="New folder.")
+@click.option("--json", "as_json", is_flag=True, help="Print the parity report as JSON.")
+@click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
+def export(run: Path, name: str, output: Path, as_json: bool, trust: bool) -> None:
+    """Export a RUN for another engine, and check that the engine computes what the run does.
+
+    \b
+    huggingface  model.safetensors and config.json for transformers: a class of transformers for a Transformer that
+                 it has, else a class of dialog
+    ctranslate2  Transformers, for fast generation on CPUs and GPUs
+    onnx         any network: encoder.onnx and step.onnx, with the attention maps
+
+    The new folder also has the tokenizer, a card README.md with code that generates a response, and parity.json: how
+    far log-probabilities of random targets and greedy responses differ from the run's. An export that differs by more
+    than rounding is not kept. Each format needs the extra of its packages.
+
+    Example: dialog-seq2seq export runs/quickstart/transformer/... --format ctranslate2 --output exported
+    """  # noqa: D301 - click reads the character \b
+    check_new(output)
+    from dialog.export.export import export as export_run
+    from dialog.export.export import find_format
+    from dialog.runs.load import load
+
+    find_format(name)  # before the weights are read
+    report = export_run(load(run, device="cpu", trust=trust), name, output)
+    if as_json:
+        click.echo(to_json({key: value for key, value in report.items() if key != "text"}, indent=1))
+        return
+    click.echo(output)
+    click.echo(f"parity: {report['text']}", err=True)

@@ -1,0 +1,64 @@
+"""The contract of an export format."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from dialog.models.seq2seq import Seq2Seq
+    from dialog.runs.run import Run
+
+Tokens = Sequence[int]
+
+
+class Exported(Protocol):
+    """An exported model, computed by the engine of its format, in float32 on a CPU.
+
+    Batches are lists of token ids without padding. Targets and responses are without the begin token; targets end with
+    the end token.
+    """
+
+    def log_probabilities(self, sources: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
+        """Return log p(y_t | y_<t, source) in nats of each token of each target, computed as one batch."""
+
+    def greedy(self, sources: Sequence[Tokens], length: int) -> list[list[int]]:
+        """Return the most probable token, step by step, computed as one batch.
+
+        A response ends with the end token, or has ``length`` tokens.
+        """
+
+
+class Format(ABC):
+    """A format: what it can hold, how it is written, and the engine that computes it."""
+
+    engine: str
+    """Name of the engine, for people."""
+
+    packages: tuple[str, ...]
+    """Importable packages that the format needs, which the extra of its name installs; their versions are reported."""
+
+    @abstractmethod
+    def check(self, model: Seq2Seq) -> None:
+        """Check that the format can hold a network.
+
+        Raises:
+            UserError: it cannot; the message names the key of the recipe and a format that can.
+        """
+
+    @abstractmethod
+    def write(self, run: Run, folder: Path) -> None:
+        """Write the network and what its engine needs into an existing folder.
+
+        The tokenizer, the card and the parity report are written by `export`.
+        """
+
+    @abstractmethod
+    def load(self, folder: Path) -> Exported:
+        """Open an exported folder with its engine."""
+
+    @abstractmethod
+    def usage(self, run: Run) -> str:
+        """Return the lines of Python that compute `response` (ids) from `source` (ids) in the folder, for the card."""

@@ -1,0 +1,72 @@
+"""Export a run: write the folder of a format, open it with the format's engine, and compare it with the run."""
+
+from __future__ import annotations
+
+import shutil
+from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from dialog.atomic import write_json, write_text
+from dialog.config.components import lookup
+from dialog.errors import RunError, UserError
+from dialog.export.card import card
+from dialog.export.contract import Format
+from dialog.export.parity import measure_parity
+from dialog.paths import make_folder
+from dialog.runs.folder import TOKENIZER
+from dialog.runs.run import Run
+
+FORMATS = {
+    "huggingface": ("transformers", "HuggingFace"),
+    "ctranslate2": ("ctranslate2", "CTranslate2"),
+    "onnx": ("onnx", "Onnx"),
+}
+"""Extra and class of each format; the class is in `formats/<format>` and is imported when it is used."""
+CARD, PARITY = "README.md", "parity.json"
+
+
+def find_format(name: str) -> Format:
+    """Return a format whose packages are installed.
+
+    Raises:
+        UserError: an unknown format, or a missing package.
+    """
+    extra, kind = lookup(FORMATS, name, "--format")
+    chosen: Format = getattr(import_module(f"dialog.export.formats.{name}"), kind)()
+    for package in chosen.packages:
+        if find_spec(package) is None:
+            raise UserError(f"--format {name} needs {package}; run pip install 'dialog-seq2seq[{extra}]'")
+    return chosen
+
+
+def export(run: Run, name: str, output: Path) -> dict[str, Any]:
+    """Export a run to a new folder, and return the content of its parity.json.
+
+    The folder has the network in the format, `tokenizer.json`, a card `README.md` with code that generates a response,
+    and `parity.json`: how far the engine's log-probabilities and greedy responses differ from the run's. A folder that
+    differs by more than rounding is removed.
+
+    Raises:
+        UserError: an unknown format, a missing package, a network that the format cannot hold, or an existing folder.
+        RunError: the exported model differs from the run.
+    """
+    chosen = find_format(name)
+    chosen.check(run.model)
+    make_folder(output)
+    try:
+        chosen.write(run, output)
+        run.tokenizer.save(output / TOKENIZER)
+        parity = measure_parity(run.model, chosen.load(output), max_source=run.recipe.data.max_source)
+        if not parity.holds:
+            raise RunError(f"{output}: not written, since {chosen.engine} does not compute what the run does: {parity}")
+        packages = {package: version(package) for package in ("dialog-seq2seq", "torch", *chosen.packages)}
+        content = {"run": run.name, "format": name, "packages": packages, **parity.to_dict()}
+        write_text(output / CARD, card(run, chosen, str(parity)))
+        write_json(output / PARITY, content)
+    except BaseException:
+        shutil.rmtree(output, ignore_errors=True)
+        raise
+    return {**content, "text": str(parity)}

@@ -1,0 +1,4 @@
+"""One module or folder per export format.
+
+Read first: `ctranslate2.py`.
+"""
