@@ -7,14 +7,13 @@ from pathlib import Path
 import click
 
 from dialog.escaping import to_json
+from dialog.export.formats import FORMATS
 from dialog.paths import check_new
-
-FORMATS = ("huggingface", "ctranslate2", "onnx")
 
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--format", "name", required=True, type=click.Choice(FORMATS), help="Format of the engine.")
+@click.option("--format", "name", required=True, type=click.Choice([*FORMATS]), help="Format of the engine.")
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="New folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the parity report as JSON.")
 @click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")

@@ -98,6 +98,4 @@ def _results(run: Run) -> Iterator[str]:
     values = {name: metric_value(metrics.get(name)) for name in METRICS}
     rows = [(metric_display(name), value) for name, value in values.items() if value is not None]
     lines = [f"| {escape_markdown(display.label)} | {display.format(value)} |" for display, value in rows]
-    yield "## Results\n\n" + "\n".join(
-        ["| test split, by dialog-seq2seq | |", "| --- | --- |", *lines]
-    )
+    yield "## Results\n\n" + "\n".join(["| test split, by dialog-seq2seq | |", "| --- | --- |", *lines])

@@ -14,17 +14,12 @@ from dialog.config.components import lookup
 from dialog.errors import RunError, UserError
 from dialog.export.card import card
 from dialog.export.contract import Format
+from dialog.export.formats import FORMATS
 from dialog.export.parity import measure_parity
 from dialog.paths import make_folder
 from dialog.runs.folder import TOKENIZER
 from dialog.runs.run import Run
 
-FORMATS = {
-    "huggingface": ("transformers", "HuggingFace"),
-    "ctranslate2": ("ctranslate2", "CTranslate2"),
-    "onnx": ("onnx", "Onnx"),
-}
-"""Extra and class of each format; the class is in `formats/<format>` and is imported when it is used."""
 CARD, PARITY = "README.md", "parity.json"
 
 

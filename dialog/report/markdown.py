@@ -43,7 +43,8 @@ def to_markdown(results: Results) -> str:
         *(f"> ⚠ {escape_markdown(str(warning))}" for warning in results["warnings"]),
         *map(escape_markdown, verdict_lines(results)),
         "\n".join(
-            f"- {escape_markdown(subset)}: {escape_markdown(' '.join(texts))}" for subset, texts in other_verdicts(results).items()
+            f"- {escape_markdown(subset)}: {escape_markdown(' '.join(texts))}"
+            for subset, texts in other_verdicts(results).items()
         ),
         _code_block(results["command"]),
         f"Total time: {duration(results['seconds'])}.",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -25,7 +24,7 @@ def trained_run(trained: Callable[[str], Path]) -> Callable[[str], Run]:
 def random_run(trained_run: Callable[[str], Run]) -> Callable[..., Run]:
     """``random_run(encoder={...}, ...)``: a run whose network has these values of the section ``model``."""
 
-    def build(seed: int = 0, **model: Any) -> Run:
+    def build(seed: int = 0, **model: object) -> Run:
         run = trained_run("lstm")
         config = replace(run.recipe.model, embedding_size=24, **model)
         torch.manual_seed(seed)

@@ -2,3 +2,10 @@
 
 Read first: `ctranslate2.py`.
 """
+
+FORMATS = {
+    "huggingface": ("transformers", "HuggingFace"),
+    "ctranslate2": ("ctranslate2", "CTranslate2"),
+    "onnx": ("onnx", "Onnx"),
+}
+"""Extra and class of each format; the class is in the module of its name, which is imported when it is used."""
