@@ -65,6 +65,7 @@ class Service:
             Route("/healthz", self.health),
             Route("/openapi.json", self.describe),
             Route("/v1/models", self.models),
+            Route("/v1/models/{name:path}", self.model),
             Route("/v1/chat/completions", self.complete, methods=["POST"]),
             Route("/attention", self.attention, methods=["POST"]),
         ]
@@ -85,15 +86,18 @@ class Service:
 
     async def models(self, request: Request) -> Response:
         """Return a list with the model."""
-        model = {"id": self.run.name, "object": "model", "created": self.started, "owned_by": "dialog"}
-        return json_response({"object": "list", "data": [model]})
+        return json_response({"object": "list", "data": [self._description()]})
+
+    async def model(self, request: Request) -> Response:
+        """Return the model of a name."""
+        self._check_model(request.path_params["name"])
+        return json_response(self._description())
 
     async def complete(self, request: Request) -> Response:
         """Answer the last message of a chat."""
         chat = await parsed(request, ChatRequest)
-        if chat.model not in (None, self.run.name):
-            message = f"unknown model {chat.model!r}; this service has {self.run.name!r}"
-            raise RequestError(404, message, field="model", code="model_not_found")
+        if chat.model is not None:
+            self._check_model(chat.model)
         search = selected_search(self.run.recipe.generation, chat)
         seed = "" if not draws(search) else token_hex(8) if chat.seed is None else str(chat.seed)
         identity = {"id": f"chatcmpl-{token_hex(12)}", "created": int(time.time()), "model": self.run.name}
@@ -121,6 +125,16 @@ class Service:
         if not reading["maps"]:
             raise RequestError(409, f"{self.run.name} has no attention; there is nothing to draw")
         return HTMLResponse(await asyncio.to_thread(attention_page, [("", reading)], title="", folds_dialogue=True))
+
+    def _description(self) -> dict[str, Any]:
+        """Return the model in OpenAI's format."""
+        return {"id": self.run.name, "object": "model", "created": self.started, "owned_by": "dialog"}
+
+    def _check_model(self, name: str) -> None:
+        """Raise RequestError unless this is the name of the model."""
+        if name != self.run.name:
+            message = f"unknown model {name!r}; this service has {self.run.name!r}"
+            raise RequestError(404, message, field="model", code="model_not_found")
 
     async def _result(self, job: Generation | Call) -> Any:  # noqa: ANN401 - of any job
         """Run a job on the worker; return its result."""

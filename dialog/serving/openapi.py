@@ -51,7 +51,8 @@ def openapi(name: str) -> dict[str, Any]:
             "/": {"get": _operation("Web page", page)},
             "/healthz": {"get": _operation("State of the service", anything)},
             "/openapi.json": {"get": _operation("This description", anything)},
-            "/v1/models": {"get": _operation("The model", anything)},
+            "/v1/models": {"get": _operation("List of the model", anything)},
+            "/v1/models/{name}": {"get": _named(_operation("The model of a name", anything))},
             "/v1/chat/completions": {
                 "post": _operation("Response to the last message, in OpenAI's format", completions, ChatRequest)
             },
@@ -75,6 +76,13 @@ def _operation(summary: str, content: dict[str, Any], body: type | None = None) 
         "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
         "responses": _responses(content, failures | POST_ERRORS | ({} if body is ChatRequest else {"409": "no maps"})),
     }
+
+
+def _named(operation: dict[str, Any]) -> dict[str, Any]:
+    """Add the name of a model as a part of the path."""
+    parameter = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+    missing = _responses({}, {"404": "unknown model"})["404"]
+    return {**operation, "parameters": [parameter], "responses": operation["responses"] | {"404": missing}}
 
 
 def _responses(content: dict[str, Any], failures: dict[str, str]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from client import Client
@@ -86,12 +87,19 @@ def test_health_and_models(client: Client, run: Run) -> None:
     listed = client.get("/v1/models").json
     assert listed["object"] == "list"
     assert [(model["id"], model["object"]) for model in listed["data"]] == [(run.name, "model")]
+    for path in (run.name, quote(run.name, safe="")):
+        assert client.get(f"/v1/models/{path}").json == listed["data"][0]
+    unknown = client.get("/v1/models/gpt")
+    assert (unknown.status, unknown.json["error"]["code"]) == (404, "model_not_found")
 
 
 def test_description_has_all_routes_and_no_open_end(client: Client) -> None:
     described = client.get("/openapi.json").json
     routes = [route for route in client.service.starlette.routes if isinstance(route, Route)]
-    methods = {route.path: {method.lower() for method in route.methods or () if method != "HEAD"} for route in routes}
+    methods = {
+        route.path.replace(":path}", "}"): {method.lower() for method in route.methods or () if method != "HEAD"}
+        for route in routes
+    }
     assert {path: set(operations) for path, operations in described["paths"].items()} == methods
     names = json.dumps(described).split('"$ref": "#/components/schemas/')[1:]
     assert {name.partition('"')[0] for name in names} <= set(described["components"]["schemas"])
