@@ -49,6 +49,8 @@ def export(run: Run, name: str, output: Path) -> dict[str, Any]:
         RunError: the exported model differs from the run.
     """
     chosen = find_format(name)
+    if run.others:
+        raise UserError("an ensemble cannot be exported; export each of its runs")
     chosen.check(run.model)
     make_folder(output)
     try:

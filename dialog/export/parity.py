@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
+from torch import nn
 
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, SELF, SPECIAL_TOKENS
 from dialog.export.contract import Exported, Tokens
@@ -32,7 +34,7 @@ EQUAL, TIE, DIFFERENT = "equal", "tie", "different"
 
 @dataclass(frozen=True)
 class Parity:
-    """How far an exported model differs from its network."""
+    """Differences between an exported model and its network."""
 
     sources: int
     longest_source: int
@@ -46,7 +48,7 @@ class Parity:
 
     @property
     def holds(self) -> bool:
-        """Whether the exported model computes what the network does, up to rounding."""
+        """True if the exported model computes what the network does, up to rounding."""
         return self.largest_difference <= self.tolerance and not self.greedy_different
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,11 +72,15 @@ def measure_parity(model: Seq2Seq, exported: Exported, *, max_source: int, seed:
     Sources are turns of random tokens with their roles, as in training, of up to ``max_source`` tokens.
     """
     draw, vocabulary = random.Random(seed), len(model.target_embedding.table.weight)
+    max_source, max_target = min(max_source, most_tokens(model.encoder)), most_tokens(model.decoder)
+    source_lengths = [min(length, max_source) for length in SOURCE_LENGTHS]
+    target_lengths = [min(length, max_target) for length in TARGET_LENGTHS]
+    greedy_length = min(GREEDY_LENGTH, max_target)
     differences: list[float] = []
     outcomes: Counter[str] = Counter()
     for size in BATCHES:
-        sources = [random_source(draw, vocabulary, min(length, max_source)) for length in SOURCE_LENGTHS]
-        targets = [[*random_tokens(draw, vocabulary, length - 1), EOS] for length in TARGET_LENGTHS]
+        sources = [random_source(draw, vocabulary, length) for length in source_lengths]
+        targets = [[*random_tokens(draw, vocabulary, length - 1), EOS] for length in target_lengths]
         draw.shuffle(sources)
         draw.shuffle(targets)
         for start in range(0, len(sources), size):
@@ -83,11 +89,11 @@ def measure_parity(model: Seq2Seq, exported: Exported, *, max_source: int, seed:
             for source, target, values in zip(batch, references, computed, strict=True):
                 own = log_probabilities(model, source, target)
                 differences += [abs(one - other) for one, other in zip(own, values, strict=True)]
-            for source, response in zip(batch, exported.greedy(batch, GREEDY_LENGTH), strict=True):
-                outcomes[greedy_outcome(model, source, response)] += 1
+            for source, response in zip(batch, exported.greedy(batch, greedy_length), strict=True):
+                outcomes[greedy_outcome(model, source, response, greedy_length)] += 1
     return Parity(
         sources=sum(outcomes.values()),
-        longest_source=min(max(SOURCE_LENGTHS), max_source),
+        longest_source=max(source_lengths),
         batches=BATCHES,
         tokens=len(differences),
         largest_difference=max(math.inf if math.isnan(difference) else difference for difference in differences),
@@ -96,6 +102,12 @@ def measure_parity(model: Seq2Seq, exported: Exported, *, max_source: int, seed:
         greedy_ties=outcomes[TIE],
         greedy_different=outcomes[DIFFERENT],
     )
+
+
+def most_tokens(part: nn.Module) -> int:
+    """Return the most tokens of a sequence that an encoder or decoder reads: the length of a table of positions."""
+    tables = [module for name, module in part.named_modules() if name.endswith("positions.table")]
+    return min((cast("nn.Embedding", table).num_embeddings for table in tables), default=sys.maxsize)
 
 
 def random_tokens(draw: random.Random, vocabulary: int, number: int) -> list[int]:
@@ -119,12 +131,15 @@ def log_probabilities(model: Seq2Seq, source: Tokens, target: Tokens) -> list[fl
     return values
 
 
-def greedy_outcome(model: Seq2Seq, source: Tokens, response: Sequence[int]) -> str:
-    """Compare a greedy response with that of the network: equal, a tie where they part, or different."""
+def greedy_outcome(model: Seq2Seq, source: Tokens, response: Sequence[int], length: int) -> str:
+    """Compare a greedy response with the network's, of at most ``length`` tokens: equal, a tie, or different.
+
+    It is a tie if both are equally probable where they first differ, up to twice the tolerance.
+    """
     sources = torch.tensor([source])
     memory, state = model.start(sources, torch.ones_like(sources, dtype=torch.bool))
     previous = BOS
-    for place in range(GREEDY_LENGTH):
+    for place in range(length):
         logits, state = model.step(torch.tensor([[previous]]), memory, state)  # [1, 1, V]
         scores = logits.flatten().log_softmax(-1)  # [V]
         best = int(scores.argmax())

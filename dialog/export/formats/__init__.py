@@ -1,6 +1,6 @@
 """One module or folder per export format.
 
-Read first: `ctranslate2.py`.
+Read first: `ctranslate2/format.py`.
 """
 
 FORMATS = {
