@@ -26,7 +26,7 @@ def run(trained_run: Callable[[str], Run]) -> Run:
     return trained_run("transformer")
 
 
-def with_data(run: Run, **data: Any) -> Run:
+def with_data(run: Run, **data: object) -> Run:
     return replace(run, recipe=replace(run.recipe, data=replace(run.recipe.data, **data)))
 
 
@@ -39,12 +39,12 @@ def with_data(run: Run, **data: Any) -> Run:
     normalise=st.booleans(),
     silence=st.sampled_from([None, "", "__SILENCE__ `\\", " a "]),
 )
-def test_the_source_is_that_of_training(run: Run, context: list[str], **data: Any) -> None:
+def test_the_source_is_that_of_training(run: Run, context: list[str], **data: object) -> None:
     changed = with_data(run, **data)
     tokenizer = Tokenizer.from_str(run.tokenizer.json)
     tokenizer.encode_special_tokens = True
     names: dict[str, Any] = {"tokenizer": tokenizer}
-    exec(source_code(changed), names)  # noqa: S102 - the code that a user copies from the card
+    exec(source_code(changed), names)  # the code that a user copies from the card
     responder = changed.responder
     assert names["source_ids"](context) == responder.encode(responder.example(context))[0]
 

@@ -70,9 +70,7 @@ def test_a_missing_package_is_named_with_its_extra(name: str, monkeypatch: pytes
         export_module.find_format(name)
 
 
-def test_a_network_that_a_format_lacks_is_refused_before_anything_is_written(
-    trained_run: Callable[[str], Run], tmp_path: Path
-) -> None:
+def test_a_network_that_a_format_lacks_is_refused(trained_run: Callable[[str], Run], tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--format onnx"):
         export_module.export(trained_run("lstm"), "ctranslate2", tmp_path / "exported")
     assert not (tmp_path / "exported").exists()

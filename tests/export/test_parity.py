@@ -6,7 +6,6 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,7 +20,9 @@ from dialog.runs.run import Run
 class Copy:
     """A network as an exported model, with faults on demand."""
 
-    def __init__(self, model: Seq2Seq, *, shift: float = 0.0, spoil: Callable[[list[int]], list[int]] | None = None):
+    def __init__(
+        self, model: Seq2Seq, *, shift: float = 0.0, spoil: Callable[[list[int]], list[int]] | None = None
+    ) -> None:
         self.model, self.shift, self.spoil = model, shift, spoil
         self.batches: list[int] = []
 

@@ -4,7 +4,7 @@ Read first: `ctranslate2/format.py`.
 """
 
 FORMATS = {
-    "huggingface": ("transformers", "HuggingFace"),
+    "huggingface": ("transformers", "HuggingFaceFormat"),
     "ctranslate2": ("ctranslate2", "CTranslate2"),
     "onnx": ("onnx", "Onnx"),
 }

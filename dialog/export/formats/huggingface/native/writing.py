@@ -1,0 +1,87 @@
+"""Writing of a network as a class of transformers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dialog.config.schema import Recipe
+from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
+from dialog.export.formats.huggingface.native.classes import (
+    BLENDERBOT,
+    CLASSES,
+    MARIAN,
+    inner_rates,
+    learned_lengths,
+    settings_of,
+    ties_of,
+)
+from dialog.export.formats.huggingface.native.weights import SHARED, renamed
+from dialog.models.seq2seq import Seq2Seq
+from dialog.runs.run import Run
+
+POSITIONS = 1024
+"""Smallest number of rows of a sinusoidal table; recipes with longer sequences get more."""
+
+
+def write(run: Run, folder: Path) -> None:
+    """Write config.json, model.safetensors and generation_config.json of a network that is not `unsupported`.
+
+    With ``tie_embeddings=source`` the table is written once for the source and once for the target; fine-tuning then
+    trains two tables.
+    """
+    from transformers import AutoConfig, AutoModelForSeq2SeqLM
+
+    values = config_values(run.model, run.recipe)
+    config = AutoConfig.for_model(**values)
+    with torch.device("meta"):
+        network = AutoModelForSeq2SeqLM.from_config(config)
+    tensors = renamed(run.model, values["max_position_embeddings"])
+    if not values.get("share_encoder_decoder_embeddings", True):
+        del tensors[SHARED]
+    network.load_state_dict(tensors, strict=True, assign=True)
+    network.tie_weights()
+    network.save_pretrained(folder)
+
+
+def config_values(model: Seq2Seq, recipe: Recipe) -> dict[str, Any]:
+    """Return the content of config.json, without rules of generation."""
+    settings = settings_of(model)
+    encoder, (one_table, tied) = settings["encoder"], ties_of(model)
+    kind = CLASSES[encoder.norm_first, encoder.positions["name"]]
+    values: dict[str, Any] = {
+        "model_type": kind,
+        "vocab_size": model.arguments["vocabulary"],
+        "d_model": encoder.input_size,
+        "max_position_embeddings": number_of_positions(model, recipe),
+        "activation_function": encoder.activation,
+        "scale_embedding": model.arguments["scale_embeddings"],
+        "tie_word_embeddings": tied,
+        "dropout": encoder.dropout,
+        **inner_rates(encoder),
+        "pad_token_id": PAD,
+        "bos_token_id": BOS,
+        "eos_token_id": EOS,
+        "decoder_start_token_id": BOS,
+        "forced_eos_token_id": None,  # else the last token of a response of the greatest length is the end token
+    }
+    for side, own in settings.items():
+        values[f"{side}_layers"] = own.layers
+        values[f"{side}_attention_heads"] = own.heads
+        values[f"{side}_ffn_dim"] = own.feed_forward_size
+        values[f"{side}_layerdrop"] = own.layer_drop
+    if kind == MARIAN:
+        values["share_encoder_decoder_embeddings"] = one_table
+    if kind == BLENDERBOT:
+        values["encoder_no_repeat_ngram_size"] = 0  # else a response has no trigram of its source
+    return values
+
+
+def number_of_positions(model: Seq2Seq, recipe: Recipe) -> int:
+    """Return the rows of a learned table, else enough for the recipe's sources, targets and responses."""
+    if lengths := learned_lengths(model):
+        return lengths[0]
+    data, generation = recipe.data, recipe.generation
+    return max(POSITIONS, data.max_source, data.max_target, generation.max_length + 1)  # + 1: the begin token
