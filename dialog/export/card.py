@@ -40,48 +40,65 @@ def card(run: Run, chosen: Format, parity: str) -> str:
 
 def program(run: Run, chosen: Format) -> str:
     """Return the Python code of the card: from a context to a response, with `tokenizers` and the engine."""
-    return (
-        "from tokenizers import Tokenizer\n\n"
-        'tokenizer = Tokenizer.from_file("tokenizer.json")\n'
-        'tokenizer.encode_special_tokens = True  # "</s>" in a text is text\n\n\n'
-        f"{source_code(run)}\n\n"
-        'context = ["Hi !", "Hello . How are you ?"]  # turns of two alternating speakers; the last one is answered\n'
-        "source = source_ids(context)\n"
-        f"{chosen.usage(run).rstrip()}\n"
-        "print(tokenizer.decode(response))\n"
-    )
+    usage = chosen.usage(run).splitlines()
+    imports = [line for line in usage if line.startswith(("import ", "from "))]
+    lines = [
+        "from tokenizers import Tokenizer",
+        *imports,
+        "",
+        'tokenizer = Tokenizer.from_file("tokenizer.json")',
+        'tokenizer.encode_special_tokens = True  # "</s>" in a text is text',
+        "",
+        "",
+        *source_code(run),
+        "",
+        "",
+        'context = ["Hi !", "Hello . How are you ?"]  # turns of two alternating speakers; the last one is answered',
+        "source = source_ids(context)",
+        *(line for line in usage if line and line not in imports),
+        "print(tokenizer.decode(response))",
+    ]
+    return "\n".join(lines) + "\n"
 
 
-def source_code(run: Run) -> str:
-    """Return the function `source_ids`, which lays a context out as in training; see `data/store/layout.py`."""
+def source_code(run: Run) -> list[str]:
+    """Return the lines of `source_ids`, which lays a context out as in training; see `data/store/layout.py`."""
     data = run.recipe.data
     room = data.max_source if data.layout == ROLES else data.max_source + 2
     text = "turn.strip()" if data.normalise else "turn"
     last = "context" if data.context_turns is None else f"context[max(0, len(context) - {data.context_turns}) :]"
-    result = "[*facts, *roles[start : start + 1], *ids[start + 1 :], END]"
-    lines = [
+    return [
         "def source_ids(context):",
-        f"    OTHER, SELF, UNKNOWN, END = {OTHER}, {SELF}, {UNK}, {EOS}",
-        f"    turns, ids, roles, facts = {last}, [], [], []",
+        f"    other, own, end = {OTHER}, {SELF}, {EOS}  # tokens that begin a turn, by its speaker, and end the source",
+        f"    turns, ids, roles = {last}, [], []",
         "    for place, turn in enumerate(turns):",
-        "        role = OTHER if (len(turns) - place) % 2 else SELF",
+        "        role = other if (len(turns) - place) % 2 else own",
         f"        tokens = tokenizer.encode({text}, add_special_tokens=False).ids",
         "        ids += [role, *tokens]",
         "        roles += [role] * (1 + len(tokens))",
+        *_truncation(data.silence, room),
+        *(
+            []
+            if data.layout == ROLES
+            else [f"    ids = [{UNK} if token in (other, own) else token for token in ids[1:-1]]"]
+        ),
+        "    return ids" if data.layout == ROLES else f"    return ids or [{UNK}]",
     ]
-    if data.silence is not None:
-        lines += [
-            "    if len(context) % 2 == 0:",
-            f"        silence = tokenizer.encode({literal(data.silence)}, add_special_tokens=False).ids",
-            f"        facts = [SELF, *silence][: {room // 2}]",
+
+
+def _truncation(silence: str | None, room: int) -> list[str]:
+    """Return the lines that keep the last tokens, behind a first turn that a corpus without one is read with."""
+    if silence is None:
+        return [
+            f"    start = max(0, len(ids) - {room - 1})",
+            "    ids = [*roles[start : start + 1], *ids[start + 1 :], end]",
         ]
-    lines.append(f"    start = max(0, len(ids) - ({room} - len(facts) - 1))")
-    if data.layout == ROLES:
-        lines.append(f"    return {result}")
-    else:
-        lines.append(f"    ids = {result}")
-        lines.append("    return [UNKNOWN if token in (OTHER, SELF) else token for token in ids[1:-1]] or [UNKNOWN]")
-    return "\n".join(lines) + "\n"
+    return [
+        f"    before = [own, *tokenizer.encode({literal(silence)}, add_special_tokens=False).ids][:{room // 2}]",
+        "    before = before if len(context) % 2 == 0 else []",
+        f"    start = max(0, len(ids) - ({room - 1} - len(before)))",
+        "    ids = [*before, *roles[start : start + 1], *ids[start + 1 :], end]",
+    ]
 
 
 def literal(text: str) -> str:

@@ -61,4 +61,7 @@ class Format(ABC):
 
     @abstractmethod
     def usage(self, run: Run) -> str:
-        """Return the lines of Python that compute `response` (ids) from `source` (ids) in the folder, for the card."""
+        """Return the lines of Python that compute `response` (ids) from `source` (ids) in the folder, for the card.
+
+        The card moves imports to the top, and has the `tokenizer`, of the package `tokenizers`.
+        """

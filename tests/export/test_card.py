@@ -44,7 +44,7 @@ def test_the_source_is_that_of_training(run: Run, context: list[str], **data: ob
     tokenizer = Tokenizer.from_str(run.tokenizer.json)
     tokenizer.encode_special_tokens = True
     names: dict[str, Any] = {"tokenizer": tokenizer}
-    exec(source_code(changed), names)  # the code that a user copies from the card
+    exec("\n".join(source_code(changed)), names)  # the code that a user copies from the card
     responder = changed.responder
     assert names["source_ids"](context) == responder.encode(responder.example(context))[0]
 
@@ -66,5 +66,5 @@ def test_texts_of_a_run_are_text(run: Run) -> None:
 
 
 def test_results_of_the_test_split_are_shown(run: Run, tmp_path: Path) -> None:
-    assert "| bits per byte |" in card(run, CTranslate2(), "equal")
-    assert "bits per byte" not in card(replace(run, folder=tmp_path), CTranslate2(), "equal")
+    assert "| Bits per byte |" in card(run, CTranslate2(), "equal")
+    assert "Bits per byte" not in card(replace(run, folder=tmp_path), CTranslate2(), "equal")
