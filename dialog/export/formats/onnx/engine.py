@@ -1,0 +1,94 @@
+"""The exported files, computed by ONNX Runtime.
+
+Shapes: B rows, S source tokens, T target tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime  # type: ignore[import-untyped]  # it has no annotations
+
+from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
+from dialog.export.contract import Tokens
+from dialog.export.formats.onnx.networks import NEXT
+from dialog.export.formats.onnx.writing import DESCRIPTION, ENCODER, STEP
+from dialog.json_files import read_json
+
+Tensors = dict[str, npt.NDArray[np.generic]]
+WARNINGS = 3
+"""Severity of messages that ONNX Runtime prints: errors."""
+
+
+class OnnxModel:
+    """Encoder and step on one thread of a CPU."""
+
+    def __init__(self, folder: Path) -> None:
+        self.encoder, self.step = (session(folder / name) for name in (ENCODER, STEP))
+        self.several_tokens = bool(read_json(folder / DESCRIPTION, "several_tokens")["several_tokens"])
+
+    def log_probabilities(self, sources: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
+        """Return log p(y_t | y_<t, source) in nats of each token of each target."""
+        tensors = self.start(sources)
+        tokens = padded([[BOS, *target[:-1]] for target in targets])  # [B, T]
+        logits = []
+        for inputs in [tokens] if self.several_tokens else np.split(tokens, tokens.shape[1], 1):
+            result = self.advance(inputs, tensors)
+            logits.append(result["logits"])
+        scores = log_softmax(np.concatenate(logits, 1))  # [B, T, V]
+        return [scores[row, range(len(target)), target].tolist() for row, target in enumerate(targets)]
+
+    def greedy(self, sources: Sequence[Tokens], length: int) -> list[list[int]]:
+        """Return the most probable token, step by step, up to the end token; ended rows are computed further."""
+        tensors = self.start(sources)
+        tokens = np.full((len(sources), 1), BOS)
+        chosen = []
+        for _ in range(length):
+            tokens = self.advance(tokens, tensors)["logits"][:, -1:].argmax(-1)  # [B, 1]
+            chosen.append(tokens)
+        rows = np.concatenate(chosen, 1).tolist()
+        return [row[: row.index(EOS) + 1] if EOS in row else row for row in rows]
+
+    def start(self, sources: Sequence[Tokens]) -> Tensors:
+        """Return the tensors of memory and first state."""
+        source = padded(sources)  # [B, S]
+        lengths = np.array([len(tokens) for tokens in sources])
+        mask = np.arange(source.shape[1]) < lengths[:, None]  # [B, S]
+        return run(self.encoder, {"source": source, "mask": mask})
+
+    def advance(self, tokens: npt.NDArray[np.int64], tensors: Tensors) -> Tensors:
+        """Return logits [B, T, V] and maps for tokens [B, T], and replace the state in ``tensors``."""
+        result = run(self.step, {"tokens": tokens, **tensors})
+        tensors.update({name: result[NEXT + name] for name in tensors if NEXT + name in result})
+        return result
+
+
+def session(path: Path) -> onnxruntime.InferenceSession:
+    """Open a file on one thread."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = WARNINGS
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def run(network: onnxruntime.InferenceSession, inputs: Tensors) -> Tensors:
+    """Return all outputs by name."""
+    names = [output.name for output in network.get_outputs()]
+    return dict(zip(names, network.run(names, inputs), strict=True))
+
+
+def padded(rows: Sequence[Tokens]) -> npt.NDArray[np.int64]:
+    """Return rows of tokens padded on the right [B, S]."""
+    length = max(map(len, rows))
+    return np.array([[*row, *[PAD] * (length - len(row))] for row in rows], dtype=np.int64)
+
+
+def log_softmax(logits: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
+    """Return log-probabilities [B, T, V], computed in float64."""
+    exact = logits.astype(np.float64)
+    shifted = exact - exact.max(-1, keepdims=True)
+    result: npt.NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    return result

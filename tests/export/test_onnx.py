@@ -1,0 +1,373 @@
+"""Parity of ONNX Runtime over all parts of networks, its attention maps, and the code of the card."""
+
+from __future__ import annotations
+
+import ast
+import json
+import logging
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dialog.analysis.attention.maps import attention_maps
+from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD, SELF
+from dialog.errors import UserError
+from dialog.export.card import program
+from dialog.export.export import CARD, PARITY, export
+from dialog.export.formats.onnx import Onnx
+from dialog.export.formats.onnx.engine import OnnxModel, session
+from dialog.export.formats.onnx.layers import replace_layers
+from dialog.export.formats.onnx.networks import MAP, steps_any_length
+from dialog.export.formats.onnx.writing import REGISTRATION, STEP, quiet_exporter, translated
+from dialog.export.parity import measure_parity
+from dialog.models.attention import build_attention
+from dialog.models.contracts import AttentionHook, Decoder, Encoded, Encoder, Memory, State
+from dialog.models.inference.ensemble import Ensemble
+from dialog.models.positions import LearnedPositions
+from dialog.models.recurrent import LSTM, LuongDecoder, RecurrentSettings, cells
+from dialog.models.recurrent.cells import RecurrentCell
+from dialog.models.seq2seq import Seq2Seq
+from dialog.models.state import Rows
+from dialog.runs.run import Run
+
+ADDITIVE = {"name": "additive", "size": 8}
+READERS: tuple[dict[str, Any], ...] = (
+    ADDITIVE,
+    {"name": "dot"},
+    {"name": "scaled_dot"},
+    {"name": "multi_head", "heads": 4},
+    {"name": "multi_head", "heads": 2, "join": "mean"},
+    {"name": "multi_head", "heads": 2, "join": "max"},
+    {"name": "fine_grained", "size": 8},
+    {"name": "location", "size": 8, "filters": 3, "width": 3},
+    {"name": "local", "size": 8, "window": 4},
+    {"name": "interactive", "scorer": ADDITIVE},
+    {"name": "none"},
+)
+CASES: dict[str, dict[str, Any]] = {
+    "final states, fused steps, pointer": {
+        "encoder": {"name": "gru", "size": 16, "layers": 2, "bidirectional": False},
+        "decoder": {
+            **{"name": "gru_luong", "size": 16, "layers": 2, "attention": {"name": "dot"}},
+            **{"bridge": {"name": "final"}, "input_feeding": False},
+        },
+        "head": {"name": "pointer"},
+        "tie_embeddings": "none",
+        "scale_embeddings": False,
+    },
+    "hierarchical, modern": {
+        "encoder": {
+            "name": "hierarchical",
+            "tokens": {"name": "gru", "size": 16},
+            "turns": {
+                **{"name": "transformer", "layers": 1, "heads": 2, "feed_forward_size": 20},
+                **{"norm_first": False, "activation": "gelu", "positions": {"name": "learned"}},
+            },
+        },
+        "decoder": {
+            **{"name": "transformer", "layers": 1, "heads": 4, "feed_forward_size": 20},
+            **{"key_value_heads": 2, "norm": "rms_norm", "activation": "swiglu", "positions": {"name": "rotary"}},
+        },
+        "head": {"name": "pointer_generator"},
+    },
+    "all readers": {
+        "encoder": {"name": "lstm", "size": 24},
+        "decoder": {"name": f"{__name__}.Readers"},
+        "head": {"name": "vocabulary", "bias": True},
+        "tie_embeddings": "output",
+    },
+}
+FAMILIES = ("lstm", "transformer")
+
+
+@dataclass(frozen=True)
+class Bundle(Rows):
+    parts: tuple[Rows, ...]
+
+
+class Readers(Decoder):
+    """The outputs of a decoder with input feeding query the source by every scorer."""
+
+    def __init__(self, *, input_size: int, memory_size: int) -> None:
+        super().__init__()
+        settings = RecurrentSettings(input_size=input_size, size=20)
+        self.luong = LuongDecoder(LSTM(), settings, memory_size=memory_size, attention={"name": "bilinear"})
+        sizes = {"query_size": input_size, "key_size": memory_size}
+        self.attentions = nn.ModuleList(build_attention(reader, **sizes) for reader in READERS)
+        self.output = nn.Linear(memory_size, input_size)
+
+    @property
+    def pointer(self) -> None:
+        return None
+
+    def start(self, encoded: Encoded) -> tuple[Bundle, Bundle]:
+        parts = self.luong, *self.attentions
+        memories, states = zip(*(part.start(encoded) for part in parts), strict=True)
+        return Bundle(memories), Bundle(states)
+
+    def forward(
+        self, inputs: Tensor, memory: Memory, state: State, hook: AttentionHook | None = None
+    ) -> tuple[Tensor, State]:
+        query, first = self.luong(inputs, memory.parts[0], state.parts[0], hook)
+        states, contexts = [first], []
+        for attention, source, past in zip(self.attentions, memory.parts[1:], state.parts[1:], strict=True):
+            context, new = attention(query, source, past, hook)
+            contexts.append(context)
+            states.append(new)
+        return self.output(torch.stack(contexts).mean(0)), Bundle(tuple(states))
+
+
+class Branching(Encoder):
+    """Its operators depend on the content of the source."""
+
+    def __init__(self, *, input_size: int) -> None:
+        super().__init__()
+        self.size = input_size
+
+    def forward(self, inputs: Tensor, mask: Tensor, hook: AttentionHook | None = None) -> Encoded:
+        states = inputs if inputs.sum() > 0 else -inputs
+        return Encoded(states * mask.unsqueeze(-1), mask, states.mean(1))
+
+
+@pytest.fixture(scope="module")
+def exported(
+    trained_run: Callable[[str], Run], random_run: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], tuple[Run, Path]]:
+    """``exported("lstm")``: a run and the folder of its export."""
+    root = tmp_path_factory.mktemp("onnx")
+
+    @cache
+    def write(name: str) -> tuple[Run, Path]:
+        folder = root / name.replace(" ", "_")
+        if name in FAMILIES:
+            run = trained_run(name)
+            export(run, "onnx", folder)
+            return run, folder
+        run = random_run(**CASES[name])
+        Onnx().check(run.model)
+        folder.mkdir()
+        Onnx().write(run, folder)
+        return run, folder
+
+    return write
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_parity(name: str, exported: Callable[[str], tuple[Run, Path]], capfd: pytest.CaptureFixture[str]) -> None:
+    run, folder = exported(name)
+    capfd.readouterr()
+    parity = measure_parity(run.model, Onnx().load(folder), max_source=64)
+    assert parity.holds
+    assert parity.largest_difference < 1e-5
+    assert parity.greedy_equal + parity.greedy_ties == parity.sources
+    assert capfd.readouterr() == ("", "")  # no warnings of the engine
+
+
+@pytest.mark.parametrize("name", ["lstm", "transformer", *CASES])
+def test_attention_maps_are_those_of_the_hook(name: str, exported: Callable[[str], tuple[Run, Path]]) -> None:
+    run, folder = exported(name)
+    sources, target = [[SELF, 20, 21, SELF, 30, EOS], [SELF, 40, EOS]], [[BOS, 50, 51, 52], [BOS, 60, 61, 62]]
+    source = torch.tensor([row + [PAD] * (6 - len(row)) for row in sources])
+    maps = attention_maps(run.model, source, source != PAD, torch.tensor(target))
+    expected = {MAP + one.name: one.weights for one in maps if one.kind == "cross" and one.columns == "source"}
+    model = OnnxModel(folder)
+    tensors, steps = model.start(sources), np.array(target)
+    parts = [steps] if model.several_tokens else np.split(steps, 4, 1)
+    results = [model.advance(part, tensors) for part in parts]
+    computed = {key: np.concatenate([one[key] for one in results], 2) for key in results[0] if key.startswith(MAP)}
+    assert list(computed) == list(expected)
+    assert expected
+    for key, weights in expected.items():
+        assert np.abs(computed[key] - weights.numpy()).max() < 1e-5
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_program_of_the_card_responds_as_the_run(
+    family: str, exported: Callable[[str], tuple[Run, Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, folder = exported(family)
+    code = program(run, Onnx())
+    assert code in (folder / CARD).read_text(encoding="utf-8")
+    imported = [node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in imports(code)]
+    assert imported == ["tokenizers", "numpy", "onnxruntime"]
+    monkeypatch.chdir(folder)
+    for context in (["Hi !", "Hello . How are you ?"], ["What is your name ?"], ["a", "b c", "d"]):
+        names: dict[str, Any] = {}
+        exec(code.replace('["Hi !", "Hello . How are you ?"]', repr(context)), names)
+        best = run.respond(context, {"name": "greedy"}).candidates[0]
+        assert names["response"] == [token for token in best.ids if token != EOS]
+        assert best.ids
+        assert names["attention"].shape[-1] == len(names["source"])
+
+
+def imports(code: str) -> list[ast.Import | ast.ImportFrom]:
+    return [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def test_export_reports_parity(exported: Callable[[str], tuple[Run, Path]]) -> None:
+    _, folder = exported("lstm")
+    report = json.loads((folder / PARITY).read_text(encoding="utf-8"))
+    assert report["holds"]
+    assert {"onnx", "onnxruntime", "onnxscript"} <= set(report["packages"])
+
+
+def test_files_are_described(exported: Callable[[str], tuple[Run, Path]]) -> None:
+    run, folder = exported("transformer")
+    described = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
+    layers = range(2)
+    assert described["memory"] == [f"memory.layers.{n}.{part}" for n in layers for part in ("keys", "values")] + [
+        "memory.mask"
+    ]
+    assert described["state"] == [f"state.layers.{n}.{part}" for n in layers for part in ("keys", "values")]
+    assert described["attention"] == [f"{MAP}decoder.layers.{n}.cross_attention" for n in layers]
+    assert described["special"]["end"] == EOS
+    assert described["several_tokens"]
+    encoder, step = (onnx.load(folder / name).graph for name in ("encoder.onnx", "step.onnx"))
+    assert [value.name for value in encoder.output] == described["memory"] + described["state"]
+    assert [value.name for value in step.input] == ["tokens", *described["memory"], *described["state"]]
+    sizes = {value.name: shape(value) for value in (*encoder.input, *step.input, *step.output)}
+    assert sizes["source"] == sizes["mask"] == ["batch", "source"]
+    assert sizes["tokens"] == ["batch", "target"]
+    assert sizes["state.layers.0.keys"] == ["batch", 2, "past", 12]
+    assert sizes["logits"] == ["batch", "target", len(run.tokenizer)]
+    assert sizes["attention.decoder.layers.0.cross_attention"] == ["batch", 2, "target", "source"]
+    for name in ("encoder.onnx", "step.onnx"):
+        assert str(Path(__file__).parents[2]).encode() not in (folder / name).read_bytes()
+
+
+def shape(value: onnx.ValueInfoProto) -> list[str | int]:
+    return [size.dim_param or size.dim_value for size in value.type.tensor_type.shape.dim]
+
+
+def test_files_have_what_the_steps_use(exported: Callable[[str], tuple[Run, Path]]) -> None:
+    _, folder = exported("lstm")
+    described = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
+    assert described["memory"] == ["memory.keys", "memory.values", "memory.mask"]  # not the source's tokens
+    assert described["state"] == ["state.stack.hidden", "state.stack.cell_state"]
+    assert not described["several_tokens"]
+    _, folder = exported("final states, fused steps, pointer")
+    described = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
+    assert described["memory"] == ["memory.tokens", "memory.values", "memory.mask"]  # the keys of dot are the values
+    assert described["state"] == ["state.stack.hidden"]  # a GRU has no cell state
+    assert described["several_tokens"]
+
+
+def test_encoder_of_turns_needs_no_further_input(exported: Callable[[str], tuple[Run, Path]]) -> None:
+    _, folder = exported("hierarchical, modern")
+    encoder = OnnxModel(folder).encoder
+    assert [value.name for value in encoder.get_inputs()] == ["source", "mask"]
+    names = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
+    assert [value.name for value in encoder.get_outputs()] == names["memory"] + names["state"]
+
+
+class Positions(nn.Module):
+    def __init__(self, table: LearnedPositions) -> None:
+        super().__init__()
+        self.table = table
+
+    def forward(self, inputs: Tensor, past: Tensor) -> Tensor:
+        return self.table(inputs, past.shape[0])
+
+
+def test_position_beyond_a_learned_table_is_an_error(tmp_path: Path) -> None:
+    table = LearnedPositions(4, length=8).requires_grad_(False)
+    example = {"inputs": (torch.ones(1, 3, 4), 1), "past": (torch.ones(5), 0)}
+    run = engine_of(Positions(deepcopy(table)), example, tmp_path)
+    inputs = torch.randn(1, 2, 4)
+    assert np.allclose(run(inputs, torch.ones(6)), table(inputs, 6).numpy())
+    with pytest.raises(Exception, match="out of data bounds"):
+        run(inputs, torch.ones(7))  # one of its rows exists, and would be added to both
+
+
+class Ends(nn.Module):
+    """An LSTM whose rows end at their last real token."""
+
+    def __init__(self, layer: nn.Module, cell: RecurrentCell) -> None:
+        super().__init__()
+        self.layer = layer
+        self.cell = cell
+
+    def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
+        outputs, last, cell_state = self.cell.final(self.layer, inputs, mask)
+        return torch.cat([outputs * mask.unsqueeze(-1), last.unsqueeze(1), cell_state.unsqueeze(1)], 1)
+
+
+def test_lstm_ends_at_the_last_real_token(tmp_path: Path) -> None:
+    ends = Ends(nn.LSTM(4, 3, batch_first=True), LSTM()).requires_grad_(False)
+    example = {"inputs": (torch.ones(2, 5, 4), 1), "mask": (torch.ones(2, 5, dtype=torch.bool), 1)}
+    run = engine_of(deepcopy(ends), example, tmp_path)
+    inputs, mask = torch.randn(2, 7, 4), torch.arange(7) < torch.tensor([[3], [7]])
+    assert np.allclose(run(inputs, mask), ends(inputs, mask).numpy(), atol=1e-6)
+
+
+def engine_of(
+    network: nn.Module, example: dict[str, tuple[Tensor, int]], folder: Path
+) -> Callable[..., npt.NDArray[np.float32]]:
+    """Export a module whose inputs, by name, have one free dimension; return the engine as a function."""
+    replace_layers(network)
+    shapes = tuple({place: "length" if name != "past" else "past"} for name, (_, place) in example.items())
+    arguments = tuple(tensor for tensor, _ in example.values())
+    with torch.no_grad(), quiet_exporter():
+        translated(network.eval(), arguments, shapes, inputs=[*example], outputs=["outputs"]).save(folder / STEP)
+    opened = session(folder / STEP)
+    return lambda *tensors: opened.run(None, dict(zip(example, (one.numpy() for one in tensors), strict=True)))[0]
+
+
+def test_untranslatable_part_is_named(random_run: Callable[..., Run], tmp_path: Path) -> None:
+    run = random_run(
+        encoder={"name": f"{__name__}.Branching"}, decoder={"name": "gru", "size": 8, "attention": ADDITIVE}
+    )
+    with pytest.raises(UserError, match=rf"cannot translate {__name__}\.Branching .*; use --format huggingface"):
+        Onnx().write(run, tmp_path)
+
+
+def test_ensemble_is_rejected(random_run: Callable[..., Run]) -> None:
+    network = random_run(**CASES["final states, fused steps, pointer"]).model
+    with pytest.raises(UserError, match="export each of its runs"):
+        Onnx().check(Ensemble([network, network]))
+
+
+@pytest.mark.parametrize("feeding", [False, True])
+@pytest.mark.parametrize("scorer", [{"name": "dot"}, {"name": "location", "size": 8}])
+def test_loops_are_exported_for_one_token(scorer: dict[str, Any], feeding: bool) -> None:
+    decoder = {"name": "lstm_luong", "size": 16, "attention": scorer, "input_feeding": feeding}
+    network = Seq2Seq(30, padding=PAD, embedding_size=8, encoder={"name": "lstm", "size": 16}, decoder=decoder)
+    assert steps_any_length(network) == (scorer["name"] == "dot" and not feeding)
+
+
+def test_export_does_not_change_the_run(exported: Callable[[str], tuple[Run, Path]]) -> None:
+    run, _ = exported("lstm")
+    assert run.model.source_embedding is run.model.target_embedding
+    assert type(run.model.encoder.cell) is LSTM
+    assert not hasattr(cells, "len")
+    assert all(parameter.requires_grad for parameter in run.model.parameters())
+
+
+class Double(nn.Module):
+    def forward(self, inputs: Tensor) -> Tensor:
+        return inputs + inputs
+
+
+def test_exporter_is_quiet() -> None:
+    logger, records = logging.getLogger(REGISTRATION), []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = records.append  # type: ignore[method-assign]
+    level = logger.level
+    logger.addHandler(handler)
+    try:
+        with quiet_exporter():
+            translated(Double().eval(), (torch.ones(3, 4),), ({0: "batch"},), inputs=["inputs"], outputs=["outputs"])
+    finally:
+        logger.removeHandler(handler)
+    assert not records
+    assert logger.level == level
