@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from dialog.escaping import to_json
 from dialog.export.formats import FORMATS
 from dialog.paths import check_new
 
@@ -33,14 +32,11 @@ def export(run: Path, name: str, output: Path, as_json: bool, trust: bool) -> No
     Example: dialog-seq2seq export runs/quickstart/transformer/... --format ctranslate2 --output exported
     """  # noqa: D301 - click reads the character \b
     check_new(output)
+    from dialog.export.export import PARITY, find_format
     from dialog.export.export import export as export_run
-    from dialog.export.export import find_format
     from dialog.runs.load import load
 
     find_format(name)  # before the weights are read
-    report = export_run(load(run, device="cpu", trust=trust), name, output)
-    if as_json:
-        click.echo(to_json({key: value for key, value in report.items() if key != "text"}, indent=1))
-        return
-    click.echo(output)
-    click.echo(f"parity: {report['text']}", err=True)
+    parity = export_run(load(run, device="cpu", trust=trust), name, output)
+    click.echo(f"parity: {parity}", err=True)
+    click.echo((output / PARITY).read_text(encoding="utf-8").rstrip() if as_json else output)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from dialog.atomic import write_json, write_text
 from dialog.config.components import lookup
@@ -15,11 +15,12 @@ from dialog.errors import RunError, UserError
 from dialog.export.card import card
 from dialog.export.contract import Format
 from dialog.export.formats import FORMATS
-from dialog.export.parity import measure_parity
+from dialog.export.parity import Parity, measure_parity
 from dialog.paths import make_folder
 from dialog.runs.folder import TOKENIZER
 from dialog.runs.run import Run
 
+log = logging.getLogger("dialog")
 CARD, PARITY = "README.md", "parity.json"
 
 
@@ -37,33 +38,35 @@ def find_format(name: str) -> Format:
     return chosen
 
 
-def export(run: Run, name: str, output: Path) -> dict[str, Any]:
-    """Export a run to a new folder, and return the content of its parity.json.
+def export(run: Run, name: str, output: Path) -> Parity:
+    """Export a run to a new folder.
 
     The folder has the network in the format, `tokenizer.json`, a card `README.md` with code that generates a response,
     and `parity.json`: how far the engine's log-probabilities and greedy responses differ from the run's. A folder that
     differs by more than rounding is removed.
 
     Raises:
-        UserError: an unknown format, a missing package, a network that the format cannot hold, or an existing folder.
+        UserError: an unknown format, a missing package, a network that the format cannot hold, an ensemble, or an
+            existing folder.
         RunError: the exported model differs from the run.
     """
     chosen = find_format(name)
-    if run.others:
+    if len(run.model.members) > 1:
         raise UserError("an ensemble cannot be exported; export each of its runs")
     chosen.check(run.model)
     make_folder(output)
     try:
+        log.info("writing %s", output)
         chosen.write(run, output)
         run.tokenizer.save(output / TOKENIZER)
+        log.info("comparing %s with the run", chosen.engine)
         parity = measure_parity(run.model, chosen.load(output), max_source=run.recipe.data.max_source)
         if not parity.holds:
             raise RunError(f"{output}: not written, since {chosen.engine} does not compute what the run does: {parity}")
         packages = {package: version(package) for package in ("dialog-seq2seq", "torch", *chosen.packages)}
-        content = {"run": run.name, "format": name, "packages": packages, **parity.to_dict()}
         write_text(output / CARD, card(run, chosen, str(parity)))
-        write_json(output / PARITY, content)
+        write_json(output / PARITY, {"run": run.name, "format": name, "packages": packages, **parity.to_dict()})
     except BaseException:
         shutil.rmtree(output, ignore_errors=True)
         raise
-    return {**content, "text": str(parity)}
+    return parity

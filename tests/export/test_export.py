@@ -15,6 +15,7 @@ from dialog.export import export as export_module
 from dialog.export.contract import Tokens
 from dialog.export.formats import FORMATS
 from dialog.export.formats.ctranslate2 import CTranslate2
+from dialog.runs.load import load
 from dialog.runs.run import Run
 
 
@@ -74,3 +75,10 @@ def test_a_network_that_a_format_lacks_is_refused(trained_run: Callable[[str], R
     with pytest.raises(UserError, match="--format onnx"):
         export_module.export(trained_run("lstm"), "ctranslate2", tmp_path / "exported")
     assert not (tmp_path / "exported").exists()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_ensemble_is_refused(name: str, trained: Callable[[str], Path], tmp_path: Path) -> None:
+    together = load([trained("transformer")] * 2, device="cpu")
+    with pytest.raises(UserError, match="an ensemble cannot be exported; export each of its runs"):
+        export_module.export(together, name, tmp_path / "exported")

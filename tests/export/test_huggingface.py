@@ -26,7 +26,6 @@ from dialog.export.formats.huggingface.engine import padded, until_end, without_
 from dialog.export.formats.huggingface.generation import TOKENS, generation_config, generation_settings
 from dialog.export.formats.huggingface.network import DialogConfig, DialogForConditionalGeneration
 from dialog.generation.build import build_search
-from dialog.models.inference.ensemble import Ensemble
 from dialog.runs.run import Run
 
 Runs = Callable[..., Run]
@@ -387,8 +386,6 @@ def test_errors_of_forward(lstm: Any) -> None:  # noqa: ANN401 - our class
 
 def test_check_names_what_cannot_be_exported(random_run: Runs) -> None:
     model = random_run().model
-    with pytest.raises(UserError, match="ensemble"):
-        HuggingFaceFormat().check(Ensemble([model, model]))
     model.arguments["decoder"]["attention"] = {"name": "my_lab.Location"}
     with pytest.raises(UserError, match=r"model\.decoder imports 'my_lab\.Location'.*onnx"):
         HuggingFaceFormat().check(model)

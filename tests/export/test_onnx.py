@@ -32,7 +32,6 @@ from dialog.export.formats.onnx.writing import REGISTRATION, STEP, quiet_exporte
 from dialog.export.parity import measure_parity
 from dialog.models.attention import build_attention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, Encoder, Memory, State
-from dialog.models.inference.ensemble import Ensemble
 from dialog.models.positions import LearnedPositions
 from dialog.models.recurrent import LSTM, LuongDecoder, RecurrentSettings, cells
 from dialog.models.recurrent.cells import RecurrentCell
@@ -329,12 +328,6 @@ def test_untranslatable_part_is_named(random_run: Callable[..., Run], tmp_path: 
     )
     with pytest.raises(UserError, match=rf"cannot translate {__name__}\.Branching .*; use --format huggingface"):
         Onnx().write(run, tmp_path)
-
-
-def test_ensemble_is_rejected(random_run: Callable[..., Run]) -> None:
-    network = random_run(**CASES["final states, fused steps, pointer"]).model
-    with pytest.raises(UserError, match="export each of its runs"):
-        Onnx().check(Ensemble([network, network]))
 
 
 @pytest.mark.parametrize("feeding", [False, True])

@@ -30,10 +30,8 @@ class HuggingFaceFormat(Format):
         """Check that the network is one of dialog's own parts.
 
         Raises:
-            UserError: an ensemble, or a part that a recipe imports by a dotted name.
+            UserError: a part that a recipe imports by a dotted name.
         """
-        if len(model.members) > 1:
-            raise UserError("--format huggingface: an ensemble has no single network; export each run by itself")
         for key in ("encoder", "decoder", "head"):
             for dotted in imported_names(model.arguments[key]):
                 raise UserError(

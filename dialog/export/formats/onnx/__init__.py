@@ -14,7 +14,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialog.errors import UserError
 from dialog.export.contract import Exported, Format
 
 if TYPE_CHECKING:
@@ -29,13 +28,7 @@ class Onnx(Format):
     packages = ("onnxruntime", "onnx", "onnxscript")
 
     def check(self, model: Seq2Seq) -> None:
-        """Check that it is one network; an imported part that torch.onnx cannot translate is reported by `write`.
-
-        Raises:
-            UserError: it is an ensemble.
-        """
-        if len(model.members) != 1:
-            raise UserError("--format onnx: an ensemble has several networks; export each of its runs")
+        """Accept any network; `write` reports an imported part that torch.onnx cannot translate."""
 
     def write(self, run: Run, folder: Path) -> None:
         """Write both files and their description.
