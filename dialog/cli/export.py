@@ -12,11 +12,12 @@ from dialog.paths import check_new
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--format", "name", required=True, type=click.Choice([*FORMATS]), help="Format of the engine.")
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="New folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the parity report as JSON.")
 @click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
-def export(run: Path, name: str, output: Path, as_json: bool, trust: bool) -> None:
+def export(run: Path, overrides: tuple[str, ...], name: str, output: Path, as_json: bool, trust: bool) -> None:
     """Export a RUN for another engine, and check that the engine computes what the run does.
 
     \b
@@ -27,7 +28,8 @@ def export(run: Path, name: str, output: Path, as_json: bool, trust: bool) -> No
 
     The new folder also has the tokenizer, a card README.md with code that generates a response, and parity.json: how
     far log-probabilities of random targets and greedy responses differ from the run's. An export that differs by more
-    than rounding is not kept. Each format needs the extra of its packages.
+    than rounding is not kept. generation=CHOICE selects the search of the card's program and of generation_config.json.
+    Each format needs the extra of its packages.
 
     Example: dialog-seq2seq export runs/quickstart/transformer/... --format ctranslate2 --output exported
     """  # noqa: D301 - click reads the character \b
@@ -37,6 +39,6 @@ def export(run: Path, name: str, output: Path, as_json: bool, trust: bool) -> No
     from dialog.runs.load import load
 
     find_format(name)  # before the weights are read
-    parity = export_run(load(run, device="cpu", trust=trust), name, output)
+    parity = export_run(load(run, overrides=overrides, device="cpu", trust=trust), name, output)
     click.echo(f"parity: {parity}", err=True)
     click.echo((output / PARITY).read_text(encoding="utf-8").rstrip() if as_json else output)

@@ -10,6 +10,7 @@ from dialog.data.tokenizers.tokenizer import EOS, OTHER, SELF, UNK
 from dialog.export.contract import Format
 from dialog.json_files import read_json
 from dialog.models.seq2seq import count_parameters
+from dialog.paths import display_name
 from dialog.report.formats.metrics import metric_display, metric_value
 from dialog.report.markdown import escape_markdown
 from dialog.runs.run import Run
@@ -22,17 +23,19 @@ METRICS = ("bits_per_byte", "perplexity_word", "f1", "distinct_2", "length_mean"
 def card(run: Run, chosen: Format, parity: str) -> str:
     """Return the card as Markdown; texts of the run cannot become links, tags or code."""
     model, corpus = run.recipe.model, run.recipe.data.corpus["name"]
-    size = count_parameters(run.model)["total"]
+    size, code = count_parameters(run.model)["total"], program(run, chosen)
     parts = [
         f"---\nlibrary_name: {chosen.packages[0]}\ntags:\n- dialogue\n- dialog-seq2seq\n---",
-        f"# {escape_markdown(run.name)}",
+        f"# {escape_markdown(display_name(run.folder))}",
         f"Generates the next turn of a dialogue. Encoder {escape_markdown(model.encoder['name'])}, decoder "
         f"{escape_markdown(model.decoder['name'])}, {size:,} parameters, trained from scratch on the corpus "
         f"{escape_markdown(corpus)}. Exported for {chosen.engine} by dialog-seq2seq {__version__}.",
+        "It writes like its corpus and has no other knowledge: read responses before you show them to people. Licence "
+        "and language are those of the corpus; add them to this card before you publish it.",
         "## Generate a response",
-        f"In this folder:\n\n```python\n{program(run, chosen)}```",
+        f"After `pip install {' '.join(requirements(code))}`, in this folder:\n\n```python\n{code}```",
         "## Parity",
-        f"{chosen.engine} against the original network: {parity}. `parity.json` has the versions.",
+        f"{chosen.engine} compared with the original network: {parity}. `parity.json` has the versions.",
         *_results(run),
     ]
     return "\n\n".join(parts) + "\n"
@@ -59,6 +62,13 @@ def program(run: Run, chosen: Format) -> str:
         "print(tokenizer.decode(response))",
     ]
     return "\n".join(lines) + "\n"
+
+
+def requirements(code: str) -> list[str]:
+    """Return the distributions that a program imports."""
+    words = [line.split() for line in code.splitlines() if line.startswith(("import ", "from "))]
+    packages = sorted({name.partition(".")[0] for _, name, *_ in words})
+    return ["dialog-seq2seq" if package == "dialog" else package for package in packages]
 
 
 def source_code(run: Run) -> list[str]:
@@ -115,4 +125,5 @@ def _results(run: Run) -> Iterator[str]:
     values = {name: metric_value(metrics.get(name)) for name in METRICS}
     rows = [(metric_display(name), value) for name, value in values.items() if value is not None]
     lines = [f"| {escape_markdown(display.label)} | {display.format(value)} |" for display, value in rows]
-    yield "## Results\n\n" + "\n".join(["| test split, by dialog-seq2seq | |", "| --- | --- |", *lines])
+    table = "\n".join(["| test split | |", "| --- | --- |", *lines])
+    yield f"## Results\n\nMeasured by dialog-seq2seq, with the run's search.\n\n{table}"

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from dialog.atomic import write_json, write_text
+from dialog.atomic import LOCK, naming, partial_folder, publish, write_json, write_text
 from dialog.config.components import lookup
 from dialog.errors import RunError, UserError
 from dialog.export.card import card
 from dialog.export.contract import Format
 from dialog.export.formats import FORMATS
 from dialog.export.parity import Parity, measure_parity
-from dialog.paths import make_folder
+from dialog.paths import check_new, display_name, make_folder
 from dialog.runs.folder import TOKENIZER
 from dialog.runs.run import Run
 
@@ -42,31 +41,45 @@ def export(run: Run, name: str, output: Path) -> Parity:
     """Export a run to a new folder.
 
     The folder has the network in the format, `tokenizer.json`, a card `README.md` with code that generates a response,
-    and `parity.json`: how far the engine's log-probabilities and greedy responses differ from the run's. A folder that
-    differs by more than rounding is removed.
+    and `parity.json`: how far the engine's log-probabilities and greedy responses differ from the run's. The folder
+    appears when it is complete; an export that differs by more than rounding is not kept.
 
     Raises:
-        UserError: an unknown format, a missing package, a network that the format cannot hold, an ensemble, or an
-            existing folder.
+        UserError: an unknown format, a missing package, a run that cannot be exported, or an existing folder.
         RunError: the exported model differs from the run.
     """
     chosen = find_format(name)
-    if len(run.model.members) > 1:
-        raise UserError("an ensemble cannot be exported; export each of its runs")
+    check_run(run)
     chosen.check(run.model)
-    make_folder(output)
-    try:
+    check_new(output)
+    if not output.parent.is_dir():
+        make_folder(output.parent)
+    with partial_folder(output) as partial, naming(output):
         log.info("writing %s", output)
-        chosen.write(run, output)
-        run.tokenizer.save(output / TOKENIZER)
+        chosen.write(run, partial)
+        run.tokenizer.save(partial / TOKENIZER)
         log.info("comparing %s with the run", chosen.engine)
-        parity = measure_parity(run.model, chosen.load(output), max_source=run.recipe.data.max_source)
+        parity = measure_parity(run.model, chosen.load(partial), max_source=run.recipe.data.max_source)
         if not parity.holds:
             raise RunError(f"{output}: not written, since {chosen.engine} does not compute what the run does: {parity}")
         packages = {package: version(package) for package in ("dialog-seq2seq", "torch", *chosen.packages)}
-        write_text(output / CARD, card(run, chosen, str(parity)))
-        write_json(output / PARITY, {"run": run.name, "format": name, "packages": packages, **parity.to_dict()})
-    except BaseException:
-        shutil.rmtree(output, ignore_errors=True)
-        raise
+        write_text(partial / CARD, card(run, chosen, str(parity)))
+        origin = {"run": display_name(run.folder), "format": name, "packages": packages}
+        write_json(partial / PARITY, {**origin, **parity.to_dict()})
+        (partial / LOCK).unlink()
+        publish(partial, output)
     return parity
+
+
+def check_run(run: Run) -> None:
+    """Check that a run is one network as it was trained.
+
+    Raises:
+        UserError: an ensemble, another precision, or removed heads.
+    """
+    if len(run.model.members) > 1:
+        raise UserError("an ensemble cannot be exported; export each of its runs")
+    if run.precision != "float32":
+        raise UserError(f"a run in {run.precision} cannot be exported; load it in float32")
+    if run.ablated:
+        raise UserError("a run without some of its heads cannot be exported; load it without ablate")

@@ -11,13 +11,13 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
-from torch import nn
 
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, SELF, SPECIAL_TOKENS
 from dialog.export.contract import Exported, Tokens
+from dialog.export.settings import learned_lengths
 from dialog.models.seq2seq import Seq2Seq
 
 BATCHES = (1, 2, 7)
@@ -72,7 +72,8 @@ def measure_parity(model: Seq2Seq, exported: Exported, *, max_source: int, seed:
     Sources are turns of random tokens with their roles, as in training, of up to ``max_source`` tokens.
     """
     draw, vocabulary = random.Random(seed), len(model.target_embedding.table.weight)
-    max_source, max_target = min(max_source, most_tokens(model.encoder)), most_tokens(model.decoder)
+    max_source = min([max_source, *learned_lengths(model.encoder)])
+    max_target = min([sys.maxsize, *learned_lengths(model.decoder)])
     source_lengths = [min(length, max_source) for length in SOURCE_LENGTHS]
     target_lengths = [min(length, max_target) for length in TARGET_LENGTHS]
     greedy_length = min(GREEDY_LENGTH, max_target)
@@ -102,12 +103,6 @@ def measure_parity(model: Seq2Seq, exported: Exported, *, max_source: int, seed:
         greedy_ties=outcomes[TIE],
         greedy_different=outcomes[DIFFERENT],
     )
-
-
-def most_tokens(part: nn.Module) -> int:
-    """Return the most tokens of a sequence that an encoder or decoder reads: the length of a table of positions."""
-    tables = [module for name, module in part.named_modules() if name.endswith("positions.table")]
-    return min((cast("nn.Embedding", table).num_embeddings for table in tables), default=sys.maxsize)
 
 
 def random_tokens(draw: random.Random, vocabulary: int, number: int) -> list[int]:

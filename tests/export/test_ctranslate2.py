@@ -105,8 +105,8 @@ def trained_transformer(trained_run: Callable[[str], Run]) -> Run:
 @pytest.fixture(scope="module")
 def folder(trained_transformer: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("ctranslate2") / "exported"
-    report = export(trained_transformer, "ctranslate2", output)
-    assert report["longest_source"] == 48
+    parity = export(trained_transformer, "ctranslate2", output)
+    assert parity.longest_source == 48
     return output
 
 
@@ -137,7 +137,7 @@ def test_the_engine_computes_shipped_transformers(choice: str, random_run: Calla
 @pytest.mark.parametrize("choice", sorted(LACKING))
 def test_other_shipped_networks_are_refused(choice: str, random_run: Callable[..., Run]) -> None:
     run = random_run(**network_of(choice))
-    with pytest.raises(UserError, match=rf"^{LACKING[choice]}: CTranslate2 has .*; use --format onnx"):
+    with pytest.raises(UserError, match=rf"^{LACKING[choice]}: CTranslate2 supports only .*; use --format onnx"):
         CTranslate2().check(run.model)
 
 
@@ -154,7 +154,7 @@ def test_other_shipped_networks_are_refused(choice: str, random_run: Callable[..
 )
 def test_custom_parts_are_refused(key: str, network: dict[str, Any], random_run: Callable[..., Run]) -> None:
     run = random_run(**network)
-    with pytest.raises(UserError, match=rf"^{key}: CTranslate2 has .*; use --format onnx"):
+    with pytest.raises(UserError, match=rf"^{key}: CTranslate2 supports only .*; use --format onnx"):
         CTranslate2().check(run.model)
 
 

@@ -372,6 +372,10 @@ def test_missing_weights_are_an_error(random_run: Runs, tmp_path: Path) -> None:
         opened(tmp_path)
 
 
+def test_the_trainer_of_transformers_can_leave_out_the_cache() -> None:
+    assert [*DialogConfig.keys_to_ignore_at_inference, "loss"] == DialogConfig.keys_to_ignore_at_inference + ["loss"]  # noqa: RUF005 - as the Trainer does
+
+
 def test_errors_of_forward(lstm: Any) -> None:  # noqa: ANN401 - our class
     source = torch.tensor([[SELF, 9, EOS]])
     with pytest.raises(ValueError, match="pad sources on the right"):

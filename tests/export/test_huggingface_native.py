@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForSeq2SeqLM
 from transformers.utils import logging
 
+from dialog.analysis.attention.maps import attention_maps
 from dialog.build import build_model
 from dialog.config.schema import ModelConfig
 from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
@@ -183,6 +184,17 @@ def test_a_batch_changes_no_response(
     loaded = exported(random_run(**PARITY[name][1]))
     sources = [SOURCES[0] * 3, *SOURCES]
     assert loaded.greedy(sources, 12) == [loaded.greedy([source], 12)[0] for source in sources]
+
+
+def test_attention_maps_are_those_of_the_network(trained_run: Callable[[str], Run], tmp_path: Path) -> None:
+    run = trained_run("transformer")
+    HuggingFaceFormat().write(run, tmp_path)
+    network = AutoModelForSeq2SeqLM.from_pretrained(tmp_path, attn_implementation="eager")
+    source, target = torch.tensor([SOURCES[0]]), torch.tensor([[BOS, 30, 31]])
+    output = network(input_ids=source, decoder_input_ids=target, output_attentions=True)
+    maps = {one.name: one.weights for one in attention_maps(run.model, source, source != PAD, target)}
+    for layer, weights in enumerate(output.cross_attentions):
+        torch.testing.assert_close(weights, maps[f"decoder.layers.{layer}.cross_attention"], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["unscaled", "source", *PARITY])

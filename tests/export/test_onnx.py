@@ -240,7 +240,9 @@ def test_files_are_described(exported: Callable[[str], tuple[Run, Path]]) -> Non
     assert sizes["state.layers.0.keys"] == ["batch", 2, "past", 12]
     assert sizes["logits"] == ["batch", "target", len(run.tokenizer)]
     assert sizes["attention.decoder.layers.0.cross_attention"] == ["batch", 2, "target", "source"]
-    for name in ("encoder.onnx", "step.onnx"):
+    for name, graph in (("encoder.onnx", encoder), ("step.onnx", step)):
+        assert described["inputs"][name] == [value.name for value in graph.input]
+        assert described["outputs"][name] == [value.name for value in graph.output]
         assert str(Path(__file__).parents[2]).encode() not in (folder / name).read_bytes()
 
 

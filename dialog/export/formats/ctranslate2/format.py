@@ -8,19 +8,17 @@ from pathlib import Path
 
 import tokenizers
 
-from dialog.config.schema import Recipe
 from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import UserError
 from dialog.export.contract import Exported, Format, Tokens
 from dialog.export.formats.ctranslate2.specification import POSITIONS, specification
 from dialog.export.formats.ctranslate2.usage import usage
+from dialog.export.settings import table_length
 from dialog.models.seq2seq import Seq2Seq
 from dialog.runs.run import Run
 
 VOCABULARY = "shared_vocabulary.json"
-SHORTEST_TABLE = 1024
-"""Smallest number of rows of a sinusoidal table; CTranslate2 reads at most 1024 tokens of a source by default."""
-ADVICE = "use --format onnx, which has any network"
+ADVICE = "use --format onnx"
 
 
 class CTranslate2(Format):
@@ -117,12 +115,6 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
     return tokens
 
 
-def table_length(recipe: Recipe) -> int:
-    """Return the number of rows of a sinusoidal table."""
-    data, generation = recipe.data, recipe.generation
-    return max(SHORTEST_TABLE, data.max_source, data.max_target, generation.max_length + 1)
-
-
 def _check(key: str, name: str, supported: Sequence[str]) -> None:
     if name not in supported:
-        raise UserError(f"{key}: CTranslate2 has {' and '.join(supported)}, but not {name!r}; {ADVICE}")
+        raise UserError(f"{key}: CTranslate2 supports only {', '.join(supported)}, not {name!r}; {ADVICE}")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from dialog.config.components import name_and_arguments
 from dialog.data.tokenizers.tokenizer import BOS, EOS, SPECIAL_TOKENS, UNK
+from dialog.export.settings import transformer_settings
 from dialog.models.attention import MultiHeadAttention
 from dialog.models.embedding import TokenEmbedding
 from dialog.models.heads import VocabularyHead
@@ -53,7 +53,7 @@ def specification(model: Seq2Seq, vocabulary: list[str], table_length: int) -> T
     """
     from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
 
-    source, target = (settings_of(model, side) for side in ("encoder", "decoder"))
+    source, target = (transformer_settings(model, side) for side in ("encoder", "decoder"))
     encoder, decoder = cast("TransformerEncoder", model.encoder), cast("TransformerDecoder", model.decoder)
     spec = TransformerSpec(
         TransformerEncoderSpec(**arguments_of(source)),
@@ -71,12 +71,6 @@ def specification(model: Seq2Seq, vocabulary: list[str], table_length: int) -> T
     spec.validate()
     spec.optimize()
     return spec
-
-
-def settings_of(model: Seq2Seq, side: str) -> TransformerSettings:
-    """Return the settings of the encoder or the decoder, with the defaults of those that the recipe leaves out."""
-    _, arguments = name_and_arguments(model.arguments[side])
-    return TransformerSettings(input_size=model.arguments["embedding_size"], **arguments)
 
 
 def epsilon_of(encoder: TransformerEncoder) -> float:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Any
 
 from dialog.config.components import Component, name_and_arguments
 from dialog.data.tokenizers.tokenizer import SPECIAL_TOKENS
 from dialog.export.card import literal
+from dialog.export.settings import search_and_limits
 from dialog.generation.build import BANNED_TOKENS
 from dialog.generation.searches.family import SEARCHES
 from dialog.runs.run import Run
@@ -23,7 +23,7 @@ def usage(run: Run) -> str:
 
     It uses the recipe's search and constraints; a comment names those that CTranslate2 lacks.
     """
-    search, limits = search_and_limits(run)
+    search, limits = search_and_limits(run.recipe.generation)
     arguments = search_arguments(search, len(run.tokenizer))
     options = {**(GREEDY if arguments is None else arguments), **limit_arguments(limits)}
     lines = [
@@ -37,14 +37,6 @@ def usage(run: Run) -> str:
         f"response = [tokenizer.token_to_id(token) for token in result.hypotheses[0][:{limits['max_length']}]]",
     ]
     return "\n".join(lines)
-
-
-def search_and_limits(run: Run) -> tuple[Component, dict[str, Any]]:
-    """Return the recipe's search and its constraints; those inside the search replace those beside it."""
-    limits = asdict(run.recipe.generation)
-    search: Component = limits.pop("search")
-    own = {key: value for key, value in search.items() if key not in limits}
-    return own, limits | {key: value for key, value in search.items() if key in limits}
 
 
 def search_arguments(search: Component, vocabulary: int) -> dict[str, Any] | None:

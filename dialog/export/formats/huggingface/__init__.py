@@ -69,7 +69,7 @@ class HuggingFaceFormat(Format):
         lines = ["import torch", "from transformers import AutoModelForSeq2SeqLM", ""]
         if not is_native(run.model):
             lines += [f"import {NETWORK}  # of dialog-seq2seq; transformers then knows the class", ""]
-        lines.append('model = AutoModelForSeq2SeqLM.from_pretrained(".")  # searches as generation_config.json says')
+        lines.append('model = AutoModelForSeq2SeqLM.from_pretrained(".")  # generate uses generation_config.json')
         lines += [f"# unlike the run: {text}" for text in settings.lacking]
         lines.append("response = model.generate(torch.tensor([source]))[0, 1:].tolist()  # without the begin token")
         return "\n".join(lines) + "\n"

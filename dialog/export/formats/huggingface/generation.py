@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from dialog.config.components import Component
 from dialog.config.schema import GenerationConfig as Generation
 from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
+from dialog.export.settings import search_and_limits
 from dialog.generation.build import BANNED_TOKENS, build_search
 from dialog.generation.searches.beam import Beam
 from dialog.generation.searches.sampling import Sampling
@@ -33,13 +33,11 @@ def generation_settings(generation: Generation) -> GenerationSettings:
     A response of transformers has at most ``max_length`` tokens, end token included, so one of exactly ``max_length``
     tokens ends without it.
     """
-    search = generation.search
-    limits = {item.name: getattr(generation, item.name) for item in fields(Generation) if item.name != "search"}
-    limits |= {key: value for key, value in search.items() if key in limits}
+    search, limits = search_and_limits(generation)
     if search["name"] == "beam":
-        chosen = beam(cast("Beam", build_search(search, generation)))
+        chosen = beam(cast("Beam", build_search(generation.search, generation)))
     elif search["name"] == "sampling":
-        chosen = sampling(cast("Sampling", build_search(search, generation)))
+        chosen = sampling(cast("Sampling", build_search(generation.search, generation)))
     else:
         chosen = greedy(search)
     values = {

@@ -34,7 +34,7 @@ class DialogConfig(PreTrainedConfig):
     """Content of config.json: the arguments of `Seq2Seq` in ``network``, and the ids of the special tokens."""
 
     model_type = "dialog"
-    keys_to_ignore_at_inference = ("past_key_values",)
+    keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012 - transformers.Trainer adds a list to it
 
     network: dict[str, Any] = field(default_factory=dict)
     is_encoder_decoder: bool = True
@@ -47,12 +47,12 @@ class DialogConfig(PreTrainedConfig):
     @property
     def vocab_size(self) -> int:
         """Number of tokens."""
-        return int(self.network["vocabulary"])
+        return int(self.network.get("vocabulary", 0))
 
     @property
     def hidden_size(self) -> int:
         """Size of the embeddings."""
-        return int(self.network["embedding_size"])
+        return int(self.network.get("embedding_size", 0))
 
 
 @dataclass
@@ -283,7 +283,7 @@ def build_network(arguments: Mapping[str, Any]) -> Seq2Seq:
         raise UserError(f"config.json: network imports {dotted[0]!r}, but a folder cannot name code that is run")
     try:
         return Seq2Seq(**arguments)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"config.json: network: {error}") from error
 
 

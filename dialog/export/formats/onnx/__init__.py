@@ -6,7 +6,7 @@ Read first: `networks.py`.
     step.onnx     tokens [B, T], tensors of memory and state -> logits [B, T, V], new state, cross-attention maps
     onnx.json     the names of these tensors in order, special tokens, whether T may be more than 1
 
-All sizes B, S, T and the number of earlier tokens are free.
+The sizes B, S and the number of earlier tokens are free. T is free too, unless the decoder loops over its tokens.
 """
 
 from __future__ import annotations

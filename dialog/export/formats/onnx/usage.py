@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from dialog.config.components import Component
+from dialog.config.schema import GenerationConfig
 from dialog.data.tokenizers.tokenizer import BOS, EOS
 from dialog.export.formats.onnx.networks import MAP, NEXT
+from dialog.export.settings import search_and_limits
 from dialog.generation.build import BANNED_TOKENS
 from dialog.runs.run import Run
 
+LENGTHS = ("min_length", "max_length")
+
 
 def greedy_code(run: Run) -> str:
-    """Return the code that computes `response` from `source` as the run's greedy search without further constraints."""
-    generation = run.recipe.generation
+    """Return the code that computes `response` from `source`: greedy search between the recipe's lengths.
+
+    A comment names what the recipe has besides.
+    """
+    search, limits = search_and_limits(run.recipe.generation)
     names = {module: name for name, module in run.model.named_modules()}
     pointer = run.model.decoder.pointer
-    earliest = generation.min_length
+    earliest = limits["min_length"]
     no_early_end = [f"    if len(response) < {earliest}:", f"        scores[{EOS}] = -numpy.inf"] if earliest else []
     lines = [
         "import numpy",
@@ -27,8 +39,8 @@ def greedy_code(run: Run) -> str:
         'inputs = {"source": numpy.array([source]), "mask": numpy.ones((1, len(source)), bool)}',
         "tensors = dict(zip(names[0], encoder.run(None, inputs)))  # of memory and state",
         f"response, token = [], {BOS}",
-        "# greedy search; beam search, sampling and further constraints are the caller's",
-        f"while len(response) < {generation.max_length}:",
+        *(f"# unlike the run: {text}" for text in lacking(search, limits)),
+        f"while len(response) < {limits['max_length']}:",
         '    result = dict(zip(names[1], step.run(None, {"tokens": numpy.array([[token]]), **tensors})))',
         f'    tensors = {{name: result.get("{NEXT}" + name, tensor) for name, tensor in tensors.items()}}',
     ]
@@ -44,3 +56,12 @@ def greedy_code(run: Run) -> str:
         "    response.append(token)",
     ]
     return "\n".join(lines) + "\n"
+
+
+def lacking(search: Component, limits: Mapping[str, Any]) -> list[str]:
+    """Return the search and the constraints of a recipe that the code lacks."""
+    nothing = asdict(GenerationConfig())
+    other = [] if search["name"] == "greedy" else [f"generation.search {search['name']}, here greedy search"]
+    return other + [
+        f"generation.{key}" for key, value in limits.items() if key not in LENGTHS and value != nothing[key]
+    ]

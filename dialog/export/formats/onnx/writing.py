@@ -57,6 +57,8 @@ def write_networks(model: Seq2Seq, folder: Path) -> None:
     description = {
         "opset": OPSET,
         "special": SPECIAL,
+        "inputs": {ENCODER: ["source", "mask"], STEP: ["tokens", *inputs]},
+        "outputs": {ENCODER: inputs, STEP: outputs},
         "memory": [name for name in inputs if not name.startswith("state.")],
         "state": [name for name in inputs if name.startswith("state.")],
         "next": NEXT,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
+from dialog.export.settings import learned_lengths, transformer_settings
 from dialog.models.seq2seq import TIE_ALIASES, TIES, Seq2Seq
 from dialog.models.transformer import TransformerSettings
 
@@ -29,17 +30,9 @@ def unsupported(model: Seq2Seq) -> str:
     return next(reasons, "")  # the first one only: each check assumes that those before it found nothing
 
 
-def settings_of(model: Seq2Seq) -> dict[str, TransformerSettings]:
+def all_settings(model: Seq2Seq) -> dict[str, TransformerSettings]:
     """Return the settings of the encoder and of the decoder, which are Transformers."""
-    arguments = model.arguments
-    return {
-        side: TransformerSettings(
-            input_size=arguments["embedding_size"],
-            dropout=arguments["dropout"],
-            **{key: value for key, value in arguments[side].items() if key != "name"},
-        )
-        for side in SIDES
-    }
+    return {side: transformer_settings(model, side) for side in SIDES}
 
 
 def inner_rates(settings: TransformerSettings) -> dict[str, float]:
@@ -51,11 +44,6 @@ def inner_rates(settings: TransformerSettings) -> dict[str, float]:
 def ties_of(model: Seq2Seq) -> tuple[bool, bool]:
     """Return whether source and target share a table, and whether target and output layer do."""
     return TIES[_tie_name(model)]
-
-
-def learned_lengths(model: Seq2Seq) -> list[int]:
-    """Return the number of rows of each learned table of positions."""
-    return [len(table) for name, table in model.named_parameters() if name.endswith("positions.table.weight")]
 
 
 def _tie_name(model: Seq2Seq) -> str:
@@ -74,7 +62,7 @@ def _component_reasons(model: Seq2Seq) -> Iterator[str]:
 
 def _side_reasons(model: Seq2Seq) -> Iterator[str]:
     """Yield what transformers lacks in an encoder or a decoder."""
-    for side, own in settings_of(model).items():
+    for side, own in all_settings(model).items():
         positions = own.positions["name"]
         if own.norm != "layer_norm":
             yield f"model.{side}.norm is {own.norm}"
@@ -90,7 +78,7 @@ def _side_reasons(model: Seq2Seq) -> Iterator[str]:
 
 def _shared_reasons(model: Seq2Seq) -> Iterator[str]:
     """Yield what encoder and decoder share in transformers, but not in the network."""
-    encoder, decoder = map(_shared_values, settings_of(model).values())
+    encoder, decoder = map(_shared_values, all_settings(model).values())
     for key, value in encoder.items():
         if value != decoder[key]:
             yield f"model.encoder.{key} differs from model.decoder.{key}"

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from dialog.export.formats.huggingface.native.classes import SIDES, SINUSOIDAL, settings_of
+from dialog.export.formats.huggingface.native.classes import SIDES, SINUSOIDAL
+from dialog.export.settings import transformer_settings
 from dialog.models.positions import SinusoidalPositions
 from dialog.models.seq2seq import Seq2Seq
 
@@ -53,7 +54,7 @@ def renamed(model: Seq2Seq, positions: int) -> dict[str, Tensor]:
     A shared table is listed under each of its names. Sinusoidal tables have ``positions`` rows.
     """
     size, vocabulary = (int(model.arguments[key]) for key in ("embedding_size", "vocabulary"))
-    sinusoidal = settings_of(model)["encoder"].positions["name"] == SINUSOIDAL
+    sinusoidal = transformer_settings(model, "encoder").positions["name"] == SINUSOIDAL
     order = torch.arange(size)
     if sinusoidal:
         order = torch.cat([order[0::2], order[1::2]])  # [D]

@@ -13,21 +13,18 @@ from dialog.export.formats.huggingface.native.classes import (
     BLENDERBOT,
     CLASSES,
     MARIAN,
+    all_settings,
     inner_rates,
-    learned_lengths,
-    settings_of,
     ties_of,
 )
 from dialog.export.formats.huggingface.native.weights import SHARED, renamed
+from dialog.export.settings import learned_lengths, table_length
 from dialog.models.seq2seq import Seq2Seq
 from dialog.runs.run import Run
 
-POSITIONS = 1024
-"""Smallest number of rows of a sinusoidal table; recipes with longer sequences get more."""
-
 
 def write(run: Run, folder: Path) -> None:
-    """Write config.json, model.safetensors and generation_config.json of a network that is not `unsupported`.
+    """Write config.json and model.safetensors of a network that is not `unsupported`.
 
     With ``tie_embeddings=source`` the table is written once for the source and once for the target; fine-tuning then
     trains two tables.
@@ -48,14 +45,14 @@ def write(run: Run, folder: Path) -> None:
 
 def config_values(model: Seq2Seq, recipe: Recipe) -> dict[str, Any]:
     """Return the content of config.json, without rules of generation."""
-    settings = settings_of(model)
+    settings = all_settings(model)
     encoder, (one_table, tied) = settings["encoder"], ties_of(model)
     kind = CLASSES[encoder.norm_first, encoder.positions["name"]]
     values: dict[str, Any] = {
         "model_type": kind,
         "vocab_size": model.arguments["vocabulary"],
         "d_model": encoder.input_size,
-        "max_position_embeddings": number_of_positions(model, recipe),
+        "max_position_embeddings": next(iter(learned_lengths(model)), table_length(recipe)),
         "activation_function": encoder.activation,
         "scale_embedding": model.arguments["scale_embeddings"],
         "tie_word_embeddings": tied,
@@ -77,11 +74,3 @@ def config_values(model: Seq2Seq, recipe: Recipe) -> dict[str, Any]:
     if kind == BLENDERBOT:
         values["encoder_no_repeat_ngram_size"] = 0  # else a response has no trigram of its source
     return values
-
-
-def number_of_positions(model: Seq2Seq, recipe: Recipe) -> int:
-    """Return the rows of a learned table, else enough for the recipe's sources, targets and responses."""
-    if lengths := learned_lengths(model):
-        return lengths[0]
-    data, generation = recipe.data, recipe.generation
-    return max(POSITIONS, data.max_source, data.max_target, generation.max_length + 1)  # + 1: the begin token
