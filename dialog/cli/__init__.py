@@ -121,7 +121,7 @@ def main() -> NoReturn:
     except RunError as error:
         leave(str(error), 1)
     except click.ClickException as error:
-        leave(error.format_message(), 2)
+        leave(" ".join(error.format_message().split()), 2)  # click lists choices on lines of their own
     except (KeyboardInterrupt, click.Abort) as error:
         leave(str(error.__cause__ or "") or "interrupted", 130)
     except Exception as error:  # the last resort

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.usefixtures("here")
 LIGHT_ERRORS = [
     (["trian", TRANSFORMER], "unknown verb 'trian'; did you mean 'train'?"),
     (["show"], "Missing argument 'RECIPE'"),
+    (["export", "RUN"], "Missing option '--format'. Choose from: huggingface, ctranslate2, onnx"),
     (["show", TRANSFORMER, "--modle"], "No such option '--modle'"),
     (["show", "quickstart/transfomer"], "unknown recipe 'quickstart/transfomer'; did you mean 'quickstart/tr"),
     (["show", "bad.yaml"], "bad.yaml:2: "),
