@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from dialog.models.attention import MultiHeadAttention
 from dialog.models.attention.attention import ATTENTIONS, build_attention
 from dialog.models.contracts import Encoded
 from dialog.models.seq2seq import Seq2Seq
+from dialog.training.optimization.allocator import keep_freed_memory
 from dialog.training.optimization.precision import precision_plugin
 
 pytestmark = pytest.mark.gpu
@@ -186,6 +188,23 @@ def test_fused_kernels_equal_the_formula(dtype: torch.dtype, groups: int | None,
     formula = attention(states, *keys_values, mask, causal, lambda *_: None)
     tolerance = {torch.float32: 1e-5, torch.bfloat16: 0.03, torch.float16: 0.005}[dtype]
     torch.testing.assert_close(fused, formula, rtol=tolerance, atol=tolerance)
+
+
+def test_attention_needs_no_plan_for_a_new_shape() -> None:
+    """With cuDNN's kernels each takes about a second."""
+    keep_freed_memory()
+    attention = MultiHeadAttention(64, 4).cuda().bfloat16()
+
+    def step(tokens: int) -> None:
+        states = torch.randn(2, tokens, 64, device="cuda", dtype=torch.bfloat16)
+        attention(states, *attention.keys_values(states)).sum().backward()
+        torch.cuda.synchronize()
+
+    step(9)
+    began = time.monotonic()
+    for tokens in range(10, 50):
+        step(tokens)
+    assert time.monotonic() - began < 5
 
 
 # ------------------------------------------------------------------ no synchronisation

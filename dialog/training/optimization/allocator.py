@@ -1,10 +1,15 @@
-"""Process-wide memory settings: glibc keeps freed memory, and oneDNN's kernel caches are bounded."""
+"""Process-wide settings of speed and memory: freed memory is kept, kernels for single shapes are bounded or avoided.
+
+They change no result, but for the rounding of attention in half precision on a GPU.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import sys
+
+import torch
 
 TRIM_THRESHOLD, MMAP_MAX = -1, -4
 """Parameters of mallopt, from glibc's ``malloc.h``."""
@@ -20,8 +25,9 @@ def keep_freed_memory() -> bool:
     By default glibc returns the memory of large tensors to the system, which zeroes every page of each new one, at
     every step. For S-LSTM and S-Transformer (benchmarks/steps.py: 64 rows of 64 and 16 tokens, one thread, means of two
     rounds on a loaded machine) a step takes 1,321 instead of 1,774 ms and 1,915 instead of 2,257; peak memory is up to
-    12 % higher.
+    12 % higher. For what trains or loads a model on a GPU, `avoid_cudnn_attention` is called too.
     """
+    avoid_cudnn_attention()
     tuned = any(name.startswith("MALLOC_") for name in os.environ) or "malloc" in os.environ.get("GLIBC_TUNABLES", "")
     if tuned or not sys.platform.startswith("linux"):
         return False
@@ -41,3 +47,12 @@ def bound_kernel_caches() -> None:
     """
     for name in CACHES:
         os.environ.setdefault(name, KERNELS)
+
+
+def avoid_cudnn_attention() -> None:
+    """Leave cuDNN out of the kernels of attention on a GPU.
+
+    For half precision torch prefers it on Hopper and Blackwell, but it builds a plan for each shape, in about a second
+    of CPU time; each batch has new shapes. The other kernels take any shape.
+    """
+    torch.backends.cuda.enable_cudnn_sdp(False)  # type: ignore[no-untyped-call]

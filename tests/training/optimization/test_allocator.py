@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-from dialog.training.optimization.allocator import CACHES, KERNELS, bound_kernel_caches
+from dialog.training.optimization.allocator import CACHES, KERNELS, bound_kernel_caches, keep_freed_memory
 from dialog.training.optimization.precision import has_bfloat16
 
 PROGRAM = """
@@ -91,3 +92,13 @@ def test_the_users_cache_capacity_stays(name: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(name, "1024")
     bound_kernel_caches()
     assert [os.environ[each] for each in CACHES] == ["1024" if each == name else KERNELS for each in CACHES]
+
+
+def test_attention_on_a_gpu_leaves_out_the_kernels_that_are_built_for_each_shape() -> None:
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    try:
+        torch.backends.cuda.enable_cudnn_sdp(True)
+        keep_freed_memory()
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
