@@ -55,4 +55,4 @@ def avoid_cudnn_attention() -> None:
     For half precision torch prefers it on Hopper and Blackwell, but it builds a plan for each shape, in about a second
     of CPU time; each batch has new shapes. The other kernels take any shape.
     """
-    torch.backends.cuda.enable_cudnn_sdp(False)  # type: ignore[no-untyped-call]
+    torch.backends.cuda.enable_cudnn_sdp(False)
