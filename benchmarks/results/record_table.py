@@ -52,7 +52,10 @@ def to_markdown(record: Mapping[str, Any]) -> str:
     labels = [LABELS.get(name) or metric_label(name) for name in columns]
     head = ["recipe", *labels, "parameters", "seeds", "steps", "training time"]
     lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
-    lines += ["| " + " | ".join([f"`{row['name']}`", *cells(row, columns)]) + " |" for row in record["recipes"]]
+    several = len({run["hardware"] for row in record["recipes"] for run in row["runs"]}) > 1
+    for row in record["recipes"]:
+        texts = [f"`{row['name']}`", *cells(row, columns), times(row["runs"], named=several)]
+        lines.append("| " + " | ".join(texts) + " |")
     references = reference_rows(record.get("references", {}).get("all", {}), columns)
     blank = ["–"] * (len(head) - 1 - len(columns))
     lines += ["| " + " | ".join([f"{name} ‡", *texts, *blank]) + " |" for name, texts in references.items()]
@@ -61,21 +64,28 @@ def to_markdown(record: Mapping[str, Any]) -> str:
 
 
 def cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
-    """Return the columns of a recipe after its name: metrics, size, seeds and cost; `STALE` marks seeds."""
+    """Return the columns of a recipe after its name: metrics, size, seeds and steps; `STALE` marks seeds."""
     runs = row["runs"]
     measured = {name: [run for run in runs if metric_at(run["metrics"], name) is not None] for name in columns}
     figures = {name: figure_of(some, name, "", "") for name, some in measured.items() if some}
     figures |= {name: figures[name]._replace(metric=PRIMARY) for name in LABELS if name in figures}
     seeds = [f"{run['seed']} {STALE}" if staleness(row, run, row["hash"]) else f"{run['seed']}" for run in runs]
     steps = sorted({run["steps"] for run in runs})
-    seconds = median(run["seconds"] for run in runs)
     return [
         *(figures[name].spread() if name in figures else "–" for name in columns),
         parameters(row),
         ", ".join(seeds),
         count(steps[0]) if len(steps) == 1 else f"{count(steps[0])} to {count(steps[-1])}",
-        duration(seconds),
     ]
+
+
+def times(runs: Sequence[Mapping[str, Any]], *, named: bool) -> str:
+    """Return the median training time of a recipe on each machine; `named` gives the GPU or processor of each."""
+    seconds: dict[str, list[float]] = {}
+    for run in runs:
+        seconds.setdefault(run["hardware"].partition(",")[0], []).append(run["seconds"])
+    each = {machine: duration(median(some)) for machine, some in seconds.items()}
+    return "; ".join(f"{time} ({machine})" if named else time for machine, time in each.items())
 
 
 def reference_rows(references: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> dict[str, list[str]]:
@@ -112,8 +122,9 @@ def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
     commits = ", ".join(dict.fromkeys(commit for run in runs for commit in run["commits"]))
     days = sorted({run["date"] for run in runs})
     dates = " to ".join(dict.fromkeys([days[0], days[-1]]))
+    versions = ", ".join(dict.fromkeys(run["torch"] for run in runs))
     lines = [
-        f"`{record['command']}` at {commits}; {machines}; torch {record['environment']['torch']}; {dates}. "
+        f"`{record['command']}` at {commits}; {machines}; torch {versions}; {dates}. "
         "Mean ± sample standard deviation over seeds; median training time."
     ]
     if any(record.get("references", {}).values()):

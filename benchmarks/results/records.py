@@ -144,6 +144,7 @@ def run_of(run: FinishedRun) -> dict[str, Any]:
         "date": trained["time"][:10],
         "hardware": hardware(trained),
         "threads": trained["threads"],
+        "torch": trained["torch"],
         "data": trained["data"],
         "fingerprint": run.entry["metrics"].get("fingerprint"),
         **{key: run.entry[key] for key in RUN},

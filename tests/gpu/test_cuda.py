@@ -32,7 +32,12 @@ from dialog.models.seq2seq import Seq2Seq
 from dialog.training.optimization.allocator import keep_freed_memory
 from dialog.training.optimization.precision import precision_plugin
 
-pytestmark = pytest.mark.gpu
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore:GPU available but not used"),  # Lightning's, in the runs on the CPU
+    pytest.mark.filterwarnings("ignore:RNN module weights are not part"),  # copied or cast one by one
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype"),
+]
 FAMILIES = ["lstm", "transformer"]
 NEAR = {"32-true": 1e-4, "bf16-mixed": 0.03, "bf16-true": 0.08, "16-mixed": 0.01}
 """Largest relative difference of a loss from the CPU's in float32."""

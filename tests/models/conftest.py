@@ -39,7 +39,7 @@ def agree() -> Callable[..., None]:
     def compare(ours: list[Tensor], theirs: list[Tensor], leaves: Iterable[Tensor], atol: float = 1e-10) -> None:
         torch.testing.assert_close(ours, theirs, rtol=0, atol=atol)
         generator = torch.Generator().manual_seed(13)
-        mixture = [torch.randn(each.shape, generator=generator, dtype=each.dtype) for each in ours]
+        mixture = [torch.randn(each.shape, generator=generator, dtype=each.dtype).to(each.device) for each in ours]
         inputs = list(leaves)
         gradients, expected = (
             torch.autograd.grad(outputs, inputs, grad_outputs=mixture, retain_graph=True) for outputs in (ours, theirs)
