@@ -31,6 +31,12 @@ PAIRS = {
     "Multi30k, translation": "multi30k/results/multi30k.json",
 }
 FAMILY = "dailydialog/results/dailydialog-family.json"
+LEAK = {
+    "5 epochs": (PAIRS[FIVE_EPOCHS], LSTM),
+    "5 epochs, without the leak": (PAIRS["the same without the leak"], LSTM),
+    "published protocol, 12 epochs": ("dailydialog/results/sankar2019-twelve-epochs.json", "lstm_attention"),
+}
+"""Records of DailyDialog and their LSTM with attention."""
 CHANGES = {
     "random_context": "of another dialogue",
     "drop_last": "last turn dropped",
@@ -43,6 +49,7 @@ CHANGES = {
     "word_shuffle": "words shuffled",
 }
 """Changes of the context and their labels."""
+SUBSETS = ("clean", "leaked")
 SEVERAL, SINGLE = 0, 1
 """Colours of differences between several seeds and between single runs."""
 
@@ -56,6 +63,7 @@ def main() -> None:
     write_svg(folder / "results_attention.svg", attention_svg())
     write_svg(folder / "results_epochs.svg", epochs_svg())
     write_svg(folder / "results_context.svg", context_svg())
+    write_svg(folder / "results_leak.svg", leak_svg())
 
 
 def families_svg() -> str:
@@ -104,6 +112,15 @@ def context_svg() -> str:
     return changes_svg(rows, x="bits per byte lost with a changed context")
 
 
+def leak_svg() -> str:
+    """Draw the difference between the LSTM with attention and the Transformer on clean and on leaked dialogues."""
+    rows = [
+        (label, {colour: difference(recorded(name), lstm, TRANSFORMER, subset) for colour, subset in enumerate(SUBSETS)})
+        for label, (name, lstm) in LEAK.items()
+    ]
+    return changes_svg(rows, x="bits per byte, LSTM with attention minus Transformer")
+
+
 def over_seeds(runs: Sequence[Mapping[str, Any]], change: str) -> Spread:
     """Return mean and sample standard deviation, over the compared runs, of the bits per byte that a change costs."""
     compared = [run for run in runs if "history" in run["metrics"]]
@@ -117,14 +134,14 @@ def recorded(name: str) -> dict[str, Any]:
     return record
 
 
-def difference(record: Mapping[str, Any], a: str, b: str) -> Spread:
-    """Return the difference a - b in bits per byte over all dialogues: its interval's centre and half its length."""
+def difference(record: Mapping[str, Any], a: str, b: str, subset: str = "all") -> Spread:
+    """Return the difference a - b in bits per byte over a subset: its interval's centre and half its length."""
     for entry in record["differences"]:
         sign = {(a, b): 1, (b, a): -1}.get((short(entry["a"]), short(entry["b"])))
-        if sign and (entry["metric"], entry["subset"]) == (PRIMARY, "all"):
+        if sign and (entry["metric"], entry["subset"]) == (PRIMARY, subset):
             low, high = entry["interval"]
             return Spread(sign * (low + high) / 2, (high - low) / 2)
-    raise ValueError(f"{record['name']}: no difference between {a} and {b}")
+    raise ValueError(f"{record['name']}: no difference between {a} and {b} on {subset} dialogues")
 
 
 def short(recipe: str) -> str:

@@ -94,7 +94,7 @@ def test_the_users_cache_capacity_stays(name: str, monkeypatch: pytest.MonkeyPat
     assert [os.environ[each] for each in CACHES] == ["1024" if each == name else KERNELS for each in CACHES]
 
 
-def test_attention_on_a_gpu_leaves_out_the_kernels_that_are_built_for_each_shape() -> None:
+def test_attention_on_a_gpu_leaves_out_cudnn() -> None:
     before = torch.backends.cuda.cudnn_sdp_enabled()
     try:
         torch.backends.cuda.enable_cudnn_sdp(True)
