@@ -116,7 +116,7 @@ def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
         stale: Reasons why runs are not current.
     """
     runs = [run for row in record["recipes"] for run in row["runs"]]
-    machines = ", ".join(
+    machines = " and ".join(
         dict.fromkeys(f"{run['hardware']}, {run['threads']} thread{'s' * (run['threads'] > 1)}" for run in runs)
     )
     commits = ", ".join(dict.fromkeys(commit for run in runs for commit in run["commits"]))

@@ -114,10 +114,10 @@ def context_svg() -> str:
 
 def leak_svg() -> str:
     """Draw the difference between the LSTM with attention and the Transformer on clean and on leaked dialogues."""
-    rows = [
-        (label, {colour: difference(recorded(name), lstm, TRANSFORMER, subset) for colour, subset in enumerate(SUBSETS)})
-        for label, (name, lstm) in LEAK.items()
-    ]
+    rows = []
+    for label, (name, lstm) in LEAK.items():
+        leads = [difference(recorded(name), lstm, TRANSFORMER, subset) for subset in SUBSETS]
+        rows.append((label, dict(enumerate(leads))))
     return changes_svg(rows, x="bits per byte, LSTM with attention minus Transformer")
 
 

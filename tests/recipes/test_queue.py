@@ -246,6 +246,17 @@ def test_perplexities_on_scored_sets_become_bits_per_byte(call: Call) -> None:
     assert with_set_bits({"f1": 1.0}) == {"f1": 1.0}
 
 
+def test_training_times_name_the_machines_of_a_table(call: Call) -> None:
+    call("--status", "--only", "first")
+    from record_table import times
+
+    runs = [{"hardware": "EPYC, 2 cores", "seconds": 7200.0}, {"hardware": "H200, Xeon, 16 cores", "seconds": 300.0}]
+    assert times([*runs, {"hardware": "EPYC, 2 cores", "seconds": 3600.0}], named=True) == (
+        "1 h 30 min (EPYC); 5 min 00 s (H200)"
+    )
+    assert times(runs[:1], named=False) == "2 h 00 min"
+
+
 SWEEP = """
 tuned:
   stage: b
