@@ -196,7 +196,7 @@ def test_fused_kernels_equal_the_formula(dtype: torch.dtype, groups: int | None,
 
 
 def test_attention_needs_no_plan_for_a_new_shape() -> None:
-    """With cuDNN's kernels each takes about a second."""
+    """cuDNN's kernels would build one for each; see `avoid_cudnn_attention`."""
     keep_freed_memory()
     attention = MultiHeadAttention(64, 4).cuda().bfloat16()
 

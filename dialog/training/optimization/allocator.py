@@ -52,7 +52,7 @@ def bound_kernel_caches() -> None:
 def avoid_cudnn_attention() -> None:
     """Leave cuDNN out of the kernels of attention on a GPU.
 
-    For half precision torch prefers it on Hopper and Blackwell, but it builds a plan for each shape, in about a second
-    of CPU time; each batch has new shapes. The other kernels take any shape.
+    For half precision torch prefers it on Hopper and Blackwell, but it builds a plan for each shape, which takes
+    longer than a step of a small model, and each batch has new shapes. The other kernels take any shape.
     """
     torch.backends.cuda.enable_cudnn_sdp(False)
