@@ -9,7 +9,7 @@ from typing import Any
 
 from dialog.atomic import write_text
 from dialog.comparison.references import NGRAM
-from dialog.recipes.measured import PRIMARY, STALE, figure_of, metric_at, staleness
+from dialog.recipes.measured import PRIMARY, STALE, figure_of, metric_at, old_code, old_commit, staleness
 from dialog.report.formats.metrics import metric_display
 from dialog.report.formats.numbers import count, duration
 from dialog.report.sections.scores import REFERENCE_LABELS
@@ -133,6 +133,18 @@ def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
         lines += [f"Verdict: {record['verdict']}".replace("\n", "\n  ")]
     if stale:
         lines.append(f"{STALE} Not current: {'; '.join(stale)}.")
+    older = dict.fromkeys(
+        commit
+        for row in record["recipes"]
+        for run in row["runs"]
+        for commit in run["commits"]
+        if old_commit(commit) and not old_code(commit, row["hash"])
+    )
+    if older:
+        lines.append(
+            f"The code has changed since {', '.join(older)}; it gives the same results "
+            f"([check](../../benchmarks/README.md#results-of-the-recipes))."
+        )
     if diverged := [
         f"{row['name']} seed {run['seed']}" for row in record["recipes"] for run in row["runs"] if run["diverged"]
     ]:

@@ -4,13 +4,15 @@
     python benchmarks/results/run.py --unrecorded ...                                only seeds that no record has
     python benchmarks/results/run.py --status                                        finished, running, left
     python benchmarks/results/run.py --record                                        write recipes/*/results and READMEs
+    python benchmarks/results/run.py --reproduce                                     check results of older code
 
 The queue is queue.yaml, or --queue FILE. Runs go to --output (default runs/results), which git ignores; a run of the
 same recipe, seed and data that is there already, under whatever name, is continued or used as it is. Each run has one
 thread. SIGTERM stops at a checkpoint with exit code 143; the same command continues, also after a kill. A recipe that
 fails is reported at the end (exit code 1, or 2 if you can fix it) and does not stop the others.
 
-Nothing in the checkout is changed while the queue runs, so that all runs are of one commit; --record does that.
+Nothing in the checkout is changed while the queue runs, so that all runs are of one commit; --record and --reproduce
+do that.
 Corpora are looked up in $DIALOG_DATA.
 """
 
@@ -28,6 +30,7 @@ from pathlib import Path
 
 from entries import Entry, read_queue
 from records import record, without_recorded
+from reproduce import reproduce
 from status import print_status
 from tables import is_done, plan_table, train_table
 
@@ -47,13 +50,14 @@ def main() -> None:
     parser.add_argument("--queue", type=Path, default=Path(__file__).with_name("queue.yaml"), metavar="FILE")
     parser.add_argument("--output", type=Path, default=ROOT / "runs" / "results", metavar="DIR")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="entries, or letters of stages")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time, of several recipes")
     parser.add_argument("--core", type=int, nargs="+", metavar="N", help="use these cores only")
     parser.add_argument("--recipes", type=Path, default=ROOT / "recipes", metavar="DIR", help="folder of the records")
     parser.add_argument("--unrecorded", action="store_true", help="leave out seeds that the record has of all recipes")
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--status", action="store_true", help="print finished, running and missing runs")
     action.add_argument("--record", action="store_true", help="write recipes/*/results and the tables of the READMEs")
+    action.add_argument("--reproduce", action="store_true", help="check whether results of older code are current")
     options = parser.parse_args()
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
     log.setLevel(logging.INFO)
@@ -72,6 +76,8 @@ def main() -> None:
             entries = [without_recorded(entry, output, recipes) for entry in entries]
         if options.status:
             print_status(entries, output, every)
+        elif options.reproduce:
+            reproduce([entry for entry in entries if entry.rows], recipes, ROOT)
         elif options.record:
             for entry in entries:
                 if entry.sweep:

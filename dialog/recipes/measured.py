@@ -9,7 +9,10 @@
 
 ``hash`` identifies the composed recipe, ``data`` the prepared data. A run is current if the recipe composes to the same
 hash and, in a checkout, the code that trains and evaluates has not changed since the commits at which the run was
-started and resumed.
+started and resumed, or is known to give the same results:
+
+    recipes/reproduced.json                     written by the queue's --reproduce
+    entries: [{recipe, overrides, hash, commit, at, date, hardware, torch}]     at: the code that reproduces `commit`
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ PRIMARY = "bits_per_byte"
 """The metric of a recipe that expects none."""
 STALE = "†"
 """Mark of a result that is not current."""
+REPRODUCED = "reproduced.json"
 DIRTY = "-dirty"
 WITHOUT_EFFECT = (
     "chat",
@@ -144,7 +148,32 @@ def staleness(row: Mapping[str, Any], run: Mapping[str, Any], now: str) -> str:
     """Return the reason why a run is not a result of the present recipe and package, or an empty text."""
     if row["hash"] != now:
         return "the recipe has changed since"
-    return next(filter(None, map(old_commit, run["commits"])), "")
+    return next(filter(None, (old_code(commit, now) for commit in run["commits"])), "")
+
+
+def old_code(commit: str, recipe: str) -> str:
+    """Return the reason why a recipe's results of a commit are not those of the present code, or an empty text.
+
+    Args:
+        commit: Of the code that trained and evaluated.
+        recipe: Hash of the recipe.
+    """
+    later = reproductions(asset_folders("recipes")[-1] / REPRODUCED)
+    reached = [commit]
+    for one in reached:  # grows
+        if not old_commit(one):
+            return ""
+        reached += [other for other in later.get((recipe, one), []) if other not in reached]
+    return old_commit(commit)
+
+
+@cache
+def reproductions(path: Path) -> dict[tuple[str, str], list[str]]:
+    """Return, by hash of a recipe and commit, the commits that reproduce its results."""
+    later: dict[tuple[str, str], list[str]] = {}
+    for entry in read_json(path, "entries")["entries"] if path.is_file() else []:
+        later.setdefault((entry["hash"], entry["commit"]), []).append(entry["at"])
+    return later
 
 
 @cache
