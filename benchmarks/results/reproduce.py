@@ -41,7 +41,7 @@ from dialog.recipes.measured import DIRTY, REPRODUCED, WITHOUT_EFFECT, hash_with
 from dialog.report.formats.numbers import hardware
 from dialog.runs.environment import environment
 from dialog.runs.evaluation.settings import METRICS
-from dialog.runs.folder import ENVIRONMENT, WEIGHTS, hash_of
+from dialog.runs.folder import ENVIRONMENT, SUMMARY, WEIGHTS, hash_of
 
 SHORT = (
     "trainer.max_epochs=3",
@@ -164,23 +164,23 @@ class ShortRuns:
         for name in sorted(flat(run["metrics"]).keys() & old.keys()):
             if name not in new:
                 return f"no {name}"
-            if abs(old[name] - new[name]) > TOLERANCE * max(1.0, abs(old[name])):
+            if not abs(old[name] - new[name]) <= TOLERANCE * max(1.0, abs(old[name])):  # nor if one is no number
                 return f"{name} {old[name]:.8g}, now {new[name]:.8g}"
         return ""
 
     def trained(self, row: Mapping[str, Any], commit: str) -> Path:
         """Return the folder of a short run of a recipe with the code of a commit."""
         run = self.folder / f"{self.version(commit)}-{row['hash'][:SHORTENED]}"
-        if not run.is_dir():
+        if not (run / SUMMARY).is_file():
             self.call(commit, "train", row["recipe"], *row["overrides"], *SHORT, "--output", str(run))
         return run
 
     def metrics(self, folder: Path, commit: str, run: Mapping[str, Any]) -> dict[str, float]:
         """Return the metrics of a short run, with what a comparison measures if the recorded run has it."""
-        evaluations = folder / "evaluation"
-        if not evaluations.is_dir():
+        pattern = f"evaluation/test*/{METRICS}"
+        if not any(folder.glob(pattern)):
             self.call(commit, "evaluate", str(folder))
-        (evaluation,) = evaluations.glob("test*")
+        evaluation = next(folder.glob(pattern)).parent
         if not (folder / "comparison").is_dir() and any(name in run["metrics"] for name in EXTRAS):
             responses = str(evaluation / RESPONSES)  # a file of responses is the simplest second contender
             self.call(commit, "compare", str(folder), responses, "--output", str(folder / "comparison"))

@@ -77,7 +77,8 @@ def main() -> None:
         if options.status:
             print_status(entries, output, every)
         elif options.reproduce:
-            reproduce([entry for entry in entries if entry.rows], recipes, ROOT)
+            with stopping():
+                reproduce([entry for entry in entries if entry.rows], recipes, ROOT)
         elif options.record:
             for entry in entries:
                 if entry.sweep:
