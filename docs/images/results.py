@@ -31,12 +31,19 @@ PAIRS = {
     "Multi30k, translation": "multi30k/results/multi30k.json",
 }
 FAMILY = "dailydialog/results/dailydialog-family.json"
+FIVE_EPOCHS_CLEAN = PAIRS["the same without the leak"]
+PROTOCOL = "dailydialog/results/sankar2019-twelve-epochs.json"
 LEAK = {
-    "5 epochs": (PAIRS[FIVE_EPOCHS], LSTM),
-    "5 epochs, without the leak": (PAIRS["the same without the leak"], LSTM),
-    "published protocol, 12 epochs": ("dailydialog/results/sankar2019-twelve-epochs.json", "lstm_attention"),
+    "5 epochs": (PAIRS[FIVE_EPOCHS], LSTM, TRANSFORMER),
+    "5 epochs, without the leak": (FIVE_EPOCHS_CLEAN, LSTM, TRANSFORMER),
+    "published protocol, 12 epochs": (PROTOCOL, "lstm_attention", TRANSFORMER),
 }
-"""Records of DailyDialog and their LSTM with attention."""
+"""Records of DailyDialog, their LSTM with attention and their Transformer."""
+WORTH = {
+    "5 epochs, without the leak": (FIVE_EPOCHS_CLEAN, LSTM, NO_ATTENTION),
+    "published protocol, 12 epochs": (PROTOCOL, "lstm_attention", "lstm"),
+}
+"""Records of DailyDialog, their LSTM with attention and the one without."""
 CHANGES = {
     "random_context": "of another dialogue",
     "drop_last": "last turn dropped",
@@ -60,10 +67,13 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path(__file__).parent, metavar="DIR")
     folder = parser.parse_args().output
     write_svg(folder / "results_families.svg", families_svg())
-    write_svg(folder / "results_attention.svg", attention_svg())
+    write_svg(
+        folder / "results_attention.svg", subsets_svg(WORTH, x="bits per byte, LSTM with attention minus without")
+    )
+    write_svg(folder / "results_one_epoch.svg", one_epoch_svg())
     write_svg(folder / "results_epochs.svg", epochs_svg())
     write_svg(folder / "results_context.svg", context_svg())
-    write_svg(folder / "results_leak.svg", leak_svg())
+    write_svg(folder / "results_leak.svg", subsets_svg(LEAK, x="bits per byte, LSTM with attention minus Transformer"))
 
 
 def families_svg() -> str:
@@ -77,7 +87,7 @@ def families_svg() -> str:
     return changes_svg(rows, x="bits per byte, LSTM minus Transformer")
 
 
-def attention_svg() -> str:
+def one_epoch_svg() -> str:
     """Draw the difference of each DailyDialog architecture from the LSTM without attention, the best first."""
     record = recorded(FAMILY)
     names = [short(row["name"]) for row in record["recipes"]]
@@ -112,13 +122,13 @@ def context_svg() -> str:
     return changes_svg(rows, x="bits per byte lost with a changed context")
 
 
-def leak_svg() -> str:
-    """Draw the difference between the LSTM with attention and the Transformer on clean and on leaked dialogues."""
+def subsets_svg(pairs: Mapping[str, tuple[str, str, str]], *, x: str) -> str:
+    """Draw the differences a - b on clean and on leaked dialogues; `pairs` has a record, a and b for each label."""
     rows = []
-    for label, (name, lstm) in LEAK.items():
-        leads = [difference(recorded(name), lstm, TRANSFORMER, subset) for subset in SUBSETS]
-        rows.append((label, dict(enumerate(leads))))
-    return changes_svg(rows, x="bits per byte, LSTM with attention minus Transformer")
+    for label, (name, a, b) in pairs.items():
+        differences = [difference(recorded(name), a, b, subset) for subset in SUBSETS]
+        rows.append((label, dict(enumerate(differences))))
+    return changes_svg(rows, x=x)
 
 
 def over_seeds(runs: Sequence[Mapping[str, Any]], change: str) -> Spread:

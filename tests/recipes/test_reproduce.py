@@ -28,7 +28,7 @@ def checkout(tmp_path: Path) -> Path:
     """A copy of the package with its recipes, in a git repository."""
     folder = tmp_path / "checkout"
     for name in ("dialog", "configs", "recipes", "benchmarks"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "reproduced.json"))
     git(folder, "init", "--quiet")
     return folder
 
