@@ -142,7 +142,7 @@ def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
     )
     if older:
         lines.append(
-            f"The code has changed since {', '.join(older)}; it gives the same results "
+            f"The code has changed since {', '.join(older)}; short runs give the same results "
             f"([check](../../benchmarks/README.md#results-of-the-recipes))."
         )
     if diverged := [
