@@ -65,10 +65,10 @@ def measure(folder: Path, overrides: list[str], split: str, count: int) -> Stage
     from dialog.runs.evaluation.evaluator import Answered, Evaluator
     from dialog.runs.evaluation.metrics import Evaluation
     from dialog.runs.load import load
-    from dialog.training.optimization.allocator import keep_freed_memory
+    from dialog.training.optimization.allocator import tune_process
 
     torch.set_num_threads(1)
-    keep_freed_memory()
+    tune_process()
     run = load(folder, overrides=overrides)
     stages = Stages()
     job, responder = build_job(run.recipe), run.responder

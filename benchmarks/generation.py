@@ -72,9 +72,9 @@ def build(family: str, precision: str) -> Generate:
     from dialog.generation.responder import build_search
     from dialog.models.inference import PreparedNetworks
     from dialog.models.seq2seq import Seq2Seq
-    from dialog.training.optimization.allocator import keep_freed_memory
+    from dialog.training.optimization.allocator import tune_process
 
-    keep_freed_memory()  # as dialog.load does
+    tune_process()  # as dialog.load does
     torch.set_num_threads(1)
     torch.manual_seed(1)
     model = Seq2Seq(VOCABULARY, padding=PAD, embedding_size=256, **SIZES[family]).eval()

@@ -41,9 +41,9 @@ def serve() -> None:
     from dialog.generation.network_step import NetworkStep
     from dialog.models.inference import PreparedNetworks
     from dialog.models.seq2seq import Seq2Seq
-    from dialog.training.optimization.allocator import keep_freed_memory
+    from dialog.training.optimization.allocator import tune_process
 
-    keep_freed_memory()  # as dialog.load does
+    tune_process()  # as dialog.load does
     torch.set_num_threads(1)
     limits = GenerationConfig(min_length=STEPS, max_length=STEPS)
     searches = {1: build_search({"name": "greedy"}, limits), 5: build_search({"name": "beam", "width": 5}, limits)}

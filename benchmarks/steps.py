@@ -35,7 +35,7 @@ from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
 from dialog.models.attention import Attention, multi_head
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.module import DialogModule
-from dialog.training.optimization.allocator import keep_freed_memory
+from dialog.training.optimization.allocator import tune_process
 
 VOCABULARY, EMBEDDING, CLIP = 8000, 256, 1.0
 LAYERS = {"name": "transformer", "layers": 3, "heads": 4, "feed_forward_size": 1024}
@@ -95,7 +95,7 @@ class Bare(DialogModule):
 @contextlib.contextmanager
 def default(module: DialogModule) -> Iterator[None]:
     """Train as a run does."""
-    keep_freed_memory()
+    tune_process()
     yield
 
 
@@ -108,7 +108,7 @@ def returning(module: DialogModule) -> Iterator[None]:
 @contextlib.contextmanager
 def plain(module: DialogModule) -> Iterator[None]:
     """Use the readable recurrent loop; autograd computes the gradients."""
-    keep_freed_memory()
+    tune_process()
     with mock.patch.object(Attention, "additive", None):
         yield
 
@@ -116,7 +116,7 @@ def plain(module: DialogModule) -> Iterator[None]:
 @contextlib.contextmanager
 def compiled(module: DialogModule) -> Iterator[None]:
     """Compile encoder and decoder, once per shape."""
-    keep_freed_memory()
+    tune_process()
     for part in (module.model.encoder, module.model.decoder):
         part.compile()
     yield
@@ -125,7 +125,7 @@ def compiled(module: DialogModule) -> Iterator[None]:
 @contextlib.contextmanager
 def unblocked(module: DialogModule) -> Iterator[None]:
     """Keep all attention weights of a Transformer layer in memory."""
-    keep_freed_memory()
+    tune_process()
     with mock.patch.object(multi_head, "would_fill_memory", return_value=False):
         yield
 

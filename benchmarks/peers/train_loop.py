@@ -16,7 +16,7 @@ from dialog.data.store.store import Store
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.runs.prepare import prepare_data
 from dialog.training.module import DialogModule
-from dialog.training.optimization.allocator import keep_freed_memory
+from dialog.training.optimization.allocator import tune_process
 
 GIVEN = settings()
 
@@ -29,7 +29,7 @@ def read(batch: Batch, _: int) -> tuple[Tensor, Tensor]:
 def main() -> None:
     """Train."""
     warnings.filterwarnings("ignore", message=".*trainer.* reference is not registered")
-    keep_freed_memory()
+    tune_process()
     recipe = compose(GIVEN["recipe"], GIVEN["overrides"]).recipe
     folder = prepare_data(recipe)
     tokenizer = Store(folder, "train").tokenizer

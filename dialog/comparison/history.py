@@ -29,7 +29,7 @@ from dialog.runs.evaluation.evaluator import Evaluator
 from dialog.runs.folder import WEIGHTS, hash_of
 from dialog.runs.run import Run
 from dialog.training.checkpoints.manifest import read_manifest
-from dialog.training.optimization.allocator import keep_freed_memory
+from dialog.training.optimization.allocator import tune_process
 
 FILE = "history.json"
 MOST_EXAMPLES = 500
@@ -60,7 +60,7 @@ def measure_history(run: Run, evaluation: Path, sample: Sequence[Example]) -> di
     previous = _read(path)
     if previous is not None and previous.get("fingerprint") == fingerprint:
         return previous
-    keep_freed_memory()
+    tune_process()
     began = time.monotonic()
     evaluator = Evaluator(run.responder, run.recipe.generation.search, run.recipe.data.batch_tokens)
 

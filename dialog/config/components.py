@@ -169,7 +169,7 @@ def parameters(constructor: Callable[..., Any], name: str) -> dict[str, inspect.
 def name_and_arguments(component: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Split a component into its name and its arguments."""
     if not isinstance(component, Mapping):
-        raise UserError(f"a component needs a name: {{name: ..., ...}}, not {component!r}")
+        raise UserError(f"a component needs a name: give {{name: {component}}}, not {component!r}")
     arguments = dict(component)
     name = arguments.pop("name", None)
     if not isinstance(name, str):

@@ -73,6 +73,8 @@ def find_recipe(name: str) -> Path:
             raise UserError(f"recipe file {name} does not exist")
         return path
     if name not in shipped and path.parent != Path() and path.parent.is_dir():
+        if path.is_file():
+            raise UserError(f"{name}: a recipe is a YAML file; its name must end in .yaml or .yml")
         raise UserError(f"{name} does not exist, and no recipe has this name")
     if name not in shipped:
         raise UserError(f"unknown recipe {name!r}{hint(name, shipped)}")

@@ -45,7 +45,7 @@ def load(
 ) -> Run:
     """Load the recipe (with overrides), the tokenizer and the best weights of a run folder.
 
-    Sets the process's malloc as training does, see `keep_freed_memory`.
+    Sets the process's malloc as training does, see `tune_process`.
 
     Args:
         folder: A run with at least one validation; it may still be training. Several runs of one tokenizer are an
@@ -112,10 +112,10 @@ def load_one(
     from safetensors.torch import load_model
 
     from dialog.models.attention.heads import remove_heads
-    from dialog.training.optimization.allocator import keep_freed_memory
+    from dialog.training.optimization.allocator import tune_process
 
     check_search(recipe)
-    keep_freed_memory()
+    tune_process()
     tokenizer, model = initial_model(folder, recipe)
     try:
         load_model(model, str(folder / WEIGHTS))

@@ -32,7 +32,7 @@ from dialog.training.distributed.local_launcher import use_local_launcher
 from dialog.training.distributed.signals import StopSignals
 from dialog.training.lightning_internals import replace_signals
 from dialog.training.loggers import RecordLogger, RecordPosition
-from dialog.training.optimization.allocator import bound_kernel_caches, keep_freed_memory
+from dialog.training.optimization.allocator import bound_kernel_caches, tune_process
 from dialog.training.optimization.precision import device_of, precision_plugin, use_matmul_precision
 
 __all__ = ["Callback", "Logger", "Trainer", "build_trainer", "fit", "quiet", "seed"]
@@ -131,7 +131,7 @@ def fit(
         KeyboardInterrupt: after SIGINT, with the advice.
         SystemExit: after SIGTERM and SIGUSR1 with 143, after SIGHUP with 129.
     """
-    keep_freed_memory()
+    tune_process()
     bound_kernel_caches()
     try:
         trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)

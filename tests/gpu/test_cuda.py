@@ -29,7 +29,7 @@ from dialog.models.attention import MultiHeadAttention
 from dialog.models.attention.attention import ATTENTIONS, build_attention
 from dialog.models.contracts import Encoded
 from dialog.models.seq2seq import Seq2Seq
-from dialog.training.optimization.allocator import keep_freed_memory
+from dialog.training.optimization.allocator import tune_process
 from dialog.training.optimization.precision import precision_plugin
 
 pytestmark = [
@@ -197,7 +197,7 @@ def test_fused_kernels_equal_the_formula(dtype: torch.dtype, groups: int | None,
 
 def test_attention_needs_no_plan_for_a_new_shape() -> None:
     """cuDNN's kernels would build one for each; see `avoid_cudnn_attention`."""
-    keep_freed_memory()
+    tune_process()
     attention = MultiHeadAttention(64, 4).cuda().bfloat16()
 
     def step(tokens: int) -> None:

@@ -229,6 +229,8 @@ def test_encoder_that_needs_turns_gets_them(turn_tokens: tuple[int, ...]) -> Non
         ({"decoder": {"name": "lstm", "size": 6}}, "lstm: missing required argument: attention"),
         ({"decoder": {**LSTM, "memory_size": 9}}, "'memory_size' is set by the recipe's other parts"),
         ({"encoder": {"size": 6}}, "a component needs a name"),
+        ({"decoder": {**LSTM, "attention": "dot"}}, "a component needs a name: give {name: dot}, not 'dot'"),
+        ({"decoder": {**LSTM, "attention": {"name": "non"}}}, "unknown attention 'non'; did you mean 'none'?"),
         ({"tie_embeddings": "al"}, "unknown tie_embeddings 'al'; did you mean 'all'?"),
         ({"head": {"name": "pointr"}}, "unknown head 'pointr'; did you mean 'pointer'?"),
         ({"head": {"name": "vocabulary", "tied": None}}, "'tied' is set by the recipe's other parts"),

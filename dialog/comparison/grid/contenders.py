@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+from dialog.analysis.measured import RESPONSES
 from dialog.comparison.grid.folder import GRID, Contender, contender_hash, flat, is_comparison
 from dialog.comparison.grid.names import run_names
 from dialog.config.compose import Composed, compose, find_recipe
@@ -70,12 +71,13 @@ def read_contenders(
     settings = [*inherited, *overrides]
     varied = {name: vary(compose(name, settings), name, settings, variations) for name in recipes}
     groups = group_runs([path for path in paths if path.is_dir()], trust=trust)
+    file_names = distinct_names([path for path in paths if path.suffix == ".jsonl"])
     contenders: list[Contender] = []
     for name, path in zip(names, paths, strict=True):
         if path.is_dir():
             contenders += [group for group in groups if next(iter(group.folders.values())) == absolute(path)]
         elif path.suffix == ".jsonl":
-            contenders.append(responses_contender(path))
+            contenders.append(responses_contender(path, file_names[path]))
         else:
             contenders += [of_recipe(composed) for composed in varied[name]]
     for name, count in Counter(contender.name for contender in contenders).items():
@@ -174,16 +176,32 @@ def absolute(path: Path) -> str:
 # ------------------------------------------------------------------ other systems
 
 
-def responses_contender(path: Path) -> Contender:
-    """Return the contender of a file of responses, named by the file, or by its folder if that is ``responses``.
+def distinct_names(files: Sequence[Path]) -> dict[Path, str]:
+    """Return names for files of responses: the file's own, or its folder's if it is called ``responses``.
+
+    If two of them are equal, all have as many folders in front as tell the files apart.
+    """
+    parts = {}
+    for path in files:
+        whole = path.resolve()
+        parts[path] = (whole.parent if path.name == RESPONSES else whole.with_suffix("")).parts
+    names: dict[Path, str] = {}
+    for depth in range(1, max(map(len, parts.values()), default=0)):
+        names = {path: UNSAFE.sub("_", "-".join(some[-depth:])) for path, some in parts.items()}
+        if len(set(names.values())) == len(names):
+            break
+    return names
+
+
+def responses_contender(path: Path, name: str) -> Contender:
+    """Return the contender of a file of responses.
 
     Raises:
         UserError: the file cannot be read.
     """
     if not path.is_file():
         raise UserError(f"{path} does not exist; give a recipe, a run folder, or a file of responses (.jsonl)")
-    name = path.stem if path.stem != "responses" else path.resolve().parent.name
-    return Contender(UNSAFE.sub("_", name), "responses", sha256(path), file=str(path.resolve()))
+    return Contender(name, "responses", sha256(path), file=str(path.resolve()))
 
 
 def check_trusted(contenders: Iterable[Contender], listed: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from dialog.config.components import Component, Family, build
+from dialog.config.components import Component, Family, build, name_and_arguments
 from dialog.errors import UserError
 from dialog.models.attention.additive import AdditiveScorer
 from dialog.models.attention.content import CONTENT_SCORERS
@@ -225,7 +225,12 @@ ATTENTIONS: Family[Any] = Family("attention", {"none": NoAttention, **SCORERS}, 
 
 
 def build_attention(component: Component, *, query_size: int, key_size: int) -> SourceReader:
-    """Build the attention of a scorer, or `NoAttention` for ``none``."""
-    if component.get("name") == "none":
-        return build(Family[SourceReader]("attention", {"none": NoAttention}), component)
+    """Build the attention of a scorer, or `NoAttention` for ``none``.
+
+    Raises:
+        UserError: no mapping, an unknown name, or arguments that do not fit.
+    """
+    name, _ = name_and_arguments(component)
+    if ATTENTIONS.constructor(name) is NoAttention:
+        return build(ATTENTIONS, component)
     return Attention(component, query_size=query_size, key_size=key_size)

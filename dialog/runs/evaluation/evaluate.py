@@ -64,11 +64,11 @@ def evaluate(
     from dialog.runs.evaluation.evaluator import BLOCK
     from dialog.runs.evaluation.metrics import Evaluation
     from dialog.training.distributed.collectives import gather_to_first
-    from dialog.training.optimization.allocator import keep_freed_memory
+    from dialog.training.optimization.allocator import tune_process
 
     if run.precision != EXACT:
         raise UserError(f"{run.folder}: loaded in {run.precision}; load it in {EXACT} and evaluate with a precision")
-    keep_freed_memory()
+    tune_process()
     job = build_job(run.recipe)
     settings = settings_of(run.recipe, corpus_hash(job.corpus), run.others, precision, run.ablated)
     if name is not None:

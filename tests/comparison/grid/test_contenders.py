@@ -136,6 +136,17 @@ def expected(tiny: Callable[..., Any]) -> list[Any]:
     return examples_of_recipe(tiny("lstm").recipe, "test")
 
 
+def test_files_of_one_name_are_named_by_their_folders(tmp_path: Path) -> None:
+    paths = [tmp_path / run / "evaluation" / "test" / "responses.jsonl" for run in ("one", "two")]
+    for path in paths:
+        path.parent.mkdir(parents=True)
+        path.write_text(f"{path}\n", encoding="utf-8")
+    named = read_contenders([str(path) for path in paths], [])
+    assert [contender.name for contender in named] == ["one-evaluation-test", "two-evaluation-test"]
+    (alone,) = read_contenders([str(paths[0])], [])
+    assert alone.name == "test"
+
+
 def write(folder: Path, rows: list[dict[str, Any]]) -> Path:
     path = folder / "other.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
