@@ -9,7 +9,7 @@ from typing import Any
 
 from dialog.atomic import write_text
 from dialog.comparison.references import NGRAM
-from dialog.recipes.measured import PRIMARY, STALE, figure_of, metric_at, old_code, old_commit, staleness
+from dialog.recipes.measured import PRIMARY, STALE, changed_since, figure_of, metric_at, outdated, staleness
 from dialog.report.formats.metrics import metric_display
 from dialog.report.formats.numbers import count, duration
 from dialog.report.sections.scores import REFERENCE_LABELS
@@ -138,7 +138,7 @@ def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
         for row in record["recipes"]
         for run in row["runs"]
         for commit in run["commits"]
-        if old_commit(commit) and not old_code(commit, row["hash"])
+        if changed_since(commit) and not outdated(commit, row["hash"])
     )
     if older:
         lines.append(

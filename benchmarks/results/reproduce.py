@@ -6,7 +6,8 @@ present code reproduces the older one if
 
     prepared data  have the fingerprint that the run recorded,
     weights        are equal bit for bit after three epochs of 8 batches with a validation each, and
-    metrics        on the test split, with responses of at most 8 tokens, differ by at most 1e-6 max(1, |value|).
+    metrics        of the first 500 test examples, with responses of at most 8 tokens, differ by at most
+                   1e-6 max(1, |value|).
 
 The file, ``recipes/reproduced.json``, has an entry for each recipe and commit; `dialog.recipes.measured` reads it.
 """
@@ -37,7 +38,7 @@ from dialog.data.reading.files import sha256
 from dialog.errors import RunError, UserError
 from dialog.escaping import to_json
 from dialog.json_files import read_json
-from dialog.recipes.measured import DIRTY, REPRODUCED, WITHOUT_EFFECT, hash_with, old_code, program, reproductions
+from dialog.recipes.measured import DIRTY, REPRODUCED, WITHOUT_EFFECT, hash_with, outdated, program, reproductions
 from dialog.report.formats.numbers import hardware
 from dialog.runs.environment import environment
 from dialog.runs.evaluation.settings import METRICS
@@ -58,6 +59,7 @@ TOLERANCE = 1e-6
 """Of a metric that is at most 1, else of its value: rounding may depend on the order of a sum."""
 SHORTENED = 12
 """Characters of a hash in the names of folders."""
+FIRST_EXAMPLES = str(Path(__file__).with_name("first_examples.py"))
 EXTRAS = ("history", "attention")
 """Measurements of a comparison."""
 log = logging.getLogger("dialog")
@@ -106,7 +108,7 @@ def old_runs(row: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     seen = set()
     for run in row["runs"]:
         for commit in run["commits"]:
-            if commit not in seen and not commit.endswith(DIRTY) and old_code(commit, row["hash"]):
+            if commit not in seen and not commit.endswith(DIRTY) and outdated(commit, row["hash"]):
                 yield commit, run
             seen.add(commit)
 
@@ -186,8 +188,8 @@ class ShortRuns:
             self.call(commit, "compare", str(folder), responses, "--output", str(folder / "comparison"))
         return flat({**numbers(read_json(evaluation / METRICS)), **analyses_of(evaluation)})
 
-    def call(self, commit: str, *arguments: str) -> None:
-        """Run ``python -m dialog`` with the code of a commit.
+    def call(self, commit: str, verb: str, *arguments: str) -> None:
+        """Run a verb of ``dialog`` with the code of a commit; but for training, on the first examples only.
 
         Raises:
             RunError: it fails.
@@ -195,11 +197,12 @@ class ShortRuns:
         tree = self.tree(commit)
         cache = self.folder / f"{self.version(commit)}-cache"
         environ = {**os.environ, "PYTHONPATH": str(tree), "DIALOG_CACHE": str(cache)}
-        command = [sys.executable, "-m", "dialog", *arguments]
+        start = ("-m", "dialog") if verb == "train" else (FIRST_EXAMPLES,)
+        command = [sys.executable, *start, verb, *arguments]
         ended = subprocess.run(command, cwd=tree, env=environ, capture_output=True, encoding="utf-8", check=False)
         if ended.returncode:
             lines = ended.stderr.strip().splitlines() or ["no message"]
-            raise RunError(f"{arguments[0]} at {commit} failed: {lines[-1]}")
+            raise RunError(f"{verb} at {commit} failed: {lines[-1]}")
 
     def version(self, commit: str) -> str:
         """Return a hash of the code of a commit that can change a result; equal versions share their short runs."""

@@ -15,7 +15,7 @@ from dialog.comparison.grid.folder import Cell, is_diverged
 from dialog.comparison.grid.progress import last_line, state_of
 from dialog.errors import UserError
 from dialog.json_files import read_json
-from dialog.recipes.measured import old_commit
+from dialog.recipes.measured import changed_since
 from dialog.report.formats.numbers import duration
 from dialog.runs.folder import METRICS, RECIPE, commits_of
 from dialog.tuning.results import RESULTS
@@ -72,7 +72,7 @@ def cell_state(cell: Cell, hours: float) -> tuple[str, float]:
     progress = state_of(cell)
     spent = (progress.seconds or 0.0) / 3600
     if progress.fraction >= 1:
-        stale = next(filter(None, map(old_commit, commits_of(cell.folder))), "")
+        stale = next(filter(None, map(changed_since, commits_of(cell.folder))), "")
         state = "diverged" if is_diverged(cell.folder) else "finished"
         return f"{state} in {duration(3600 * spent)}" + (f", not current: {stale}" if stale else ""), 0.0
     after = f" after {duration(3600 * spent)}" if spent else ""

@@ -148,10 +148,10 @@ def staleness(row: Mapping[str, Any], run: Mapping[str, Any], now: str) -> str:
     """Return the reason why a run is not a result of the present recipe and package, or an empty text."""
     if row["hash"] != now:
         return "the recipe has changed since"
-    return next(filter(None, (old_code(commit, now) for commit in run["commits"])), "")
+    return next(filter(None, (outdated(commit, now) for commit in run["commits"])), "")
 
 
-def old_code(commit: str, recipe: str) -> str:
+def outdated(commit: str, recipe: str) -> str:
     """Return the reason why a recipe's results of a commit are not those of the present code, or an empty text.
 
     Args:
@@ -161,10 +161,10 @@ def old_code(commit: str, recipe: str) -> str:
     later = reproductions(asset_folders("recipes")[-1] / REPRODUCED)
     reached = [commit]
     for one in reached:  # grows
-        if not old_commit(one):
+        if not changed_since(one):
             return ""
         reached += [other for other in later.get((recipe, one), []) if other not in reached]
-    return old_commit(commit)
+    return changed_since(commit)
 
 
 @cache
@@ -177,7 +177,7 @@ def reproductions(path: Path) -> dict[tuple[str, str], list[str]]:
 
 
 @cache
-def old_commit(commit: str) -> str:
+def changed_since(commit: str) -> str:
     """Return the reason why results of a commit are not of the present code, or an empty text.
 
     In a checkout, the package must be unchanged outside of `WITHOUT_EFFECT`, except for comments and docstrings. An

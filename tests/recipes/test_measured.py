@@ -13,7 +13,7 @@ from dialog.cli.recipes import describe, table
 from dialog.comparison.grid.folder import contender_hash
 from dialog.config.compose import compose
 from dialog.recipes import measured
-from dialog.recipes.measured import measured_figures, metric_at, old_commit, summary
+from dialog.recipes.measured import changed_since, measured_figures, metric_at, summary
 
 NAME = "reverse/transformer"
 COMPOSED = compose(NAME)
@@ -27,7 +27,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (package / "report" / "page.py").write_text("one = 1\n")
     (package / "part.py").write_text("one = 1\n")
     monkeypatch.setattr(measured, "files", lambda name: package)
-    old_commit.cache_clear()
+    changed_since.cache_clear()
     git(package, "init", "--quiet")
     return package
 
@@ -77,7 +77,7 @@ def test_figures_are_of_current_runs(package: Path, tmp_path: Path, monkeypatch:
 
     (package / "part.py").write_text("one = 2\n")
     new = commit(package)
-    old_commit.cache_clear()
+    changed_since.cache_clear()
     record(tmp_path / "recipes", [run_of(1, old, 0.5), run_of(2, new, 1.0)])
     assert summary(measured_figures(COMPOSED)[()][:1]) == "answer_accuracy 100.0 % (1 seed)"
     record(tmp_path / "recipes", [run_of(1, old, 0.5)])
@@ -85,7 +85,7 @@ def test_figures_are_of_current_runs(package: Path, tmp_path: Path, monkeypatch:
     assert exact.stale == f"measured at {old}, the code has changed since"
     assert summary([exact]) == "answer_accuracy 50.0 % (1 seed) †"
     assert table([describe(COMPOSED)])[-1].startswith("† The package or the recipe has changed since")
-    assert old_commit(f"{new}-dirty") == f"measured at {new} with uncommitted changes"
+    assert changed_since(f"{new}-dirty") == f"measured at {new} with uncommitted changes"
 
 
 def test_comments_and_docstrings_change_no_result(package: Path) -> None:
@@ -95,11 +95,11 @@ def test_comments_and_docstrings_change_no_result(package: Path) -> None:
     part.write_text(
         '"""A part."""\none = 1  # the first\n\n\ndef f() -> int:\n    """Return one."""\n\n    return one\n'
     )
-    assert old_commit(now) == ""
+    assert changed_since(now) == ""
     for change in (one_is_two, not_python, other_file, without_part):
         change(part)
-        old_commit.cache_clear()
-        assert old_commit(now) == f"measured at {now}, the code has changed since", change
+        changed_since.cache_clear()
+        assert changed_since(now) == f"measured at {now}, the code has changed since", change
         git(package, "checkout", now, "--", "dialog")
         git(package, "clean", "--force", "--quiet", "-d")
 

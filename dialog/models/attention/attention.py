@@ -232,5 +232,6 @@ def build_attention(component: Component, *, query_size: int, key_size: int) -> 
     """
     name, _ = name_and_arguments(component)
     if ATTENTIONS.constructor(name) is NoAttention:
-        return build(ATTENTIONS, component)
+        none: SourceReader = build(ATTENTIONS, component)
+        return none
     return Attention(component, query_size=query_size, key_size=key_size)
