@@ -45,7 +45,7 @@ class RequiredWords:
         """
         if len(words) > MOST:
             raise ValueError(f"{len(words)} required words; give at most {MOST}")
-        finder = WordFinder.build(words, pieces)
+        finder = WordFinder.build(words, pieces, separate=True)
         occurring, at_end = as_sets(finder.completes), as_sets(finder.completes_at_end)
         tokens = torch.tensor(sorted(set(usual)), dtype=torch.long)
         usual_after, usual_occurring = finder.after[:, tokens].numpy(), occurring[:, tokens].numpy()

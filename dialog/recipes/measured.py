@@ -46,6 +46,8 @@ WITHOUT_EFFECT = (
     "comparison/grid/progress.py",
     "comparison/parity.py",
     "export",
+    "generation/required_words.py",
+    "generation/word_finder.py",
     "inspection",
     "profiling",
     "recipes",
@@ -53,7 +55,8 @@ WITHOUT_EFFECT = (
     "serving",
     "training/optimization/allocator.py",
 )
-"""Parts of the package that show results, serve other verbs, or save time and memory: they change no result."""
+"""Parts of the package that change no recorded result: they show results, serve other verbs, save time and memory, or
+find banned and required words, which no recorded recipe has."""
 
 
 class MeasuredFigure(NamedTuple):

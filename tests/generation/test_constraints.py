@@ -184,37 +184,3 @@ def test_a_row_in_which_everything_is_masked_ends() -> None:
 def test_contradictions_are_rejected(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         limits(**settings)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "completes"),
-    [
-        ([2, 3, 7], True),  # " cat!"
-        ([2, 3, 4, 7], False),  # " cats!"
-        ([8, 6], True),  # " Cat the"
-        ([5, 2, 3], False),  # no boundary yet
-        ([3, 2, 3, 5], True),  # "t cat dog"
-    ],
-)
-def test_a_word_is_found_between_boundaries(tokens: list[int], completes: bool) -> None:
-    finder = WordFinder.build(["cat"], PIECES)
-    state, seen = finder.start, False
-    for token in tokens:
-        seen |= bool(finder.completes[state, token, 0])
-        state = int(finder.after[state, token])
-    assert seen is completes
-
-
-def test_scripts_without_spaces_need_no_boundary() -> None:
-    pieces = [b"", b"", *(char.encode() for char in "我们喜欢"), "喜".encode()[:2], "喜".encode()[2:]]
-    finder = WordFinder.build(["喜欢"], pieces)
-    state = finder.start
-    for token in (2, 3, 6, 7):
-        assert not finder.completes[state, token].any()
-        state = int(finder.after[state, token])
-    assert finder.completes[state, 5, 0]
-
-
-def test_words_without_letters_are_rejected() -> None:
-    with pytest.raises(ValueError, match="no letter"):
-        WordFinder.build(["?!"], PIECES)

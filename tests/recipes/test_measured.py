@@ -13,10 +13,19 @@ from dialog.cli.recipes import describe, table
 from dialog.comparison.grid.folder import contender_hash
 from dialog.config.compose import compose
 from dialog.recipes import measured
-from dialog.recipes.measured import changed_since, measured_figures, metric_at, summary
+from dialog.recipes.measured import changed_since, measured_figures, metric_at, record_files, summary
 
 NAME = "reverse/transformer"
 COMPOSED = compose(NAME)
+
+
+def test_no_recorded_recipe_bans_or_requires_words() -> None:
+    """Otherwise `WITHOUT_EFFECT` must not have their modules."""
+    for path in record_files():
+        for row in json.loads(path.read_text(encoding="utf-8"))["recipes"]:
+            generation = compose(row["recipe"], row["overrides"]).recipe.generation
+            assert not generation.banned
+            assert not generation.required
 
 
 @pytest.fixture
