@@ -196,7 +196,7 @@ def test_unsupported_need_is_named() -> None:
             "size 4 and the source's size 4 must be multiples",
         ),
         ({"name": "multi_head", "heads": 0}, "must be multiples of 0 heads"),
-        ({"name": "aditive", "size": 2}, "unknown scorer 'aditive'; did you mean 'additive'?"),
+        ({"name": "aditive", "size": 2}, "unknown attention 'aditive'; did you mean 'additive'?"),
         ({"name": "none", "size": 2}, "none: unknown argument 'size'"),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dialog.training.optimization.allocator import CACHES, KERNELS, bound_kernel_caches, keep_freed_memory
+from dialog.training.optimization.allocator import CACHES, KERNELS, bound_kernel_caches, tune_process
 from dialog.training.optimization.precision import has_bfloat16
 
 PROGRAM = """
@@ -98,7 +98,7 @@ def test_attention_on_a_gpu_leaves_out_cudnn() -> None:
     before = torch.backends.cuda.cudnn_sdp_enabled()
     try:
         torch.backends.cuda.enable_cudnn_sdp(True)
-        keep_freed_memory()
+        tune_process()
         assert not torch.backends.cuda.cudnn_sdp_enabled()
     finally:
         torch.backends.cuda.enable_cudnn_sdp(before)
