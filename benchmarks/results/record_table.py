@@ -141,8 +141,9 @@ def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
         if changed_since(commit) and not outdated(commit, row["hash"])
     )
     if older:
+        exception = f"except for {STALE}, " if stale else ""
         lines.append(
-            f"The code has changed since {', '.join(older)}; short runs give the same results "
+            f"The code has changed since {', '.join(older)}; {exception}short runs give the same results "
             f"([check](../../benchmarks/README.md#results-of-the-recipes))."
         )
     if diverged := [

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 import torch
@@ -124,9 +125,10 @@ def _byte_automaton(words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     It runs two automata side by side, since spaced words see other symbols than the rest. Only states that a text can
     reach are kept.
     """
+    patterns = [pattern(word) for word in words]
     has_spaces = np.array([is_spaced(word) for word in words], dtype=bool)
-    spaced, spaced_output = _automaton([pattern(word) for word in words if is_spaced(word)])
-    other, other_output = _automaton([pattern(word) for word in words if not is_spaced(word)])
+    spaced, spaced_output = _automaton(list(compress(patterns, has_spaces)))
+    other, other_output = _automaton(list(compress(patterns, ~has_spaces)))
     lower = np.array([symbol(byte) for byte in range(256)])
     begins_gap = np.isin(np.arange(256), list(GAP))
     continues = np.isin(np.arange(256), list(CONTINUATION))
