@@ -1,4 +1,4 @@
-"""The option ``--ensemble``, which respond, score, evaluate, tune-generation and chat share."""
+"""The option ``--ensemble``, which respond, score, evaluate, serve, tune-generation and chat share."""
 
 from __future__ import annotations
 
