@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from datetime import datetime
 from pathlib import Path
 
 from dialog.errors import UserError
+
+GENERATED = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}|seed-\d+")
+"""Names of runs, by `fresh_folder` and of a comparison."""
 
 
 def cache() -> Path:
@@ -28,23 +32,24 @@ def check_new(path: Path, option: str = "--output") -> None:
         raise UserError(f"{path} exists; choose another {option}")
 
 
-def make_folder(folder: Path) -> Path:
+def make_folder(folder: Path, option: str = "--output") -> Path:
     """Create a new folder and its parents.
 
     Raises:
         UserError: it exists or cannot be created.
     """
-    check_new(folder)
+    check_new(folder, option)
     try:
         folder.mkdir(parents=True)
     except OSError as error:
-        raise UserError(f"{folder}: cannot be created ({error.strerror}); choose another --output") from error
+        raise UserError(f"{folder}: cannot be created ({error.strerror}); choose another {option}") from error
     return folder
 
 
 def name_of(folder: Path) -> str:
     """Return a folder's path below the innermost ``runs``, or its whole path outside of one."""
-    return folder.as_posix().rpartition("runs/")[2]
+    first = max((place for place, part in enumerate(folder.parts[:-1], start=1) if part == "runs"), default=0)
+    return Path(*folder.parts[first:]).as_posix()
 
 
 def display_name(folder: Path) -> str:
@@ -53,5 +58,9 @@ def display_name(folder: Path) -> str:
 
 
 def recipe_name(run: Path) -> str:
-    """Return the name that the runs of a recipe share, their folder's below ``runs``; without one, a run's own name."""
-    return name_of(run.parent) if "runs" in run.parent.parts[:-1] else run.name
+    """Return the name that the runs of a recipe share: their folder's below ``runs``, else a run's own name.
+
+    Runs share a folder if they are named ``<time>-<random>`` or ``seed-<number>``.
+    """
+    shared = GENERATED.fullmatch(run.name) and "runs" in run.parent.parts[:-1]
+    return name_of(run.parent) if shared else display_name(run)

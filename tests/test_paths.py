@@ -26,6 +26,8 @@ def test_an_existing_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"cannot be created \(Not a directory\); choose another --output"):
         paths.make_folder(tmp_path / "file" / "c")
+    with pytest.raises(UserError, match="choose another DEST"):
+        paths.make_folder(tmp_path / "file" / "c", "DEST")
 
 
 def test_fresh_folders_differ() -> None:
@@ -33,7 +35,10 @@ def test_fresh_folders_differ() -> None:
     assert len({paths.fresh_folder("runs") for _ in range(20)}) > 10
 
 
-@pytest.mark.parametrize(("folder", "name"), [("/x/runs/a/b", "a/b"), ("x/runs/runs/c", "c"), ("other/d", "other/d")])
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [("/x/runs/a/b", "a/b"), ("x/runs/runs/c", "c"), ("runs/old_runs/d", "old_runs/d"), ("other/d", "other/d")],
+)
 def test_names_begin_below_runs(folder: str, name: str) -> None:
     assert paths.name_of(Path(folder)) == name
 
@@ -47,6 +52,8 @@ def test_a_run_elsewhere_is_shown_by_its_own_name(folder: str, name: str) -> Non
     ("run", "name"),
     [
         ("/x/runs/quickstart/lstm/seed-1", "quickstart/lstm"),
+        ("runs/quickstart/lstm/20261126-124827-0c84", "quickstart/lstm"),
+        ("runs/mine/large", "mine/large"),
         ("runs/mine", "mine"),
         ("/x/runs/mine", "mine"),
         ("/tmp/other/mine", "mine"),

@@ -127,15 +127,17 @@ def show_attention(session: Session, request: CommandCall) -> Effect:
     if len(place) > 2 or not all(map(is_number, place)):
         raise UserError("/why: give nothing, a layer, or a layer and a head, counted from 0, such as /why 1 3")
     lines: list[str] = []
+    errors: list[str] = []
     height = None if request.height is None else request.height // len(session.runs)
     for number, maps in enumerate(session.attention()):
         lines += [named(session, number, "")] if len(session.runs) > 1 else []
         try:
             lines += attention_lines(maps, request.width, list(map(int, place)), height=height)
         except UserError as error:
-            if len(session.runs) == 1:
-                raise
+            errors.append(str(error))
             lines.append(str(error))
+    if len(errors) == len(session.runs):
+        raise UserError("; ".join(dict.fromkeys(errors)))
     return Effect(tuple(lines))
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dialog.atomic import replacing, write_json, write_text
+from dialog.cli.output_file import check_new_file
 from dialog.errors import UserError
 from dialog.escaping import to_json
-from dialog.paths import check_new, display_name
+from dialog.paths import display_name
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -41,7 +42,7 @@ def check_measurement(
     if output is not None and output.suffix not in formats:
         raise UserError(f"--output {output}: choose a name that ends in {', '.join(formats)}")
     if output is not None:
-        check_new(output)
+        check_new_file(output, "--output")
 
 
 def show_statistics(run: Run, split: str, sample: int | None, *, output: Path | None, as_json: bool) -> None:

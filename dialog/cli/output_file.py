@@ -1,4 +1,4 @@
-"""Checks of a file that an option names for output."""
+"""Checks of a file or folder that an option names for output."""
 
 from __future__ import annotations
 

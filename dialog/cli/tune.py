@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dialog.cli.output_file import check_new_file
 from dialog.config.compose import compose
 from dialog.errors import UserError
 from dialog.escaping import to_json
-from dialog.paths import check_new
 
 if TYPE_CHECKING:
     from dialog.config.schema import Recipe
@@ -62,7 +62,7 @@ def tune(
     if output is not None:
         if not lr or output.suffix != ".svg":
             raise UserError(f"--output {output}: the plot must be an .svg file, and needs --lr")
-        check_new(output)
+        check_new_file(output, "--output")
     results: dict[str, Any] = {"recipe": composed.name}
     if lr:
         results["lr"] = _rates(composed.recipe, lowest, highest, steps, output)

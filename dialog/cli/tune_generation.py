@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dialog.cli.ensemble import ensemble_option
+from dialog.cli.output_file import writable
 from dialog.config.compose import split_overrides
 from dialog.errors import UserError
 from dialog.escaping import to_json
@@ -76,6 +77,9 @@ def tune_generation(
     from dialog.tuning.generation.tune import TuningTask, tune_generation
     from dialog.tuning.shipped import sweep_file
 
+    if output is not None:
+        with writable(output, "--output"):
+            output.mkdir(parents=True, exist_ok=True)
     rule = parse_rule(rule_text or DEFAULT, NAMES)
     chosen = settings or (None if vary else "standard")
     path = None if chosen is None else sweep_file("generation", chosen, option="--settings")

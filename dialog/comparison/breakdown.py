@@ -29,7 +29,6 @@ from dialog.metrics.overlap import F1
 from dialog.metrics.words import words
 
 Floats = NDArray[np.float64]
-LIKELIHOOD = ("nll", "reference_bytes", "reference_unknown_bytes")
 
 
 class Qualities(NamedTuple):
@@ -143,7 +142,8 @@ def _read(file: Path) -> Qualities:
     metric, likelihood, f1 = F1(), [], []
     for row in read_json_lines(file, "reference", "response"):
         f1.append(metric.statistics(row["response"], row["reference"]))
-        if all(row.get(key) is not None for key in LIKELIHOOD):
-            likelihood.append([float(row[key]) for key in LIKELIHOOD])
+        if row.get("nll") is not None:
+            size = row.get("reference_bytes", len(row["reference"].encode()))
+            likelihood.append([float(row["nll"]), float(size), float(row.get("reference_unknown_bytes", 0))])
     complete = len(likelihood) == len(f1)
     return Qualities(np.array(likelihood).reshape(-1, 3) if complete else None, np.array(f1).reshape(-1, 2))

@@ -9,11 +9,14 @@ from typing import Any, NamedTuple
 from dialog.config.components import name_and_arguments
 from dialog.config.schema import GenerationConfig, Recipe
 from dialog.report.formats.numbers import hardware
+from dialog.report.tables import UNKNOWN
 
 TOLERANCE = 0.1
 """Largest relative difference of two numbers of parameters, or of target tokens, that count as equal."""
 FINGERPRINT = 12
 """Number of characters of a hash that are shown."""
+MAY_BE_UNKNOWN = ("tuning trials", "seeds")
+"""Settings that are equal if they are unknown for all: no trials were recorded, and a file of responses is one run."""
 
 
 class EvaluatedSystem(NamedTuple):
@@ -133,9 +136,9 @@ REPORTED: dict[str, Setting] = {
 def parity(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
     """Return the rows of "parity" in results.json: differing settings first, those that must be equal before others.
 
-    A value that is unknown for one system only, such as the tokenizer of a file of responses, is not equal. Numbers of
-    parameters and of target tokens may differ by `TOLERANCE`, and lists of seeds by everything but their length. With a
-    budget of time, target tokens are reported only.
+    A value that is unknown for one system only is not equal, nor is one that must be equal and is unknown for a file of
+    responses, except those in `MAY_BE_UNKNOWN`. Numbers of parameters and of target tokens may differ by `TOLERANCE`,
+    and lists of seeds by everything but their length. With a budget of time, target tokens are reported only.
     """
     recipes = [system.recipe for system in systems]
     environments = [system.environment for system in systems]
@@ -166,6 +169,10 @@ def parity(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
         row("software", [software(environment) if environment else None for environment in environments]),
         *(row(what, settings(recipes, setting)) for what, setting in REPORTED.items()),
     ]
+    for entry in rows:
+        values = [value for recipe, value in zip(recipes, entry["values"], strict=True) if recipe is None]
+        if entry["must"] and entry["what"] not in MAY_BE_UNKNOWN and UNKNOWN in values:
+            entry["equal"] = False
     return sorted(rows, key=lambda entry: (entry["equal"], not entry["must"]))
 
 
@@ -184,7 +191,7 @@ def broken(rows: Sequence[dict[str, Any]]) -> list[str]:
 def row(what: str, values: list[Any], *, must: bool = False) -> dict[str, Any]:
     """Compare one setting, a value per system (None: unknown); `must`: a fair comparison needs equal values."""
     equal = all(value == values[0] for value in values)
-    shown = ["unknown" if value is None else value for value in values]
+    shown = [UNKNOWN if value is None else value for value in values]
     return {"what": what, "equal": equal, "must": must, "values": shown}
 
 

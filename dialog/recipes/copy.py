@@ -35,7 +35,7 @@ def copy_recipe(name: str, destination: Path) -> Path:
             raise UserError(f"{name}: its group {group}={choice} does not exist")
         files[groups[group][str(choice)]] = Path("configs") / group / f"{choice}.yaml"
     check_new(destination, "DEST")
-    make_folder(destination)
+    make_folder(destination, "DEST")
     label = source.name if is_path(name) else name
     try:
         for path, target in files.items():

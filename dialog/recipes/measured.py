@@ -43,20 +43,22 @@ DIRTY = "-dirty"
 WITHOUT_EFFECT = (
     "chat",
     "cli",
+    "comparison/breakdown.py",
     "comparison/grid/progress.py",
     "comparison/parity.py",
     "export",
     "generation/required_words.py",
     "generation/word_finder.py",
     "inspection",
+    "paths.py",
     "profiling",
     "recipes",
     "report",
     "serving",
     "training/optimization/allocator.py",
 )
-"""Parts of the package that change no recorded result: they show results, serve other verbs, save time and memory, or
-find banned and required words, which no recorded recipe has."""
+"""Parts of the package that change no recorded result: they show results, serve other verbs, save time and memory, name
+folders, or find banned and required words, which no recorded recipe has."""
 
 
 class MeasuredFigure(NamedTuple):

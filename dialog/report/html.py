@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from dialog.atomic import write_text
 from dialog.report.completion import complete, displayed
-from dialog.report.drawing.attention.packing import pack
+from dialog.report.drawing.attention.packing import maps_of, pack
 from dialog.report.drawing.attention.page import explorer_json, explorer_style, stills
 from dialog.report.drawing.axes import SERIES
 from dialog.report.formats.metrics import METRIC_DISPLAYS
@@ -29,6 +29,7 @@ from dialog.report.tables import (
     ReportTable,
     Results,
     has_several_seeds,
+    metric_label,
     model_names,
     provenance,
     reference_bits,
@@ -57,6 +58,12 @@ def write_html(results: Results, path: Path) -> None:
 
 def template_values(results: Results, rating: str) -> dict[str, Any]:
     """Return the variables of the template; `rating` is the fingerprint of the pairs for rating."""
+    sections, attention = main_sections(results), _attention(results)
+    examples = [
+        (DIFFERING, DIFFERING_NOTE, [_short(sample) for sample in results["disagreements"]]),
+        (RANDOM, "", [_short(sample) for sample in results["samples"]]),
+    ]
+    metrics = {name: METRIC_DISPLAYS[name] for name in metric_names(results) if name in METRIC_DISPLAYS}
     return {
         "results": results,
         "title": title_of(results),
@@ -66,17 +73,24 @@ def template_values(results: Results, rating: str) -> dict[str, Any]:
         "verdict": verdict_lines(results),
         "other_verdicts": other_verdicts(results),
         "facts": _facts(results),
-        "sections": main_sections(results),
-        "appendix": appendix(results),
-        "examples": [
-            (DIFFERING, DIFFERING_NOTE, [_short(sample) for sample in results["disagreements"]]),
-            (RANDOM, "", [_short(sample) for sample in results["samples"]]),
+        "titles": [
+            *(section.title for section in sections),
+            *(title for title, _, samples in examples if samples),
+            *(["Attention"] if attention else []),
+            *(["Blind rating"] if results["rating"] else []),
+            *(section.title for section in appendix(results)),
+            "Metrics",
+            *(["Environment"] if results["environment"] else []),
         ],
-        "attention": _attention(results),
+        "sections": sections,
+        "appendix": appendix(results),
+        "examples": examples,
+        "attention": attention,
         "explorer_style": Markup(explorer_style()),
         "rating": [_short(pair) | {"id": pair["id"]} for pair in results["rating"]],
         "rating_fingerprint": rating,
-        "metrics": [METRIC_DISPLAYS[name] for name in metric_names(results) if name in METRIC_DISPLAYS],
+        "metrics": metrics.values(),
+        "definitions": {metric_label(name): metric.definition for name, metric in metrics.items()},
         "provenance": lambda table: provenance(results, table.metrics),
         "drawings": _drawings,
         "pieces": heading_pieces,
@@ -94,7 +108,9 @@ def _facts(results: Results) -> dict[str, str]:
         "Seeds": ", ".join(map(str, seeds)),
         "Hardware": hardware(results["environment"]),
         "Total time": duration(results["seconds"]),
-        "Notation": " ".join([*spread, "Brackets and bars: 95 % intervals.", "Bold: decided."]),
+        "Notation": " ".join(
+            [*spread, "Brackets and bars: 95 % intervals, unless a caption says otherwise.", "Bold: decided."]
+        ),
     }
     return {name: text for name, text in facts.items() if text}
 
@@ -122,14 +138,23 @@ def _attention(results: Results) -> dict[str, Any] | None:
     ]
     if not examples:
         return None
-    limit = MOST_WEIGHTS // sum(len(readings) for _, readings in examples)
+    sizes = [sum(one.weights.size for one in maps_of(maps)) for _, readings in examples for _, maps in readings]
+    limits = iter(shares(sizes, MOST_WEIGHTS))
     packed = [
-        {"id": name, "readings": [pack(maps, label, most_cells=limit) for label, maps in readings]}
+        {"id": name, "readings": [pack(maps, label, most_cells=next(limits)) for label, maps in readings]}
         for name, readings in examples
     ]
     models = [entry["model"] for _, entry in examples[0][1]]
     first = [reading for place, reading in enumerate(examples[0][1]) if models.index(models[place]) == place]
     return {"data": explorer_json(packed), "stills": stills(first[:STILLS], rows=STILL_ROWS), "notes": []}
+
+
+def shares(sizes: Sequence[int], total: int) -> list[int]:
+    """Divide a total among parts of these sizes: equally, except that what a part does not need goes to larger ones."""
+    granted = [0] * len(sizes)
+    for done, place in enumerate(sorted(range(len(sizes)), key=lambda place: sizes[place])):
+        granted[place] = min(sizes[place], (total - sum(granted)) // (len(sizes) - done))
+    return granted
 
 
 def _reading_label(entry: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from dialog.report.sections.ratings import ratings
 from dialog.report.sections.scores import metric_names, summary
 from dialog.report.tables import (
     SPREAD_NOTE,
+    UNKNOWN,
     WHOLE_TEST_SET,
     ReportTable,
     Results,
@@ -138,7 +139,7 @@ def _contract_notes(results: Results) -> Iterator[str]:
     unknown = []
     for what, *values, _ in broken_settings(results):
         texts = [value.text for value in values]
-        if "unknown" in texts and len(set(texts)) == 2:
+        if UNKNOWN in texts and len(set(texts)) <= 2:
             unknown.append(what.text)
         else:
             yield f"must be equal but differs: {what.text}: {' / '.join(texts)}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from dialog.config.components import Component, accepts
 from dialog.config.schema import GenerationConfig
@@ -33,16 +33,29 @@ class TextPart(BaseModel):
     text: str
 
 
+def parts_of(content: object) -> object:
+    """Return a text as a list of one part.
+
+    Raises:
+        ValueError: the content is neither a text nor a list.
+    """
+    if isinstance(content, str):
+        return [TextPart(type="text", text=content)]
+    if not isinstance(content, list):
+        raise ValueError("give a text or a list of parts of type text")
+    return content
+
+
 class Message(BaseModel):
     """A turn of the user or an earlier response of the model."""
 
     role: Literal["user", "assistant"]
-    content: str | list[TextPart]
+    content: Annotated[list[TextPart], BeforeValidator(parts_of, json_schema_input_type=str | list[TextPart])]
 
     @property
     def text(self) -> str:
         """The text of the turn."""
-        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+        return "".join(part.text for part in self.content)
 
 
 class StreamOptions(BaseModel):

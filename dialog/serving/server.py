@@ -125,7 +125,7 @@ def serve(run: Run, host: str, port: int, token: str) -> None:
     if not is_local(host) and not token:
         raise UserError(f"--host {host}: other machines can reach it; set {TOKEN} to a key that requests must send")
     with listening_socket(host, port) as listener:
-        service = Service(run, token=token, hosts=(*LOCAL_NAMES, host) if is_local(host) else ())
+        service = Service(run, token=token, hosts=tuple(dict.fromkeys((*LOCAL_NAMES, host))) if is_local(host) else ())
         shown = f"[{host}]" if ":" in host else host
         click.echo(one_line(f"http://{shown}:{listener.getsockname()[1]} serves {run.name}; Ctrl-C ends it"))
         uvicorn.Server(uvicorn_config(service)).run(sockets=[listener])

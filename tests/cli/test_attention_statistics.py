@@ -74,6 +74,7 @@ def test_an_ablated_model_answers(here: Path, call: Call, trained: Callable[[str
         ("lstm", ["--statistics", "--output", "a.pdf"], "ends in .html, .png, .svg, .json"),
         ("transformer", ["--importance", "--output", "a.png"], "ends in .html, .svg, .json"),
         ("lstm", ["--statistics", "--output", "taken.svg"], "taken.svg exists"),
+        ("lstm", ["--importance", "--output", "no/such.svg"], "no/such.svg: cannot be written (No such file"),
         ("lstm", [], "--output is missing"),
     ],
 )

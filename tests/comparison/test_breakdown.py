@@ -67,6 +67,14 @@ def test_breakdown_by_hand(evaluations: dict[str, list[Path]]) -> None:
     assert result["act"] == {"ask": (1, approx(4.0), None, 0, approx(40))}
 
 
+def test_likelihood_of_another_system_needs_no_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "other.jsonl"
+    path.write_text("".join(json.dumps({**row, "response": "x", "nll": 16 * BIT}) + "\n" for row in EXAMPLES), "utf-8")
+    buckets = table(breakdown({"C": [path]}))["context turns"]
+    assert buckets["2"] == (1, pytest.approx(16 / len("good")), 0)
+    assert buckets["1"] == (2, pytest.approx(32 / len("good cat" + "one two three four")), 0)
+
+
 def test_unknown_properties_are_left_out(evaluations: dict[str, list[Path]]) -> None:
     assert list(table(breakdown(evaluations))) == ["context turns", "response words"]
     assert breakdown({"A": []}) == []

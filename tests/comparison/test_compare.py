@@ -246,7 +246,7 @@ def test_attention_statistics(comparison: Comparison) -> None:
 
 def test_reports_are_self_contained(comparison: Comparison) -> None:
     files = {path.name for path in comparison.folder.iterdir() if not path.name.startswith(".")}
-    assert files == {"grid.json", "report.html", "report.md", "report.tex", "results.json", "runs"}
+    assert files == {"figures", "grid.json", "report.html", "report.md", "report.tex", "results.json", "runs"}
     page = (comparison.folder / "report.html").read_text(encoding="utf-8")
     assert page.count("<svg") >= 2  # curves
     assert page.count('<table class="heat">') == 2

@@ -137,16 +137,26 @@ def test_differences_come_first() -> None:
     assert rows[0]["what"] == "response length"
 
 
-def test_responses_of_other_systems() -> None:
-    """Only the test set is known."""
-    run = {"seed": None, "steps": None, "seconds": None, "target_tokens": None, "curve": []}
-    other = EvaluatedSystem(None, {}, {"runs": [run], "parameters": {}}, TEST_SET)
-    rows = parity([system(LSTM, seeds=(1,)), other])
-    assert "precision: 32-true / unknown" in broken(rows)
-    assert next(row["values"] for row in rows if row["what"] == "seeds") == ["1", "unknown"]
+RESPONSES = EvaluatedSystem(
+    None,
+    {},
+    {
+        "runs": [{"seed": None, "steps": None, "seconds": None, "target_tokens": None, "curve": []}],
+        "parameters": {},
+    },
+    TEST_SET,
+)
+"""A file of responses, of which only the test set is known."""
+
+
+@pytest.mark.parametrize("others", [[system(LSTM, seeds=(1,)), RESPONSES], [RESPONSES, RESPONSES]])
+def test_what_is_unknown_for_a_file_of_responses_is_not_equal(others: list[EvaluatedSystem]) -> None:
+    rows = parity(others)
     assert {row["what"] for row in rows if row["must"] and row["equal"]} == {
         "test set", "test examples", "seeds", "tuning trials",
     }  # fmt: skip
+    assert next(row["values"] for row in rows if row["what"] == "seeds")[1] == "unknown"
+    assert sum(line.endswith("/ unknown") for line in broken(rows)) == 14
 
 
 def test_flops_are_of_the_mean_lengths(trained: Callable[[str], Path]) -> None:

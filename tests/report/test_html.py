@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dialog.report.completion import complete
-from dialog.report.html import PRINTED, printed_parts, write_html
+from dialog.report.html import PRINTED, printed_parts, shares, write_html
 from dialog.report.sections.history import history
 from dialog.report.sections.ratings import rating_fingerprint
 
@@ -65,7 +65,7 @@ def test_hostile_text_adds_no_element_and_no_attribute(
     # a truncated label adds a <title> with its full text, a slash in a name a <wbr>; nothing else may differ
     extra = ("title", "wbr")
     assert [tag for tag in evil.tags if tag not in extra] == [tag for tag in harmless.tags if tag not in extra]
-    assert not {"img", "link", "iframe", "object", "a"} & set(evil.tags)
+    assert not {"img", "link", "iframe", "object"} & set(evil.tags)
     assert evil.tags.count("script") == 2, "the script of the page itself and the data of attention maps"
     assert {(tag, name) for tag, name, _ in evil.attributes} == {(tag, name) for tag, name, _ in harmless.attributes}
 
@@ -74,7 +74,8 @@ def test_no_handlers_and_no_addresses(hostile: dict[str, Any], tmp_path: Path) -
     page = Page(written(hostile, tmp_path))
     for _, name, value in page.attributes:
         assert not name.startswith("on")
-        assert name not in ("href", "src", "srcset", "action", "data", "xlink:href")
+        assert name not in ("src", "srcset", "action", "data", "xlink:href")
+        assert name != "href" or value.startswith("#"), "links to sections of the page"
         if name in ("style", "http-equiv", "class", "id"):
             assert "evil" not in value
             assert "url(" not in value
@@ -99,7 +100,7 @@ def test_the_page_loads_nothing_and_allows_one_script(results: dict[str, Any], t
 
 
 def test_the_page_shows_the_results_in_order(three: dict[str, Any], tmp_path: Path) -> None:
-    page = Page(written(three, tmp_path))
+    page = Page(re.sub("<nav.*?</nav>", "", written(three, tmp_path), flags=re.DOTALL))
     text = " ".join("".join(page.texts).split())
     places = [
         text.index(shown)
@@ -125,6 +126,21 @@ def test_the_page_shows_the_results_in_order(three: dict[str, Any], tmp_path: Pa
     assert places == sorted(places)
     assert page.tags.count("svg") == 3 + 2 + 4 + 1 + 3
     assert "color-scheme" in text
+
+
+def test_every_section_is_linked_at_the_top(three: dict[str, Any], tmp_path: Path) -> None:
+    html = written(three, tmp_path)
+    links = re.findall('<a href="#(.*?)">(.*?)</a>', html)
+    titles = re.findall(r'<(?:section id="(\S+)">\s*<h2|h2 id="(\S+)")>(.*?)</h2>', html)
+    assert links == [(one or other, title) for one, other, title in titles]
+    assert len(links) == html.count("<h2") == len({anchor for anchor, _ in links}) > 10
+
+
+def test_attention_maps_share_the_weights_of_a_page() -> None:
+    """A small map leaves what it does not need to a large one."""
+    assert shares([1_000, 18_000, 18_000], 40_000) == [1_000, 18_000, 18_000]
+    assert shares([1_000, 18_000, 90_000], 40_000) == [1_000, 18_000, 21_000]
+    assert shares([90_000, 90_000], 40_000) == [20_000, 20_000]
 
 
 def test_bold_cells_are_decided_and_nothing_else_is_bold(results: dict[str, Any], tmp_path: Path) -> None:

@@ -104,6 +104,14 @@ def test_fields_that_change_nothing_are_ignored(client: Client) -> None:
         ({"messages": []}, "messages: List should have at least 1 item"),
         ({"messages": messages("a") * 201}, "messages: List should have at most 200 items"),
         ({"messages": [{"role": "system", "content": "Be kind ."}]}, "messages.0.role: Input should be 'user' or"),
+        (
+            {"messages": [{"role": "user", "content": 5}]},
+            "messages.0.content: give a text or a list of parts of type text",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            "messages.0.content.0.type: Input should be 'text'",
+        ),
         ({"messages": [{"role": "user"}]}, "messages.0.content: Field required"),
         ({"messages": [{"role": "user", "content": None}]}, "messages.0.content"),
         ({"messages": [{"role": "user", "content": "a"}] * 2}, "messages: user and assistant alternate"),

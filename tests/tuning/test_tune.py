@@ -114,6 +114,7 @@ def test_batches_grow_until_out_of_memory(
         (["--lr", "--output", "lr.png"], "the plot must be an .svg"),
         (["--batch-tokens", "--output", "lr.svg"], "the plot must be an .svg"),
         (["--lr", "--output", "t.svg"], "t.svg exists"),
+        (["--lr", "--output", "no/t.svg"], "no/t.svg: cannot be written"),
     ],
 )
 def test_invalid_options(recipe: str, arguments: list[str], message: str) -> None:

@@ -31,7 +31,8 @@ def breakdown(results: Results) -> ReportSection:
     """Return bits per byte and F1 by context length, response length, rarest word and dialogue act."""
     names = model_names(results)
     filled = [part for part in results["breakdown"] if part["buckets"]]
-    drawings = tuple(_chart(part, names) for part in filled)
+    measured = [part for part in filled if _is_measured([part], names, "bits_per_byte")]
+    drawings = tuple(_chart(part, names) for part in measured)
     figures = (Figure(drawings, "Bits per byte of the references; lower is better.", small=True),) if drawings else ()
     over = "; mean over seeds" if has_several_seeds(results) else ""
     tables = (*_table(filled, names, "bits_per_byte", over), *_table(filled, names, "f1", over, folded="F1"))
@@ -67,12 +68,9 @@ def _table(
     groups = [
         RowGroup(_title(part).capitalize(), tuple(_row(b, names, metric) for b in part["buckets"])) for part in parts
     ]
-    measured = any(
-        _value(bucket, name, metric) is not None for part in parts for bucket in part["buckets"] for name in names
-    )
     caption = f"{metric_display(metric).label} by property of the example{over}."
     options = {"caption": caption, "contenders": len(names), "folded": folded}
-    return table_of_groups(("", *names, "Examples"), groups, **options) if measured else ()
+    return table_of_groups(("", *names, "Examples"), groups, **options) if _is_measured(parts, names, metric) else ()
 
 
 def _row(bucket: Mapping[str, Any], names: Sequence[str], metric: str) -> tuple[ReportCell, ...]:
@@ -90,6 +88,12 @@ def _chart(part: Mapping[str, Any], names: Sequence[str]) -> str:
     }
     labels = [str(bucket["label"]) for bucket in part["buckets"]]
     return categories_svg(labels, series, x=_title(part), y="bits per byte", ordered=part["by"] != "act")
+
+
+def _is_measured(parts: Sequence[Mapping[str, Any]], names: Sequence[str], metric: str) -> bool:
+    return any(
+        _value(bucket, name, metric) is not None for part in parts for bucket in part["buckets"] for name in names
+    )
 
 
 def _title(part: Mapping[str, Any]) -> str:

@@ -6,7 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dialog.report.formats.numbers import count, general, magnitude
-from dialog.report.tables import ReportCell, ReportSection, Results, Row, RowGroup, model_names, table_of_groups
+from dialog.report.tables import (
+    UNKNOWN,
+    ReportCell,
+    ReportSection,
+    Results,
+    Row,
+    RowGroup,
+    model_names,
+    table_of_groups,
+)
 from dialog.report.terminal import truncate
 
 LARGE = 1e4
@@ -17,14 +26,18 @@ def contract(results: Results) -> ReportSection:
     """Return whether the contract is kept, the settings that differ, those that must not first, and the equal ones."""
     rows = sorted((row for row in results["parity"] if not row["equal"]), key=lambda row: not row["must"])
     equal = [row for row in results["parity"] if row["equal"]]
-    broken = [str(row["what"]) for row in rows if row["must"]]
+    broken = [row for row in rows if row["must"]]
     must = sum(bool(row["must"]) for row in results["parity"])
     head = ("", *model_names(results), "parity")
     options = {"contenders": len(results["models"])}
-    if broken:
-        note = f"{len(broken)} of {must} settings that must be equal for a fair comparison differ: {', '.join(broken)}."
-    else:
-        note = f"None of the {must} settings that must be equal for a fair comparison differs."
+    unknown = [str(row["what"]) for row in broken if UNKNOWN in row["values"]]
+    differing = [str(row["what"]) for row in broken if UNKNOWN not in row["values"]]
+    sentences = [
+        f"{len(settings)} of {must} settings that must be equal for a fair comparison {state}: {', '.join(settings)}."
+        for settings, state in ((differing, "differ"), (unknown, "are not known for all contenders"))
+        if settings
+    ]
+    note = " ".join(sentences) or f"None of the {must} settings that must be equal for a fair comparison differs."
     caption = "Settings and costs that differ between the contenders." + (" ✗: must be equal." if broken else "")
     tables = table_of_groups(head, [RowGroup("", tuple(map(_row, rows)))], caption=caption, **options)
     label = f"{len(equal)} equal settings"
@@ -45,7 +58,7 @@ def _state(row: Mapping[str, Any]) -> ReportCell:
     if row["equal"]:
         return ReportCell("✓ equal", "equal")
     if row["must"]:
-        return ReportCell("✗ must be equal", "broken")
+        return ReportCell("✗ unknown" if UNKNOWN in row["values"] else "✗ must be equal", "broken")
     return ReportCell("differs" + _relative_difference(row["values"]), "differs")
 
 

@@ -37,6 +37,10 @@ DECIDED_NOTE = (
     "Bold: decided, that is, significant after Holm's correction with an interval that excludes 0. –: not measured or "
     "not tested."
 )
+BEST_NOTE = (
+    "Bold: decidedly better than every other contender, that is, significant after Holm's correction with an interval "
+    "that excludes 0. –: not measured or not tested."
+)
 
 UNTESTED = "Without interval, as they are no function of sums over dialogues, or repeat another metric"
 

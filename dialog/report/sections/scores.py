@@ -7,6 +7,7 @@ from typing import Any
 
 from dialog.report.formats.metrics import LOSSY_NOTE, lossy_mark, metric_display, metric_value, sort_metrics
 from dialog.report.sections.differences import (
+    BEST_NOTE,
     DECIDED_NOTE,
     difference_cells,
     difference_head,
@@ -116,7 +117,7 @@ def _section(results: Results, title: str, metrics: list[str], subject: str, sys
     ]
     several = any(len(model["runs"]) > 1 for model in results["models"])
     spread = " Mean over seeds ± standard deviation." if several else ""
-    note = f" {pair_note(results, metrics)}" if pair else f" {DECIDED_NOTE}" if results["differences"] else ""
+    note = f" {pair_note(results, metrics)}" if pair else f" {BEST_NOTE}" if results["differences"] else ""
     lossy = any(
         lossy_mark(name, run["metrics"]) for name in metrics for model in results["models"] for run in model["runs"]
     )

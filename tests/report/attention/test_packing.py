@@ -46,6 +46,14 @@ def test_maps_that_are_too_large_are_reduced(
     assert [note in text for text in packed["notes"]] == [True] * bool(note)
 
 
+def test_the_last_layers_are_kept_first(two_heads: dict[str, Any]) -> None:
+    (one,) = two_heads["maps"]
+    layers = [{**one, "name": name} for name in ("first", "second", "last")]
+    packed = pack({**two_heads, "maps": layers}, "", most_cells=2 * 42)
+    assert [one["name"] for one in packed["maps"]] == ["second", "last"]
+    assert [text.partition(":")[0] for text in packed["notes"]] == ["first"]
+
+
 def test_bertviz_gets_the_exact_weights(two_heads: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[dict[str, Any]] = []
 

@@ -34,6 +34,15 @@ def test_differing_settings_come_first_and_equal_ones_are_folded(results: dict[s
     assert contract(results).notes == ("1 of 2 settings that must be equal for a fair comparison differ: data hello.",)
 
 
+def test_unknown_settings_are_not_called_different(results: dict[str, Any]) -> None:
+    results["parity"] += [{"what": "tokenizer", "equal": False, "must": True, "values": ["unknown", "unknown"]}]
+    assert contract(results).notes == (
+        "1 of 3 settings that must be equal for a fair comparison differ: data hello. "
+        "1 of 3 settings that must be equal for a fair comparison are not known for all contenders: tokenizer.",
+    )
+    assert broken_settings(results)[-1][-1].text == "✗ unknown"
+
+
 def test_a_kept_contract_says_so(results: dict[str, Any]) -> None:
     results["parity"] = [row for row in results["parity"] if row["equal"]]
     section = contract(results)

@@ -221,6 +221,7 @@ def test_invalid_settings(text: str, message: str, runs: list[str], capsys: pyte
         (["{lstm}", "{other}", "--settings", "settings.yaml"], "has other validation examples than"),
         (["{lstm}", "data.corpus={name: jsonl}", "data.path=lines", "--settings", "settings.yaml"], "validation"),
         (["{lstm}", "--rule", "f3"], "unknown metric in --rule 'f3'"),
+        (["{lstm}", "--output", "file"], "file: cannot be written .*; choose another --output"),
     ],
 )
 def test_invalid_command(
@@ -231,6 +232,7 @@ def test_invalid_command(
     recipe.write_text(recipe.read_text("utf-8").replace("first_turns: false", "first_turns: true"), encoding="utf-8")
     Path("other", "manifest.json").unlink()
     Path("lines").mkdir()
+    Path("file").touch()
     Path("lines", "train.jsonl").write_text('{"turns": ["Hi !", "Hello ."]}\n' * 3, encoding="utf-8")
     places = {"lstm": runs[0], "other": "other"}
     with pytest.raises(UserError, match=message):

@@ -336,7 +336,9 @@
       if (y !== this.row) this.explorer.select(this, y);
       this.tip.textContent = `${named(rows, y)} → ${items[x].name}: ${values[y][x].toFixed(3)}`;
       this.tip.style.left = `${Math.max(this.frame.scrollLeft, Math.min(event.offsetX + 12, this.frame.scrollLeft + this.frame.clientWidth - 180))}px`;
-      this.tip.style.top = `${event.offsetY + 14}px`;
+      const below = event.offsetY + 14;
+      const fits = below + this.tip.offsetHeight <= this.frame.clientHeight;
+      this.tip.style.top = `${fits ? below : Math.max(0, event.offsetY - this.tip.offsetHeight - 8)}px`;
     }
 
     get strongest() {

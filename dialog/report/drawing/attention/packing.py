@@ -142,12 +142,12 @@ def pack(reading: Mapping[str, Any], label: str, *, most_cells: int = MOST_CELLS
     """Return the maps of one response for the script: its label, notes, axes and maps.
 
     Maps that exceed `most_cells` together are reduced to their mean over heads, then from tokens to turns, then left
-    out; a note states which. Self-attention maps come last.
+    out; a note states which. The first layers are reduced before the last ones, and self-attention before the others.
     """
     axes, notes, left = axes_of(reading), notes_of(reading), most_cells
     packed: dict[str, dict[str, Any]] = {}
     maps = maps_of(reading)
-    for one in sorted(maps, key=lambda one: one.kind == "self"):
+    for _, one in sorted(enumerate(maps), key=lambda entry: (entry[1].kind == "self", -entry[0])):
         forms = ((smaller, change) for smaller, change in _reductions(one, axes) if smaller.weights.size <= left)
         smaller, change = next(forms, (None, "left out"))
         if smaller is not None:

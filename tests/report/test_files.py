@@ -1,0 +1,37 @@
+"""Charts of a report as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as Xml
+
+import pytest
+
+from dialog.report.drawing.legend import with_legend
+from dialog.report.files import write_reports
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_each_chart_is_a_file_with_a_legend(three: dict[str, Any], tmp_path: Path) -> None:
+    write_reports(three, tmp_path)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    figures = sorted((tmp_path / "figures").iterdir())
+    assert len(figures) == page.count('aria-label="Chart"')
+    assert {path.name for path in figures} >= {"learning-curves-1.svg", "use-of-the-history-1.svg", "breakdown-1.svg"}
+    for path in figures:
+        image = Xml.fromstring(path.read_text(encoding="utf-8"))
+        *legend, chart = image
+        names = [text.text for text in legend if text.tag == f"{SVG}text"]
+        assert names == [model["name"] for model in three["models"]]
+        assert chart.tag == f"{SVG}svg"
+        below = [float(text.attrib["y"]) for text in legend if text.tag == f"{SVG}text"]
+        assert int(chart.attrib["height"]) < min(below)
+        assert max(below) < int(image.attrib["height"])
+        assert "light-dark" not in path.read_text(encoding="utf-8")
+
+
+def test_a_drawing_without_a_size_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no size"):
+        with_legend("<svg></svg>", ["a"])
