@@ -22,10 +22,10 @@ def with_legend(chart: str, names: Sequence[str]) -> str:
     Raises:
         ValueError: the SVG does not begin with its size, as that of `Canvas` does.
     """
-    found = SIZE.search(chart)
-    if found is None:
+    size = SIZE.search(chart)
+    if size is None:
         raise ValueError("the drawing has no size")
-    width, height = map(int, found.groups())
+    width, height = map(int, size.groups())
     longest = max((min(display_width(name), MOST) for name in names), default=0)
     canvas = Canvas(max(width, INDENT + 30 + LETTER * longest), height + LINE * (len(names) + 1), label="Chart")
     for number, name in enumerate(names):
