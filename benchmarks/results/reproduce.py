@@ -34,6 +34,7 @@ from safetensors.torch import load_file
 from dialog.analysis.measured import RESPONSES
 from dialog.atomic import write_text
 from dialog.config.compose import compose
+from dialog.config.yaml_layers import read_yaml
 from dialog.data.reading.files import sha256
 from dialog.errors import RunError, UserError
 from dialog.escaping import to_json
@@ -42,7 +43,7 @@ from dialog.recipes.measured import DIRTY, REPRODUCED, WITHOUT_EFFECT, hash_with
 from dialog.report.formats.numbers import hardware
 from dialog.runs.environment import environment
 from dialog.runs.evaluation.settings import METRICS
-from dialog.runs.folder import ENVIRONMENT, SUMMARY, WEIGHTS, hash_of
+from dialog.runs.folder import ENVIRONMENT, RECIPE, SUMMARY, WEIGHTS, hash_of
 
 SHORT = (
     "trainer.max_epochs=3",
@@ -138,6 +139,9 @@ def add(path: Path, entry: Mapping[str, Any]) -> None:
 class ShortRuns:
     """Short runs of several versions of the code.
 
+    All runs of a recipe have the precision of the first one: `precision: auto` measures the machine, so it may choose
+    another one while other work runs.
+
     Args:
         folder: For checkouts, prepared data and runs; nothing is shared between two versions.
         root: The checkout of the present code.
@@ -149,6 +153,7 @@ class ShortRuns:
         self.root = root
         self.now = now
         self.versions: dict[str, str] = {}
+        self.precisions: dict[str, tuple[str, ...]] = {}
 
     def difference(self, row: Mapping[str, Any], run: Mapping[str, Any], commit: str) -> str:
         """Return how a recipe's results differ between a commit and the present code, or an empty text."""
@@ -174,7 +179,10 @@ class ShortRuns:
         """Return the folder of a short run of a recipe with the code of a commit."""
         run = self.folder / f"{self.version(commit)}-{row['hash'][:SHORTENED]}"
         if not (run / SUMMARY).is_file():
-            self.call(commit, "train", row["recipe"], *row["overrides"], *SHORT, "--output", str(run))
+            same = self.precisions.get(row["hash"], ())
+            self.call(commit, "train", row["recipe"], *row["overrides"], *SHORT, *same, "--output", str(run))
+            chosen = read_yaml(run / RECIPE).values["trainer"]["precision"]
+            self.precisions.setdefault(row["hash"], (f"trainer.precision={chosen}",))
         return run
 
     def metrics(self, folder: Path, commit: str, run: Mapping[str, Any]) -> dict[str, float]:
