@@ -40,7 +40,8 @@ LEAK = {
 }
 """Records of DailyDialog, their LSTM with attention and their Transformer."""
 WORTH = {
-    "5 epochs, without the leak": (FIVE_EPOCHS_CLEAN, LSTM, NO_ATTENTION),
+    "Bahdanau, 5 epochs, no leak": (FIVE_EPOCHS_CLEAN, LSTM, NO_ATTENTION),
+    "dot, 5 epochs, no leak": (FIVE_EPOCHS_CLEAN, f"{LSTM}[attention=dot]", NO_ATTENTION),
     "published protocol, 12 epochs": (PROTOCOL, "lstm_attention", "lstm"),
 }
 """Records of DailyDialog, their LSTM with attention and the one without."""
