@@ -77,16 +77,16 @@ def tune_generation(
     from dialog.tuning.generation.tune import TuningTask, tune_generation
     from dialog.tuning.shipped import sweep_file
 
-    if output is not None:
-        with writable(output, "--output"):
-            output.mkdir(parents=True, exist_ok=True)
     rule = parse_rule(rule_text or DEFAULT, NAMES)
     chosen = settings or (None if vary else "standard")
     path = None if chosen is None else sweep_file("generation", chosen, option="--settings")
     loaded = [load([folder, *ensemble], overrides=overrides, trust=trust) for folder in folders]
     read = [read_settings(run, path, overrides, vary) for run in loaded]
     tasks = [TuningTask(run, own, draw_sample(run, examples)) for run, own in zip(loaded, read, strict=True)]
+    folder = output or Path(folders[0]) / "generation"
+    with writable(folder, "--output"):
+        folder.mkdir(parents=True, exist_ok=True)
     results = tune_generation(tasks, rule)
-    folder = write_pages(results, tasks[0].sample, output or Path(folders[0]) / "generation")
+    write_pages(results, tasks[0].sample, folder)
     click.echo(to_json(results, indent=1) if as_json else "\n".join(table_lines(results)))
     click.echo(f"page and plots in {folder}", err=True)

@@ -12,7 +12,7 @@ from dialog.report.html import write_html
 from dialog.report.latex import to_latex
 from dialog.report.markdown import to_markdown
 from dialog.report.sections.order import main_sections
-from dialog.report.tables import Results, model_names
+from dialog.report.tables import Results, anchor, model_names
 
 FIGURES = "figures"
 """Folder of the charts of report.html."""
@@ -33,5 +33,4 @@ def write_figures(results: Results, folder: Path) -> None:
         drawings = [drawing for figure in section.figures for drawing in figure.drawings]
         for number, drawing in enumerate(drawings, start=1):
             folder.mkdir(exist_ok=True)
-            name = section.title.lower().replace(" ", "-")
-            write_svg(folder / f"{name}-{number}.svg", with_legend(drawing, model_names(shown)))
+            write_svg(folder / f"{anchor(section.title)}-{number}.svg", with_legend(drawing, model_names(shown)))

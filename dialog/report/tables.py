@@ -136,6 +136,11 @@ def title_of(results: Results) -> str:
     return f"{results['shared']}: {title}" if results["shared"] else title
 
 
+def anchor(title: str) -> str:
+    """Return the name of a section in addresses and names of files."""
+    return title.lower().replace(" ", "-")
+
+
 def subsets_of(results: Results) -> dict[str, str]:
     """Return the titles of the subsets with a summary, without a subset that is the whole test set."""
     whole = whole_subset(results)

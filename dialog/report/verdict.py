@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from dialog.report.completion import displayed
 from dialog.report.formats.metrics import LOSSY, LOSSY_NOTE, METRIC_DISPLAYS
-from dialog.report.sections.contract import broken_settings
+from dialog.report.sections.contract import broken_settings, is_unknown
 from dialog.report.sections.cost import cost
 from dialog.report.sections.differences import LESS_NEEDED, ranked_names
 from dialog.report.sections.ratings import ratings
 from dialog.report.sections.scores import metric_names, summary
 from dialog.report.tables import (
     SPREAD_NOTE,
-    UNKNOWN,
     WHOLE_TEST_SET,
     ReportTable,
     Results,
@@ -139,7 +138,7 @@ def _contract_notes(results: Results) -> Iterator[str]:
     unknown = []
     for what, *values, _ in broken_settings(results):
         texts = [value.text for value in values]
-        if UNKNOWN in texts and len(set(texts)) <= 2:
+        if is_unknown(texts):
             unknown.append(what.text)
         else:
             yield f"must be equal but differs: {what.text}: {' / '.join(texts)}"

@@ -18,6 +18,11 @@ SERIES: tuple[Colour, ...] = (
 )
 """Colours of models (Okabe and Ito 2008, "Color Universal Design"); reused with dashed lines for further models."""
 
+LETTER = 6.6
+"""Pixels per column of text."""
+LEGEND_LINE, LEGEND_NAME, LEGEND_COLUMNS = 18, 30, 60
+"""Pixels per line of a legend and from its left edge to the names, and columns of a name."""
+
 Range = tuple[float, float]
 
 
@@ -75,6 +80,15 @@ def model_line(
 ) -> None:
     """Draw a line in the colour of a model."""
     canvas.line(points, model_colour(model), width=width, opacity=opacity, dashed=model >= len(SERIES), tip=tip)
+
+
+def draw_legend(canvas: Drawing, names: Sequence[str], corner: Point) -> None:
+    """Draw the line and the name of each model, one below the other."""
+    left, top = corner
+    for model, name in enumerate(names):
+        middle = top + LEGEND_LINE * (model + 0.5)
+        model_line(canvas, [(left, middle), (left + 22, middle)], model)
+        canvas.text(name, (left + LEGEND_NAME, middle + 4), limit=LEGEND_COLUMNS)
 
 
 def ticks(low: float, high: float, *, count: int = 5) -> list[float]:

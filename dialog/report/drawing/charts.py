@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dialog.report.drawing.axes import (
+    LETTER,
     Plot,
     draw_axes,
     draw_frame,
@@ -21,8 +22,6 @@ from dialog.report.drawing.axes import (
 from dialog.report.drawing.canvas import Canvas, Point
 from dialog.report.terminal import display_width, one_line
 
-LETTER = 6.6
-"""Pixels per column of a label."""
 POINTS = 100
 """Number of points of a mean line; lines of single seeds are thinned to as many."""
 

@@ -5,14 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dialog.report.drawing.axes import model_line
+from dialog.report.drawing.axes import LEGEND_COLUMNS, LEGEND_LINE, LEGEND_NAME, LETTER, Plot, draw_legend
 from dialog.report.drawing.canvas import Canvas
 from dialog.report.terminal import display_width
 
-LINE, INDENT, LETTER = 18, 62, 6.6
-"""Pixels per line, before a line, and per column of text."""
-MOST = 60
-"""Columns of a name."""
 SIZE = re.compile(r'width="(\d+)" height="(\d+)"')
 
 
@@ -26,10 +22,8 @@ def with_legend(chart: str, names: Sequence[str]) -> str:
     if size is None:
         raise ValueError("the drawing has no size")
     width, height = map(int, size.groups())
-    longest = max((min(display_width(name), MOST) for name in names), default=0)
-    canvas = Canvas(max(width, INDENT + 30 + LETTER * longest), height + LINE * (len(names) + 1), label="Chart")
-    for number, name in enumerate(names):
-        middle = height + LINE * (number + 0.7)
-        model_line(canvas, [(INDENT, middle), (INDENT + 22, middle)], number)
-        canvas.text(name, (INDENT + 30, middle + 4), limit=MOST)
+    longest = max((min(display_width(name), LEGEND_COLUMNS) for name in names), default=0)
+    needed = Plot.left + LEGEND_NAME + LETTER * longest
+    canvas = Canvas(max(width, needed), height + LEGEND_LINE * (len(names) + 1), label="Chart")
+    draw_legend(canvas, names, (Plot.left, height + LEGEND_LINE / 2))
     return str(canvas).removesuffix("</svg>") + chart + "</svg>"

@@ -9,12 +9,22 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dialog.report.drawing.axes import Plot, draw_axes, model_colour, model_line, padded, tick_label
+from dialog.report.drawing.axes import (
+    LEGEND_LINE,
+    LETTER,
+    Plot,
+    draw_axes,
+    draw_legend,
+    model_colour,
+    model_line,
+    padded,
+    tick_label,
+)
 from dialog.report.drawing.canvas import Canvas, Colour, Point
 from dialog.report.drawing.scale import ON_DARK, ON_LIGHT, highest_weight, to_colours, to_css, validate_weights
 from dialog.report.terminal import display_width, one_line
 
-CELL, LETTER, LABEL = 22, 6.6, 18  # pixels per cell, pixels per letter, columns of text per label
+CELL, LABEL = 22, 18  # pixels per cell, columns of text per label
 
 
 class Curve(NamedTuple):
@@ -66,15 +76,12 @@ def curves_svg(curves: Sequence[Curve], *, x: str, y: str) -> str:
     points = [point for curve in curves for point in curve.points] or [(0.0, 0.0), (1.0, 1.0)]
     across = min(0.0, *(x for x, _ in points)), max(x for x, _ in points)
     plot = Plot(across, padded([y for _, y in points]), top=12)
-    canvas = Canvas(plot.width, plot.bottom + 52 + 18 * len(models), label=f"{y} against {x}")
+    canvas = Canvas(plot.width, plot.bottom + 52 + LEGEND_LINE * len(models), label=f"{y} against {x}")
     draw_axes(canvas, plot, x, y)
     for curve in curves:
         if curve.points:
             _curve(canvas, plot, curve, models[curve.model])
-    for model, index in models.items():
-        height = plot.bottom + 56 + 18 * index
-        model_line(canvas, [(plot.left, height), (plot.left + 22, height)], index)
-        canvas.text(model, (plot.left + 30, height + 4), limit=60)
+    draw_legend(canvas, list(models), (plot.left, plot.bottom + 47))
     return str(canvas)
 
 

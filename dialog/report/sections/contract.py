@@ -30,8 +30,8 @@ def contract(results: Results) -> ReportSection:
     must = sum(bool(row["must"]) for row in results["parity"])
     head = ("", *model_names(results), "parity")
     options = {"contenders": len(results["models"])}
-    unknown = [str(row["what"]) for row in broken if UNKNOWN in row["values"]]
-    differing = [str(row["what"]) for row in broken if UNKNOWN not in row["values"]]
+    unknown = [str(row["what"]) for row in broken if is_unknown(row["values"])]
+    differing = [str(row["what"]) for row in broken if not is_unknown(row["values"])]
     sentences = [
         f"{len(settings)} of {must} settings that must be equal for a fair comparison {state}: {', '.join(settings)}."
         for settings, state in ((differing, "differ"), (unknown, "are not known for all contenders"))
@@ -50,6 +50,11 @@ def broken_settings(results: Results) -> list[Row]:
     return [_row(row) for row in results["parity"] if row["must"] and not row["equal"]]
 
 
+def is_unknown(values: Sequence[object]) -> bool:
+    """Return whether values may be equal, since all that are known are."""
+    return UNKNOWN in values and len({str(value) for value in values} - {UNKNOWN}) <= 1
+
+
 def _row(row: Mapping[str, Any]) -> Row:
     return (*map(ReportCell, (str(row["what"]), *map(_setting_text, row["values"]))), _state(row))
 
@@ -58,7 +63,7 @@ def _state(row: Mapping[str, Any]) -> ReportCell:
     if row["equal"]:
         return ReportCell("✓ equal", "equal")
     if row["must"]:
-        return ReportCell("✗ unknown" if UNKNOWN in row["values"] else "✗ must be equal", "broken")
+        return ReportCell("✗ unknown" if is_unknown(row["values"]) else "✗ must be equal", "broken")
     return ReportCell("differs" + _relative_difference(row["values"]), "differs")
 
 

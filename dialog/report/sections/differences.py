@@ -33,14 +33,9 @@ MOST_ROWS = 500
 """Rows of a table of all pairs, so that a page of many contenders stays below 2 MB."""
 LESS_NEEDED = (PROBABILITY, "p (Holm)", "Difference")
 """Columns that a narrow terminal leaves out, in this order; marks and intervals remain."""
-DECIDED_NOTE = (
-    "Bold: decided, that is, significant after Holm's correction with an interval that excludes 0. –: not measured or "
-    "not tested."
-)
-BEST_NOTE = (
-    "Bold: decidedly better than every other contender, that is, significant after Holm's correction with an interval "
-    "that excludes 0. –: not measured or not tested."
-)
+SIGNIFICANT = "significant after Holm's correction with an interval that excludes 0. –: not measured or not tested."
+DECIDED_NOTE = f"Bold: decided, that is, {SIGNIFICANT}"
+BEST_NOTE = f"Bold: decidedly better than every other contender, that is, {SIGNIFICANT}"
 
 UNTESTED = "Without interval, as they are no function of sums over dialogues, or repeat another metric"
 
