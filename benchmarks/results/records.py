@@ -1,8 +1,8 @@
 """Record the finished runs of a table: recipes/<corpus>/results/<name>.json, and tables in the README beside it.
 
-Runs of the present recipe that an earlier record has and the output folder lacks are kept: the seeds of a table can be
-trained on several machines, and a lost output folder loses no results. If the output folder has only some of the runs,
-the verdict is about bits per byte alone, from the sums per dialogue that each record has.
+Runs of the present recipe that the output folder lacks are taken from the records of the corpus: tables share runs, the
+seeds of a table can be trained on several machines, and a lost output folder loses no results. If the output folder has
+only some of the runs, the verdict is about bits per byte alone, from the sums per dialogue that each record has.
 """
 
 from __future__ import annotations
@@ -60,28 +60,59 @@ def record(entries: Sequence[Entry], output: Path, recipes: Path) -> None:
             log.info("%s: no finished run", entry.name)
             continue
         path = record_path(entry, recipes)
-        content = content_of(table, work, systems, now)
-        if path.is_file():
-            content = with_earlier(content, read_json(path, "recipes", "verdict", "differences"), table)
+        content = with_recorded(content_of(table, work, systems, now), table, recipes)
         content = rounded(content)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, compact(content))
         write_table(recipes / entry.corpus / "README.md", entry.name, to_markdown(content))
         log.info("%s: %s", entry.name, path)
+        if len(content["recipes"]) > 1 and not content["verdict"]:
+            log.warning("%s: recorded without a verdict; compare first: %s", entry.name, content["command"])
 
 
 def without_recorded(entry: Entry, output: Path, recipes: Path) -> Entry:
-    """Return an entry without the seeds of which the record has the runs of all its recipes, as they are now."""
-    path = record_path(entry, recipes)
-    if entry.sweep or not path.is_file():
+    """Return an entry without the recipes that are recorded with all seeds, and without seeds that no other one lacks.
+
+    Runs of a recipe that has changed since do not count.
+    """
+    if entry.sweep:
         return entry
-    rows = {(row["name"], row["hash"]): row["runs"] for row in read_json(path, "recipes")["recipes"]}
     try:
         hashes = {row.name: contender_hash(compose_row(entry, row, output).recipe) for row in entry.rows}
     except UserError:  # which processing the entry reports
         return entry
-    seeds = [{run["seed"] for run in rows.get(key, [])} for key in hashes.items()]
-    return replace(entry, recorded=frozenset(set.intersection(*seeds)))
+    recorded = recorded_rows(entry, hashes, recipes)
+    seeds = {row: {run["seed"] for run in recorded.get(row.name, {"runs": []})["runs"]} for row in entry.rows}
+    lacking = tuple(row for row in entry.rows if not seeds[row].issuperset(entry.seed_list))
+    return replace(entry, rows=lacking or entry.rows, recorded=frozenset(set.intersection(*seeds.values())))
+
+
+def recorded_rows(entry: Entry, hashes: Mapping[str, str], recipes: Path) -> dict[str, dict[str, Any]]:
+    """Return what the records of a corpus have of an entry's recipes, by name.
+
+    Runs of the entry's own record come first; other records add seeds of the entry that it lacks.
+
+    Args:
+        entry: Of the queue.
+        hashes: Of its recipes as they are now, by name. One without, since it cannot be composed here, keeps the runs
+            that the own record has under its name.
+        recipes: Folder of the records.
+    """
+    own = record_path(entry, recipes)
+    rows: dict[str, dict[str, Any]] = {}
+    for path in sorted(own.parent.glob("*.json"), key=lambda path: path != own):
+        for old in read_json(path, "recipes")["recipes"]:
+            for name in (row.name for row in entry.rows):
+                if hashes.get(name, old["hash"] if (path, old["name"]) == (own, name) else "") != old["hash"]:
+                    continue
+                kept = rows.setdefault(name, {**old, "name": name, "runs": []})
+                known = {run["seed"] for run in kept["runs"]}
+                kept["runs"] += [
+                    run
+                    for run in old["runs"]
+                    if run["seed"] not in known and (path == own or run["seed"] in entry.seed_list)
+                ]
+    return rows
 
 
 def record_path(entry: Entry, recipes: Path) -> Path:
@@ -202,33 +233,33 @@ def missing_runs(work: Work) -> list[str]:
     return [cell.name for cell in work.cells if not work.is_finished(cell)]
 
 
-def with_earlier(content: dict[str, Any], earlier: Mapping[str, Any], table: Table) -> dict[str, Any]:
-    """Return a record with the runs of an earlier one that it lacks; those of another recipe of the name are dropped.
+def with_recorded(content: dict[str, Any], table: Table, recipes: Path) -> dict[str, Any]:
+    """Return a record with the runs that it lacks and the corpus's records have; those of another recipe are dropped.
 
     Args:
         content: Of the runs in the output folder.
-        earlier: The record that it will replace.
-        table: What both record. A recipe that cannot be composed here keeps its runs.
+        table: What it records.
+        recipes: Folder of the records.
     """
-    old, new = ({row["name"]: row for row in record["recipes"]} for record in (earlier, content))
-    recipes, kept = [], []
+    new = {row["name"]: row for row in content["recipes"]}
+    recorded = recorded_rows(table.entry, table.hashes, recipes)
+    rows, kept = [], []
     for name in (row.name for row in table.entry.rows):
-        is_same = name in old and table.hashes.get(name, old[name]["hash"]) == old[name]["hash"]
-        before = old[name]["runs"] if is_same else []
-        trained = {run["seed"] for run in new[name]["runs"]} if name in new else set()
-        others = [run for run in before if run["seed"] not in trained]
+        runs = new[name]["runs"] if name in new else []
+        trained = {run["seed"] for run in runs}
+        others = [run for run in recorded.get(name, {"runs": []})["runs"] if run["seed"] not in trained]
         kept += [f"{name} seed {run['seed']}" for run in others]
-        if others:
-            runs = [*others, *(new[name]["runs"] if name in new else [])]
-            recipes.append({**(new.get(name) or old[name]), "runs": sorted(runs, key=itemgetter("seed"))})
-        elif name in new:
-            recipes.append(new[name])
+        if runs or others:
+            row = new[name] if name in new else recorded[name]
+            rows.append({**row, "runs": sorted([*others, *runs], key=itemgetter("seed"))})
     if not kept:
         return content
-    compared = earlier if rounded(recipes) == earlier["recipes"] else pooled_verdict(recipes)
+    path = record_path(table.entry, recipes)
+    earlier = read_json(path, "recipes", "verdict", "differences") if path.is_file() else {"recipes": []}
+    compared = earlier if rounded(rows) == earlier["recipes"] else pooled_verdict(rows)
     return {
         **content,
-        "recipes": recipes,
+        "recipes": rows,
         "missing": [name for name in content["missing"] if name not in kept],
         "verdict": compared["verdict"],
         "differences": [{key: item.get(key) for key in DIFFERENCE} for item in compared["differences"]],

@@ -12,9 +12,13 @@ from dialog.build import with_precision
 from dialog.comparison.compare import RESULTS, compare, covers, raise_failures
 from dialog.comparison.grid.contenders import of_recipe
 from dialog.comparison.grid.folder import Contender, Grid, contender_hash
+from dialog.comparison.grid.jobs import run_jobs
 from dialog.comparison.grid.open import open_grid
 from dialog.comparison.grid.plan import Request, check_single_process
 from dialog.comparison.grid.work import Work
+from dialog.comparison.results.attention_statistics import attention_statistics
+from dialog.comparison.results.content import history
+from dialog.comparison.results.systems import finished_systems
 from dialog.config.compose import compose
 from dialog.data.store.manifest import read_manifest
 from dialog.errors import UserError
@@ -125,15 +129,15 @@ def fingerprint(data: Path | None) -> str | None:
 
 
 def is_done(table: Table, work: Work) -> bool:
-    """Return whether all runs of a table are trained and evaluated, and compared if they can be."""
+    """Return whether all runs of a table are trained, evaluated and compared; one contender alone is not compared."""
     if table.missing or not all(work.is_finished(cell) for cell in work.cells):
         return False
     results = table.grid.folder / RESULTS
-    return len(table.grid.contenders) < 2 or (results.is_file() and covers(read_json(results), work))
+    return results.is_file() and covers(read_json(results), work)
 
 
 def train_table(table: Table, jobs: int, advice: str) -> None:
-    """Train, evaluate and compare what is missing.
+    """Train, evaluate and compare what is missing; of one contender alone, only measure what a comparison would.
 
     Args:
         table: From `plan_table`.
@@ -150,5 +154,10 @@ def train_table(table: Table, jobs: int, advice: str) -> None:
         return
     work = Work(grid, advice)
     with stopping(advice):
+        if jobs > 1 and not all(work.is_finished(cell) for cell in work.cells):
+            run_jobs(grid.folder, min(jobs, len(work.cells)))
         work.run()
+        measured = [system for system in finished_systems(work) if system.measured_runs]
+        history(measured)
+        attention_statistics(measured)
     raise_failures(work)

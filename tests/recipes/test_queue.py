@@ -187,6 +187,44 @@ def test_stopped_or_killed_queue_continues_and_records(tmp_path: Path, queue: li
     assert [run["seed"] for run in json.loads(path.read_text())["recipes"][0]["runs"]] == [1]
 
 
+def test_tables_share_recorded_runs(
+    tmp_path: Path, queue: list[str], call: Call, caplog: pytest.LogCaptureFixture
+) -> None:
+    wide = QUEUE.replace("second:", "wide:").replace(
+        "unknown: {recipe: quickstart/transformr, hours: 0.5}",
+        "quickstart/transformer: 0.1\n    small: {recipe: quickstart/transformer, overrides: [SMALL], hours: 0.1}",
+    )
+    (tmp_path / "queue.yaml").write_text(wide.replace("SMALL", "model.embedding_size=16"))
+    assert call("--only", "first")[0] == 0
+    (results,) = (tmp_path / "out").glob("comparisons/first-*/results.json")
+    results.rename(tmp_path / "results.json")
+    call("--record", "--only", "first")
+    assert "compare first: python benchmarks/results/run.py --only first" in caplog.text
+    (tmp_path / "results.json").rename(results)
+    caplog.clear()
+    call("--record", "--only", "first")
+    assert "compare first" not in caplog.text
+    (tmp_path / "out").rename(tmp_path / "lost")
+
+    rows = call("--status", "--unrecorded", "--only", "wide")[1].splitlines()
+    assert [row.split("  ")[1] for row in rows[1:-1]] == ["small seed 1"]
+    command = [sys.executable, str(SCRIPT), *queue, "--unrecorded", "--only", "wide", "--jobs", "2"]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": str(SCRIPT.parents[2])}, check=True)
+    assert [path.parent.name for path in (tmp_path / "out").glob("*/summary.json")] == ["small-1"]
+    call("--record", "--only", "wide")
+    first, record = (
+        json.loads((tmp_path / "recipes" / "quickstart" / "results" / f"{name}.json").read_text())
+        for name in ("first", "wide")
+    )
+    assert record["recipes"][:2] == first["recipes"]
+    assert record["recipes"][2]["name"] == "small"
+    assert record["recipes"][2]["runs"][0]["metrics"]["history"], "measured as in a comparison"
+    assert record["missing"] == []
+    assert {item["metric"] for item in record["differences"]} == {"bits_per_byte"}
+    assert len([item for item in record["differences"] if item["subset"] == "all"]) == 3
+    assert "  all seeds are recorded" in call("--status", "--unrecorded", "--only", "wide")[1]
+
+
 def test_status_counts_runs_of_one_recipe_with_other_overrides(call: Call, tmp_path: Path) -> None:
     other = QUEUE.replace("model.embedding_size=8", "model.embedding_size=16", 1)
     (tmp_path / "queue.yaml").write_text(other)
