@@ -77,7 +77,7 @@ def test_the_corpora_are_those_that_can_be_downloaded() -> None:
 
 def test_the_python_of_the_readme_runs(trained: Callable[[str], Path]) -> None:
     (block,) = blocks("README.md", "python")
-    lines = block.replace("runs/quickstart/transformer/...", str(trained("transformer")))
+    lines = block.replace("RUN", str(trained("transformer")))
     variables: dict[str, object] = {}
     exec(lines, variables)
     assert variables["reply"].text == variables["reply"].candidates[0].text
@@ -86,12 +86,13 @@ def test_the_python_of_the_readme_runs(trained: Callable[[str], Path]) -> None:
 
 @pytest.mark.filterwarnings("ignore")  # Lightning advises more workers
 def test_python_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (block,) = blocks("docs/python.md", "python")
     monkeypatch.chdir(tmp_path)
     variables: dict[str, Any] = {}
-    exec(block, variables)
+    for block in blocks("docs/python.md", "python"):
+        exec(block, variables)
     assert variables["metrics"]["test/loss"] < 0.1
     assert variables["responses"] == ["Fine .", "Not much .", "Not now ."]
+    assert variables["validation"]["validation/loss"] < 7.0
 
 
 def test_the_recipe_of_the_readme_composes(tmp_path: Path) -> None:
