@@ -83,7 +83,7 @@ def test_intervals_are_recorded(low: str, high: str) -> None:
 
 def test_the_table_of_the_readme_is_recorded() -> None:
     rows = HEADLINE.findall(PAGES["README.md"])
-    assert len(rows) == 9
+    assert len(rows) == 8
     for seeds, *means, corpus in rows:
         names_of_pair = [f"{Path(corpus).name}/{family}" for family in ("lstm_bahdanau", "transformer")]
         pairs = [
