@@ -13,7 +13,7 @@ from dialog.errors import UserError
 from dialog.json_files import read_json
 from dialog.tuning.results import RESULTS, best_file
 
-STAGES = "abcdef"
+STAGES = ("a", "b", "c", "d", "e", "f")
 TABLE_KEYS = ("stage", "purpose", "recipes", "seeds", "overrides", "tuned_by", "columns")
 SWEEP_KEYS = ("stage", "purpose", "sweep", "trials", "space", "overrides", "hours")
 ROW_KEYS = ("recipe", "overrides", "hours")
@@ -42,6 +42,7 @@ class Entry:
         recorded: Seeds that are left out, because a record has the runs of all recipes.
         overrides: For every recipe of the entry.
         tuned_by: Name of the sweep whose best recipes are trained in place of the recipes themselves.
+        swept: Overrides of that sweep.
         columns: Metrics of the table in the README.
         sweep: Recipes of a sweep; empty for a table.
         trials: Of each recipe of the sweep, or of the sweep in `tuned_by`.
@@ -57,6 +58,7 @@ class Entry:
     recorded: frozenset[int] = frozenset()
     overrides: tuple[str, ...] = ()
     tuned_by: str = ""
+    swept: tuple[str, ...] = ()
     columns: tuple[str, ...] = ("bits_per_byte",)
     sweep: tuple[str, ...] = ()
     trials: int = 0
@@ -82,13 +84,15 @@ def read_queue(path: Path) -> list[Entry]:
     """
     layer = read_yaml(path)
     entries = [read_entry(name, values, layer.origin, path) for name, values in layer.values.items()]
-    trials = {entry.name: entry.trials for entry in entries if entry.sweep}
+    sweeps = {entry.name: entry for entry in entries if entry.sweep}
     for number, entry in enumerate(entries):
-        if entry.tuned_by and entry.tuned_by not in trials:
+        if not entry.tuned_by:
+            continue
+        if entry.tuned_by not in sweeps:
             place = layer.origin[f"{entry.name}.tuned_by"]
-            raise UserError(f"{place}: unknown sweep {entry.tuned_by!r}{hint(entry.tuned_by, trials)}")
-        if entry.tuned_by:
-            entries[number] = replace(entry, trials=trials[entry.tuned_by])
+            raise UserError(f"{place}: unknown sweep {entry.tuned_by!r}{hint(entry.tuned_by, sweeps)}")
+        sweep = sweeps[entry.tuned_by]
+        entries[number] = replace(entry, trials=sweep.trials, swept=sweep.overrides)
     return sorted(entries, key=lambda entry: entry.stage)
 
 
@@ -107,12 +111,12 @@ def read_entry(name: str, values: object, origin: Mapping[str, str], path: Path)
     if values["stage"] not in STAGES:
         raise UserError(f"{place}: {name}.stage: must be one of {', '.join(STAGES)}, not {values['stage']!r}")
     common = (str(values["stage"]), name, str(values["purpose"]))
-    overrides = texts(values.get("overrides"))
+    overrides = texts(values, "overrides", f"{place}: {name}")
     if "sweep" in values:
         return Entry(
             *common,
             overrides=overrides,
-            sweep=texts(values["sweep"]),
+            sweep=texts(values, "sweep", f"{place}: {name}"),
             trials=int(values["trials"]),
             space=values.get("space", ""),
             hours=float(values.get("hours", 0)),
@@ -127,7 +131,7 @@ def read_entry(name: str, values: object, origin: Mapping[str, str], path: Path)
         seeds=seeds,
         overrides=overrides,
         tuned_by=values.get("tuned_by", ""),
-        columns=texts(values.get("columns")) or ("bits_per_byte",),
+        columns=texts(values, "columns", f"{place}: {name}") or ("bits_per_byte",),
         hours=seeds * sum(row.hours for row in rows),
     )
 
@@ -138,12 +142,20 @@ def read_row(label: str, values: object, place: str) -> Row:
         return Row(label, label, (), float(values))
     if not isinstance(values, dict) or not values.keys() <= set(ROW_KEYS) or "hours" not in values:
         raise UserError(f"{place}: {label}: must be core hours, or a mapping of {', '.join(ROW_KEYS)}")
-    return Row(label, values.get("recipe", label), texts(values.get("overrides")), float(values["hours"]))
+    overrides = texts(values, "overrides", f"{place}: {label}")
+    return Row(label, values.get("recipe", label), overrides, float(values["hours"]))
 
 
-def texts(values: object) -> tuple[str, ...]:
-    """Return a list of YAML as texts."""
-    return tuple(str(value) for value in values) if isinstance(values, list) else ()
+def texts(values: Mapping[str, object], key: str, place: str) -> tuple[str, ...]:
+    """Return a list of a mapping as texts; none without the key.
+
+    Raises:
+        UserError: it is no list.
+    """
+    listed = values.get(key)
+    if not isinstance(listed, list | None):
+        raise UserError(f"{place}.{key}: must be a list, not {listed!r}")
+    return tuple(str(value) for value in listed or ())
 
 
 def compose_row(entry: Entry, row: Row, output: Path) -> Composed:
@@ -160,6 +172,16 @@ def compose_row(entry: Entry, row: Row, output: Path) -> Composed:
         name = str(folder / best_file(row.recipe))
     composed = compose(name, [*entry.overrides, *row.overrides])
     return Composed(row.name, composed.recipe, composed.origin)
+
+
+def overrides_of(entry: Entry, row: Row, output: Path) -> list[str]:
+    """Return the overrides of a row's recipe that give its contender, with those of its sweep and of the best trial."""
+    swept: list[str] = []
+    if entry.tuned_by:
+        results = read_json(sweep_folder(output, entry.tuned_by) / RESULTS, "recipes")
+        (best,) = (recipe["best"] for recipe in results["recipes"] if recipe["name"] == row.recipe)
+        swept = [*entry.swept, *best["overrides"]]
+    return [*swept, *entry.overrides, *row.overrides]
 
 
 def is_swept(folder: Path, trials: int) -> bool:

@@ -11,14 +11,15 @@ import logging
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from entries import Entry, compose_row
-from pooled import dialogue_sums, pooled_verdict
+from entries import Entry, compose_row, overrides_of
+from pooled import SUMS, dialogue_sums, pooled_verdict
 from record_table import to_markdown, write_table
 from tables import COMMAND, RESULTS, Table, plan_table
 
@@ -56,18 +57,18 @@ def record(entries: Sequence[Entry], output: Path, recipes: Path) -> None:
         table = plan_table(entry, output, prepare=True)
         work = table.work()
         systems = finished_systems(work) if table.grid.contenders else []
-        if not systems:
+        path = record_path(entry, recipes)
+        earlier = read_json(path, "recipes", "verdict", "differences") if path.is_file() else {"recipes": []}
+        content = rounded(with_recorded(content_of(table, work, systems, output, now), earlier, table, recipes))
+        if not systems and runs_in(content) <= runs_in(earlier):
             log.info("%s: no finished run", entry.name)
             continue
-        path = record_path(entry, recipes)
-        content = with_recorded(content_of(table, work, systems, now), table, recipes)
-        content = rounded(content)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, compact(content))
         write_table(recipes / entry.corpus / "README.md", entry.name, to_markdown(content))
         log.info("%s: %s", entry.name, path)
         if len(content["recipes"]) > 1 and not content["verdict"]:
-            log.warning("%s: recorded without a verdict; compare first: %s", entry.name, content["command"])
+            log.warning("%s: recorded without a verdict; %s", entry.name, remedy(content))
 
 
 def without_recorded(entry: Entry, output: Path, recipes: Path) -> Entry:
@@ -77,11 +78,11 @@ def without_recorded(entry: Entry, output: Path, recipes: Path) -> Entry:
     """
     if entry.sweep:
         return entry
-    try:
-        hashes = {row.name: contender_hash(compose_row(entry, row, output).recipe) for row in entry.rows}
-    except UserError:  # which processing the entry reports
-        return entry
-    recorded = recorded_rows(entry, hashes, recipes)
+    hashes = {}
+    for row in entry.rows:
+        with suppress(UserError):  # which processing the entry reports
+            hashes[row.name] = contender_hash(compose_row(entry, row, output).recipe)
+    recorded = {name: row for name, row in recorded_rows(entry, hashes, recipes).items() if name in hashes}
     seeds = {row: {run["seed"] for run in recorded.get(row.name, {"runs": []})["runs"]} for row in entry.rows}
     lacking = tuple(row for row in entry.rows if not seeds[row].issuperset(entry.seed_list))
     return replace(entry, rows=lacking or entry.rows, recorded=frozenset(set.intersection(*seeds.values())))
@@ -100,7 +101,7 @@ def recorded_rows(entry: Entry, hashes: Mapping[str, str], recipes: Path) -> dic
     """
     own = record_path(entry, recipes)
     rows: dict[str, dict[str, Any]] = {}
-    for path in sorted(own.parent.glob("*.json"), key=lambda path: path != own):
+    for path in sorted(own.parent.glob("*.json"), key=lambda path: (path != own, path)):
         for old in read_json(path, "recipes")["recipes"]:
             for name in (row.name for row in entry.rows):
                 if hashes.get(name, old["hash"] if (path, old["name"]) == (own, name) else "") != old["hash"]:
@@ -115,15 +116,36 @@ def recorded_rows(entry: Entry, hashes: Mapping[str, str], recipes: Path) -> dic
     return rows
 
 
+def runs_in(record: Mapping[str, Any]) -> set[tuple[str, int]]:
+    """Return name and seed of the runs of a record."""
+    return {(row["name"], run["seed"]) for row in record["recipes"] for run in row["runs"]}
+
+
 def record_path(entry: Entry, recipes: Path) -> Path:
     """Return the file of an entry's record."""
     return recipes / entry.corpus / "results" / f"{entry.name}.json"
 
 
-def content_of(table: Table, work: Work, systems: Sequence[System], now: Mapping[str, Any]) -> dict[str, Any]:
+def remedy(content: Mapping[str, Any]) -> str:
+    """Return what a record without a verdict needs."""
+    runs = [(row["name"], run) for row in content["recipes"] for run in row["runs"]]
+    without = [f"{name} seed {run['seed']}" for name, run in runs if SUMS not in run]
+    if without:
+        return f"these recorded runs have no sums per dialogue, so it needs new ones: {', '.join(without)}"
+    return f"compare first: {content['command']}"
+
+
+def content_of(
+    table: Table, work: Work, systems: Sequence[System], output: Path, now: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the record of a table: no weights and no responses, but metrics and learning curves of every run.
 
-    `now` is the environment in which it is recorded.
+    Args:
+        table: From `plan_table`.
+        work: Its runs.
+        systems: Those that have finished.
+        output: Folder of all runs.
+        now: The environment in which it is recorded.
     """
     entry = table.entry
     rows = {row.name: row for row in entry.rows}
@@ -131,7 +153,7 @@ def content_of(table: Table, work: Work, systems: Sequence[System], now: Mapping
         {
             "name": system.name,
             "recipe": rows[system.name].recipe,
-            "overrides": [*entry.overrides, *rows[system.name].overrides],
+            "overrides": overrides_of(entry, rows[system.name], output),
             "hash": table.hashes[system.name],
             "parameters": system.evaluated.model["parameters"].get("total"),
             "trials": system.evaluated.model["trials"],
@@ -233,34 +255,40 @@ def missing_runs(work: Work) -> list[str]:
     return [cell.name for cell in work.cells if not work.is_finished(cell)]
 
 
-def with_recorded(content: dict[str, Any], table: Table, recipes: Path) -> dict[str, Any]:
-    """Return a record with the runs that it lacks and the corpus's records have; those of another recipe are dropped.
+def with_recorded(content: dict[str, Any], earlier: Mapping[str, Any], table: Table, recipes: Path) -> dict[str, Any]:
+    """Return a record with the runs that it lacks and the corpus's records have, if recipe and data are the same.
 
     Args:
         content: Of the runs in the output folder.
+        earlier: The record that it will replace.
         table: What it records.
         recipes: Folder of the records.
     """
     new = {row["name"]: row for row in content["recipes"]}
     recorded = recorded_rows(table.entry, table.hashes, recipes)
+    data = {run["data"] for row in content["recipes"] for run in row["runs"]}
     rows, kept = [], []
     for name in (row.name for row in table.entry.rows):
         runs = new[name]["runs"] if name in new else []
         trained = {run["seed"] for run in runs}
         others = [run for run in recorded.get(name, {"runs": []})["runs"] if run["seed"] not in trained]
+        for run in others:
+            if data and run["data"] not in data:
+                log.warning("%s seed %d: recorded on other data, left out", name, run["seed"])
+        others = [run for run in others if not data or run["data"] in data]
         kept += [f"{name} seed {run['seed']}" for run in others]
         if runs or others:
             row = new[name] if name in new else recorded[name]
             rows.append({**row, "runs": sorted([*others, *runs], key=itemgetter("seed"))})
     if not kept:
         return content
-    path = record_path(table.entry, recipes)
-    earlier = read_json(path, "recipes", "verdict", "differences") if path.is_file() else {"recipes": []}
-    compared = earlier if rounded(rows) == earlier["recipes"] else pooled_verdict(rows)
+    compared = earlier if earlier.get("verdict") and rounded(rows) == earlier["recipes"] else pooled_verdict(rows)
+    complete = [row["name"] for row in rows if len(row["runs"]) >= len(table.entry.seed_list)]
     return {
         **content,
         "recipes": rows,
-        "missing": [name for name in content["missing"] if name not in kept],
+        "missing": [name for name in content["missing"] if name not in kept and name.split(" (")[0] not in complete],
+        "references": content["references"] if any(content["references"].values()) else earlier.get("references", {}),
         "verdict": compared["verdict"],
         "differences": [{key: item.get(key) for key in DIFFERENCE} for item in compared["differences"]],
     }

@@ -33,6 +33,7 @@ from safetensors.torch import load_file
 
 from dialog.analysis.measured import RESPONSES
 from dialog.atomic import write_text
+from dialog.comparison.compare import RESULTS
 from dialog.config.compose import compose
 from dialog.config.yaml_layers import read_yaml
 from dialog.data.reading.files import sha256
@@ -103,7 +104,12 @@ def reproduce(entries: Sequence[Entry], recipes: Path, root: Path) -> None:
 
 def old_runs(row: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield each commit of a row's runs whose code is not the present one, with the first run that has it."""
-    if hash_with(compose(row["recipe"]), row["overrides"]) != row["hash"]:
+    try:
+        changed = hash_with(compose(row["recipe"]), row["overrides"]) != row["hash"]
+    except UserError as error:
+        log.info("%s: %s", row["name"], error)
+        return
+    if changed:
         log.info("%s: the recipe has changed since", row["name"])
         return
     seen = set()
@@ -168,6 +174,9 @@ class ShortRuns:
             old, new = (self.metrics(folder, code, run) for folder, code in ((before, commit), (after, self.now)))
         except RunError as error:
             return str(error)
+        for extra in EXTRAS:
+            if extra in run["metrics"] and not any(name.startswith(f"{extra}.") for name in new):
+                return f"{extra} not measured"
         for name in sorted(flat(run["metrics"]).keys() & old.keys()):
             if name not in new:
                 return f"no {name}"
@@ -191,7 +200,7 @@ class ShortRuns:
         if not any(folder.glob(pattern)):
             self.call(commit, "evaluate", str(folder))
         evaluation = next(folder.glob(pattern)).parent
-        if not (folder / "comparison").is_dir() and any(name in run["metrics"] for name in EXTRAS):
+        if not (folder / "comparison" / RESULTS).is_file() and any(name in run["metrics"] for name in EXTRAS):
             responses = str(evaluation / RESPONSES)  # a file of responses is the simplest second contender
             self.call(commit, "compare", str(folder), responses, "--output", str(folder / "comparison"))
         return flat({**numbers(read_json(evaluation / METRICS)), **analyses_of(evaluation)})

@@ -11,7 +11,7 @@ from entries import Entry, sweep_folder
 from tables import plan_table
 
 from dialog.atomic import lock
-from dialog.comparison.grid.folder import Cell, is_diverged
+from dialog.comparison.grid.folder import Cell, is_diverged, is_trained
 from dialog.comparison.grid.progress import last_line, state_of
 from dialog.errors import UserError
 from dialog.json_files import read_json
@@ -75,11 +75,14 @@ def cell_state(cell: Cell, hours: float) -> tuple[str, float]:
         stale = next(filter(None, map(changed_since, commits_of(cell.folder))), "")
         state = "diverged" if is_diverged(cell.folder) else "finished"
         return f"{state} in {duration(3600 * spent)}" + (f", not current: {stale}" if stale else ""), 0.0
+    if is_trained(cell.folder):
+        held = is_locked(cell.place.with_name(f"{cell.place.name}.lock"))
+        return "being evaluated" if held else "trained, not evaluated", 0.0
     after = f" after {duration(3600 * spent)}" if spent else ""
     most = hours if progress.left is None else progress.left / 3600
     left = min(hours - spent, most) if hours > spent else most
     limit = f", at most {duration(3600 * most)} more" if most > left else ""
-    if is_locked(cell.folder):
+    if is_locked(cell.folder / ".lock"):
         return f"running{after}: {heartbeat(cell.folder)}{limit}", left
     if cell.error_file.is_file():
         return f"failed{after}: {read_json(cell.error_file, 'message')['message']}", left
@@ -95,11 +98,11 @@ def heartbeat(folder: Path) -> str:
     return f"step {line['step']:,}, epoch {line['epoch']}, logged {duration(max(age, 0.0))} ago"
 
 
-def is_locked(folder: Path) -> bool:
-    """Return whether a process trains in a run folder."""
-    if not (folder / ".lock").is_file():
+def is_locked(path: Path) -> bool:
+    """Return whether a process holds a lock."""
+    if not path.is_file():
         return False
-    with lock(folder / ".lock", shared=True) as free:
+    with lock(path, shared=True) as free:
         return not free
 
 

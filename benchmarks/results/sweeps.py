@@ -24,10 +24,22 @@ log = logging.getLogger("dialog")
 
 
 def restore_sweep(entry: Entry, output: Path, recorded: Path) -> None:
-    """Copy a sweep into the output folder from the folder of recorded ones, unless it is there already."""
-    folder = sweep_folder(output, entry.name)
-    if (recorded / entry.name).is_dir() and not folder.exists():
-        shutil.copytree(recorded / entry.name, folder)
+    """Copy a sweep into the output folder from the folder of recorded ones, unless that has as many trials."""
+    folder, copy = sweep_folder(output, entry.name), recorded / entry.name
+    if trials_in(copy) <= trials_in(folder):
+        return
+    if (folder / RUNS).is_dir():
+        log.warning("%s: the recorded sweep has more trials; remove %s to continue from there", entry.name, folder)
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(copy, folder)
+
+
+def trials_in(folder: Path) -> int:
+    """Return the number of trials of a sweep, 0 without results."""
+    if not (folder / RESULTS).is_file():
+        return 0
+    return sum(recipe["spent"]["trials"] for recipe in read_json(folder / RESULTS, "recipes")["recipes"])
 
 
 def run_sweep(entry: Entry, output: Path, advice: str) -> None:
@@ -51,6 +63,9 @@ def record_sweep(entry: Entry, output: Path, recorded: Path, recipes: Path) -> N
     folder = sweep_folder(output, entry.name)
     if not (folder / RESULTS).is_file():
         log.info("%s: no finished trial", entry.name)
+        return
+    if trials_in(folder) < trials_in(recorded / entry.name):
+        log.warning("%s: %s has fewer trials than the recorded sweep, which is kept", entry.name, folder)
         return
     shutil.rmtree(recorded / entry.name, ignore_errors=True)
     shutil.copytree(folder, recorded / entry.name, ignore=shutil.ignore_patterns(RUNS, ".*"))
@@ -80,9 +95,9 @@ def trial_table(entry: Entry, results: Mapping[str, Any], now: Mapping[str, Any]
                 duration(trial["seconds"]),
             ]
             lines.append(f"| {' | '.join(cells)} |")
-    left = {recipe["name"]: entry.trials - recipe["spent"]["trials"] for recipe in results["recipes"]}
+    left = [(recipe["name"], entry.trials - recipe["spent"]["trials"]) for recipe in results["recipes"]]
     command = COMMAND.format(entry.name)
     lines += ["", f"* `{command}`; recorded at {now['git']}, {now['cpu']}, {datetime.now():%Y-%m-%d}."]
-    if any(left.values()):
-        lines.append(f"* Trials left: {', '.join(f'{recipe} {number}' for recipe, number in left.items())}.")
+    if any(number > 0 for _, number in left):
+        lines.append(f"* Trials left: {', '.join(f'{name} {number}' for name, number in left if number > 0)}.")
     return "\n".join(lines)

@@ -12,7 +12,6 @@ from dialog.build import with_precision
 from dialog.comparison.compare import RESULTS, compare, covers, raise_failures
 from dialog.comparison.grid.contenders import of_recipe
 from dialog.comparison.grid.folder import Contender, Grid, contender_hash
-from dialog.comparison.grid.jobs import run_jobs
 from dialog.comparison.grid.open import open_grid
 from dialog.comparison.grid.plan import Request, check_single_process
 from dialog.comparison.grid.work import Work
@@ -111,16 +110,17 @@ def run_folder(
     data: str | None,
     notes: list[str],
 ) -> Path:
-    """Return the folder of a run: one of the same recipe, seed and data, else a new one, named by recipe and seed."""
+    """Return the folder of a run: one of the same recipe, seed and data, else a new one.
+
+    Its name has a hash, so that processes that work on two tables at the same time do not give one folder to two runs.
+    """
     for folder in existing.get((contender.hash, seed), []):
         trained_on = read_json(folder / ENVIRONMENT, "data")["data"] if (folder / ENVIRONMENT).is_file() else None
         if None in (data, trained_on) or trained_on == data:
             return folder.resolve()
         notes.append(f"{folder.name}: trained on other data ({trained_on[:12]}, now {data[:12]}), not used")
-    new = output / f"{contender.name.replace('/', '-')}-{seed}"
-    if (new / RECIPE).exists():  # of another recipe of this name, or on other data
-        new = new.with_name(f"{new.name}-{hash_of([contender.hash, data])[:SHORT]}")
-    return new.resolve()
+    version = hash_of([contender.hash, data])[:SHORT]
+    return (output / f"{contender.name.replace('/', '-')}-{seed}-{version}").resolve()
 
 
 def fingerprint(data: Path | None) -> str | None:
@@ -141,7 +141,7 @@ def train_table(table: Table, jobs: int, advice: str) -> None:
 
     Args:
         table: From `plan_table`.
-        jobs: Number of runs at a time.
+        jobs: Number of runs at a time, of several contenders.
         advice: How to continue after a signal or a failure.
 
     Raises:
@@ -154,8 +154,6 @@ def train_table(table: Table, jobs: int, advice: str) -> None:
         return
     work = Work(grid, advice)
     with stopping(advice):
-        if jobs > 1 and not all(work.is_finished(cell) for cell in work.cells):
-            run_jobs(grid.folder, min(jobs, len(work.cells)))
         work.run()
         measured = [system for system in finished_systems(work) if system.measured_runs]
         history(measured)

@@ -63,9 +63,11 @@ def batch_size(recipe: Recipe, batches: int = 1) -> str:
 def validation_interval(recipe: Recipe) -> str:
     """Return how often a run is validated: more validations are more chances of a good one."""
     interval, epochs = recipe.trainer.val_check_interval, recipe.trainer.check_val_every_n_epoch
+    of = "" if epochs is None else " of each epoch" if epochs == 1 else f" of one in {epochs} epochs"
     if isinstance(interval, int):
-        return f"every {interval} batches"
-    return f"every {epochs if interval is None else interval} epochs"
+        return f"every {interval} batches{of}"
+    share, epochs = 1.0 if interval is None else interval, epochs or 1
+    return f"every {share * epochs:g} epochs" if 1 in (share, epochs) else f"every {share:g} epochs{of}"
 
 
 def early_stopping(recipe: Recipe) -> str:

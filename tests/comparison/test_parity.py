@@ -10,7 +10,7 @@ import pytest
 import dialog
 from dialog.analysis.flops import training_flops
 from dialog.comparison.flops import flops_per_target_token
-from dialog.comparison.parity import EvaluatedSystem, broken, parity
+from dialog.comparison.parity import EvaluatedSystem, broken, parity, validation_interval
 from dialog.config.compose import compose
 from dialog.data.dialogue import Example, Turn
 
@@ -62,6 +62,23 @@ def test_shipped_recipes_are_compared_fairly() -> None:
         "training seconds",
         "tuning trials",
     } <= values.keys()
+
+
+@pytest.mark.parametrize(
+    ("interval", "epochs", "text"),
+    [
+        ("null", "1", "every 1 epochs"),
+        ("1.0", "1", "every 1 epochs"),
+        ("1.0", "2", "every 2 epochs"),
+        ("0.25", "1", "every 0.25 epochs"),
+        ("0.25", "2", "every 0.25 epochs of one in 2 epochs"),
+        ("500", "null", "every 500 batches"),
+        ("500", "1", "every 500 batches of each epoch"),
+    ],
+)
+def test_the_validation_interval_is_that_of_lightning(interval: str, epochs: str, text: str) -> None:
+    overrides = [f"trainer.val_check_interval={interval}", f"trainer.check_val_every_n_epoch={epochs}"]
+    assert validation_interval(compose(LSTM, overrides).recipe) == text
 
 
 @pytest.mark.parametrize(

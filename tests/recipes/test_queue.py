@@ -7,6 +7,7 @@ import math
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,8 @@ from typing import Any
 import pytest
 
 import dialog
-from dialog.config.compose import shipped_recipes
+from dialog.atomic import lock
+from dialog.config.compose import compose, shipped_recipes
 
 SCRIPT = Path(dialog.__file__).parents[1] / "benchmarks" / "results" / "run.py"
 OVERRIDES = """[data.corpus.size=60, data.tokenizer.vocabulary=400, data.batch_tokens=700, model.embedding_size=8,
@@ -39,6 +41,20 @@ first:
   recipes: {{quickstart/lstm_bahdanau: 0.1, quickstart/transformer: 0.1}}
   overrides: {OVERRIDES}
   columns: [bits_per_byte, answer_accuracy, f1]
+"""
+RECORDED = f"""
+pair:
+  stage: c
+  purpose: all runs are recorded
+  recipes: &pair
+    quickstart/lstm_bahdanau: 0.1
+    small: {{recipe: quickstart/transformer, overrides: [model.embedding_size=16], hours: 0.1}}
+  overrides: {OVERRIDES}
+unknown:
+  stage: c
+  purpose: all runs but those of an unknown recipe are recorded
+  recipes: {{<<: *pair, quickstart/lstm_bahdanu: 0.1}}
+  overrides: {OVERRIDES}
 """
 Call = Callable[..., tuple[int, str]]
 
@@ -79,18 +95,17 @@ def test_stopped_or_killed_queue_continues_and_records(tmp_path: Path, queue: li
     out = tmp_path / "out"
     environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[2])}
 
-    def start_until_training(folder: Path) -> subprocess.Popen[str]:
+    def start_until_training(name: str) -> tuple[subprocess.Popen[str], Path]:
         command = [sys.executable, str(SCRIPT), *queue]
         started = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 120
-        while not lines(folder):
+        while not (training := [path for path in out.glob(f"quickstart-{name}-1-*") if lines(path)]):
             assert started.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        return started
+        return started, training[0]
 
-    stopped, killed = out / "quickstart-lstm_bahdanau-1", out / "quickstart-transformer-1"
-    started = start_until_training(stopped)
+    started, stopped = start_until_training("lstm_bahdanau")
     started.send_signal(signal.SIGTERM)
     _, messages = started.communicate(timeout=60)
     assert started.returncode == 143
@@ -106,7 +121,7 @@ def test_stopped_or_killed_queue_continues_and_records(tmp_path: Path, queue: li
         in before
     )
     assert before.splitlines()[0] == "a first: two recipes"
-    started = start_until_training(killed)
+    started, killed = start_until_training("transformer")
     started.kill()
     started.communicate()
     assert not (killed / "summary.json").exists()
@@ -115,13 +130,18 @@ def test_stopped_or_killed_queue_continues_and_records(tmp_path: Path, queue: li
     assert code == 2
     assert "1 of 2 entries failed: second: unknown: unknown recipe 'quickstart/transformr'" in printed.splitlines()[-1]
     runs = {path.parent.name for path in out.glob("*/summary.json")}
-    assert runs == {"of-another-name", "quickstart-transformer-1"}
+    assert runs == {"of-another-name", killed.name}
     assert min(lines(out / "of-another-name"), lines(killed)) >= 12
 
     _, after = call("--status")
     assert after.count("finished in") == 3
     assert ", see first" in after
     assert "core hours left, by stage: a 0.0, b 0.5; in all 0.5" in after
+    (killed / "evaluation").rename(tmp_path / "evaluation")
+    assert "quickstart/transformer seed 1    trained, not evaluated\n" in call("--status", "--only", "first")[1]
+    with lock(out / f".{killed.name}.lock"):
+        assert "quickstart/transformer seed 1    being evaluated\n" in call("--status", "--only", "first")[1]
+    (tmp_path / "evaluation").rename(killed / "evaluation")
 
     (tmp_path / "recipes" / "quickstart").mkdir(parents=True)
     readme = tmp_path / "recipes" / "quickstart" / "README.md"
@@ -208,9 +228,9 @@ def test_tables_share_recorded_runs(
 
     rows = call("--status", "--unrecorded", "--only", "wide")[1].splitlines()
     assert [row.split("  ")[1] for row in rows[1:-1]] == ["small seed 1"]
-    command = [sys.executable, str(SCRIPT), *queue, "--unrecorded", "--only", "wide", "--jobs", "2"]
-    subprocess.run(command, env={**os.environ, "PYTHONPATH": str(SCRIPT.parents[2])}, check=True)
-    assert [path.parent.name for path in (tmp_path / "out").glob("*/summary.json")] == ["small-1"]
+    assert call("--unrecorded", "--only", "wide")[0] == 0
+    (summary,) = (tmp_path / "out").glob("*/summary.json")
+    assert summary.parent.name.startswith("small-1-")
     call("--record", "--only", "wide")
     first, record = (
         json.loads((tmp_path / "recipes" / "quickstart" / "results" / f"{name}.json").read_text())
@@ -223,6 +243,43 @@ def test_tables_share_recorded_runs(
     assert {item["metric"] for item in record["differences"]} == {"bits_per_byte"}
     assert len([item for item in record["differences"] if item["subset"] == "all"]) == 3
     assert "  all seeds are recorded" in call("--status", "--unrecorded", "--only", "wide")[1]
+
+    (tmp_path / "out").rename(tmp_path / "lost too")
+    (tmp_path / "queue.yaml").write_text(RECORDED)
+    rows = call("--status", "--unrecorded", "--only", "unknown")[1].splitlines()
+    assert [row.split("  ")[1] for row in rows[1:-1]] == ["quickstart/lstm_bahdanu"], "the other row is recorded"
+    call("--record", "--only", "pair")
+    path = tmp_path / "recipes" / "quickstart" / "results" / "pair.json"
+    joined = json.loads(path.read_text())
+    assert [len(row["runs"]) for row in joined["recipes"]] == [1, 1]
+    assert joined["verdict"]
+    assert joined["missing"] == []
+    written = path.stat().st_mtime_ns
+    call("--record", "--only", "pair")
+    assert path.stat().st_mtime_ns == written, "a record to which nothing is added is not written"
+
+
+def test_runs_on_other_data_are_not_joined(tmp_path: Path, call: Call, caplog: pytest.LogCaptureFixture) -> None:
+    call("--status", "--only", "first")
+    from entries import Entry, Row
+    from records import with_recorded
+    from tables import Table
+
+    from dialog.comparison.grid.folder import Grid
+
+    results = tmp_path / "recipes" / "quickstart" / "results"
+    results.mkdir(parents=True)
+    other = {"seed": 2, "data": "of another corpus", "fingerprint": "f"}
+    row = {"name": "a", "hash": "h", "runs": [other, {**other, "seed": 3, "data": "same"}]}
+    (results / "other.json").write_text(json.dumps({"recipes": [row]}))
+    entry = Entry("a", "first", "", (Row("a", "quickstart/transformer", (), 0.1),), seeds=3)
+    table = Table(entry, Grid(tmp_path, (), (1, 2, 3)), {}, {"a": "h"})
+    own = {"name": "a", "hash": "h", "runs": [{**other, "seed": 1, "data": "same"}]}
+    content = {"recipes": [own], "missing": ["a seed 2", "a seed 3"], "references": {}}
+    joined = with_recorded(content, {"recipes": []}, table, tmp_path / "recipes")
+    assert [run["seed"] for run in joined["recipes"][0]["runs"]] == [1, 3]
+    assert joined["missing"] == ["a seed 2"]
+    assert "a seed 2: recorded on other data, left out" in caplog.text
 
 
 def test_status_counts_runs_of_one_recipe_with_other_overrides(call: Call, tmp_path: Path) -> None:
@@ -317,7 +374,7 @@ def trials(sweep: Path) -> list[dict[str, object]]:
     return list(recipe["trials"])
 
 
-def test_recorded_sweep_continues_elsewhere(call: Call, tmp_path: Path) -> None:
+def test_recorded_sweep_continues_elsewhere(call: Call, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "space.yaml").write_text("all: {model.dropout: {low: 0.1, high: 0.4}}\n")
     text = SWEEP.replace("SPACE", str(tmp_path / "space.yaml")).replace("OVERRIDES", OVERRIDES.replace("12", "4"))
     (tmp_path / "queue.yaml").write_text(text.replace("trials: 2", "trials: 1"))
@@ -344,6 +401,22 @@ def test_recorded_sweep_continues_elsewhere(call: Call, tmp_path: Path) -> None:
     call("--record", "--only", "search")
     assert readme.read_text().count("| `quickstart/transformer` |") == 2
 
+    from entries import compose_row, overrides_of, read_queue
+
+    from dialog.comparison.grid.folder import contender_hash
+
+    (tuned,) = (entry for entry in read_queue(tmp_path / "queue.yaml") if entry.name == "tuned")
+    composed = compose_row(tuned, tuned.rows[0], tmp_path / "out")
+    overrides = overrides_of(tuned, tuned.rows[0], tmp_path / "out")
+    assert contender_hash(compose("quickstart/transformer", overrides).recipe) == contender_hash(composed.recipe)
+    (tmp_path / "out").rename(tmp_path / "newer")
+    (tmp_path / "lost").rename(tmp_path / "out")
+    call("--record", "--only", "search")
+    assert "fewer trials than the recorded sweep, which is kept" in caplog.text
+    assert len(trials(recorded)) == 2
+    shutil.rmtree(tmp_path / "out" / "sweeps" / "search" / "runs")
+    assert "2 of 2 trials" in call("--status")[1]
+
 
 def test_run_on_other_data_is_left_alone_and_named(call: Call, tmp_path: Path) -> None:
     call("--status", "--only", "a")
@@ -352,7 +425,7 @@ def test_run_on_other_data_is_left_alone_and_named(call: Call, tmp_path: Path) -
     from dialog.comparison.grid.folder import Contender
 
     contender = Contender("quickstart/transformer", "recipe", "hash")
-    folder = tmp_path / "quickstart-transformer-1"
+    folder = tmp_path / "quickstart-transformer-1-12345678"
     folder.mkdir()
     (folder / "recipe.yaml").write_text("seed: 1\n")
     (folder / "environment.json").write_text(json.dumps({"data": "before"}))
@@ -364,7 +437,7 @@ def test_run_on_other_data_is_left_alone_and_named(call: Call, tmp_path: Path) -
     other = run_folder(tmp_path, contender, 1, existing, "after", notes)
     assert other != folder
     assert not other.exists()
-    assert notes == ["quickstart-transformer-1: trained on other data (before, now after), not used"]
+    assert notes == ["quickstart-transformer-1-12345678: trained on other data (before, now after), not used"]
 
 
 @pytest.mark.parametrize(
@@ -373,6 +446,7 @@ def test_run_on_other_data_is_left_alone_and_named(call: Call, tmp_path: Path) -
         (("stage: a", "stage: g"), r"queue.yaml:\d+: first.stage: must be one of a, b, c, d, e, f, not 'g'"),
         (("columns:", "colums:"), r"queue.yaml:\d+: first.colums: unknown key; did you mean 'columns'"),
         (("  purpose: two recipes\n", ""), r"queue.yaml:\d+: first: has no purpose"),
+        (("columns: [bits_per_byte, answer_accuracy, f1]", "columns: f1"), r"first.columns: must be a list, not 'f1'"),
         (("columns: [", "tuned_by: nothing # ["), r"queue.yaml:\d+: unknown sweep 'nothing'"),
         (("quickstart/transformer: 0.1}", "quickstart/transformer: {}}"), "quickstart/transformer: must be core hours"),
     ],

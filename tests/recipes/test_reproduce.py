@@ -10,11 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 import dialog
 from dialog.comparison.grid.folder import contender_hash
 from dialog.config.compose import compose
 from dialog.data.store.manifest import read_manifest
+from dialog.runs.folder import ENVIRONMENT, WEIGHTS
 from dialog.runs.prepare import prepare_data
 
 ROOT = Path(dialog.__file__).parents[1]
@@ -95,3 +98,17 @@ def test_results_of_older_code_are_reproduced_or_marked(checkout: Path, tmp_path
     assert "| 1, 2 † |" in readme
     assert f"The code has changed since {old}; except for †, short runs give the same results" in readme
     assert f"† Not current: measured at {other}, the code has changed since" in readme
+
+
+def test_a_measurement_that_is_missing_now_is_a_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "results"))
+    import reproduce
+
+    save_file({"weight": torch.ones(1)}, tmp_path / WEIGHTS)
+    (tmp_path / ENVIRONMENT).write_text('{"data": "d"}')
+    monkeypatch.setattr(reproduce.ShortRuns, "trained", lambda self, row, commit: tmp_path)
+    monkeypatch.setattr(reproduce.ShortRuns, "metrics", lambda self, folder, commit, run: {"f1": 1.0})
+    runs = reproduce.ShortRuns(tmp_path, ROOT, "now")
+    measured = {"f1": 2.0, "history": {"random_context": 0.1}}
+    assert runs.difference({}, {"data": "d", "metrics": measured}, "before") == "history not measured"
+    assert runs.difference({}, {"data": "d", "metrics": {"f1": 2.0}}, "before") == ""
