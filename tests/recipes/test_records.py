@@ -1,0 +1,121 @@
+"""Records of the queue: shared between tables and machines, and their numbers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from queue_texts import OVERRIDES, QUEUE, Call
+
+RECORDED = f"""
+pair:
+  stage: c
+  purpose: all runs are recorded
+  recipes: &pair
+    quickstart/lstm_bahdanau: 0.1
+    small: {{recipe: quickstart/transformer, overrides: [model.embedding_size=16], hours: 0.1}}
+  overrides: {OVERRIDES}
+unknown:
+  stage: c
+  purpose: all runs but those of an unknown recipe are recorded
+  recipes: {{<<: *pair, quickstart/lstm_bahdanu: 0.1}}
+  overrides: {OVERRIDES}
+"""
+
+
+def test_tables_share_recorded_runs(
+    tmp_path: Path, queue: list[str], call: Call, caplog: pytest.LogCaptureFixture
+) -> None:
+    wide = QUEUE.replace("second:", "wide:").replace(
+        "unknown: {recipe: quickstart/transformr, hours: 0.5}",
+        "quickstart/transformer: 0.1\n    small: {recipe: quickstart/transformer, overrides: [SMALL], hours: 0.1}",
+    )
+    (tmp_path / "queue.yaml").write_text(wide.replace("SMALL", "model.embedding_size=16"))
+    assert call("--only", "first")[0] == 0
+    (results,) = (tmp_path / "out").glob("comparisons/first-*/results.json")
+    results.rename(tmp_path / "results.json")
+    call("--record", "--only", "first")
+    assert "compare first: python benchmarks/results/run.py --only first" in caplog.text
+    (tmp_path / "results.json").rename(results)
+    caplog.clear()
+    call("--record", "--only", "first")
+    assert "compare first" not in caplog.text
+    (tmp_path / "out").rename(tmp_path / "lost")
+
+    rows = call("--status", "--unrecorded", "--only", "wide")[1].splitlines()
+    assert [row.split("  ")[1] for row in rows[1:-1]] == ["small seed 1"]
+    assert call("--unrecorded", "--only", "wide")[0] == 0
+    (summary,) = (tmp_path / "out").glob("*/summary.json")
+    assert summary.parent.name.startswith("small-1-")
+    call("--record", "--only", "wide")
+    first, record = (
+        json.loads((tmp_path / "recipes" / "quickstart" / "results" / f"{name}.json").read_text())
+        for name in ("first", "wide")
+    )
+    assert record["recipes"][:2] == first["recipes"]
+    assert record["recipes"][2]["name"] == "small"
+    assert record["recipes"][2]["runs"][0]["metrics"]["history"], "measured as in a comparison"
+    assert record["missing"] == []
+    assert {item["metric"] for item in record["differences"]} == {"bits_per_byte"}
+    assert len([item for item in record["differences"] if item["subset"] == "all"]) == 3
+    assert "  all seeds are recorded" in call("--status", "--unrecorded", "--only", "wide")[1]
+
+    (tmp_path / "out").rename(tmp_path / "lost too")
+    (tmp_path / "queue.yaml").write_text(RECORDED)
+    rows = call("--status", "--unrecorded", "--only", "unknown")[1].splitlines()
+    assert [row.split("  ")[1] for row in rows[1:-1]] == ["quickstart/lstm_bahdanu"], "the other row is recorded"
+    call("--record", "--only", "pair")
+    path = tmp_path / "recipes" / "quickstart" / "results" / "pair.json"
+    joined = json.loads(path.read_text())
+    assert [len(row["runs"]) for row in joined["recipes"]] == [1, 1]
+    assert joined["verdict"]
+    assert joined["missing"] == []
+    written = path.stat().st_mtime_ns
+    call("--record", "--only", "pair")
+    assert path.stat().st_mtime_ns == written, "a record to which nothing is added is not written"
+
+
+def test_runs_on_other_data_are_not_joined(tmp_path: Path, call: Call, caplog: pytest.LogCaptureFixture) -> None:
+    call("--status", "--only", "first")
+    from entries import Entry, Row
+    from records import with_recorded
+    from tables import Table
+
+    from dialog.comparison.grid.folder import Grid
+
+    results = tmp_path / "recipes" / "quickstart" / "results"
+    results.mkdir(parents=True)
+    other = {"seed": 2, "data": "of another corpus", "fingerprint": "f"}
+    row = {"name": "a", "hash": "h", "runs": [other, {**other, "seed": 3, "data": "same"}]}
+    (results / "other.json").write_text(json.dumps({"recipes": [row]}))
+    entry = Entry("a", "first", "", (Row("a", "quickstart/transformer", (), 0.1),), seeds=3)
+    table = Table(entry, Grid(tmp_path, (), (1, 2, 3)), {}, {"a": "h"})
+    own = {"name": "a", "hash": "h", "runs": [{**other, "seed": 1, "data": "same"}]}
+    content = {"recipes": [own], "missing": ["a seed 2", "a seed 3"], "references": {}}
+    joined = with_recorded(content, {"recipes": []}, table, tmp_path / "recipes")
+    assert [run["seed"] for run in joined["recipes"][0]["runs"]] == [1, 3]
+    assert joined["missing"] == ["a seed 2"]
+    assert "a seed 2: recorded on other data, left out" in caplog.text
+
+
+def test_perplexities_on_scored_sets_become_bits_per_byte(call: Call) -> None:
+    call("--status", "--only", "first")
+    from records import with_set_bits
+
+    sets = {"S1": 32.9, "S1_tokens": 15621, "S1_bytes": 60602, "S1_responses": 1000}
+    metrics = with_set_bits({"f1": 1.0, "parlai_sets": sets})
+    assert metrics["parlai_sets"]["S1_bits_per_byte"] == pytest.approx(1.299, abs=5e-4)  # of Sankar et al. 2019
+    assert metrics["parlai_sets"].keys() - sets.keys() == {"S1_bits_per_byte"}
+    assert with_set_bits({"f1": 1.0}) == {"f1": 1.0}
+
+
+def test_training_times_name_the_machines_of_a_table(call: Call) -> None:
+    call("--status", "--only", "first")
+    from record_table import times
+
+    runs = [{"hardware": "EPYC, 2 cores", "seconds": 7200.0}, {"hardware": "H200, Xeon, 16 cores", "seconds": 300.0}]
+    assert times([*runs, {"hardware": "EPYC, 2 cores", "seconds": 3600.0}], named=True) == (
+        "1 h 30 min (EPYC); 5 min 00 s (H200)"
+    )
+    assert times(runs[:1], named=False) == "2 h 00 min"
