@@ -104,7 +104,8 @@ def recorded_rows(entry: Entry, hashes: Mapping[str, str], recipes: Path) -> dic
     for path in sorted(own.parent.glob("*.json"), key=lambda path: (path != own, path)):
         for old in read_json(path, "recipes")["recipes"]:
             for name in (row.name for row in entry.rows):
-                if hashes.get(name, old["hash"] if (path, old["name"]) == (own, name) else "") != old["hash"]:
+                same = hashes[name] == old["hash"] if name in hashes else (path, old["name"]) == (own, name)
+                if not same:
                     continue
                 kept = rows.setdefault(name, {**old, "name": name, "runs": []})
                 known = {run["seed"] for run in kept["runs"]}
@@ -177,7 +178,7 @@ def content_of(
         "date": f"{datetime.now():%Y-%m-%d}",
         "seeds": list(entry.seed_list),
         "environment": {key: now[key] for key in ("dialog", "torch", "cpu", "gpu")},
-        "missing": [*missing_runs(work), *(f"{name} ({reason})" for name, reason in table.missing.items())],
+        "missing": missing_from(recipes, table),
         "notes": table.notes,
         "recipes": recipes,
         "references": trivial_systems(systems, entry.columns),
@@ -250,9 +251,12 @@ def analyses_of(evaluation: Path | None) -> dict[str, dict[str, Any]]:
     return found
 
 
-def missing_runs(work: Work) -> list[str]:
-    """Return the names of the runs of a table that have not finished."""
-    return [cell.name for cell in work.cells if not work.is_finished(cell)]
+def missing_from(rows: Sequence[Mapping[str, Any]], table: Table) -> list[str]:
+    """Return the runs of a table that its rows lack, and with the reason the recipes that cannot be composed here."""
+    entry, present = table.entry, runs_in({"recipes": rows})
+    absent = [(row.name, seed) for seed in entry.seed_list for row in entry.rows if (row.name, seed) not in present]
+    names = [f"{name} ({table.missing[name]})" if name in table.missing else f"{name} seed {n}" for name, n in absent]
+    return list(dict.fromkeys(names))
 
 
 def with_recorded(content: dict[str, Any], earlier: Mapping[str, Any], table: Table, recipes: Path) -> dict[str, Any]:
@@ -267,27 +271,30 @@ def with_recorded(content: dict[str, Any], earlier: Mapping[str, Any], table: Ta
     new = {row["name"]: row for row in content["recipes"]}
     recorded = recorded_rows(table.entry, table.hashes, recipes)
     data = {run["data"] for row in content["recipes"] for run in row["runs"]}
-    rows, kept = [], []
+    rows: list[dict[str, Any]] = []
+    joined = False
     for name in (row.name for row in table.entry.rows):
         runs = new[name]["runs"] if name in new else []
         trained = {run["seed"] for run in runs}
-        others = [run for run in recorded.get(name, {"runs": []})["runs"] if run["seed"] not in trained]
-        for run in others:
+        others = []
+        for run in recorded.get(name, {"runs": []})["runs"]:
+            if run["seed"] in trained:
+                continue
             if data and run["data"] not in data:
                 log.warning("%s seed %d: recorded on other data, left out", name, run["seed"])
-        others = [run for run in others if not data or run["data"] in data]
-        kept += [f"{name} seed {run['seed']}" for run in others]
+                continue
+            others.append(run)
+        joined = joined or bool(others)
         if runs or others:
             row = new[name] if name in new else recorded[name]
             rows.append({**row, "runs": sorted([*others, *runs], key=itemgetter("seed"))})
-    if not kept:
+    if not joined:
         return content
     compared = earlier if earlier.get("verdict") and rounded(rows) == earlier["recipes"] else pooled_verdict(rows)
-    complete = [row["name"] for row in rows if len(row["runs"]) >= len(table.entry.seed_list)]
     return {
         **content,
         "recipes": rows,
-        "missing": [name for name in content["missing"] if name not in kept and name.split(" (")[0] not in complete],
+        "missing": missing_from(rows, table),
         "references": content["references"] if any(content["references"].values()) else earlier.get("references", {}),
         "verdict": compared["verdict"],
         "differences": [{key: item.get(key) for key in DIFFERENCE} for item in compared["differences"]],

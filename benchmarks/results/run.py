@@ -1,7 +1,7 @@
 """Make the results of the recipes: process the queue of runs, and record finished tables.
 
     python benchmarks/results/run.py [--jobs N] [--core N ...] [--only NAME ...]     train, evaluate and compare
-    python benchmarks/results/run.py --unrecorded ...                                only seeds that no record has
+    python benchmarks/results/run.py --unrecorded ...                                only runs that no record has
     python benchmarks/results/run.py --status                                        finished, running, left
     python benchmarks/results/run.py --record                                        write recipes/*/results and READMEs
     python benchmarks/results/run.py --reproduce                                     check results of older code
@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time, of several recipes")
     parser.add_argument("--core", type=int, nargs="+", metavar="N", help="use these cores only")
     parser.add_argument("--recipes", type=Path, default=ROOT / "recipes", metavar="DIR", help="folder of the records")
-    parser.add_argument("--unrecorded", action="store_true", help="leave out seeds that the record has of all recipes")
+    parser.add_argument("--unrecorded", action="store_true", help="leave out runs that are recorded")
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--status", action="store_true", help="print finished, running and missing runs")
     action.add_argument("--record", action="store_true", help="write recipes/*/results and the tables of the READMEs")

@@ -16,7 +16,6 @@ from dialog.comparison.grid.open import open_grid
 from dialog.comparison.grid.plan import Request, check_single_process
 from dialog.comparison.grid.work import Work
 from dialog.comparison.results.attention_statistics import attention_statistics
-from dialog.comparison.results.content import history
 from dialog.comparison.results.systems import finished_systems
 from dialog.config.compose import compose
 from dialog.data.store.manifest import read_manifest
@@ -155,7 +154,5 @@ def train_table(table: Table, jobs: int, advice: str) -> None:
     work = Work(grid, advice)
     with stopping(advice):
         work.run()
-        measured = [system for system in finished_systems(work) if system.measured_runs]
-        history(measured)
-        attention_statistics(measured)
+        attention_statistics([system for system in finished_systems(work) if system.measured_runs])
     raise_failures(work)

@@ -17,29 +17,30 @@ from dialog.report.drawing.charts import Spread, changes_svg
 from dialog.report.drawing.svg import Curve, curves_svg
 
 ROOT = Path(__file__).parents[2]
-LSTM, TRANSFORMER, NO_ATTENTION = "lstm_bahdanau", "transformer", "lstm_no_attention"
-MODERN = "transformer_modern"
-FIVE_EPOCHS, NO_LEAK = "DailyDialog, 5 epochs", "the same without the leak"
-NO_LEAK_MODERN = "no leak, modern Transformer"
-PAIRS = {
-    "reverse": "reverse/results/reverse.json",
-    "quickstart": "quickstart/results/quickstart.json",
-    "DailyDialog, 1 epoch": "dailydialog/results/dailydialog-seeds.json",
-    FIVE_EPOCHS: "dailydialog/results/dailydialog-five-epochs.json",
-    NO_LEAK: "dailydialog/results/dailydialog-five-epochs-clean.json",
-    NO_LEAK_MODERN: "dailydialog/results/dailydialog-five-epochs-modern.json",
-    "Taskmaster-4": "taskmaster/results/taskmaster.json",
-    "self-dialogues": "selfdialogue/results/selfdialogue.json",
-    "CrossWOZ": "crosswoz/results/crosswoz.json",
-    "Multi30k, translation": "multi30k/results/multi30k.json",
-}
+LSTM, TRANSFORMER, MODERN, NO_ATTENTION = "lstm_bahdanau", "transformer", "transformer_modern", "lstm_no_attention"
 FAMILY = "dailydialog/results/dailydialog-family.json"
-FIVE_EPOCHS_CLEAN = PAIRS[NO_LEAK]
+ONE_EPOCH = "dailydialog/results/dailydialog-seeds.json"
+FIVE_EPOCHS = "dailydialog/results/dailydialog-five-epochs.json"
+FIVE_EPOCHS_CLEAN = "dailydialog/results/dailydialog-five-epochs-clean.json"
+FIVE_EPOCHS_MODERN = "dailydialog/results/dailydialog-five-epochs-modern.json"
 PROTOCOL = "dailydialog/results/sankar2019-twelve-epochs.json"
+FAMILIES = {
+    "reverse": ("reverse/results/reverse.json", TRANSFORMER),
+    "quickstart": ("quickstart/results/quickstart.json", TRANSFORMER),
+    "DailyDialog, 1 epoch": (ONE_EPOCH, TRANSFORMER),
+    "DailyDialog, 5 epochs": (FIVE_EPOCHS, TRANSFORMER),
+    "the same without the leak": (FIVE_EPOCHS_CLEAN, TRANSFORMER),
+    "no leak, modern Transformer": (FIVE_EPOCHS_MODERN, MODERN),
+    "Taskmaster-4": ("taskmaster/results/taskmaster.json", TRANSFORMER),
+    "self-dialogues": ("selfdialogue/results/selfdialogue.json", TRANSFORMER),
+    "CrossWOZ": ("crosswoz/results/crosswoz.json", TRANSFORMER),
+    "Multi30k, translation": ("multi30k/results/multi30k.json", TRANSFORMER),
+}
+"""Records and their Transformer, which is compared with `LSTM`."""
 LEAK = {
-    "5 epochs": (PAIRS[FIVE_EPOCHS], LSTM, TRANSFORMER),
+    "5 epochs": (FIVE_EPOCHS, LSTM, TRANSFORMER),
     "5 epochs, without the leak": (FIVE_EPOCHS_CLEAN, LSTM, TRANSFORMER),
-    "the same, modern Transformer": (PAIRS[NO_LEAK_MODERN], LSTM, MODERN),
+    "the same, modern Transformer": (FIVE_EPOCHS_MODERN, LSTM, MODERN),
     "published protocol, 12 epochs": (PROTOCOL, "lstm_attention", TRANSFORMER),
 }
 """Records of DailyDialog, their LSTM with attention and their Transformer."""
@@ -84,10 +85,10 @@ def main() -> None:
 def families_svg() -> str:
     """Draw, for each corpus, the difference between the LSTM with Bahdanau attention and a Transformer."""
     rows = []
-    for label, name in PAIRS.items():
+    for label, (name, transformer) in FAMILIES.items():
         record = recorded(name)
         seeds = min(len(row["runs"]) for row in record["recipes"])
-        spread = difference(record, LSTM, MODERN if label == NO_LEAK_MODERN else TRANSFORMER)
+        spread = difference(record, LSTM, transformer)
         rows.append((label, {SEVERAL if seeds > 1 else SINGLE: spread}))
     return changes_svg(rows, x="bits per byte, LSTM minus Transformer")
 
@@ -105,21 +106,21 @@ def one_epoch_svg() -> str:
 def epochs_svg() -> str:
     """Draw the validation curves of seed 1 of both families on DailyDialog, for one and for five epochs."""
     curves = []
-    for label in (FIVE_EPOCHS, "DailyDialog, 1 epoch"):
-        for row in recorded(PAIRS[label])["recipes"]:
+    for length, name in (("5 epochs", FIVE_EPOCHS), ("1 epoch", ONE_EPOCH)):
+        for row in recorded(name)["recipes"]:
             curve = row["runs"][0]["curve"]
             epoch = curve["step"][-1] / (curve["epoch"][-1] + 1)
             points = [
                 (step / epoch, value)
                 for step, value in zip(curve["step"], curve["validation/bits_per_byte"], strict=True)
             ]
-            curves.append(Curve(f"{short(row['name'])}, {label.partition(', ')[2]}", "seed 1", points))
+            curves.append(Curve(f"{short(row['name'])}, {length}", "seed 1", points))
     return curves_svg(curves, x="epochs", y="validation bits per byte")
 
 
 def context_svg() -> str:
     """Draw what each change of the context costs both families on DailyDialog after five epochs."""
-    runs = {short(row["name"]): row["runs"] for row in recorded(PAIRS[FIVE_EPOCHS])["recipes"]}
+    runs = {short(row["name"]): row["runs"] for row in recorded(FIVE_EPOCHS)["recipes"]}
     rows = [
         (label, {model: over_seeds(runs[name], change) for model, name in enumerate((LSTM, TRANSFORMER))})
         for change, label in CHANGES.items()
