@@ -16,6 +16,8 @@ import click
 import pytest
 
 from dialog.cli import VERBS, program
+from dialog.comparison.grid.contenders import of_recipe
+from dialog.comparison.grid.folder import Grid
 from dialog.config.compose import compose, shipped_recipes
 from dialog.data.reading.download_sources import DOWNLOADS
 
@@ -73,6 +75,12 @@ def test_the_corpora_are_those_that_can_be_downloaded() -> None:
 
 
 # ------------------------------------------------------------------ Python
+
+
+def test_the_run_folder_of_the_readme_is_that_of_the_quickstart() -> None:
+    (folder,) = re.findall(r"`RUN` is .*`(comparisons/TIME/.*?)`", PAGES["README.md"])
+    contender = of_recipe(compose("quickstart/transformer"))
+    assert [str(cell.folder) for cell in Grid(Path("comparisons/TIME"), (contender,), (1,)).cells()] == [folder]
 
 
 def test_the_python_of_the_readme_runs(trained: Callable[[str], Path]) -> None:
