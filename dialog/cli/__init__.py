@@ -67,7 +67,7 @@ class VerbGroup(click.Group):
         from dialog.config.components import hint
 
         if args and not args[0].startswith("-") and args[0] not in VERBS:
-            raise UserError(f"unknown verb {args[0]!r}{hint(args[0], VERBS)}")
+            raise UserError(f"unknown command {args[0]!r}{hint(args[0], VERBS)}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:

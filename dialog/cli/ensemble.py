@@ -11,5 +11,5 @@ ensemble_option = click.option(
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help="Average the probabilities with those of this run of the same tokenizer; may be repeated.",
+    help="A further run with the same tokenizer; the probabilities of all are averaged. May be repeated.",
 )

@@ -21,8 +21,8 @@ def export(run: Path, overrides: tuple[str, ...], name: str, output: Path, as_js
     """Export a RUN for another engine, and check that the engine computes what the run does.
 
     \b
-    huggingface  model.safetensors and config.json for transformers: a class of transformers for a Transformer that
-                 it has, else a class of dialog
+    huggingface  model.safetensors and config.json for the package transformers, which opens it with a class of its own
+                 if it has one for this model, else with a class of dialog
     ctranslate2  Transformers, for fast generation on CPUs and GPUs
     onnx         any network: encoder.onnx and step.onnx, with the attention maps
 

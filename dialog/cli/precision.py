@@ -1,4 +1,4 @@
-"""The option ``--precision``, which respond, chat, evaluate and benchmark share."""
+"""The option ``--precision``, which respond, chat, serve, evaluate and benchmark share."""
 
 from __future__ import annotations
 

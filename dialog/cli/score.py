@@ -27,9 +27,9 @@ def score(
     """Score responses with a RUN: reads {"context": [TEXT, ...], "response": TEXT} per line.
 
     Writes each line with three more fields: "nll", -log p(response | context) in nats, end token included; "tokens",
-    the number of tokens of the response, end token included; "bytes", its length in UTF-8. In a line with a
-    "reference", as those of an evaluation, whose "nll" is that of the reference, they are named "response_nll",
-    "response_tokens" and "response_bytes".
+    the number of tokens of the response, end token included; "bytes", its length in UTF-8. If the line has a
+    "reference", as in the responses.jsonl of an evaluation, its "nll" is that of the reference, and the new fields are
+    named "response_nll", "response_tokens" and "response_bytes".
 
     In a pipe, the score of a line is written before the next line is read. For an invalid line, {"id", "error"} is
     written instead, and the exit code is 2.
@@ -50,6 +50,6 @@ def score(
 
 
 def scores(row: Mapping[str, Any], nll: float, tokens: int) -> dict[str, Any]:
-    """Return the fields that a line receives; in a line with a reference, whose fields they are not, with a prefix."""
+    """Return the new fields of a line, with a prefix if it has a reference, whose fields have the plain names."""
     prefix = "response_" if "reference" in row else ""
     return {f"{prefix}nll": nll, f"{prefix}tokens": tokens, f"{prefix}bytes": len(row["response"].encode())}

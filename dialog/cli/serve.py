@@ -43,9 +43,9 @@ def serve(
     GET  /                     web page: chat with attention maps
     GET  /v1/models, /healthz, /openapi.json
 
-    generation=CHOICE selects the search; the temperature and top_p of a request select sampling. With the environment
-    variable DIALOG_TOKEN, requests need this key as a bearer token; without it, only this machine can be listened on.
-    Needs the extra `serve`.
+    generation=CHOICE selects the search; the temperature and top_p of a request select sampling. If the environment
+    variable DIALOG_TOKEN is set, requests must send its value as a bearer token; if not, --host must be an address that
+    only this machine can reach. Needs the extra `serve`.
 
     Example: dialog-seq2seq serve runs/quickstart/transformer/...
     """  # noqa: D301 - click reads the character \b

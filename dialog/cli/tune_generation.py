@@ -48,14 +48,14 @@ def tune_generation(
     """Measure searches of a RUN, or of two, on the validation split; plot quality against diversity, select one.
 
     Every setting generates responses to the same examples. The selected setting is written to
-    configs/generation/tuned.yaml in the run folder: use it with generation=tuned in any verb, or with generation=FILE
-    for another run. With --ensemble the file is tuned_ensemble.yaml. To continue after an interruption, repeat the
-    command; finished settings are kept.
+    configs/generation/tuned.yaml in the run folder: use it with generation=tuned in any command, or with
+    generation=FILE for another run. With --ensemble the file is tuned_ensemble.yaml. To continue after an interruption,
+    repeat the command; finished settings are kept.
 
-    RULE is "METRIC if METRIC >= NUMBER [human] and ...": it selects the setting with the best value of the first METRIC
-    among those that satisfy all conditions. "0.5 human" is half of the value of the references. The default is "f1 if
-    distinct_2 >= 0.5 human". Metrics: f1, sacrebleu, bleu_2, distinct_1, distinct_2, entropy_1, entropy_2,
-    unique_ratio, repetition_3, length_mean.
+    RULE is "METRIC if CONDITION and ...": it selects the setting with the best METRIC among those that meet all
+    conditions. A CONDITION is METRIC >= NUMBER or METRIC <= NUMBER; with " human" after it, the number is a multiple
+    of the value of the references. The default is "f1 if distinct_2 >= 0.5 human". Metrics: f1, sacrebleu, bleu_2,
+    distinct_1, distinct_2, entropy_1, entropy_2, unique_ratio, repetition_3, length_mean.
 
     \b
     Example: dialog-seq2seq tune-generation runs/quickstart/transformer/...

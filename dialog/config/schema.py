@@ -52,9 +52,9 @@ class DataConfig:
         max_turn_characters: Number of characters to which a turn is truncated.
         malformed: ``refuse`` stops at the first malformed record, ``drop`` counts and skips malformed records.
         max_dropped: Fraction of a split's dialogues, and of its turns, that may be malformed or empty.
-        max_source: Number of tokens to which a context is truncated, from its beginning; the role token of a turn that
-            loses its beginning is kept, at the cost of one more token of its text.
-        max_target: Number of tokens to which a training response is truncated, from its end.
+        max_source: Largest number of tokens of a context; a longer one loses its beginning. A turn that loses its
+            beginning keeps its role token, at the cost of one more token of its text.
+        max_target: Largest number of tokens of a training response; a longer one loses its end.
         batch_tokens: Limit of the padded tokens of a batch, source and target together.
         batch_examples: Number of examples of a training batch, in place of ``batch_tokens``; validation and evaluation
             keep ``batch_tokens``, which changes no result of theirs.
@@ -199,8 +199,8 @@ class GenerationConfig:
         search: Component of the family ``searches``. The other keys are constraints that every search accepts.
         min_length: Smallest length of a response in tokens, without the end token.
         max_length: Largest length of a response in tokens, without the end token.
-        no_repeat_ngram: Number of tokens of which no sequence occurs twice in a response; 0 for no limit.
-        block_context_ngram: Number of tokens of which no sequence of the source occurs in a response; 0 for no limit.
+        no_repeat_ngram: n: no sequence of n tokens occurs twice in a response; 0 for no limit.
+        block_context_ngram: n: no sequence of n tokens of the source occurs in a response; 0 for no limit.
         banned: Words that no response contains, however they are split into tokens; upper and lower case are equal in
             ASCII.
         required: Words that every response contains.

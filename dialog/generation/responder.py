@@ -81,8 +81,8 @@ class Responder:
             contexts: Of any number.
             search: Replaces the recipe's; it may hold constraints too.
             watch: Receives the tokens so far of the response to a single context, if the search decodes one row.
-            ids: Of the contexts, for searches that draw (see `Sampling`). By default the n-th of equal contexts gets
-                other draws than the first, and the first those of a context alone.
+            ids: One per context, for searches that draw (see `Sampling`). By default equal contexts are numbered and
+                get different draws; the first gets those of a single context.
 
         Returns:
             Candidates of each context; none where the scores of the model are not numbers.

@@ -108,8 +108,9 @@ class Run:
     ) -> list[Reply]:
         """Answer several contexts in one batch.
 
-        A search that draws gives a context the same reply in any batch; the reply depends on its id too, if `ids` are
-        given, as those of an evaluation. Without ids, equal contexts are numbered, so that their replies differ.
+        A search that draws gives a context the same reply in any batch. With `ids`, such as the example ids of an
+        evaluation, its draws depend on the id too. Without ids, equal contexts are numbered, so that their replies
+        differ.
         """
         from dialog.generation.responder import check_answered
 
@@ -124,7 +125,7 @@ class Run:
         """Return the attention maps of every layer and head for a response, as ``dialog attention`` writes them.
 
         Of a generated response, the maps are over the tokens that the search has chosen, which may differ from the
-        tokens of its text; they are the maps that the search used.
+        tokens of its text.
         """
         from dialog.report.drawing.attention.reading import AttentionReading
 

@@ -48,11 +48,11 @@ class DialogModule(LightningModule):
 
     The objective of an optimizer step is a sum over all its micro-batches and ranks, divided by the number of their
     response tokens, </s> included: the recipe's loss, plus the head's coverage loss, plus each auxiliary objective
-    times its weight. So a token of an auxiliary objective counts as its weight in response tokens.
+    times its weight. So a token of an auxiliary objective counts as much as ``weight`` response tokens.
 
-    Logged in training, all of the whole optimizer step: ``train/objective``; ``train/loss``, -log p per response token;
-    for each auxiliary objective -log p per token of its own. In validation and test, over the whole split for any
-    batching and any number of processes: the `likelihood_metrics`.
+    Logged in training, over the whole optimizer step: ``train/objective``; ``train/loss``, -log p per response token;
+    for each auxiliary objective, -log p per token of that objective. In validation and test, over the whole split for
+    any batching and any number of processes: the `likelihood_metrics`.
 
     Args:
         model: The network.

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("here")
 
 
 LIGHT_ERRORS = [
-    (["trian", TRANSFORMER], "unknown verb 'trian'; did you mean 'train'?"),
+    (["trian", TRANSFORMER], "unknown command 'trian'; did you mean 'train'?"),
     (["show"], "Missing argument 'RECIPE'"),
     (["export", "RUN"], "Missing option '--format'. Choose from: huggingface, ctranslate2, onnx"),
     (["show", TRANSFORMER, "--modle"], "No such option '--modle'"),

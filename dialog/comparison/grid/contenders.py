@@ -179,7 +179,7 @@ def absolute(path: Path) -> str:
 def distinct_names(files: Sequence[Path]) -> dict[Path, str]:
     """Return names for files of responses: the file's own, or its folder's if it is called ``responses``.
 
-    If two of them are equal, all have as many folders in front as tell the files apart.
+    If two names are equal, all get as many parent folders in front as make them distinct.
     """
     parts = {}
     for path in files:

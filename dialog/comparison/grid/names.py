@@ -14,7 +14,8 @@ def run_names(groups: Sequence[Mapping[int, Path]]) -> list[str]:
 
     ``runs/small/lstm/1`` and ``runs/small/lstm/2`` are ``small/lstm``, ``runs/lstm-1`` and ``runs/lstm-2`` are ``lstm``
     beside runs of ``runs/transformer``. A single run is named by its folder, ``transformer-1`` without the seed. A
-    folder with runs of others names none, and names that are not unique are the path of the first run.
+    folder that also has runs of other groups names none of them. If two names are equal, each group is named by the
+    path of its first run.
     """
     paths = [[os.path.abspath(folder) for folder in group.values()] for group in groups]  # links keep their names
     begun = [_start_of(group, folders) for group, folders in zip(groups, paths, strict=True)]

@@ -46,7 +46,7 @@ def disagreements(contenders: Sequence[Rows], *, count: int = SAMPLES) -> list[d
 
     Each has the "bits_per_byte" of its reference by contender, None without likelihoods.
 
-    Each contender with likelihoods is the best one in as many of them as another, if there are enough. References of
+    Each contender with likelihoods is the best one in an equal number of them, if there are enough. References of
     fewer than `SHORTEST` words are left out. Empty unless two contenders have likelihoods.
     """
     scored = [all("nll" in row for row in rows) for rows in contenders]

@@ -102,7 +102,7 @@ def differences(
 def bounded(record: Difference, span: float) -> Difference:
     """Restrict a record to differences from -span to span, since a metric in [0, span] has no others.
 
-    Cut there, the interval covers as often as before. A detectable difference above the span is none.
+    The coverage of the interval stays the same. A detectable difference above the span becomes None.
     """
     detectable = record.detectable_difference
     return replace(

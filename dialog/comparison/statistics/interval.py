@@ -52,9 +52,9 @@ class Variances:
     def estimate(self, runs: tuple[int, int]) -> tuple[float, float]:
         """Return standard error and degrees of freedom of a difference between means over this number of runs.
 
-        The latter are Satterthwaite's: V^2 / sum of V_i^2 / f_i. Of components that are only added, they are never
-        fewer than the smallest f_i. Fewer therefore show that chance has made the interaction, which `dialogues` is
-        without, larger than the rest; it is then counted twice, which makes the interval wider.
+        The latter are Satterthwaite's: V^2 / sum of V_i^2 / f_i. A sum of components never has fewer than the smallest
+        f_i. V, from which the interaction is subtracted, may have fewer if its estimate is too large by chance; it is
+        then not subtracted, which makes the interval wider.
         """
         seeds = [variance / n for variance, n in zip(self.seeds, runs, strict=True)]
         interaction = sum(noise / n for noise, n in zip(self.noise, runs, strict=True))

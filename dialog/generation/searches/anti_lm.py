@@ -34,9 +34,9 @@ class Pair(Rows):
 class AntiLanguageModel(Search):
     """Search for the largest log p(T | S) - weight log p(T_1..g) + length_weight |T|.
 
-    MMI-antiLM of Li et al. 2016 (NAACL), section 4.5.1. p(T_1..g) are the first g = ``tokens`` tokens under the same
-    model after an empty source; |T| excludes the end token. Ranks are divided by the search's length penalty, if it
-    has one. Temperature and truncations of sampling apply to the difference.
+    MMI-antiLM of Li et al. 2016 (NAACL), section 4.5.1. p(T_1..g) is the probability of the first g = ``tokens`` tokens
+    under the same model after an empty source; |T| excludes the end token. Ranks are divided by the search's length
+    penalty, if it has one. Temperature and truncations of sampling apply to the difference.
 
     Args:
         weight: lambda; 0 leaves the search as it is.
