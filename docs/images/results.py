@@ -9,6 +9,7 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from dialog.recipes.measured import PRIMARY, figure_of
@@ -37,6 +38,15 @@ FAMILIES = {
     "Multi30k, translation": ("multi30k/results/multi30k.json", TRANSFORMER),
 }
 """Records and their Transformer, which is compared with `LSTM`."""
+LEAD = {
+    "DailyDialog": (FIVE_EPOCHS, TRANSFORMER),
+    "the same without the leak": (FIVE_EPOCHS_CLEAN, TRANSFORMER),
+    "no leak, modern Transformer": (FIVE_EPOCHS_MODERN, MODERN),
+    "Taskmaster-4": ("taskmaster/results/taskmaster.json", TRANSFORMER),
+    "CrossWOZ": ("crosswoz/results/crosswoz.json", TRANSFORMER),
+    "Multi30k, translation": ("multi30k/results/multi30k.json", TRANSFORMER),
+}
+"""Records with several validations and seeds, and the Transformer that is compared with `LSTM`."""
 LEAK = {
     "5 epochs": (FIVE_EPOCHS, LSTM, TRANSFORMER),
     "5 epochs, without the leak": (FIVE_EPOCHS_CLEAN, LSTM, TRANSFORMER),
@@ -78,6 +88,7 @@ def main() -> None:
     )
     write_svg(folder / "results_one_epoch.svg", one_epoch_svg())
     write_svg(folder / "results_epochs.svg", epochs_svg())
+    write_svg(folder / "results_lead.svg", lead_svg())
     write_svg(folder / "results_context.svg", context_svg())
     write_svg(folder / "results_leak.svg", subsets_svg(LEAK, x="bits per byte, LSTM with attention minus Transformer"))
 
@@ -116,6 +127,28 @@ def epochs_svg() -> str:
             ]
             curves.append(Curve(f"{short(row['name'])}, {length}", "seed 1", points))
     return curves_svg(curves, x="epochs", y="validation bits per byte")
+
+
+def lead_svg() -> str:
+    """Draw the difference between the validation curves of the LSTM and a Transformer, means over seeds, by corpus."""
+    curves = []
+    for label, (name, transformer) in LEAD.items():
+        runs = {short(row["name"]): row["runs"] for row in recorded(name)["recipes"]}
+        values = [
+            mean_curve([run["curve"]["validation/bits_per_byte"] for run in runs[model]])
+            for model in (LSTM, transformer)
+        ]
+        points = [
+            (100 * (index + 1) / len(values[0]), lstm - other)
+            for index, (lstm, other) in enumerate(zip(*values, strict=True))
+        ]
+        curves.append(Curve(label, "mean over seeds", points))
+    return curves_svg(curves, x="% of the training", y="validation bits per byte, LSTM minus Transformer")
+
+
+def mean_curve(curves: Sequence[Sequence[float]]) -> list[float]:
+    """Return the mean over runs of each validation."""
+    return [fmean(values) for values in zip(*curves, strict=True)]
 
 
 def context_svg() -> str:

@@ -54,7 +54,7 @@ REFERENCE_LABELS = {
     "most_frequent": "most frequent",
     "copy": "copy",
     "nearest": "nearest",
-    "nearest_clean": "nearest, clean",
+    "nearest_clean": "nearest, no leak",
     **{f"ngram_{order}": f"{order}-gram" for order in range(1, 6)},
 }
 
@@ -63,7 +63,7 @@ LIKELIHOOD_ROWS = "n-grams: Witten-Bell models that do not read the context."
 GENERATION_SUBJECT = "Metrics of the generated responses."
 GENERATION_ROWS = (
     "Reference systems: human responses, random and most frequent training responses, a copy of the context, and the "
-    'response to the nearest training context (TF-IDF); "clean": without leaked training dialogues.'
+    'response to the nearest training context (TF-IDF); "no leak": without the training dialogues that leak.'
 )
 
 

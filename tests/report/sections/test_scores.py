@@ -53,7 +53,7 @@ def test_generation_with_reference_systems(results: dict[str, Any]) -> None:
     results["references"]["clean"]["human"]["f1"] = 77.123
     (table,) = generation(results).tables
     assert "Bits per byte ↓" not in rows(table)
-    assert table.head[-6:] == ("human", "random", "most frequent", "copy", "nearest", "nearest, clean")
+    assert table.head[-6:] == ("human", "random", "most frequent", "copy", "nearest", "nearest, no leak")
     assert column(table, "human", "F1 ↑", group=1) == "77.12"
     assert "12.35" not in column(table, "lstm", "my_lab.warmth", group=1)
 
