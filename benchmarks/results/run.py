@@ -7,10 +7,9 @@
     python benchmarks/results/run.py --reproduce                                     check results of older code
 
 The queue is queue.yaml, or --queue FILE. Runs go to --output (default runs/results), which git ignores; a run of the
-same recipe, seed and data that is there already, under whatever name, is continued or used as it is. A run has one
-thread: --jobs 2 is the best use of two cores. OMP_NUM_THREADS=2 finishes a single run sooner. SIGTERM stops at a
-checkpoint with exit code 143; the same command continues, also after a kill. A recipe that fails is reported at the end
-(exit code 1, or 2 if you can fix it) and does not stop the others.
+same recipe, seed and data that is there already, under whatever name, is continued or used as it is. Each run has one
+thread. SIGTERM stops at a checkpoint with exit code 143; the same command continues, also after a kill. A recipe that
+fails is reported at the end (exit code 1, or 2 if you can fix it) and does not stop the others.
 
 Nothing in the checkout is changed while the queue runs, so that all runs are of one commit; --record and --reproduce
 do that.
@@ -21,7 +20,7 @@ from __future__ import annotations
 
 import os
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
 
 import argparse
 import logging

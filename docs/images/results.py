@@ -25,8 +25,6 @@ FIVE_EPOCHS = "dailydialog/results/dailydialog-five-epochs.json"
 FIVE_EPOCHS_CLEAN = "dailydialog/results/dailydialog-five-epochs-clean.json"
 FIVE_EPOCHS_MODERN = "dailydialog/results/dailydialog-five-epochs-modern.json"
 PROTOCOL = "dailydialog/results/sankar2019-twelve-epochs.json"
-TASKMASTER = "taskmaster/results/taskmaster.json"
-TASKMASTER_LONGER = "taskmaster/results/taskmaster-fifteen-epochs.json"
 FAMILIES = {
     "reverse": ("reverse/results/reverse.json", TRANSFORMER),
     "quickstart": ("quickstart/results/quickstart.json", TRANSFORMER),
@@ -34,8 +32,8 @@ FAMILIES = {
     "DailyDialog, 5 epochs": (FIVE_EPOCHS, TRANSFORMER),
     "the same without the leak": (FIVE_EPOCHS_CLEAN, TRANSFORMER),
     "no leak, modern Transformer": (FIVE_EPOCHS_MODERN, MODERN),
-    "Taskmaster-4, 5 epochs": (TASKMASTER, TRANSFORMER),
-    "Taskmaster-4, 15 epochs": (TASKMASTER_LONGER, TRANSFORMER),
+    "Taskmaster-4, 5 epochs": ("taskmaster/results/taskmaster.json", TRANSFORMER),
+    "Taskmaster-4, 15 epochs": ("taskmaster/results/taskmaster-fifteen-epochs.json", TRANSFORMER),
     "self-dialogues": ("selfdialogue/results/selfdialogue.json", TRANSFORMER),
     "CrossWOZ": ("crosswoz/results/crosswoz.json", TRANSFORMER),
     "Multi30k, translation": ("multi30k/results/multi30k.json", TRANSFORMER),
@@ -49,7 +47,7 @@ LEAD = (
     "CrossWOZ",
     "Multi30k, translation",
 )
-"""Those of `FAMILIES` with several validations and seeds."""
+"""The rows of `FAMILIES` whose runs have several seeds and were validated several times."""
 LEAK = {
     "5 epochs": (FIVE_EPOCHS, LSTM, TRANSFORMER),
     "5 epochs, without the leak": (FIVE_EPOCHS_CLEAN, LSTM, TRANSFORMER),

@@ -81,6 +81,34 @@ def test_intervals_are_recorded(low: str, high: str) -> None:
     assert any(f"{a:.{places(low)}f}" == low and f"{b:.{places(high)}f}" == high for a, b in intervals)
 
 
+@pytest.mark.parametrize(
+    ("record", "transformer", "epoch", "lead"),
+    [
+        ("taskmaster/results/taskmaster-fifteen-epochs.json", "transformer", 1, "0.185"),
+        ("taskmaster/results/taskmaster-fifteen-epochs.json", "transformer", 5, "0.077"),
+        ("taskmaster/results/taskmaster-fifteen-epochs.json", "transformer", 15, "0.000"),
+        ("multi30k/results/multi30k.json", "transformer", 1, "0.088"),
+        ("multi30k/results/multi30k.json", "transformer", 12, "-0.004"),
+        ("dailydialog/results/dailydialog-five-epochs.json", "transformer", 2, "0.114"),
+        ("dailydialog/results/dailydialog-five-epochs.json", "transformer", 5, "0.099"),
+        ("dailydialog/results/dailydialog-five-epochs-clean.json", "transformer", 2, "0.105"),
+        ("dailydialog/results/dailydialog-five-epochs-clean.json", "transformer", 5, "0.076"),
+        ("dailydialog/results/dailydialog-five-epochs-modern.json", "transformer_modern", 1, "0.058"),
+        ("dailydialog/results/dailydialog-five-epochs-modern.json", "transformer_modern", 5, "0.029"),
+        ("crosswoz/results/crosswoz.json", "transformer", 1, "0.121"),
+        ("crosswoz/results/crosswoz.json", "transformer", 6, "0.108"),
+    ],
+)
+def test_leads_on_the_validation_split_are_recorded(record: str, transformer: str, epoch: int, lead: str) -> None:
+    rows = {Path(row["name"]).name: row for row in RECORDS[ROOT / "recipes" / record]["recipes"]}
+    lstm, other = (
+        fmean(run["curve"]["validation/bits_per_byte"][epoch - 1] for run in rows[name]["runs"])
+        for name in ("lstm_bahdanau", transformer)
+    )
+    assert f"{other - lstm:.3f}" == lead
+    assert lead.lstrip("-") in PAGES["docs/results.md"]
+
+
 def test_the_table_of_the_readme_is_recorded() -> None:
     rows = HEADLINE.findall(PAGES["README.md"])
     assert len(rows) == 8

@@ -91,7 +91,7 @@ class Subset:
         return values
 
     def check_tokenizers(self, a: str, b: str, metric: str) -> None:
-        """Raise UntestableError for a metric per token if two systems differ in the tokens of a reference."""
+        """Raise UntestableError for a metric per token if two systems differ in a reference's number of tokens."""
         one, other = self.tokens[a], self.tokens[b]
         if metric in PER_TOKEN and one is not None and other is not None and (one != other).any():
             raise UntestableError("the tokenizers differ, and this depends on the tokenizer")
