@@ -34,6 +34,7 @@ FAMILIES = {
     "no leak, modern Transformer": (FIVE_EPOCHS_MODERN, MODERN),
     "Taskmaster-4, 5 epochs": ("taskmaster/results/taskmaster.json", TRANSFORMER),
     "Taskmaster-4, 15 epochs": ("taskmaster/results/taskmaster-fifteen-epochs.json", TRANSFORMER),
+    "Taskmaster-4, to the end": ("taskmaster/results/taskmaster-forty-epochs.json", TRANSFORMER),
     "self-dialogues": ("selfdialogue/results/selfdialogue.json", TRANSFORMER),
     "CrossWOZ": ("crosswoz/results/crosswoz.json", TRANSFORMER),
     "Multi30k, translation": ("multi30k/results/multi30k.json", TRANSFORMER),
