@@ -36,7 +36,9 @@ FAMILIES = {
     "Taskmaster-4, 15 epochs": ("taskmaster/results/taskmaster-fifteen-epochs.json", TRANSFORMER),
     "Taskmaster-4, to the end": ("taskmaster/results/taskmaster-forty-epochs.json", TRANSFORMER),
     "self-dialogues": ("selfdialogue/results/selfdialogue.json", TRANSFORMER),
-    "CrossWOZ": ("crosswoz/results/crosswoz.json", TRANSFORMER),
+    "CrossWOZ, 6 epochs": ("crosswoz/results/crosswoz.json", TRANSFORMER),
+    "CrossWOZ, 18 epochs": ("crosswoz/results/crosswoz-eighteen-epochs.json", TRANSFORMER),
+    "CrossWOZ, to the end": ("crosswoz/results/crosswoz-forty-epochs.json", TRANSFORMER),
     "Multi30k, translation": ("multi30k/results/multi30k.json", TRANSFORMER),
 }
 """Records and their Transformer, which is compared with `LSTM`."""
@@ -45,7 +47,7 @@ LEAD = (
     "the same without the leak",
     "no leak, modern Transformer",
     "Taskmaster-4, 15 epochs",
-    "CrossWOZ",
+    "CrossWOZ, 18 epochs",
     "Multi30k, translation",
 )
 """The rows of `FAMILIES` whose runs have several seeds and were validated several times."""
@@ -141,17 +143,15 @@ def lead_svg() -> str:
             mean_curve([run["curve"]["validation/bits_per_byte"] for run in runs[model]])
             for model in (LSTM, transformer)
         ]
-        points = [
-            (100 * (index + 1) / len(values[0]), lstm - other)
-            for index, (lstm, other) in enumerate(zip(*values, strict=True))
-        ]
+        leads = [lstm - other for lstm, other in zip(*values, strict=False)]
+        points = [(100 * number / len(leads), lead) for number, lead in enumerate(leads, start=1)]
         curves.append(Curve(label, "mean over seeds", points))
     return curves_svg(curves, x="% of the training", y="validation bits per byte, LSTM minus Transformer")
 
 
 def mean_curve(curves: Sequence[Sequence[float]]) -> list[float]:
-    """Return the mean over runs of each validation."""
-    return [fmean(values) for values in zip(*curves, strict=True)]
+    """Return the mean over runs of each validation that all runs have; early stopping can end some before others."""
+    return [fmean(values) for values in zip(*curves, strict=False)]
 
 
 def context_svg() -> str:
