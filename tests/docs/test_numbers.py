@@ -87,6 +87,7 @@ def test_intervals_are_recorded(low: str, high: str) -> None:
         ("taskmaster/results/taskmaster-fifteen-epochs.json", "transformer", 1, "0.185"),
         ("taskmaster/results/taskmaster-fifteen-epochs.json", "transformer", 5, "0.077"),
         ("taskmaster/results/taskmaster-fifteen-epochs.json", "transformer", 15, "0.000"),
+        ("crosswoz/results/crosswoz-eighteen-epochs.json", "transformer", 16, "-0.009"),
         ("multi30k/results/multi30k.json", "transformer", 1, "0.088"),
         ("multi30k/results/multi30k.json", "transformer", 12, "-0.004"),
         ("dailydialog/results/dailydialog-five-epochs.json", "transformer", 2, "0.114"),
