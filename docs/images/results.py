@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -15,10 +16,13 @@ from typing import Any
 from dialog.recipes.measured import PRIMARY, figure_of
 from dialog.report.drawing.canvas import write_svg
 from dialog.report.drawing.charts import Spread, changes_svg
+from dialog.report.drawing.legend import with_legend
 from dialog.report.drawing.svg import Curve, curves_svg
 
 ROOT = Path(__file__).parents[2]
 LSTM, TRANSFORMER, MODERN, NO_ATTENTION = "lstm_bahdanau", "transformer", "transformer_modern", "lstm_no_attention"
+LSTM_ATTENTION = "lstm_attention"
+"""The LSTM with attention of the published protocol."""
 FAMILY = "dailydialog/results/dailydialog-family.json"
 ONE_EPOCH = "dailydialog/results/dailydialog-seeds.json"
 FIVE_EPOCHS = "dailydialog/results/dailydialog-five-epochs.json"
@@ -26,42 +30,43 @@ FIVE_EPOCHS_CLEAN = "dailydialog/results/dailydialog-five-epochs-clean.json"
 FIVE_EPOCHS_MODERN = "dailydialog/results/dailydialog-five-epochs-modern.json"
 PROTOCOL = "dailydialog/results/sankar2019-twelve-epochs.json"
 FAMILIES = {
-    "reverse": ("reverse/results/reverse.json", TRANSFORMER),
-    "quickstart": ("quickstart/results/quickstart.json", TRANSFORMER),
-    "DailyDialog, 1 epoch": (ONE_EPOCH, TRANSFORMER),
-    "DailyDialog, 5 epochs": (FIVE_EPOCHS, TRANSFORMER),
-    "the same without the leak": (FIVE_EPOCHS_CLEAN, TRANSFORMER),
-    "no leak, modern Transformer": (FIVE_EPOCHS_MODERN, MODERN),
-    "Taskmaster-4, 5 epochs": ("taskmaster/results/taskmaster.json", TRANSFORMER),
-    "Taskmaster-4, 15 epochs": ("taskmaster/results/taskmaster-fifteen-epochs.json", TRANSFORMER),
-    "Taskmaster-4, to the end": ("taskmaster/results/taskmaster-forty-epochs.json", TRANSFORMER),
-    "self-dialogues, 1 epoch": ("selfdialogue/results/selfdialogue.json", TRANSFORMER),
-    "CrossWOZ, 6 epochs": ("crosswoz/results/crosswoz.json", TRANSFORMER),
-    "CrossWOZ, 18 epochs": ("crosswoz/results/crosswoz-eighteen-epochs.json", TRANSFORMER),
-    "CrossWOZ, to the end": ("crosswoz/results/crosswoz-forty-epochs.json", TRANSFORMER),
-    "Multi30k, 12 epochs": ("multi30k/results/multi30k.json", TRANSFORMER),
+    "reverse": ("reverse/results/reverse.json", LSTM, TRANSFORMER),
+    "quickstart": ("quickstart/results/quickstart.json", LSTM, TRANSFORMER),
+    "DailyDialog, 1 epoch": (ONE_EPOCH, LSTM, TRANSFORMER),
+    "DailyDialog, 5 epochs": (FIVE_EPOCHS, LSTM, TRANSFORMER),
+    "DailyDialog, 5 epochs, no leak": (FIVE_EPOCHS_CLEAN, LSTM, TRANSFORMER),
+    "no leak, modern Transformer": (FIVE_EPOCHS_MODERN, LSTM, MODERN),
+    "DailyDialog, published protocol": (PROTOCOL, LSTM_ATTENTION, TRANSFORMER),
+    "Taskmaster-4, 5 epochs": ("taskmaster/results/taskmaster.json", LSTM, TRANSFORMER),
+    "Taskmaster-4, 15 epochs": ("taskmaster/results/taskmaster-fifteen-epochs.json", LSTM, TRANSFORMER),
+    "Taskmaster-4, to the end": ("taskmaster/results/taskmaster-forty-epochs.json", LSTM, TRANSFORMER),
+    "self-dialogues, 1 epoch": ("selfdialogue/results/selfdialogue.json", LSTM, TRANSFORMER),
+    "CrossWOZ, 6 epochs": ("crosswoz/results/crosswoz.json", LSTM, TRANSFORMER),
+    "CrossWOZ, 18 epochs": ("crosswoz/results/crosswoz-eighteen-epochs.json", LSTM, TRANSFORMER),
+    "CrossWOZ, to the end": ("crosswoz/results/crosswoz-forty-epochs.json", LSTM, TRANSFORMER),
+    "Multi30k, 12 epochs": ("multi30k/results/multi30k.json", LSTM, TRANSFORMER),
 }
-"""Records and their Transformer, which is compared with `LSTM`."""
+"""Records, their LSTM with attention and their Transformer."""
 LEAD = (
     "DailyDialog, 5 epochs",
-    "the same without the leak",
+    "DailyDialog, 5 epochs, no leak",
     "no leak, modern Transformer",
-    "Taskmaster-4, 15 epochs",
-    "CrossWOZ, 18 epochs",
+    "Taskmaster-4, to the end",
+    "CrossWOZ, to the end",
     "Multi30k, 12 epochs",
 )
-"""The rows of `FAMILIES` whose runs were validated several times and whose lead the text describes."""
+"""The rows of `FAMILIES` whose lead the text describes by epoch."""
 LEAK = {
     "5 epochs": (FIVE_EPOCHS, LSTM, TRANSFORMER),
     "5 epochs, without the leak": (FIVE_EPOCHS_CLEAN, LSTM, TRANSFORMER),
     "the same, modern Transformer": (FIVE_EPOCHS_MODERN, LSTM, MODERN),
-    "published protocol, 12 epochs": (PROTOCOL, "lstm_attention", TRANSFORMER),
+    "published protocol, 12 epochs": (PROTOCOL, LSTM_ATTENTION, TRANSFORMER),
 }
 """Records of DailyDialog, their LSTM with attention and their Transformer."""
 WORTH = {
     "Bahdanau, 5 epochs, no leak": (FIVE_EPOCHS_CLEAN, LSTM, NO_ATTENTION),
     "dot, 5 epochs, no leak": (FIVE_EPOCHS_CLEAN, f"{LSTM}[attention=dot]", NO_ATTENTION),
-    "published protocol, 12 epochs": (PROTOCOL, "lstm_attention", "lstm"),
+    "published protocol, 12 epochs": (PROTOCOL, LSTM_ATTENTION, "lstm"),
 }
 """Records of DailyDialog, their LSTM with attention and the one without."""
 CHANGES = {
@@ -98,11 +103,8 @@ def main() -> None:
 
 
 def families_svg() -> str:
-    """Draw, for each corpus, the difference between the LSTM with Bahdanau attention and a Transformer, over seeds."""
-    rows = [
-        (label, {SEVERAL: difference(recorded(name), LSTM, transformer)})
-        for label, (name, transformer) in FAMILIES.items()
-    ]
+    """Draw, for each corpus, the difference between an LSTM with attention and a Transformer, over seeds."""
+    rows = [(label, {SEVERAL: difference(recorded(name), *pair)}) for label, (name, *pair) in FAMILIES.items()]
     return changes_svg(rows, x="bits per byte, LSTM minus Transformer")
 
 
@@ -132,24 +134,31 @@ def epochs_svg() -> str:
 
 
 def lead_svg() -> str:
-    """Draw the difference between the validation curves of the LSTM and a Transformer, means over seeds, by corpus."""
+    """Draw how the lead of an LSTM over a Transformer changes in training, by corpus."""
     curves = []
     for label in LEAD:
-        name, transformer = FAMILIES[label]
-        runs = {short(row["name"]): row["runs"] for row in recorded(name)["recipes"]}
-        values = [
-            mean_curve([run["curve"]["validation/bits_per_byte"] for run in runs[model]])
-            for model in (LSTM, transformer)
-        ]
-        leads = [lstm - other for lstm, other in zip(*values, strict=False)]
-        points = [(100 * number / len(leads), lead) for number, lead in enumerate(leads, start=1)]
+        leads = lead(*FAMILIES[label])
+        points = [(100 * epoch / len(leads), -value) for epoch, value in enumerate(leads, start=1)]
         curves.append(Curve(label, "mean over seeds", points))
-    return curves_svg(curves, x="% of the training", y="validation bits per byte, LSTM minus Transformer")
+    return curves_svg(curves, x="% of the training", y="bits per byte, LSTM minus Transformer")
 
 
-def mean_curve(curves: Sequence[Sequence[float]]) -> list[float]:
-    """Return the mean over runs of each validation that all runs have; early stopping can end some before others."""
-    return [fmean(values) for values in zip(*curves, strict=False)]
+def lead(name: str, lstm: str, transformer: str) -> list[float]:
+    """Return, after each epoch, by how much the LSTM's lowest validation bits per byte so far are below the others.
+
+    Means over seeds. A run that has ended keeps its lowest value, that of the weights that are measured.
+    """
+    runs = {short(row["name"]): row["runs"] for row in recorded(name)["recipes"]}
+    lowest = {
+        model: [list(accumulate(run["curve"]["validation/bits_per_byte"], min)) for run in runs[model]]
+        for model in (lstm, transformer)
+    }
+    epochs = max(len(curve) for curves in lowest.values() for curve in curves)
+    means = {
+        model: [fmean(curve[min(epoch, len(curve) - 1)] for curve in curves) for epoch in range(epochs)]
+        for model, curves in lowest.items()
+    }
+    return [other - own for own, other in zip(means[lstm], means[transformer], strict=True)]
 
 
 def context_svg() -> str:
@@ -159,7 +168,7 @@ def context_svg() -> str:
         (label, {model: over_seeds(runs[name], change) for model, name in enumerate((LSTM, TRANSFORMER))})
         for change, label in CHANGES.items()
     ]
-    return changes_svg(rows, x="bits per byte lost with a changed context")
+    return with_legend(changes_svg(rows, x="bits per byte lost with a changed context"), ["LSTM", "Transformer"])
 
 
 def subsets_svg(pairs: Mapping[str, tuple[str, str, str]], *, x: str) -> str:
@@ -168,7 +177,7 @@ def subsets_svg(pairs: Mapping[str, tuple[str, str, str]], *, x: str) -> str:
     for label, (name, a, b) in pairs.items():
         differences = [difference(recorded(name), a, b, subset) for subset in SUBSETS]
         rows.append((label, dict(enumerate(differences))))
-    return changes_svg(rows, x=x)
+    return with_legend(changes_svg(rows, x=x), [f"{subset} dialogues" for subset in SUBSETS])
 
 
 def over_seeds(runs: Sequence[Mapping[str, Any]], change: str) -> Spread:

@@ -92,12 +92,12 @@ def draw_legend(canvas: Drawing, names: Sequence[str], corner: Point) -> None:
 
 
 def ticks(low: float, high: float, *, count: int = 5) -> list[float]:
-    """Return about `count` round numbers in [low, high]; their step is 1, 2 or 5 times a power of ten."""
+    """Return about `count` round numbers in [low, high], 2 to 8; their step is 1, 2 or 5 times a power of ten."""
     if not low < high:
         return [low]
     rough = (high - low) / count
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= 0.7 * rough)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [float(f"{index * step:.12g}") for index in range(first, last + 1)]
 

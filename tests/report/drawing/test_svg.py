@@ -127,7 +127,7 @@ def test_more_models_than_colours_are_distinct() -> None:
 def test_ticks_are_round_even_and_inside(start: float, span: float) -> None:
     low = start * span
     marks = ticks(low, low + span)
-    assert 2 <= len(marks) <= 7
+    assert 2 <= len(marks) <= 8
     assert all(low - span * 1e-6 <= mark <= low + span * (1 + 1e-6) for mark in marks)
     step = marks[1] - marks[0]
     assert np.diff(marks) == pytest.approx([step] * (len(marks) - 1), rel=1e-6)
