@@ -12,19 +12,18 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from dialog.config.components import Component, accepts, hint
+from dialog.config.components import Component, hint
 from dialog.config.compose import group_files, is_path
 from dialog.config.schema import GenerationConfig
 from dialog.config.yaml_layers import invalid_value, parse_value, read_yaml
 from dialog.errors import UserError
+from dialog.generation.chosen_search import draws, with_candidates, with_next_seed
 from dialog.generation.searches.family import SEARCHES
 from dialog.runs.folder import RECIPE
 from dialog.runs.run import Run
 
 CONSTRAINTS = tuple(item.name for item in fields(GenerationConfig) if item.name != "search")
 PAIR = re.compile(r"(?:^|\s)([A-Za-z_][\w.]*)\s*=")
-N_BEST_WIDTH = 5
-"""Smallest width of the beam search that replaces a search with a single candidate."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,13 @@ class Settings:
         settings = self
         for key, value in pairs.items():
             name = key.removeprefix("generation.").removeprefix("search.")
-            is_search = name == "name" or (name == "search" and isinstance(value, str))
-            settings = settings.select(str(value)) if is_search else settings._with(name, value)
+            has_inner = "search" in SEARCHES.arguments(settings.search["name"])
+            if name == "name" or (name == "search" and isinstance(value, str)):
+                settings = settings.select(str(value))
+            elif name == "search" and isinstance(value, Mapping) and not has_inner:  # as on the command line
+                settings = settings.change(dict(sorted(value.items(), key=lambda pair: pair[0] != "name")))
+            else:
+                settings = settings._with(name, value)
         return settings._checked()
 
     def select(self, name: str) -> Settings:
@@ -96,9 +100,7 @@ class Settings:
 
     def seeded(self, attempt: int) -> Component:
         """Return the search with another seed for each attempt at one reply; a search without a seed as it is."""
-        if not attempt or not accepts(SEARCHES, self.search, "seed"):
-            return self.component
-        return {**self.component, "seed": argument(self.search, "seed") + attempt}
+        return self.component if self.repeatable else {**self.component, **with_next_seed(self.search, attempt)}
 
     def n_best(self, count: int) -> Settings:
         """Return settings with at least ``count`` candidates; beam search replaces a search with a single candidate.
@@ -118,7 +120,7 @@ class Settings:
     @property
     def repeatable(self) -> bool:
         """True if the search draws nothing: a second attempt gives the same reply."""
-        return not accepts(SEARCHES, self.search, "seed")
+        return not draws(self.search)
 
     def describe(self) -> str:
         """Return the search, its arguments, and the constraints that differ from the schema's defaults."""
@@ -144,26 +146,6 @@ class Settings:
         """Return these settings if their search can be built."""
         self.run.responder.search(self.component)
         return self
-
-
-def with_candidates(search: Component, count: int) -> Component:
-    """Return a search with ``count`` candidates, or more where a search around it chooses among them."""
-    if accepts(SEARCHES, search, "search"):
-        inner = argument(search, "search")
-        kept = argument(inner, "candidates") if accepts(SEARCHES, inner, "candidates") else 1
-        return {**search, "search": with_candidates(inner, max(count, kept))}
-    if not accepts(SEARCHES, search, "candidates"):
-        return {"name": "beam", "width": max(count, N_BEST_WIDTH), "candidates": count}
-    wide = {**search, "candidates": count}
-    if accepts(SEARCHES, search, "width"):
-        groups = argument(search, "groups") if accepts(SEARCHES, search, "groups") else 1
-        wide["width"] = max(argument(search, "width"), -(-count // groups) * groups)
-    return wide
-
-
-def argument(search: Component, name: str) -> Any:  # noqa: ANN401 - of any type
-    """Return an argument of a search, or its default."""
-    return search.get(name, SEARCHES.arguments(search["name"])[name].default)
 
 
 def parse_pairs(text: str) -> dict[str, Any]:

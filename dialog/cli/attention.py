@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dialog.atomic import replacing, write_text
+from dialog.cli.options import check_text, is_given
 from dialog.cli.output_file import check_new_file
 from dialog.config.compose import split_overrides
 from dialog.data.dialogue import SPLITS
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from dialog.runs.run import Reply, Run
 
 FORMATS = (".html", ".png", ".svg", ".json")
+MEASURED = {"split": "split", "sample": "sample", "json": "as_json"}
+"""Options of a measurement, and their parameters."""
 
 
 @click.command()
@@ -96,7 +99,11 @@ def attention(
         return
     if output is None:
         raise UserError("--output is missing: name a new file, or measure a split with --statistics or --importance")
+    if measured := [f"--{option}" for option, name in MEASURED.items() if is_given(name)]:
+        raise UserError(f"{', '.join(measured)}: only with --statistics or --importance")
     check_arguments(folders, output, layer=layer, head=head, bertviz=bertviz)
+    check_text("--context", *context)
+    check_text("--response", response or "")
     check_new_file(output, "--output")
     from dialog.runs.load import load
 

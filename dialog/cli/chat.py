@@ -10,6 +10,7 @@ import click
 from dialog.cli.ablation import ablate_option
 from dialog.cli.ensemble import ensemble_option
 from dialog.cli.json_lines import check_standard_input
+from dialog.cli.options import check_text
 from dialog.cli.precision import precision_option
 from dialog.config.compose import split_overrides
 from dialog.errors import UserError
@@ -58,8 +59,7 @@ def chat(
         raise UserError("--ensemble: only with one run")
     if turns is None and (as_json or start is not None):
         raise UserError(f"{'--json' if as_json else '--start'}: only with --self-chat N")
-    if start is not None and any("\ud800" <= char <= "\udfff" for char in start):
-        raise UserError("--start: the text is not UTF-8; check the encoding of the terminal")
+    check_text("--start", start or "")
     if turns is None:
         check_standard_input()
     from dialog.runs.load import load

@@ -27,6 +27,8 @@ def show(recipe: str, overrides: tuple[str, ...], examples: int | None, model: b
 
     Example: dialog-seq2seq show quickstart/transformer model.dropout=0.2 --model
     """
+    if as_json and (model or examples):
+        raise UserError("--json: not with --model or --examples")
     composed = compose(recipe, overrides)
     if as_json:
         click.echo(json.dumps(to_dict(composed.recipe), indent=1))

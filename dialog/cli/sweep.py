@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
+from dialog.cli.options import is_given
 from dialog.config.compose import compose, split_overrides
 from dialog.errors import UserError
 from dialog.escaping import to_json
@@ -90,11 +90,6 @@ def sweep(
     result = sweeps.sweep(folder, requested)
     click.echo(to_json(result) if as_json else to_markdown(result), nl=as_json)
     click.echo(f"sweep: {folder}", err=True)
-
-
-def is_given(option: str) -> bool:
-    """Return whether an option is on the command line."""
-    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
 def check_unchanged(recorded: SweepSettings, options: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
+from unicodedata import normalize
 
 import numpy as np
 import torch
@@ -38,7 +39,7 @@ class WordFinder:
     """
 
     after: Tensor  # [A, V], the state after a token
-    completes: Tensor  # [A, V, W], True = the token completes the word, with the boundary behind it
+    completes: Tensor  # [A, V, W], True = the token completes the word, with the boundary behind it (see `separate`)
     completes_at_end: Tensor  # [A, W], True = the word is complete if the text ends here
     start: int
 
@@ -50,6 +51,7 @@ class WordFinder:
             words: To find.
             pieces: Bytes of each token.
             separate: Whether to tell the words apart; else W = 1 stands for any of them, and a long list costs little.
+                A token after which nothing but to complete a word is left then counts too: a word that is one token.
 
         Raises:
             ValueError: a word without a letter or digit.
@@ -67,6 +69,8 @@ class WordFinder:
                 completes[:, token] |= output[state]
             after[:, token] = state
         at_end = output[goto[states, ord(" ")]]
+        if not separate:
+            completes = _without_dead_ends(after, completes, at_end, [bool(piece) for piece in pieces])
         return cls(torch.from_numpy(after), torch.from_numpy(completes), torch.from_numpy(at_end), 0)
 
     def to(self, device: torch.device) -> WordFinder:
@@ -107,7 +111,7 @@ def pattern(word: str) -> list[int]:
         ValueError: a word without a letter or digit.
     """
     spaced = is_spaced(word)
-    inner = symbols(word.strip().encode(), spaced=spaced)
+    inner = symbols(normalize("NFC", word.strip()).encode(), spaced=spaced)
     if not any(part != BOUNDARY for part in inner):
         raise ValueError(f"{word!r} has no letter or digit; banned and required words need one")
     return [BOUNDARY, *inner, BOUNDARY] if spaced else inner
@@ -115,8 +119,23 @@ def pattern(word: str) -> list[int]:
 
 def occurs(word: str, text: str) -> bool:
     """Return whether a text contains a word between boundaries."""
-    inner = bytes([BOUNDARY, *symbols(text.encode(), spaced=is_spaced(word)), BOUNDARY])
+    inner = bytes([BOUNDARY, *symbols(normalize("NFC", text).encode(), spaced=is_spaced(word)), BOUNDARY])
     return bytes(pattern(word)) in inner
+
+
+def _without_dead_ends(
+    after: np.ndarray, completes: np.ndarray, at_end: np.ndarray, has_text: Sequence[bool]
+) -> np.ndarray:
+    """Return `completes` [A, V, 1] with the tokens after which every end and every next token completes a word.
+
+    With a token per word every token begins with a boundary, so a word is complete before the next one.
+    """
+    while True:
+        dead = at_end & completes[:, np.array(has_text)].all(1)  # [A, 1]
+        marked = completes | dead[after]
+        if np.array_equal(marked, completes):
+            return completes
+        completes = marked
 
 
 def _byte_automaton(words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -47,6 +47,7 @@ WITHOUT_EFFECT = (
     "comparison/grid/progress.py",
     "comparison/parity.py",
     "export",
+    "generation/chosen_search.py",
     "generation/required_words.py",
     "generation/word_finder.py",
     "inspection",
@@ -58,7 +59,7 @@ WITHOUT_EFFECT = (
     "training/optimization/allocator.py",
 )
 """Parts of the package that change no recorded result: they show results, serve other verbs, save time and memory, name
-folders, or find banned and required words, which no recorded recipe has."""
+folders, find banned and required words, which no recorded recipe has, or change the search of a chat."""
 
 
 class MeasuredFigure(NamedTuple):
@@ -113,10 +114,12 @@ def measured_figures(composed: Composed) -> dict[tuple[str, ...], list[MeasuredF
 
 
 def preferred(figures: Sequence[MeasuredFigure]) -> list[MeasuredFigure]:
-    """Return the current figures, or all if none is; of these, those with most seeds."""
-    current = [figure for figure in figures if not figure.stale] or figures
-    most = max((len(figure.seeds) for figure in current), default=0)
-    return [figure for figure in current if len(figure.seeds) == most]
+    """Return the current figures, or all if none is; of these, those with most seeds, once if tables share the runs."""
+    distinct: dict[tuple[object, ...], MeasuredFigure] = {}
+    for figure in [figure for figure in figures if not figure.stale] or figures:
+        distinct.setdefault((figure.metric, figure.commit, *figure.seeds), figure)
+    most = max((len(figure.seeds) for figure in distinct.values()), default=0)
+    return [figure for figure in distinct.values() if len(figure.seeds) == most]
 
 
 def hash_with(composed: Composed, overrides: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from dialog.errors import UserError
+from dialog.generation.chosen_search import draws
 from dialog.generation.responder import Candidate
 from dialog.report.drawing.attention.page import attention_page
 from dialog.report.drawing.attention.reading import AttentionReading
@@ -33,7 +34,7 @@ from dialog.serving.replies import (
     json_response,
     usage_chunk,
 )
-from dialog.serving.requests import AttentionRequest, ChatRequest, draws, first_error, selected_search
+from dialog.serving.requests import AttentionRequest, ChatRequest, first_error, selected_search
 from dialog.serving.worker import Call, Generation, NotNumbersError, OverloadedError, Worker
 
 DEADLINE = 60.0

@@ -30,7 +30,7 @@ class Gatekeeper:
         app: The service.
         token: Key that requests need as a bearer token; "" for none.
         hosts: Names of this host that are accepted; empty for any. Other names come from a page that has pointed its
-            own name at this machine (DNS rebinding).
+            own name at this machine (DNS rebinding), which does not know a key, or from a proxy.
         public: Paths that need no key.
     """
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from dialog.config.components import Component, accepts
+from dialog.config.components import Component
 from dialog.config.schema import GenerationConfig
 from dialog.errors import UserError
-from dialog.generation.searches.family import SEARCHES
+from dialog.generation.chosen_search import has_candidates, with_candidates
 
 MOST_TURNS, MOST_RESPONSES = 200, 8
 UNSUPPORTED: Mapping[str, Sequence[object]] = {
@@ -138,16 +138,11 @@ def _search(search: Component, request: ChatRequest) -> Component:
     elif request.temperature is not None or request.top_p is not None:
         chosen = {name: value for name in SAMPLING_FIELDS if (value := getattr(request, name)) is not None}
         search = {**(search if search["name"] == "sampling" else {"name": "sampling"}), **chosen}
-    if (request.n or 1) == 1:
+    if request.n is None or request.n == 1:
         return search
-    if not accepts(SEARCHES, search, "candidates"):
+    if not has_candidates(search):
         raise UserError(f"n: {search['name']} search returns one response; set temperature above 0 to draw several")
-    return {**search, "candidates": request.n}
-
-
-def draws(search: Component) -> bool:
-    """Return True if a search draws tokens at random."""
-    return accepts(SEARCHES, search, "seed")
+    return with_candidates(search, request.n)
 
 
 def first_error(error: ValidationError) -> tuple[str, str]:

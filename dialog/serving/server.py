@@ -45,7 +45,7 @@ class TimedProtocol(H11Protocol):
         if self._timer is None:
             self._start_timer(REQUEST_SECONDS)
         super().data_received(data)
-        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY) and not self.flow.write_paused:
             self._stop_timer()
 
     def pause_writing(self) -> None:
@@ -125,7 +125,8 @@ def serve(run: Run, host: str, port: int, token: str) -> None:
     if not is_local(host) and not token:
         raise UserError(f"--host {host}: other machines can reach it; set {TOKEN} to a key that requests must send")
     with listening_socket(host, port) as listener:
-        service = Service(run, token=token, hosts=tuple(dict.fromkeys((*LOCAL_NAMES, host))) if is_local(host) else ())
+        names = () if token else tuple(dict.fromkeys((*LOCAL_NAMES, host)))
+        service = Service(run, token=token, hosts=names)
         shown = f"[{host}]" if ":" in host else host
         click.echo(one_line(f"http://{shown}:{listener.getsockname()[1]} serves {run.name}; Ctrl-C ends it"))
         uvicorn.Server(uvicorn_config(service)).run(sockets=[listener])

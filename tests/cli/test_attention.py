@@ -104,6 +104,9 @@ def test_a_response_is_generated_if_none_is_given(
         (["--output", "a.png", "--head", "7"], "unknown --head of decoder.attention '7'; choose from 0"),
         (["--output", "a.json", "--head", "0"], "--head: a.json has all maps"),
         (["--output", "a.svg", "--bertviz"], "--bertviz writes .html, not .svg"),
+        (["--output", "a.svg", "--json"], "--json: only with --statistics or --importance"),
+        (["--output", "a.svg", "--split", "test", "--sample", "9"], "--split, --sample: only with --statistics or"),
+        (["--output", "a.svg", "--context", "caf\udce9"], "--context: the text is not UTF-8; check the encoding"),
     ],
 )
 def test_arguments_that_do_not_fit(

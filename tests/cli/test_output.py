@@ -106,6 +106,8 @@ def test_show_reports_a_wrong_corpus(call: Callable[..., Done]) -> None:
         "dialog: data.corpus: unknown corpus 'dailydialogg'; did you mean 'dailydialog'?\n",
     )
     assert call("show", "dailydialog/hred", "data.tokenizer.words=3", "--model").code == 2
+    done = call("show", "dailydialog/hred", "--json", "--model")
+    assert (done.code, done.err) == (2, "dialog: --json: not with --model or --examples\n")
 
 
 def test_show_escapes_control_characters(call: Callable[..., Done]) -> None:

@@ -153,6 +153,8 @@ def test_the_table_with_most_seeds_is_shown(package: Path, tmp_path: Path, monke
     several.rename(several.with_name("several.json"))
     record(tmp_path / "recipes", [run_of(1, now, 0.5)])
     assert {len(figure.seeds) for figure in measured_figures(COMPOSED)[()]} == {2}
+    several.with_name("same.json").write_bytes(several.with_name("several.json").read_bytes())
+    assert len(measured_figures(COMPOSED)[()]) == 2  # metrics
     assert not [line for line in table([describe(COMPOSED)]) if "†" in line]
 
 

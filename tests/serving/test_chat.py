@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from client import Client, messages
@@ -71,6 +72,37 @@ def test_several_responses(client: Client, run: Run) -> None:
     assert [choice["index"] for choice in choices] == [0, 1, 2]
     expected = run.responder.respond([TURNS], {"name": "sampling", "temperature": 1.2, "candidates": 3}, ids=["1"])
     assert [choice["message"]["content"] for choice in choices] == [candidate.text for candidate in expected[0]]
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        {"name": "sampling", "candidates": 16, "temperature": 1.5},
+        {"name": "beam", "width": 5, "candidates": 5},
+        {"name": "anti_lm", "search": {"name": "beam", "width": 5, "candidates": 5}},
+        {"name": "anti_lm", "search": {"name": "sampling", "candidates": 4, "temperature": 1.5}},
+    ],
+    ids=lambda search: f"{search['name']}, {search.get('search', search)['name']}",
+)
+def test_the_best_of_several_is_the_single_response(
+    client: Client, run: Run, monkeypatch: pytest.MonkeyPatch, search: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(run.recipe.generation, "search", search)
+    single = client.chat(*TURNS, seed=1).reply
+    for number in (2, 3):
+        choices = client.chat(*TURNS, seed=1, n=number).json["choices"]
+        assert len(choices) == number
+        assert choices[0]["message"]["content"] == single
+    assert len(client.chat(*TURNS, seed=1, n=8).json["choices"]) == 8
+
+
+def test_a_search_that_draws_within_another_takes_the_seed(
+    client: Client, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = {"name": "sampling", "candidates": 2, "temperature": 1.5}
+    monkeypatch.setattr(run.recipe.generation, "search", {"name": "anti_lm", "search": inner})
+    assert len({client.chat(*TURNS, seed=1).reply for _ in range(3)}) == 1
+    assert len({client.chat(*TURNS).reply for _ in range(8)}) > 1
 
 
 def test_temperature_of_zero_is_greedy(client: Client, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

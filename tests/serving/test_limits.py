@@ -48,6 +48,19 @@ def test_key_is_needed_where_one_is_set(locked: Client) -> None:
     assert "secret" not in locked.get("/").text
 
 
+def test_a_proxy_passes_its_own_name_where_a_key_is_set(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    services = []
+    with monkeypatch.context() as patched:
+        patched.setattr(server.uvicorn.Server, "run", lambda server, sockets: services.append(server.config.app))
+        for token in ("", "secret"):
+            server.serve(run, "127.0.0.1", 0, token)
+    assert [app.hosts for app in services] == [server.LOCAL_NAMES, ()]
+    with serving(Service(run, token="secret")) as proxied:
+        headers = {"Host": "chat.example.org", "Authorization": "Bearer secret", "Origin": "https://chat.example.org"}
+        assert proxied.get("/v1/models", **headers).status == 200
+        assert proxied.get("/v1/models", **headers | {"Origin": "https://evil.example"}).status == 403
+
+
 def test_every_response_has_safe_headers(client: Client) -> None:
     for answer in (client.get("/"), client.get("/missing"), client.get("/", Host="evil.example"), client.chat("Hi .")):
         assert answer.headers["x-content-type-options"] == "nosniff"
@@ -137,6 +150,18 @@ def test_client_that_does_not_read_is_disconnected(run: Run, monkeypatch: pytest
         time.sleep(4)
         assert len(b"".join(iter(lambda: received(slow), b""))) < 50_000_000
         assert client.get("/").text == service.page
+
+
+def test_client_that_only_sends_is_disconnected(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "READ_SECONDS", 2)
+    service = Service(run)
+    service.page = "x" * 50_000_000
+    with serving(service) as client, socket.create_connection(("127.0.0.1", client.port), timeout=20) as deaf:
+        end = time.monotonic() + 15
+        with pytest.raises(OSError, match=r"Broken pipe|Connection reset"):
+            while time.monotonic() < end:
+                deaf.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+                time.sleep(0.5)
 
 
 def received(connection: socket.socket) -> bytes:

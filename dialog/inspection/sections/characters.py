@@ -11,15 +11,9 @@ from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.inspection.findings import BarChart, Finding, Quotation, ReadDialogues, Table, location, part_of
 from dialog.report.formats.numbers import count, counted
 
-KINDS = (
-    "replacement",  # U+FFFD: bytes that could not be decoded
-    "control",
-    "format",  # invisible: zero width, direction, soft hyphen
-    "space",  # white space other than U+0020
-    "private",  # private use or unassigned
-)
 HARMFUL = ("replacement", "control", "private")
 CATEGORIES = {"Cc": "control", "Cf": "format", "Co": "private", "Cn": "private", "Cs": "private"}
+"""Format characters are invisible: zero width, direction, soft hyphen. "private" is private use or unassigned."""
 MOJIBAKE = re.compile("[ÃÂ][\x80-\xbf]|â€|ï¿½")
 """UTF-8 that was decoded as Latin-1 or Windows-1252."""
 ROWS = 12
@@ -116,7 +110,11 @@ class CharacterSection:
 
 
 def kind(char: str) -> str:
-    """Return the kind in `KINDS` of an unusual character, "" for an ordinary one."""
+    """Return the kind of an unusual character, "" for an ordinary one.
+
+    "replacement" (U+FFFD, bytes that could not be decoded), "space" (white space other than U+0020), or that of its
+    category in `CATEGORIES`.
+    """
     if char == "\ufffd":
         return "replacement"
     category = unicodedata.category(char)
