@@ -156,9 +156,12 @@ def test_client_that_only_sends_is_disconnected(run: Run, monkeypatch: pytest.Mo
     monkeypatch.setattr(server, "READ_SECONDS", 2)
     service = Service(run)
     service.page = "x" * 50_000_000
-    with serving(service) as client, socket.create_connection(("127.0.0.1", client.port), timeout=20) as deaf:
-        with pytest.raises(OSError, match=r"Broken pipe|Connection reset"):
-            send_again_and_again(deaf)
+    with (
+        serving(service) as client,
+        socket.create_connection(("127.0.0.1", client.port), timeout=20) as deaf,
+        pytest.raises(OSError, match=r"Broken pipe|Connection reset"),
+    ):
+        send_again_and_again(deaf)
 
 
 def send_again_and_again(connection: socket.socket) -> None:
