@@ -161,13 +161,15 @@ def page(
     loaded: Sequence[Run], readings: Sequence[AttentionReading], note: str, layer: str | None, head: str | None
 ) -> str:
     """Return the page of one or two runs."""
+    from dialog.report.drawing.attention.packing import maps_of
     from dialog.report.drawing.attention.page import attention_page
     from dialog.report.drawing.attention.pictures import chosen_head, chosen_map
 
     names = [display_name(run.folder) for run in loaded]
     first = None
     if (layer, head) != (None, None):
-        one = chosen_map(readings[0], layer)
+        having = [reading for reading in readings if layer in {one.name for one in maps_of(reading)}]
+        one = chosen_map((having or readings)[0], layer)
         first = (one.name, chosen_head(one, head))
     labels = names if len(names) > 1 else [""]
     return attention_page(list(zip(labels, readings, strict=True)), title=" · ".join(names), note=note, first=first)
@@ -181,13 +183,16 @@ def bertviz_page(reading: AttentionReading) -> str:
 
 
 def write_picture(output: Path, reading: AttentionReading, layer: str | None, head: str | None) -> None:
-    """Write the chosen map as .svg or .png."""
+    """Write the chosen map as .svg or .png; print what the model has not read, which the picture does not show."""
+    from dialog.report.drawing.attention.packing import notes_of
     from dialog.report.drawing.attention.pictures import picture
     from dialog.report.drawing.canvas import write_svg
 
     drawn = picture(reading, layer, head)
     if output.suffix == ".svg":
         write_svg(output, drawn.svg())
-        return
-    with replacing(output) as file:
-        drawn.png().save(file, format="PNG")
+    else:
+        with replacing(output) as file:
+            drawn.png().save(file, format="PNG")
+    for note in notes_of(reading):
+        click.echo(note, err=True)

@@ -80,6 +80,20 @@ def test_two_runs_are_on_one_page(here: Path, call: Callable[..., Done], trained
     assert "decoder.attention</code>" in page
     assert "decoder.layers.1.cross_attention</code>" in page
     assert call("attention", *runs, *TURNS, "--output", "map.svg").code == 2
+    for name in ("decoder.attention", "decoder.layers.0.cross_attention"):  # one run has it
+        done = call("attention", *runs, *TURNS, "--layer", name, "--output", f"{name}.html")
+        assert done.code == 0, done.err
+        assert f'"first":{{"map":"{name}","head":null}}' in (here / f"{name}.html").read_text(encoding="utf-8")
+
+
+def test_a_picture_prints_what_is_not_read(
+    here: Path, call: Callable[..., Done], trained: Callable[[str], Path]
+) -> None:
+    turns = [argument for number in range(9) for argument in ("--context", f"Turn {number} .")]
+    for suffix in ("svg", "png"):
+        done = call("attention", str(trained("lstm")), *turns, "--response", "Fine .", "--output", f"map.{suffix}")
+        assert (done.code, done.out) == (0, "")
+        assert "not read: the first " in done.err or "are not read" in done.err
 
 
 def test_a_response_is_generated_if_none_is_given(

@@ -30,6 +30,7 @@ def test_statistics_are_printed_and_drawn(family: str, here: Path, call: Call, t
     assert "default-src &#39;none&#39;" in page
     assert "<script" not in page
     drawn = (here / "s.svg").read_text(encoding="utf-8")
+    assert f"{names[-1].replace('layers.', '').replace('_attention', '')}</text>" in drawn, "with its number"
     assert drawn.startswith("<svg")
     assert "light-dark" not in drawn, "only browsers know it"
     with Image.open(here / "s.png") as image:

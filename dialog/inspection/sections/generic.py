@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from dialog.data.dialogue import Dialogue
@@ -59,21 +61,11 @@ class GenericSection:
             f"{texts['target']} of training responses are generic",
             f"{texts['target']} of the training responses are generic: the turns that they answer have an entropy "
             f"above {THRESHOLD:g} bit. {texts['source']} answer a turn whose responses have an entropy above "
-            f"{THRESHOLD:g} bit. Training on them makes replies dull.",
+            f"{THRESHOLD:g} bit." + " Training on them makes replies dull." * any(dropped.values()),
             f"If replies are dull, data.filters=[{{name: entropy, threshold: {THRESHOLD:g}}}] drops generic responses."
             if generic > 0.02
             else "",
-            (
-                BarChart(
-                    "Most generic training responses, by the entropy of the turns that they answer",
-                    _bars(top["target"]),
-                ),
-                Table(
-                    "Training turns with the highest entropy of responses",
-                    ("", "bits", "count"),
-                    tuple((text, f"{bits:.2f}", f"{times:,}") for text, bits, times in top["source"][: EXAMPLES // 2]),
-                ),
-            ),
+            _details(top),
             {
                 "threshold": THRESHOLD,
                 "pairs": len(responses),
@@ -100,6 +92,18 @@ class GenericSection:
 
 def _number_above(by_utterance: Entropies, utterances: Hashes) -> int:
     return int(contained_in(utterances, by_utterance.utterances[by_utterance.above(THRESHOLD)]).sum())
+
+
+def _details(top: Mapping[str, Examples]) -> tuple[BarChart | Table, ...]:
+    chart = BarChart(
+        "Most generic training responses, by the entropy of the turns that they answer", _bars(top["target"])
+    )
+    table = Table(
+        "Training turns with the highest entropy of responses",
+        ("", "bits", "count"),
+        tuple((text, f"{bits:.2f}", f"{times:,}") for text, bits, times in top["source"][: EXAMPLES // 2]),
+    )
+    return tuple(detail for detail, side in ((chart, "target"), (table, "source")) if top[side])
 
 
 def _bars(top: Examples) -> tuple[tuple[str, float, str], ...]:

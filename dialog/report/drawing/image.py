@@ -68,17 +68,24 @@ class HeatmapLayout:
 
 
 def heatmap(
-    weights: npt.ArrayLike, *, rows: Sequence[str], columns: Sequence[str], title: str = "", peak: float | None = None
+    weights: npt.ArrayLike,
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str = "",
+    peak: float | None = None,
+    limit: int = LABEL,
 ) -> Image.Image:
     """Draw weights [T, S] with a label per row (top to bottom) and column, and a colour bar.
 
-    The scale runs from 0 (paper) to `peak` (dark violet), by default the highest weight of the map.
+    The scale runs from 0 (paper) to `peak` (dark violet), by default the highest weight of the map. Labels have at
+    most `limit` columns of text.
 
     Raises:
         ValueError: the number of labels is wrong, or the map is empty.
     """
     array = validate_weights(weights, rows=rows, columns=columns)
-    return _draw([array], rows, columns, title=title, headings=(), peak=peak)
+    return _draw([array], rows, columns, title=title, headings=(), peak=peak, limit=limit)
 
 
 def heatmap_grid(
@@ -102,7 +109,13 @@ def heatmap_grid(
 
 
 def heatmap_layout(
-    rows: Sequence[str], columns: Sequence[str], *, panels: int = 1, headings: bool = False, title: str = ""
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    panels: int = 1,
+    headings: bool = False,
+    title: str = "",
+    limit: int = LABEL,
 ) -> HeatmapLayout:
     """Return the layout of `heatmap` or, with panels and headings, of `heatmap_grid`."""
     cell = 24 if panels == 1 else 16
@@ -116,8 +129,8 @@ def heatmap_layout(
         panels=panels,
         across=across,
         cell=cell,
-        left=_label_width(labels_of(rows, limit=LABEL)) + 14,
-        top=_label_width(labels_of(columns, limit=LABEL)) + 14 + (26 if title else 0),
+        left=_label_width(labels_of(rows, limit=limit)) + 14,
+        top=_label_width(labels_of(columns, limit=limit)) + 14 + (26 if title else 0),
         heading=20 if headings else 0,
         min_width=label_of(title, limit=TITLE).width + 20,
     )
@@ -131,8 +144,9 @@ def _draw(
     title: str,
     headings: Sequence[str],
     peak: float | None = None,
+    limit: int = LABEL,
 ) -> Image.Image:
-    layout = heatmap_layout(rows, columns, panels=len(maps), headings=bool(headings), title=title)
+    layout = heatmap_layout(rows, columns, panels=len(maps), headings=bool(headings), title=title, limit=limit)
     image = Image.new("RGB", layout.size, PAPER)
     draw = ImageDraw.Draw(image)
     peak = peak or highest_weight(*maps)
@@ -141,7 +155,7 @@ def _draw(
     for panel, heading in enumerate(labels_of(headings, limit=LABEL)):
         x, y = layout.corner(panel)
         draw.text((x, y - 4), heading.text, fill=INK, font=heading.font, anchor="ld")
-    row_labels, column_labels = labels_of(rows, limit=LABEL), labels_of(columns, limit=LABEL)
+    row_labels, column_labels = labels_of(rows, limit=limit), labels_of(columns, limit=limit)
     for panel in range(0, len(maps), layout.across):
         _row_labels(draw, row_labels, layout, panel)
     for panel in range(layout.across):

@@ -70,7 +70,7 @@ class PixelCanvas:
         """Draw one line of text, rotated by 90 degrees if there is an angle; characters beyond ASCII are escaped."""
         line = truncate(one_line(text).encode("ascii", "backslashreplace").decode(), limit)
         x, y = (SHARP * part for part in at)
-        stroke = SHARP // 8 if bold else 0
+        stroke = SHARP // 4 if bold else 0
         if not angle:
             self._draw.text((x, y), line, fill=TEXT, font=self._font, anchor=ANCHORS[anchor], stroke_width=stroke)
             return

@@ -24,7 +24,7 @@ from dialog.report.drawing.canvas import Canvas, Colour, Point
 from dialog.report.drawing.scale import ON_DARK, ON_LIGHT, highest_weight, to_colours, to_css, validate_weights
 from dialog.report.terminal import display_width, one_line
 
-CELL, LABEL = 22, 18  # pixels per cell, columns of text per label
+CELL, LABEL = 22, 18  # pixels per cell, columns of text to which labels are truncated
 
 
 class Curve(NamedTuple):
@@ -36,31 +36,39 @@ class Curve(NamedTuple):
 
 
 def heatmap_svg(
-    weights: npt.ArrayLike, *, rows: Sequence[str], columns: Sequence[str], title: str = "", peak: float | None = None
+    weights: npt.ArrayLike,
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str = "",
+    peak: float | None = None,
+    limit: int = LABEL,
 ) -> str:
     """Draw weights [T, S] with a label per row (top to bottom) and column; the tooltip of a cell is its weight.
 
-    The scale runs from 0 to `peak`, by default the highest weight of the map.
+    The scale runs from 0 to `peak`, by default the highest weight of the map. Labels are truncated to `limit` columns.
 
     Raises:
         ValueError: the number of labels is wrong, or the map is empty.
     """
     array = validate_weights(weights, rows=rows, columns=columns)
     peak = peak or highest_weight(array)
-    left, top = _label_width(rows) + 16, 0.87 * _label_width(columns) + 20 + (24 if title else 0)
+    left, top = _label_width(rows, limit) + 16, 0.87 * _label_width(columns, limit) + 20 + (24 if title else 0)
     map_width, map_height = array.shape[1] * CELL, array.shape[0] * CELL
-    overhang = max(_label_width([label]) / 2 - (len(columns) - index) * CELL for index, label in enumerate(columns))
+    overhang = max(
+        _label_width([label], limit) / 2 - (len(columns) - index) * CELL for index, label in enumerate(columns)
+    )
     width = left + map_width + max(64, overhang + 20)
     canvas = Canvas(width, top + map_height + 8, label=title or "Map of attention weights")
     canvas.text(title, (2, 14), bold=True)
     for index, label in enumerate(rows):
-        canvas.text(_mark_spaces(label), (left - 6, top + (index + 0.5) * CELL + 4), anchor="end", limit=LABEL)
+        canvas.text(_mark_spaces(label), (left - 6, top + (index + 0.5) * CELL + 4), anchor="end", limit=limit)
     for index, label in enumerate(columns):
-        canvas.text(_mark_spaces(label), (left + (index + 0.5) * CELL + 3, top - 6), angle=-60, limit=LABEL)
+        canvas.text(_mark_spaces(label), (left + (index + 0.5) * CELL + 3, top - 6), angle=-60, limit=limit)
     shades = _shades(array / peak)
     for row, column in np.ndindex(array.shape):
         corner = (left + column * CELL, top + row * CELL)
-        tip = f"{rows[row]} → {columns[column]}: {array[row, column]:.3f}"
+        tip = f"{_mark_spaces(rows[row])} → {_mark_spaces(columns[column])}: {array[row, column]:.3f}"
         canvas.rectangle(corner, (CELL - 1, CELL - 1), shades[row][column], tip=tip)
     _colour_bar(canvas, (left + map_width + 12, top), map_height - 1, peak)
     return str(canvas)
@@ -114,5 +122,5 @@ def _mark_spaces(label: str) -> str:
     return label.replace("▁", "_")
 
 
-def _label_width(labels: Sequence[str]) -> float:
-    return LETTER * max(min(display_width(one_line(label)), LABEL) for label in labels)
+def _label_width(labels: Sequence[str], limit: int) -> float:
+    return LETTER * max(min(display_width(one_line(label)), limit) for label in labels)

@@ -36,6 +36,12 @@ def test_utterances_are_listed_with_their_entropy(find: Callable[..., dict[str, 
         assert data[side]["pairs_above"] == 3
 
 
+def test_a_corpus_without_generic_responses_has_no_empty_table(find: Callable[..., dict[str, Finding]]) -> None:
+    finding = find(train=[["a", "b"], ["c", "d"]])["generic"]
+    assert finding.details == ()
+    assert "dull" not in finding.summary
+
+
 @settings(max_examples=60)
 @given(st.lists(st.lists(turns, max_size=5), max_size=9), rules_with_any_values)
 def test_counts_are_what_the_filter_drops(

@@ -89,3 +89,20 @@ def test_a_single_head_has_no_number_on_a_picture(two_heads: dict[str, Any]) -> 
     assert ">decoder.attention, head 1<" in picture(two_heads, head="1").svg()
     assert ">decoder.attention<" in picture(single).svg()
     assert picture(single).png().size != picture(two_heads).png().size
+
+
+@pytest.mark.parametrize(("count", "title"), [(2, "the first turn summed"), (3, "the first 2 turns summed")])
+def test_a_wide_picture_names_the_summed_turns(count: int, title: str, two_heads: dict[str, Any]) -> None:
+    turns = [number for number in range(count) for _ in range(150)]
+    wide = {
+        "context_tokens": ["▁a"] * len(turns),
+        "context_lines": turns,
+        "context_kinds": ["word"] * len(turns),
+        "turns": [{"speaker": "other", "text": "a"}] * count,
+        "maps": [two_heads["maps"][0] | {"weights": [[[1 / len(turns)] * len(turns)] * 3]}],
+    }
+    assert f"({title})" in picture(two_heads | wide).svg()
+
+
+def test_tooltips_have_the_labels_of_a_picture(two_heads: dict[str, Any]) -> None:
+    assert "<title>_do → _you: " in picture(two_heads).svg()

@@ -265,7 +265,7 @@ def test_what_is_not_read_is_shown(two_heads: dict[str, Any]) -> None:
     text = unescape(attention_page([("", maps)], title="run"))
     assert "<summary>1 earlier turn, not read by the model</summary>" in text
     assert 'class="unread"><span dir="auto">Long ago .</span>' in text
-    assert "limited number of turns; not read: the first 1 turn." in text
+    assert "limited number of turns; not read: the first turn." in text
     assert "its first 7 tokens are not read" in text
     assert '["turn 2, responder",' in text, "counted from the first turn of the dialogue"
 

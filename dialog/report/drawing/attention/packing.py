@@ -114,10 +114,15 @@ def notes_of(reading: Mapping[str, Any]) -> list[str]:
     """Return sentences about what the model does not read."""
     notes = []
     if turns := len(reading.get("unread_turns", [])):
-        notes.append(f"The model reads a limited number of turns; not read: the first {counted(turns, 'turn')}.")
+        notes.append(f"The model reads a limited number of turns; not read: {first_turns(turns)}.")
     if tokens := reading.get("dropped_tokens", 0):
         notes.append(f"The context is longer than the model reads: its first {counted(tokens, 'token')} are not read.")
     return notes
+
+
+def first_turns(number: int) -> str:
+    """Return "the first turn" or "the first 3 turns"."""
+    return "the first turn" if number == 1 else f"the first {counted(number, 'turn')}"
 
 
 def characters_of_parts(tokens: Sequence[str]) -> dict[int, str]:

@@ -13,7 +13,15 @@ from PIL import Image
 
 from dialog.config.components import lookup
 from dialog.errors import UserError
-from dialog.report.drawing.attention.packing import NamedMap, TokenAxis, Weights, axes_of, last_cross_attention, maps_of
+from dialog.report.drawing.attention.packing import (
+    NamedMap,
+    TokenAxis,
+    Weights,
+    axes_of,
+    first_turns,
+    last_cross_attention,
+    maps_of,
+)
 from dialog.report.drawing.attention.still import fold
 from dialog.report.drawing.image import heatmap, heatmap_grid
 from dialog.report.drawing.svg import heatmap_svg
@@ -63,7 +71,7 @@ def picture(reading: Mapping[str, Any], layer: str | None = None, head: str | No
     title, columns = one.name, axes[one.columns].tokens
     if one.columns == "source":
         folded, columns, heads = folded_heads(heads, axes["source"])
-        title += f" (first {folded} turns summed)" if folded else ""
+        title += f" ({first_turns(folded)} summed)" if folded else ""
     return Picture(title, heads, headings, axes[one.rows].tokens, columns)
 
 

@@ -18,7 +18,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "similarity": ("similarity", "mean cosine with the rows of the other heads of the same kind"),
     },
     "Coverage": {
-        "coverage": ("coverage", "share of a response's mass that reaches source tokens not fully read yet"),
+        "coverage": (
+            "coverage",
+            "sum over source tokens of the mass on each, at most 1, divided by the shorter of both lengths",
+        ),
         "repetition": ("repetition", "mass on what earlier response tokens have read (coverage loss)"),
     },
     "Mass on kinds of tokens": {

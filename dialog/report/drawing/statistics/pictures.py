@@ -23,18 +23,21 @@ from dialog.report.drawing.statistics.columns import (
 from dialog.report.drawing.svg import heatmap_svg
 from dialog.report.page import printable_json, render_page
 
+HEAD = 60
+"""Columns of text of the name of a head, which ends with its number."""
+
 
 def statistics_svg(statistics: Statistics) -> str:
     """Draw the statistics of cross-attention [heads, statistics] from 0 to 1; negative correlations are drawn as 0.
 
     Without cross-attention it draws self-attention.
     """
-    return heatmap_svg(**_map(statistics, _parts(statistics)[0]), peak=1.0)
+    return heatmap_svg(**_map(statistics, _parts(statistics)[0]), peak=1.0, limit=HEAD)
 
 
 def statistics_image(statistics: Statistics) -> Image.Image:
     """Draw the same as an image."""
-    return heatmap(**_map(statistics, _parts(statistics)[0]), peak=1.0)
+    return heatmap(**_map(statistics, _parts(statistics)[0]), peak=1.0, limit=HEAD)
 
 
 def statistics_page(statistics: Statistics, *, title: str) -> str:
@@ -44,7 +47,7 @@ def statistics_page(statistics: Statistics, *, title: str) -> str:
     values = {
         "title": printable_json(title),
         "sizes": sizes_text(safe),
-        "pictures": [Markup(heatmap_svg(**_map(safe, rows), peak=1.0)) for rows in _parts(safe)],
+        "pictures": [Markup(heatmap_svg(**_map(safe, rows), peak=1.0, limit=HEAD)) for rows in _parts(safe)],
         "tables": [
             {
                 "title": name,
@@ -58,7 +61,7 @@ def statistics_page(statistics: Statistics, *, title: str) -> str:
         "similarity": [
             {
                 "kind": pairs["kind"],
-                "svg": Markup(heatmap_svg(pairs["matrix"], rows=labels, columns=labels, peak=1.0)),
+                "svg": Markup(heatmap_svg(pairs["matrix"], rows=labels, columns=labels, peak=1.0, limit=HEAD)),
             }
             for pairs in safe["similarity"]
             for labels in [[_short(name) for name in pairs["heads"]]]
