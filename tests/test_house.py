@@ -103,6 +103,12 @@ def test_imports_run_downwards() -> None:
     assert not upward
 
 
+def test_only_chats_choose_searches() -> None:
+    """Recorded results stay valid when `chosen_search` changes."""
+    users = {part(file) for file in INSIDE if "generation/chosen_search.py" in imported_files(file)}
+    assert users == {"chat", "serving"}
+
+
 def test_no_import_cycle() -> None:
     assert cycle({file: imported_files(file) for file in INSIDE}) is None
 

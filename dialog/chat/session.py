@@ -15,6 +15,7 @@ from dialog.errors import UserError
 from dialog.escaping import to_json
 from dialog.generation.responder import Candidate, check_answered
 from dialog.paths import check_new
+from dialog.report.terminal import is_unicode
 from dialog.runs.run import Run, run_names
 
 Watch = Callable[[int, str], None]
@@ -61,7 +62,7 @@ class Session:
         Raises:
             UserError: the text is not UTF-8, or the scores of a model are not numbers; nothing is added then.
         """
-        if any("\ud800" <= char <= "\udfff" for char in text):
+        if not is_unicode(text):
             raise UserError("the line is not UTF-8; check the encoding of the terminal or file")
         return self._reply(self.exchanges, Exchange(text), watch)
 

@@ -18,6 +18,7 @@ from dialog.atomic import replacing
 from dialog.errors import UserError
 from dialog.escaping import to_json
 from dialog.report.formats.numbers import counted
+from dialog.report.terminal import is_unicode
 
 BATCH = 64
 """Lines of a file that are answered together; a pipe or terminal is answered line by line."""
@@ -114,7 +115,7 @@ def read_line(content: bytes, number: int, where: str, texts: Sequence[str]) -> 
     if not all(isinstance(text, str) for text in turns):
         fields = "".join(f', "{name}": TEXT' for name in texts)
         return InputLine(row, f'{where}: needs {{"context": [TEXT, ...]{fields}}}')
-    if any("\ud800" <= char <= "\udfff" for text in turns for char in text):
+    if not all(map(is_unicode, turns)):
         fields = " or ".join(["the context", *texts])
         return InputLine(row, f"{where}: lone surrogate (half a character) in {fields}; write both halves")
     return InputLine(row)

@@ -6,6 +6,7 @@ import click
 from click.core import ParameterSource
 
 from dialog.errors import UserError
+from dialog.report.terminal import is_unicode
 
 
 def is_given(option: str) -> bool:
@@ -19,5 +20,5 @@ def check_text(option: str, *texts: str) -> None:
     Raises:
         UserError: a byte that is not UTF-8.
     """
-    if any("\ud800" <= char <= "\udfff" for text in texts for char in text):
+    if not all(map(is_unicode, texts)):
         raise UserError(f"{option}: the text is not UTF-8; check the encoding of the terminal")

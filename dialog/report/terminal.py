@@ -28,6 +28,11 @@ def printable(text: str) -> str:
     return COMMANDS.sub(lambda match: _escape(match[0]), text)
 
 
+def is_unicode(text: str) -> bool:
+    """Return whether a text has no lone surrogate, which a byte that is not UTF-8 becomes in arguments and input."""
+    return not any("\ud800" <= char <= "\udfff" for char in text)
+
+
 def one_line(text: str) -> str:
     r"""Write line feed and tab as `\n` and `\t`, and all that `printable` escapes."""
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")

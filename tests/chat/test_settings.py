@@ -108,7 +108,7 @@ def test_n_best_widens_the_search(settings: Settings, name: str, count: int, sea
     wide = settings.select(name).n_best(count)
     assert sorted(wide.describe().split(", ")) == sorted([*search.split(", "), "max_length=9"])
     (candidates,) = settings.run.responder.respond([["Hello ."]], wide.component)
-    assert len(candidates) >= count
+    assert len(candidates) == wide.component["candidates"] >= count
 
 
 def test_only_searches_that_draw_get_another_seed(settings: Settings) -> None:

@@ -32,12 +32,12 @@ def statistics_svg(statistics: Statistics) -> str:
 
     Without cross-attention it draws self-attention.
     """
-    return heatmap_svg(**_map(statistics, _parts(statistics)[0]), peak=1.0, limit=HEAD)
+    return heatmap_svg(**_map(statistics, _parts(statistics)[0]))
 
 
 def statistics_image(statistics: Statistics) -> Image.Image:
     """Draw the same as an image."""
-    return heatmap(**_map(statistics, _parts(statistics)[0]), peak=1.0, limit=HEAD)
+    return heatmap(**_map(statistics, _parts(statistics)[0]))
 
 
 def statistics_page(statistics: Statistics, *, title: str) -> str:
@@ -47,7 +47,7 @@ def statistics_page(statistics: Statistics, *, title: str) -> str:
     values = {
         "title": printable_json(title),
         "sizes": sizes_text(safe),
-        "pictures": [Markup(heatmap_svg(**_map(safe, rows), peak=1.0, limit=HEAD)) for rows in _parts(safe)],
+        "pictures": [Markup(heatmap_svg(**_map(safe, rows))) for rows in _parts(safe)],
         "tables": [
             {
                 "title": name,
@@ -88,6 +88,8 @@ def _map(statistics: Statistics, rows: Sequence[Mapping[str, Any]]) -> dict[str,
         "rows": [_short(head_label(row)) for row in rows],
         "columns": list(columns.values()),
         "title": f"{kind} on {statistics['split']}, {statistics['examples']:,} examples",
+        "peak": 1.0,
+        "limit": HEAD,
     }
 
 
