@@ -7,6 +7,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from machines import THEN, joined
+
 from dialog.atomic import write_text
 from dialog.comparison.references import NGRAM
 from dialog.recipes.measured import PRIMARY, STALE, changed_since, figure_of, metric_at, outdated, staleness
@@ -80,10 +82,14 @@ def cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
 
 
 def times(runs: Sequence[Mapping[str, Any]], *, named: bool) -> str:
-    """Return the median training time of a recipe on each machine; `named` gives the GPU or processor of each."""
+    """Return the median training time of a recipe on each machine; `named` gives the GPU or processor of each.
+
+    A run that was moved has a time of its own, with all of its machines.
+    """
     seconds: dict[str, list[float]] = {}
     for run in runs:
-        seconds.setdefault(run["hardware"].partition(",")[0], []).append(run["seconds"])
+        machines = joined(machine.partition(",")[0] for machine in run["hardware"].split(THEN))
+        seconds.setdefault(machines, []).append(run["seconds"])
     each = {machine: duration(median(some)) for machine, some in seconds.items()}
     return "; ".join(f"{time} ({machine})" if named else time for machine, time in each.items())
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from entries import Entry, compose_row, overrides_of
+from machines import joined, machines_of
 from pooled import SUMS, dialogue_sums, pooled_verdict
 from record_table import to_markdown, write_table
 from tables import COMMAND, RESULTS, Table, plan_table
@@ -39,7 +40,7 @@ from dialog.recipes.measured import PRIMARY
 from dialog.report.completion import displayed
 from dialog.report.formats.numbers import hardware
 from dialog.runs.environment import environment
-from dialog.runs.folder import ENVIRONMENT, commits_of
+from dialog.runs.folder import commits_of
 
 FORMAT = 1
 DROPPED = {"baselines", "calibration", "signatures", "left_out", "generation", "data", "weights", "head"}
@@ -189,16 +190,16 @@ def content_of(
 
 def run_of(run: FinishedRun) -> dict[str, Any]:
     """Return one run: where it was trained, its cost, its metrics, its sums per dialogue, and its learning curve."""
-    trained = read_json(run.folder / ENVIRONMENT, "time", "data")
+    trained, *_ = machines = machines_of(run.folder)
     curve = [point for point in run.entry["curve"] if point["validation/bits_per_byte"] is not None]
     names = ("step", "epoch", "seconds", "validation/bits_per_byte")
     return {
         "seed": run.entry["seed"],
         "commits": commits_of(run.folder),
         "date": trained["time"][:10],
-        "hardware": hardware(trained),
+        "hardware": joined(hardware(machine) for machine in machines),
         "threads": trained["threads"],
-        "torch": trained["torch"],
+        "torch": joined(machine["torch"] for machine in machines),
         "data": trained["data"],
         "fingerprint": run.entry["metrics"].get("fingerprint"),
         **{key: run.entry[key] for key in RUN},

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from entries import Entry, compose_row
+from machines import note_moves
 
 from dialog.build import with_precision
 from dialog.comparison.compare import RESULTS, compare, covers, raise_failures
@@ -148,6 +149,7 @@ def train_table(table: Table, jobs: int, advice: str) -> None:
     """
     grid = table.grid
     grid = open_grid(grid.folder, grid.contenders, grid.seeds, (), COMMAND.format(table.entry.name))
+    note_moves(cell.folder for cell in grid.cells())
     if len(grid.contenders) > 1:
         compare(grid, Request((), jobs=jobs), advice)
         return
