@@ -2,7 +2,7 @@
 
 Runs of the present recipe that the output folder lacks are taken from the records of the corpus: tables share runs, the
 seeds of a table can be trained on several machines, and a lost output folder loses no results. If the output folder has
-only some of the runs, the verdict is about bits per byte alone, from the sums per dialogue that each record has.
+only some of a table's runs, the verdict is about bits per byte alone, from the sums per dialogue that each record has.
 """
 
 from __future__ import annotations
@@ -289,7 +289,7 @@ def with_recorded(content: dict[str, Any], earlier: Mapping[str, Any], table: Ta
         if runs or others:
             row = new[name] if name in new else recorded[name]
             rows.append({**row, "runs": sorted([*others, *runs], key=itemgetter("seed"))})
-    if not joined:
+    if not joined and not content["missing"]:
         return content
     compared = earlier if earlier.get("verdict") and rounded(rows) == earlier["recipes"] else pooled_verdict(rows)
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from queue_texts import OVERRIDES, QUEUE, Call
@@ -97,6 +98,33 @@ def test_runs_on_other_data_are_not_joined(tmp_path: Path, call: Call, caplog: p
     assert [run["seed"] for run in joined["recipes"][0]["runs"]] == [1, 3]
     assert joined["missing"] == ["a seed 2"]
     assert "a seed 2: recorded on other data, left out" in caplog.text
+
+
+def test_table_that_lacks_seeds_has_a_verdict(tmp_path: Path, call: Call) -> None:
+    call("--status", "--only", "first")
+    from entries import Entry, Row
+    from records import with_recorded
+    from tables import Table
+
+    from dialog.comparison.grid.folder import Grid
+
+    def row(name: str, nats: float) -> dict[str, Any]:
+        sums = [[nats + 0.1 * (dialogue % 3) for dialogue in range(30)], [10.0] * 30, [0.0] * 30]
+        run = {"seed": 1, "data": "same", "fingerprint": "f", "dialogue_sums": sums, "leaked_dialogues": None}
+        return {"name": name, "hash": "h", "runs": [run]}
+
+    names = ("quickstart/a", "quickstart/b")
+    entry = Entry("a", "first", "", tuple(Row(name, name, (), 0.1) for name in names), seeds=2)
+    table = Table(entry, Grid(tmp_path, (), (1, 2)), {}, dict.fromkeys(names, "h"))
+    rows = [row(name, nats) for name, nats in zip(names, (7.0, 8.0), strict=True)]
+    lacking = [f"{name} seed 2" for name in names]
+    content = {"recipes": rows, "missing": lacking, "references": {}, "verdict": "", "differences": []}
+    recorded = with_recorded(content, {"recipes": []}, table, tmp_path / "recipes")
+    assert recorded["missing"] == lacking
+    assert recorded["verdict"].startswith(
+        "One run each: this is about two runs, not about two architectures. a is better by"
+    )
+    assert {item["metric"] for item in recorded["differences"]} == {"bits_per_byte"}
 
 
 def test_perplexities_on_scored_sets_become_bits_per_byte(call: Call) -> None:
