@@ -90,7 +90,7 @@ class VerbGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write names and summaries, without importing the verbs."""
-        with formatter.section("Verbs"):
+        with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
 
 
@@ -120,6 +120,10 @@ def main() -> NoReturn:
         leave(str(error), 1, at_once=True)
     except RunError as error:
         leave(str(error), 1)
+    except click.NoSuchOption as error:
+        from dialog.cli.options import no_such_option
+
+        leave(no_such_option(error), 2)
     except click.ClickException as error:
         leave(" ".join(error.format_message().split()), 2)  # click lists choices on lines of their own
     except (KeyboardInterrupt, click.Abort) as error:

@@ -1,4 +1,4 @@
-"""Options of the command line: which were given, and whether their text is valid."""
+"""Options of the command line: which were given, whether their text is valid, and settings written as options."""
 
 from __future__ import annotations
 
@@ -22,3 +22,20 @@ def check_text(option: str, *texts: str) -> None:
     """
     if not all(map(is_unicode, texts)):
         raise UserError(f"{option}: the text is not UTF-8; check the encoding of the terminal")
+
+
+def no_such_option(error: click.NoSuchOption) -> str:
+    """Return the message of an unknown option; if it is a setting, with the way in which settings are written."""
+    message = " ".join(error.format_message().split())
+    command = error.ctx.command if error.ctx else None
+    if command is None or error.possibilities or all(item.name != "overrides" for item in command.params):
+        return message
+    from dialog.config.schema import Recipe, to_dict
+
+    name = error.option_name.lstrip("-").replace("-", "_")
+    sections = {key: value for key, value in to_dict(Recipe()).items() if key != "about"}
+    keys = [f"{key}.{name}" for key, value in sections.items() if isinstance(value, dict) and name in value]
+    if name in sections:
+        keys = [name]
+    example = f": {keys[0]}=..." if keys else ", such as trainer.max_epochs=3"
+    return f"{message.removesuffix('.')}; settings are written KEY=VALUE{example}"

@@ -15,7 +15,16 @@ LIGHT_ERRORS = [
     (["trian", TRANSFORMER], "unknown command 'trian'; did you mean 'train'?"),
     (["show"], "Missing argument 'RECIPE'"),
     (["export", "RUN"], "Missing option '--format'. Choose from: huggingface, ctranslate2, onnx"),
-    (["show", TRANSFORMER, "--modle"], "No such option '--modle'"),
+    (["show", TRANSFORMER, "--modle"], "No such option '--modle'. Did you mean"),
+    (["train", TRANSFORMER, "--seed", "3"], "No such option '--seed'; settings are written KEY=VALUE: seed=..."),
+    (
+        ["train", TRANSFORMER, "--max-epochs=3"],
+        "No such option '--max-epochs'; settings are written KEY=VALUE: trainer.max_epochs=...",
+    ),
+    (
+        ["evaluate", "RUN", "--learning-rate", "1"],
+        "No such option '--learning-rate'; settings are written KEY=VALUE, such as tr",
+    ),
     (["show", "quickstart/transfomer"], "unknown recipe 'quickstart/transfomer'; did you mean 'quickstart/tr"),
     (["show", "bad.yaml"], "bad.yaml:2: "),
     (

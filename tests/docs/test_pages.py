@@ -27,7 +27,9 @@ PAGES = {
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("recipes/*/README.md")))
 }
 COMMAND = re.compile(r"(?:python -m dialog|dialog-seq2seq) ([^\n`#|]+)")
-COMMANDS = sorted({(page, match[1].strip()) for page, text in PAGES.items() for match in COMMAND.finditer(text)})
+COMMANDS = sorted(
+    {(page, match[1].strip()) for page, text in PAGES.items() for match in COMMAND.finditer(text.replace("\\\n", " "))}
+)
 EXTENDING = PAGES["docs/extending.md"]
 
 
