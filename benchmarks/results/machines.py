@@ -9,13 +9,13 @@ from typing import Any
 from dialog.atomic import write_json
 from dialog.comparison.grid.folder import is_trained
 from dialog.json_files import read_json
-from dialog.report.formats.numbers import hardware
 from dialog.runs.environment import environment
 from dialog.runs.folder import ENVIRONMENT
 
 MOVED = "moved.json"
 """In a run folder: the machines after that of environment.json, in order."""
 KEYS = ("cpu", "gpu", "cores", "threads", "torch")
+"""What a record has of a machine."""
 THEN = ", then "
 """Between the machines of one run."""
 
@@ -27,21 +27,16 @@ def note_moves(folders: Iterable[Path]) -> None:
         if not (folder / ENVIRONMENT).is_file() or is_trained(folder):
             continue
         _, *moved = machines = machines_of(folder)
-        if machine(machines[-1]) != machine(now):
+        if any(machines[-1][key] != now[key] for key in KEYS):
             write_json(folder / MOVED, {"machines": [*moved, {key: now[key] for key in KEYS}]})
 
 
 def machines_of(folder: Path) -> list[dict[str, Any]]:
     """Return the environments of a run: that in which it was started, and those in which it was continued."""
     moved = read_json(folder / MOVED, "machines")["machines"] if (folder / MOVED).is_file() else []
-    return [read_json(folder / ENVIRONMENT), *moved]
+    return [read_json(folder / ENVIRONMENT, "time", "data", *KEYS), *moved]
 
 
-def machine(environment: dict[str, Any]) -> tuple[str, str]:
-    """Return hardware and version of torch of an environment."""
-    return hardware(environment), environment["torch"]
-
-
-def joined(texts: Iterable[str]) -> str:
+def in_sequence(texts: Iterable[str]) -> str:
     """Return what a run has of each machine as one text, without repetition."""
     return THEN.join(dict.fromkeys(texts))

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from machines import THEN, joined
+from machines import THEN, in_sequence
 
 from dialog.atomic import write_text
 from dialog.comparison.references import NGRAM
@@ -88,7 +88,7 @@ def times(runs: Sequence[Mapping[str, Any]], *, named: bool) -> str:
     """
     seconds: dict[str, list[float]] = {}
     for run in runs:
-        machines = joined(machine.partition(",")[0] for machine in run["hardware"].split(THEN))
+        machines = in_sequence(machine.partition(",")[0] for machine in run["hardware"].split(THEN))
         seconds.setdefault(machines, []).append(run["seconds"])
     each = {machine: duration(median(some)) for machine, some in seconds.items()}
     return "; ".join(f"{time} ({machine})" if named else time for machine, time in each.items())

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from entries import Entry, compose_row, overrides_of
-from machines import joined, machines_of
+from machines import in_sequence, machines_of
 from pooled import SUMS, dialogue_sums, pooled_verdict
 from record_table import to_markdown, write_table
 from tables import COMMAND, RESULTS, Table, plan_table
@@ -197,9 +197,9 @@ def run_of(run: FinishedRun) -> dict[str, Any]:
         "seed": run.entry["seed"],
         "commits": commits_of(run.folder),
         "date": trained["time"][:10],
-        "hardware": joined(hardware(machine) for machine in machines),
+        "hardware": in_sequence(hardware(machine) for machine in machines),
         "threads": trained["threads"],
-        "torch": joined(machine["torch"] for machine in machines),
+        "torch": in_sequence(machine["torch"] for machine in machines),
         "data": trained["data"],
         "fingerprint": run.entry["metrics"].get("fingerprint"),
         **{key: run.entry[key] for key in RUN},

@@ -34,8 +34,7 @@ def no_such_option(error: click.NoSuchOption) -> str:
 
     name = error.option_name.lstrip("-").replace("-", "_")
     sections = {key: value for key, value in to_dict(Recipe()).items() if key != "about"}
-    keys = [f"{key}.{name}" for key, value in sections.items() if isinstance(value, dict) and name in value]
-    if name in sections:
-        keys = [name]
-    example = f": {keys[0]}=..." if keys else ", such as trainer.max_epochs=3"
+    inner = [f"{key}.{name}" for key, value in sections.items() if isinstance(value, dict) and name in value]
+    key = name if name in sections else next(iter(inner), "")
+    example = f": {key}=..." if key else ", such as trainer.max_epochs=3"
     return f"{message.removesuffix('.')}; settings are written KEY=VALUE{example}"

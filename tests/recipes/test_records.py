@@ -25,6 +25,17 @@ unknown:
 """
 
 
+def table_of(folder: Path, recipes: dict[str, str], seeds: int) -> Any:  # noqa: ANN401 - imported in the test
+    from entries import Entry, Row
+    from tables import Table
+
+    from dialog.comparison.grid.folder import Grid
+
+    rows = tuple(Row(name, recipe, (), 0.1) for name, recipe in recipes.items())
+    grid = Grid(folder, (), tuple(range(1, seeds + 1)))
+    return Table(Entry("a", "first", "", rows, seeds=seeds), grid, {}, dict.fromkeys(recipes, "h"))
+
+
 def test_tables_share_recorded_runs(
     tmp_path: Path, queue: list[str], call: Call, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -79,19 +90,14 @@ def test_tables_share_recorded_runs(
 
 def test_runs_on_other_data_are_not_joined(tmp_path: Path, call: Call, caplog: pytest.LogCaptureFixture) -> None:
     call("--status", "--only", "first")
-    from entries import Entry, Row
     from records import with_recorded
-    from tables import Table
-
-    from dialog.comparison.grid.folder import Grid
 
     results = tmp_path / "recipes" / "quickstart" / "results"
     results.mkdir(parents=True)
     other = {"seed": 2, "data": "of another corpus", "fingerprint": "f"}
     row = {"name": "a", "hash": "h", "runs": [other, {**other, "seed": 3, "data": "same"}]}
     (results / "other.json").write_text(json.dumps({"recipes": [row]}))
-    entry = Entry("a", "first", "", (Row("a", "quickstart/transformer", (), 0.1),), seeds=3)
-    table = Table(entry, Grid(tmp_path, (), (1, 2, 3)), {}, {"a": "h"})
+    table = table_of(tmp_path, {"a": "quickstart/transformer"}, seeds=3)
     own = {"name": "a", "hash": "h", "runs": [{**other, "seed": 1, "data": "same"}]}
     content = {"recipes": [own], "missing": ["a seed 2", "a seed 3"], "references": {}}
     joined = with_recorded(content, {"recipes": []}, table, tmp_path / "recipes")
@@ -102,11 +108,7 @@ def test_runs_on_other_data_are_not_joined(tmp_path: Path, call: Call, caplog: p
 
 def test_table_that_lacks_seeds_has_a_verdict(tmp_path: Path, call: Call) -> None:
     call("--status", "--only", "first")
-    from entries import Entry, Row
     from records import with_recorded
-    from tables import Table
-
-    from dialog.comparison.grid.folder import Grid
 
     def row(name: str, nats: float) -> dict[str, Any]:
         sums = [[nats + 0.1 * (dialogue % 3) for dialogue in range(30)], [10.0] * 30, [0.0] * 30]
@@ -114,8 +116,7 @@ def test_table_that_lacks_seeds_has_a_verdict(tmp_path: Path, call: Call) -> Non
         return {"name": name, "hash": "h", "runs": [run]}
 
     names = ("quickstart/a", "quickstart/b")
-    entry = Entry("a", "first", "", tuple(Row(name, name, (), 0.1) for name in names), seeds=2)
-    table = Table(entry, Grid(tmp_path, (), (1, 2)), {}, dict.fromkeys(names, "h"))
+    table = table_of(tmp_path, {name: name for name in names}, seeds=2)
     rows = [row(name, nats) for name, nats in zip(names, (7.0, 8.0), strict=True)]
     lacking = [f"{name} seed 2" for name in names]
     content = {"recipes": rows, "missing": lacking, "references": {}, "verdict": "", "differences": []}
@@ -151,7 +152,7 @@ def test_training_times_name_the_machines_of_a_table(call: Call) -> None:
 
 def test_moved_run_names_each_machine(tmp_path: Path, call: Call) -> None:
     call("--status", "--only", "first")
-    from machines import MOVED, joined, machines_of, note_moves
+    from machines import MOVED, in_sequence, machines_of, note_moves
     from record_table import times
 
     from dialog.report.formats.numbers import hardware
@@ -161,7 +162,7 @@ def test_moved_run_names_each_machine(tmp_path: Path, call: Call) -> None:
     folders = {name: tmp_path / name for name in ("new", "here", "moved", "finished")}
     for name, gpu in (("here", now["gpu"]), ("moved", "H200"), ("finished", "H200")):
         folders[name].mkdir()
-        (folders[name] / "environment.json").write_text(json.dumps({**now, "gpu": gpu}))
+        (folders[name] / "environment.json").write_text(json.dumps({**now, "gpu": gpu, "data": "d"}))
     summary = {"steps": 5, "seconds": 1.0, "target_tokens": 5}
     (folders["finished"] / "summary.json").write_text(json.dumps(summary))
     note_moves(folders.values())
@@ -170,5 +171,5 @@ def test_moved_run_names_each_machine(tmp_path: Path, call: Call) -> None:
     machines = [hardware(machine) for machine in machines_of(folders["moved"])]
     assert machines == [hardware({**now, "gpu": "H200"}), hardware(now)]
     processor = now["cpu"].partition(",")[0]
-    run = {"hardware": joined(machines), "seconds": 60.0}
+    run = {"hardware": in_sequence(machines), "seconds": 60.0}
     assert times([run], named=True) == f"1 min 00 s (H200, then {processor})"
