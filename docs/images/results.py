@@ -30,8 +30,6 @@ FIVE_EPOCHS_CLEAN = "dailydialog/results/dailydialog-five-epochs-clean.json"
 FIVE_EPOCHS_MODERN = "dailydialog/results/dailydialog-five-epochs-modern.json"
 PROTOCOL = "dailydialog/results/sankar2019-twelve-epochs.json"
 FAMILIES = {
-    "reverse": ("reverse/results/reverse.json", LSTM, TRANSFORMER),
-    "quickstart": ("quickstart/results/quickstart.json", LSTM, TRANSFORMER),
     "DailyDialog, 1 epoch": (ONE_EPOCH, LSTM, TRANSFORMER),
     "DailyDialog, 5 epochs": (FIVE_EPOCHS, LSTM, TRANSFORMER),
     "DailyDialog, 5 epochs, no leak": (FIVE_EPOCHS_CLEAN, LSTM, TRANSFORMER),

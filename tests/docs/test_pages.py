@@ -40,14 +40,23 @@ def blocks(page: str, language: str) -> list[str]:
 # ------------------------------------------------------------------ all pages
 
 
-def test_the_readme_is_short() -> None:
+def test_the_first_pages_are_short() -> None:
     assert PAGES["README.md"].count("\n") <= 150
+    assert len(PAGES["docs/results.md"].split()) <= 1500  # two pages without its figures
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_links_lead_to_files(page: str) -> None:
-    targets = re.findall(r"\]\((?!https?:)([^)#]+)", PAGES[page])
-    assert not [target for target in targets if not (ROOT / page).parent.joinpath(target).exists()]
+def test_links_lead_to_files_and_headings(page: str) -> None:
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", PAGES[page]):
+        path = (ROOT / page).parent.joinpath(target).resolve() if target else ROOT / page
+        assert path.exists(), target
+        assert not anchor or anchor in anchors(path.read_text(encoding="utf-8")), f"{target}#{anchor}"
+
+
+def anchors(page: str) -> set[str]:
+    """Return the anchors that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page, flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize(("page", "line"), COMMANDS)
