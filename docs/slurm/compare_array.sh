@@ -4,7 +4,7 @@
 #     sbatch --array=1-6 docs/slurm/compare_array.sh runs/families dailydialog/lstm_bahdanau dailydialog/transformer --seeds 3
 #
 # The first argument is the comparison folder, the others are those of `compare`. All tasks run the same command: each
-# takes a run that no other works on, and one of them writes the report at the end. All must see the folder and $DIALOG_CACHE.
+# takes a run that no other works on, and one writes the report at the end. All must see the folder and $DIALOG_CACHE.
 # Prepare data where there is a network: python -m dialog prepare RECIPE.
 #SBATCH --job-name=compare
 #SBATCH --ntasks=1
