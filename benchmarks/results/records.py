@@ -198,7 +198,7 @@ def run_of(run: FinishedRun) -> dict[str, Any]:
         "commits": commits_of(run.folder),
         "date": trained["time"][:10],
         "hardware": in_sequence(hardware(machine) for machine in machines),
-        "threads": trained["threads"],
+        "threads": max(machine["threads"] for machine in machines),
         "torch": in_sequence(machine["torch"] for machine in machines),
         "data": trained["data"],
         "fingerprint": run.entry["metrics"].get("fingerprint"),

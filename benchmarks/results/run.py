@@ -8,8 +8,9 @@
 
 The queue is queue.yaml, or --queue FILE. Runs go to --output (default runs/results), which git ignores; a run of the
 same recipe, seed and data that is there already, under whatever name, is continued or used as it is. Each run has one
-thread. SIGTERM stops at a checkpoint with exit code 143; the same command continues, also after a kill. A recipe that
-fails is reported at the end (exit code 1, or 2 if you can fix it) and does not stop the others.
+thread; OMP_NUM_THREADS=N gives N to the runs of all jobs together. SIGTERM stops at a checkpoint with exit code 143;
+the same command continues, also after a kill. A recipe that fails is reported at the end (exit code 1, or 2 if you can
+fix it) and does not stop the others.
 
 Nothing in the checkout is changed while the queue runs, so that all runs are of one commit; --record and --reproduce
 do that.
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import os
 
-os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
 import argparse
 import logging

@@ -60,6 +60,8 @@ def test_tables_share_recorded_runs(
     assert call("--unrecorded", "--only", "wide")[0] == 0
     (summary,) = (tmp_path / "out").glob("*/summary.json")
     assert summary.parent.name.startswith("small-1-")
+    another = {"cpu": "another", "gpu": "none", "cores": 9, "threads": 4, "torch": "9"}
+    (summary.parent / "moved.json").write_text(json.dumps({"machines": [another]}))
     call("--record", "--only", "wide")
     first, record = (
         json.loads((tmp_path / "recipes" / "quickstart" / "results" / f"{name}.json").read_text())
@@ -67,7 +69,9 @@ def test_tables_share_recorded_runs(
     )
     assert record["recipes"][:2] == first["recipes"]
     assert record["recipes"][2]["name"] == "small"
-    assert record["recipes"][2]["runs"][0]["metrics"]["history"], "measured as in a comparison"
+    (run,) = record["recipes"][2]["runs"]
+    assert run["metrics"]["history"], "measured as in a comparison"
+    assert (run["threads"], run["hardware"].partition(", then ")[2]) == (4, "another, 9 cores"), "moved"
     assert record["missing"] == []
     assert {item["metric"] for item in record["differences"]} == {"bits_per_byte"}
     assert len([item for item in record["differences"] if item["subset"] == "all"]) == 3
