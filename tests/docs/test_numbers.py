@@ -117,6 +117,19 @@ def test_leads_on_the_validation_split_are_recorded(row: str, epoch: int, expect
     assert expected.lstrip("-") in page_of(name)
 
 
+def test_the_results_state_the_recorded_leads() -> None:
+    page = " ".join(PAGES["docs/results.md"].split())
+    taskmaster, crosswoz = (
+        FIGURES["lead"](*FIGURES["FAMILIES"][f"{corpus}, to the end"]) for corpus in ("Taskmaster-4", "CrossWOZ")
+    )
+    assert f"by {taskmaster[0]:.3f} after the first epoch and by {taskmaster[14]:.3f} after the fifteenth" in page
+    assert f"by {-taskmaster[-1]:.3f} on Taskmaster and by {-crosswoz[-1]:.3f} on CrossWOZ" in page
+    tuned = RECORDS[ROOT / "recipes/dailydialog/results/dailydialog-tuned.json"]["recipes"]
+    lstm, transformer = (row["runs"][0]["curve"]["validation/bits_per_byte"] for row in tuned)
+    first, last = transformer[0] - lstm[0], transformer[-1] - lstm[-1]
+    assert f"from {first:.3f} after the first epoch to {last:.3f} after the tenth" in page
+
+
 @pytest.mark.parametrize(
     ("row", "percent", "text"),
     [

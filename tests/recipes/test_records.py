@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from queue_texts import OVERRIDES, QUEUE, Call
+
+if TYPE_CHECKING:
+    from tables import Table
 
 RECORDED = f"""
 pair:
@@ -25,7 +28,7 @@ unknown:
 """
 
 
-def table_of(folder: Path, recipes: dict[str, str], seeds: int) -> Any:  # noqa: ANN401 - imported in the test
+def table_of(folder: Path, recipes: dict[str, str], seeds: int) -> Table:
     from entries import Entry, Row
     from tables import Table
 
