@@ -24,7 +24,9 @@ PAGES = {
 FIGURES = runpy.run_path(str(ROOT / "docs" / "images" / "results.py"))
 GENERATED = re.compile(r"<!-- results: .*?<!-- end of results -->", re.DOTALL)
 SPREAD = re.compile(r"(\d+\.\d+) ± (\d+\.\d+)")
-INTERVAL = re.compile(r"\bby (0\.\d{3,}) to (0\.\d{3,})")
+BOUND = r"([-−]?0\.\d{3,})"
+INTERVAL = re.compile(rf"(?:\bby|\|)\s+{BOUND}\s+to\s+{BOUND}")
+"""Of a difference between two recipes, in prose or in a cell. Other ranges are written "between A and B"."""
 HEADLINE = re.compile(
     r"^\| [^|]*?(?:\((\d) seeds\) )?\| ([\d.]+)[ %]*\| ([\d.]+)[ %]*\|.*\((recipes/\w+)/README", re.MULTILINE
 )
@@ -77,15 +79,18 @@ def test_means_and_deviations_are_recorded(page: str, mean: str, deviation: str)
     assert is_recorded(mean, deviation)
 
 
-@pytest.mark.parametrize(("low", "high"), sorted(set(INTERVAL.findall(PAGES["docs/results.md"]))))
+@pytest.mark.parametrize(("low", "high"), sorted({pair for page in PAGES for pair in INTERVAL.findall(prose(page))}))
 def test_intervals_are_recorded(low: str, high: str) -> None:
+    """Of either sign: a record has A minus B, the page may have B minus A."""
+    stated = [low.replace("−", "-"), high.replace("−", "-")]
     intervals = (
-        sorted(abs(end) for end in pair["interval"])
+        [f"{sign * end:.{places(low)}f}" for end in pair["interval"][::sign]]
         for record in RECORDS.values()
         for pair in record["differences"] or []
         if pair["interval"]
+        for sign in (1, -1)
     )
-    assert any(f"{a:.{places(low)}f}" == low and f"{b:.{places(high)}f}" == high for a, b in intervals)
+    assert stated in intervals
 
 
 @pytest.mark.parametrize(
