@@ -29,9 +29,12 @@ FIVE_EPOCHS = "dailydialog/results/dailydialog-five-epochs.json"
 FIVE_EPOCHS_CLEAN = "dailydialog/results/dailydialog-five-epochs-clean.json"
 FIVE_EPOCHS_MODERN = "dailydialog/results/dailydialog-five-epochs-modern.json"
 PROTOCOL = "dailydialog/results/sankar2019-twelve-epochs.json"
+TUNED = "dailydialog/results/dailydialog-tuned.json"
+TUNED_ATTENTION = "dailydialog/results/dailydialog-attention.json"
 FAMILIES = {
     "DailyDialog, 1 epoch": (ONE_EPOCH, LSTM, TRANSFORMER),
     "DailyDialog, 5 epochs": (FIVE_EPOCHS, LSTM, TRANSFORMER),
+    "DailyDialog, 10 epochs, tuned": (TUNED, LSTM, TRANSFORMER),
     "DailyDialog, 5 epochs, no leak": (FIVE_EPOCHS_CLEAN, LSTM, TRANSFORMER),
     "no leak, modern Transformer": (FIVE_EPOCHS_MODERN, LSTM, MODERN),
     "DailyDialog, published protocol": (PROTOCOL, LSTM_ATTENTION, TRANSFORMER),
@@ -47,6 +50,7 @@ FAMILIES = {
 """Records, their LSTM with attention and their Transformer."""
 LEAD = (
     "DailyDialog, 5 epochs",
+    "DailyDialog, 10 epochs, tuned",
     "DailyDialog, 5 epochs, no leak",
     "no leak, modern Transformer",
     "Taskmaster-4, to the end",
@@ -56,6 +60,7 @@ LEAD = (
 """The rows of `FAMILIES` whose lead the text describes by epoch."""
 LEAK = {
     "5 epochs": (FIVE_EPOCHS, LSTM, TRANSFORMER),
+    "10 epochs, tuned": (TUNED, LSTM, TRANSFORMER),
     "5 epochs, without the leak": (FIVE_EPOCHS_CLEAN, LSTM, TRANSFORMER),
     "the same, modern Transformer": (FIVE_EPOCHS_MODERN, LSTM, MODERN),
     "published protocol, 12 epochs": (PROTOCOL, LSTM_ATTENTION, TRANSFORMER),
@@ -64,6 +69,7 @@ LEAK = {
 WORTH = {
     "Bahdanau, 5 epochs, no leak": (FIVE_EPOCHS_CLEAN, LSTM, NO_ATTENTION),
     "dot, 5 epochs, no leak": (FIVE_EPOCHS_CLEAN, f"{LSTM}[attention=dot]", NO_ATTENTION),
+    "Bahdanau, 10 epochs, tuned": (TUNED_ATTENTION, LSTM, f"{LSTM}[attention=none]"),
     "published protocol, 12 epochs": (PROTOCOL, LSTM_ATTENTION, "lstm"),
 }
 """Records of DailyDialog, their LSTM with attention and the one without."""
@@ -117,9 +123,9 @@ def one_epoch_svg() -> str:
 
 
 def epochs_svg() -> str:
-    """Draw the validation curves of seed 1 of both families on DailyDialog, for one and for five epochs."""
+    """Draw the validation curves of seed 1 of both families on DailyDialog, for one, five and ten epochs."""
     curves = []
-    for length, name in (("5 epochs", FIVE_EPOCHS), ("1 epoch", ONE_EPOCH)):
+    for length, name in (("10 epochs, tuned", TUNED), ("5 epochs", FIVE_EPOCHS), ("1 epoch", ONE_EPOCH)):
         for row in recorded(name)["recipes"]:
             curve = row["runs"][0]["curve"]
             epoch = curve["step"][-1] / (curve["epoch"][-1] + 1)
