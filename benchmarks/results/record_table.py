@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -94,6 +94,11 @@ def times(runs: Sequence[Mapping[str, Any]], *, named: bool) -> str:
     return "; ".join(f"{time} ({machine})" if named else time for machine, time in each.items())
 
 
+def distinct(sequences: Iterable[str]) -> list[str]:
+    """Return the machines, or their versions of torch, of all runs; those of a moved run are in one text."""
+    return list(dict.fromkeys(text for sequence in sequences for text in sequence.split(THEN)))
+
+
 def reference_rows(references: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> dict[str, list[str]]:
     """Return the cells of the columns for `REFERENCES` and the best n-gram model, by label, where they have some."""
     models = [name for name in references if name.startswith(NGRAM)]
@@ -122,13 +127,13 @@ def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
         stale: Reasons why runs are not current.
     """
     runs = [run for row in record["recipes"] for run in row["runs"]]
-    machines = " and ".join(
-        dict.fromkeys(f"{run['hardware']}, {run['threads']} thread{'s' * (run['threads'] > 1)}" for run in runs)
-    )
+    machines = " and ".join(distinct(run["hardware"] for run in runs))
+    threads = " or ".join(str(number) for number in sorted({run["threads"] for run in runs}))
+    machines += f", {threads} thread{'s' * (threads != '1')}"
     commits = ", ".join(dict.fromkeys(commit for run in runs for commit in run["commits"]))
     days = sorted({run["date"] for run in runs})
     dates = " to ".join(dict.fromkeys([days[0], days[-1]]))
-    versions = ", ".join(dict.fromkeys(run["torch"] for run in runs))
+    versions = " and ".join(distinct(run["torch"] for run in runs))
     lines = [
         f"`{record['command']}` at {commits}; {machines}; torch {versions}; {dates}. "
         "Mean ± sample standard deviation over seeds; median training time."
