@@ -75,6 +75,9 @@ def test_tables_share_recorded_runs(
     (run,) = record["recipes"][2]["runs"]
     assert run["metrics"]["history"], "measured as in a comparison"
     assert (run["threads"], run["hardware"].partition(", then ")[2]) == (4, "another, 9 cores"), "moved"
+    table = (tmp_path / "recipes" / "quickstart" / "README.md").read_text().partition("<!-- results: wide -->")[2]
+    trained = first["recipes"][0]["runs"][0]["hardware"]
+    assert f"; {trained} and another, 9 cores, " in table, "each machine once"
     assert record["missing"] == []
     assert {item["metric"] for item in record["differences"]} == {"bits_per_byte"}
     assert len([item for item in record["differences"] if item["subset"] == "all"]) == 3
