@@ -175,13 +175,18 @@ def compose_row(entry: Entry, row: Row, output: Path) -> Composed:
 
 
 def overrides_of(entry: Entry, row: Row, output: Path) -> list[str]:
-    """Return the overrides of a row's recipe that give its contender, with those of its sweep and of the best trial."""
+    """Return the overrides of a row's recipe that give its contender, with those of its sweep and of the best trial.
+
+    Of overrides of the same key, the last one.
+    """
     swept: list[str] = []
     if entry.tuned_by:
         results = read_json(sweep_folder(output, entry.tuned_by) / RESULTS, "recipes")
         (best,) = (recipe["best"] for recipe in results["recipes"] if recipe["name"] == row.recipe)
         swept = [*entry.swept, *best["overrides"]]
-    return [*swept, *entry.overrides, *row.overrides]
+    every = [*swept, *entry.overrides, *row.overrides]
+    last = {override.partition("=")[0]: place for place, override in enumerate(every)}
+    return [every[place] for place in sorted(last.values())]
 
 
 def is_swept(folder: Path, trials: int) -> bool:

@@ -197,6 +197,7 @@ tuned:
   purpose: the best of a sweep
   tuned_by: search
   recipes: {quickstart/transformer: 0.1}
+  overrides: [trainer.max_steps=5]
 search:
   stage: a
   purpose: two trials
@@ -248,6 +249,7 @@ def test_recorded_sweep_continues_elsewhere(call: Call, tmp_path: Path, caplog: 
     composed = compose_row(tuned, tuned.rows[0], tmp_path / "out")
     overrides = overrides_of(tuned, tuned.rows[0], tmp_path / "out")
     assert contender_hash(compose("quickstart/transformer", overrides).recipe) == contender_hash(composed.recipe)
+    assert [text for text in overrides if text.startswith("trainer.max_steps=")] == ["trainer.max_steps=5"]
     (tmp_path / "out").rename(tmp_path / "newer")
     (tmp_path / "lost").rename(tmp_path / "out")
     call("--record", "--only", "search")
