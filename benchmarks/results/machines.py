@@ -20,9 +20,13 @@ THEN = ", then "
 """Between the machines of one run."""
 
 
-def note_moves(folders: Iterable[Path]) -> None:
-    """Note in the folder of each run that has been started and not finished if this machine is another one."""
+def note_moves(folders: Iterable[Path], jobs: int) -> None:
+    """Note in the folder of each run that has been started and not finished if this machine is another one.
+
+    The jobs share the threads of this process, as `run_jobs` gives them.
+    """
     now = environment()
+    now["threads"] = max(1, now["threads"] // jobs)
     for folder in folders:
         if not (folder / ENVIRONMENT).is_file() or is_trained(folder):
             continue

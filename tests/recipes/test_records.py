@@ -160,7 +160,7 @@ def test_training_times_name_the_machines_of_a_table(call: Call) -> None:
     assert times(runs[:1], named=False) == "2 h 00 min"
 
 
-def test_moved_run_names_each_machine(tmp_path: Path, call: Call) -> None:
+def test_moved_run_names_each_machine(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     call("--status", "--only", "first")
     from machines import MOVED, in_sequence, machines_of, note_moves
     from record_table import times
@@ -168,15 +168,16 @@ def test_moved_run_names_each_machine(tmp_path: Path, call: Call) -> None:
     from dialog.report.formats.numbers import hardware
     from dialog.runs.environment import environment
 
-    now = environment()
+    now = {**environment(), "threads": 2}
+    monkeypatch.setattr("machines.environment", lambda: {**now, "threads": 4})
     folders = {name: tmp_path / name for name in ("new", "here", "moved", "finished")}
     for name, gpu in (("here", now["gpu"]), ("moved", "H200"), ("finished", "H200")):
         folders[name].mkdir()
         (folders[name] / "environment.json").write_text(json.dumps({**now, "gpu": gpu, "data": "d"}))
     summary = {"steps": 5, "seconds": 1.0, "target_tokens": 5}
     (folders["finished"] / "summary.json").write_text(json.dumps(summary))
-    note_moves(folders.values())
-    note_moves(folders.values())  # continued once more on this machine
+    note_moves(folders.values(), jobs=2)
+    note_moves(folders.values(), jobs=2)  # continued once more on this machine
     assert [name for name, folder in folders.items() if (folder / MOVED).exists()] == ["moved"]
     machines = [hardware(machine) for machine in machines_of(folders["moved"])]
     assert machines == [hardware({**now, "gpu": "H200"}), hardware(now)]
