@@ -149,7 +149,8 @@ def train_table(table: Table, jobs: int, advice: str) -> None:
     """
     grid = table.grid
     grid = open_grid(grid.folder, grid.contenders, grid.seeds, (), COMMAND.format(table.entry.name))
-    note_moves((cell.folder for cell in grid.cells()), jobs)
+    folders = [cell.folder for cell in grid.cells()]
+    note_moves(folders, min(jobs, len(folders)))
     if len(grid.contenders) > 1:
         compare(grid, Request((), jobs=jobs), advice)
         return
