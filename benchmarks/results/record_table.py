@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from machines import THEN, in_sequence
+from machines import apart, in_sequence
 
 from dialog.atomic import write_text
 from dialog.comparison.references import NGRAM
@@ -88,15 +88,10 @@ def times(runs: Sequence[Mapping[str, Any]], *, named: bool) -> str:
     """
     seconds: dict[str, list[float]] = {}
     for run in runs:
-        machines = in_sequence(machine.partition(",")[0] for machine in run["hardware"].split(THEN))
+        machines = in_sequence(machine.partition(",")[0] for machine in apart([run["hardware"]]))
         seconds.setdefault(machines, []).append(run["seconds"])
     each = {machine: duration(median(some)) for machine, some in seconds.items()}
     return "; ".join(f"{time} ({machine})" if named else time for machine, time in each.items())
-
-
-def distinct(sequences: Iterable[str]) -> list[str]:
-    """Return the machines, or their versions of torch, of all runs; those of a moved run are in one text."""
-    return list(dict.fromkeys(text for sequence in sequences for text in sequence.split(THEN)))
 
 
 def reference_rows(references: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> dict[str, list[str]]:
@@ -127,13 +122,13 @@ def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
         stale: Reasons why runs are not current.
     """
     runs = [run for row in record["recipes"] for run in row["runs"]]
-    machines = " and ".join(distinct(run["hardware"] for run in runs))
+    machines = " and ".join(apart(run["hardware"] for run in runs))
     threads = " or ".join(str(number) for number in sorted({run["threads"] for run in runs}))
     machines += f", {threads} thread{'s' * (threads != '1')}"
     commits = ", ".join(dict.fromkeys(commit for run in runs for commit in run["commits"]))
     days = sorted({run["date"] for run in runs})
     dates = " to ".join(dict.fromkeys([days[0], days[-1]]))
-    versions = " and ".join(distinct(run["torch"] for run in runs))
+    versions = " and ".join(apart(run["torch"] for run in runs))
     lines = [
         f"`{record['command']}` at {commits}; {machines}; torch {versions}; {dates}. "
         "Mean ± sample standard deviation over seeds; median training time."

@@ -150,10 +150,11 @@ def train_table(table: Table, jobs: int, advice: str) -> None:
     grid = table.grid
     grid = open_grid(grid.folder, grid.contenders, grid.seeds, (), COMMAND.format(table.entry.name))
     folders = [cell.folder for cell in grid.cells()]
-    note_moves(folders, min(jobs, len(folders)))
     if len(grid.contenders) > 1:
+        note_moves(folders, min(jobs, len(folders)))
         compare(grid, Request((), jobs=jobs), advice)
         return
+    note_moves(folders, jobs=1)  # in this process
     work = Work(grid, advice)
     with stopping(advice):
         work.run()
