@@ -86,8 +86,8 @@ CHANGES = {
 }
 """Changes of the context and their labels."""
 SUBSETS = ("clean", "leaked")
-SEVERAL, SINGLE = 0, 1
-"""Colours of differences between several seeds and between single runs."""
+SEVERAL, SINGLE, CLEAN = 0, 1, 2
+"""Colours of differences between several seeds, between single runs, and, with the next one, on both subsets."""
 
 
 def main() -> None:
@@ -180,8 +180,8 @@ def subsets_svg(pairs: Mapping[str, tuple[str, str, str]], *, x: str) -> str:
     rows = []
     for label, (name, a, b) in pairs.items():
         differences = [difference(recorded(name), a, b, subset) for subset in SUBSETS]
-        rows.append((label, dict(enumerate(differences))))
-    return with_legend(changes_svg(rows, x=x), [f"{subset} dialogues" for subset in SUBSETS])
+        rows.append((label, dict(enumerate(differences, start=CLEAN))))
+    return with_legend(changes_svg(rows, x=x), [f"{subset} dialogues" for subset in SUBSETS], first=CLEAN)
 
 
 def over_seeds(runs: Sequence[Mapping[str, Any]], change: str) -> Spread:

@@ -166,19 +166,17 @@ def last_lines(path: Path) -> list[dict[str, Any]]:
 def remaining_seconds(states: Sequence[RunState], *, jobs: int = 1) -> float | None:
     """Return the remaining time of all runs, or None if no run has been trained long enough to tell.
 
-    A run takes as long as the mean of its contender's runs, each extrapolated by the speed of its steps; of a
-    contender without runs, as the mean of the others. The work is divided by the number of runs that are trained at a
-    time. Runs may stop early, so this is an upper bound.
+    A run takes as long as the longest of its contender's runs, each extrapolated by the speed of its steps; of a
+    contender without runs, as the longest of all. The work is divided by the number of runs that are trained at a
+    time. Runs may stop early, and others may have had faster hardware, so this is an upper bound.
     """
-    measured: dict[str, list[float]] = {}
+    longest: dict[str, float] = {}
     for state in states:
-        if state.left and state.fraction > 0:
-            measured.setdefault(state.contender, []).append(state.left / (1 - state.fraction))
-        elif state.seconds and state.fraction >= 1:
-            measured.setdefault(state.contender, []).append(state.seconds)
-    means = {contender: statistics.fmean(values) for contender, values in measured.items()}
-    if not means:
+        seconds = state.seconds if state.fraction >= 1 else state.left and state.left / (1 - state.fraction)
+        if seconds and state.fraction > 0:
+            longest[state.contender] = max(seconds, longest.get(state.contender, 0.0))
+    if not longest:
         return None
-    typical = statistics.fmean(means.values())
-    work = sum((1 - state.fraction) * means.get(state.contender, typical) for state in states)
+    of_all = max(longest.values())
+    work = sum((1 - state.fraction) * longest.get(state.contender, of_all) for state in states)
     return work / max(jobs, sum(state.active for state in states), 1)

@@ -82,12 +82,12 @@ def model_line(
     canvas.line(points, model_colour(model), width=width, opacity=opacity, dashed=model >= len(SERIES), tip=tip)
 
 
-def draw_legend(canvas: Drawing, names: Sequence[str], corner: Point) -> None:
-    """Draw the line and the name of each model, one below the other."""
+def draw_legend(canvas: Drawing, names: Sequence[str], corner: Point, *, first: int = 0) -> None:
+    """Draw the line and the name of each model, one below the other; `first` is the number of the first."""
     left, top = corner
-    for model, name in enumerate(names):
-        middle = top + LEGEND_LINE * (model + 0.5)
-        model_line(canvas, [(left, middle), (left + 22, middle)], model)
+    for place, name in enumerate(names):
+        middle = top + LEGEND_LINE * (place + 0.5)
+        model_line(canvas, [(left, middle), (left + 22, middle)], first + place)
         canvas.text(name, (left + LEGEND_NAME, middle + 4), limit=LEGEND_COLUMNS)
 
 

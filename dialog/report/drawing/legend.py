@@ -12,8 +12,8 @@ from dialog.report.terminal import display_width
 SIZE = re.compile(r'width="(\d+)" height="(\d+)"')
 
 
-def with_legend(chart: str, names: Sequence[str]) -> str:
-    """Return the SVG of a chart with the line and the name of each model below it.
+def with_legend(chart: str, names: Sequence[str], *, first: int = 0) -> str:
+    """Return the SVG of a chart with the line and the name of each model below it; `first` is the number of the first.
 
     Raises:
         ValueError: the SVG does not begin with its size, as that of `Canvas` does.
@@ -25,5 +25,5 @@ def with_legend(chart: str, names: Sequence[str]) -> str:
     longest = max((min(display_width(name), LEGEND_COLUMNS) for name in names), default=0)
     needed = Plot.left + LEGEND_NAME + LETTER * longest
     canvas = Canvas(max(width, needed), height + LEGEND_LINE * (len(names) + 1), label="Chart")
-    draw_legend(canvas, names, (Plot.left, height + LEGEND_LINE / 2))
+    draw_legend(canvas, names, (Plot.left, height + LEGEND_LINE / 2), first=first)
     return str(canvas).removesuffix("</svg>") + chart + "</svg>"

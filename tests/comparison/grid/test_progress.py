@@ -14,7 +14,7 @@ import pytest
 
 from dialog.comparison.grid.contenders import of_recipe
 from dialog.comparison.grid.folder import Grid
-from dialog.comparison.grid.progress import Display, state_of
+from dialog.comparison.grid.progress import Display, RunState, remaining_seconds, state_of
 from dialog.comparison.grid.work import Work
 
 
@@ -73,3 +73,12 @@ def test_epochs_give_the_end_of_a_run_without_a_limit_of_steps(tiny: Callable[..
     state = state_of(cell)
     assert state.fraction == 0.5  # 10 steps an epoch, also in the middle of one
     assert state.left == 20  # 1 s a step, although a resume has taken 590 s
+
+
+def test_remaining_time_is_that_of_the_slowest_hardware() -> None:
+    """A run that ended on a faster machine does not shorten the bound of those that are left."""
+    moved = RunState("lstm", 0.25, 100.0, active=True, left=300.0)
+    states = [RunState("lstm", 1.0, 40.0, active=False), moved, RunState("lstm", 0.0, None, active=False)]
+    assert remaining_seconds(states) == 300 + 400
+    unknown = RunState("transformer", 0.0, None, active=False)
+    assert remaining_seconds([*states, unknown]) == 300 + 400 + 400
