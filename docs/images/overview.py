@@ -1,7 +1,8 @@
-"""Make overview.png: an attention map of the LSTM, and the top of the report of the quickstart comparison.
+"""Make overview.png: the verdict and the learning curves of a comparison, and an attention map.
 
-    python -m dialog compare quickstart/lstm_bahdanau quickstart/transformer --seeds 3 --output runs/overview
-    python docs/images/overview.py runs/overview
+    python benchmarks/results/run.py --only dailydialog-tuned
+    python -m dialog train quickstart/lstm_bahdanau --output RUN
+    python docs/images/overview.py runs/results/comparisons/dailydialog-tuned-HASH RUN
 
 Needs Chromium.
 """
@@ -14,45 +15,51 @@ import sys
 import tempfile
 from pathlib import Path
 
-from PIL import Image
-
 CONTEXT = ("I will have the soup and some tea.", "For me the pizza and some juice.", "What will I drink?")
-LSTM = "runs/quickstart/lstm_bahdanau/seed-1"
-WIDTH, HEIGHT = 1240, 1560
+SIZE = "1240,716"
+"""Width and height, which ends below the verdict."""
+PAGE = """<!doctype html>
+<style>
+body {{ margin: 0; background: #fff; display: grid; grid-template-columns: 600px 620px; gap: 20px; }}
+iframe {{ border: 0; width: 600px; height: 716px; }}
+div {{ display: grid; justify-items: center; align-content: space-evenly; }}
+img {{ max-width: 600px; }}
+</style>
+<iframe src="{report}"></iframe>
+<div><img src="{curves}"><img src="{attention}"></div>
+"""
+OPTIONS = (
+    "--headless",
+    "--no-sandbox",
+    "--hide-scrollbars",
+    "--allow-file-access-from-files",
+    "--disable-background-networking",
+    "--force-device-scale-factor=2",
+    f"--window-size={SIZE}",
+)
 
 
 def main() -> None:
     """Write overview.png beside this file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("comparison", type=Path)
+    parser.add_argument("run", type=Path)
     parser.add_argument("--output", type=Path, default=Path(__file__).with_name("overview.png"))
     options = parser.parse_args()
+    comparison = options.comparison.resolve()
     with tempfile.TemporaryDirectory() as folder:
-        attention, page = Path(folder) / "attention.png", Path(folder) / "page.png"
+        attention, page = Path(folder, "attention.svg"), Path(folder, "page.html")
         turns = [part for turn in CONTEXT for part in ("--context", turn)]
-        run = str(options.comparison / LSTM)
-        subprocess.run([sys.executable, "-m", "dialog", "attention", run, *turns, "--output", attention], check=True)
-        address = (options.comparison / "report.html").resolve().as_uri()
-        size = f"--window-size={WIDTH},{HEIGHT}"
-        shot = ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars", size, f"--screenshot={page}", address]
+        command = [sys.executable, "-m", "dialog", "attention", str(options.run), *turns, "--output", str(attention)]
+        subprocess.run(command, check=True)
+        parts = {
+            "report": comparison / "report.html",
+            "curves": comparison / "figures" / "learning-curves-1.svg",
+            "attention": attention,
+        }
+        page.write_text(PAGE.format(**{name: path.as_uri() for name, path in parts.items()}), encoding="utf-8")
+        shot = ["chromium", *OPTIONS, f"--screenshot={options.output.resolve()}", page.as_uri()]
         subprocess.run(shot, check=True, capture_output=True)
-        stacked([Image.open(attention).convert("RGB"), Image.open(page).convert("RGB")]).save(
-            options.output, optimize=True
-        )
-
-
-def stacked(images: list[Image.Image]) -> Image.Image:
-    """Return images of one width below each other; a wider one is scaled down."""
-    scaled = [
-        image.resize((WIDTH, round(image.height * WIDTH / image.width))) if image.width > WIDTH else image
-        for image in images
-    ]
-    whole = Image.new("RGB", (WIDTH, sum(image.height for image in scaled)), "white")
-    top = 0
-    for image in scaled:
-        whole.paste(image, ((WIDTH - image.width) // 2, top))
-        top += image.height
-    return whole.quantize(256, Image.Quantize.FASTOCTREE)
 
 
 if __name__ == "__main__":
