@@ -125,6 +125,8 @@ def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
     machines = " and ".join(apart(run["hardware"] for run in runs))
     threads = " or ".join(str(number) for number in sorted({run["threads"] for run in runs}))
     machines += f", {threads} thread{'s' * (threads != '1')}"
+    if all("precision" in run for run in runs):  # older records lack it
+        machines += f", {' and '.join(sorted({run['precision'] for run in runs}))}"
     commits = ", ".join(dict.fromkeys(commit for run in runs for commit in run["commits"]))
     days = sorted({run["date"] for run in runs})
     dates = " to ".join(dict.fromkeys([days[0], days[-1]]))

@@ -40,7 +40,7 @@ from dialog.recipes.measured import PRIMARY
 from dialog.report.completion import displayed
 from dialog.report.formats.numbers import hardware
 from dialog.runs.environment import environment
-from dialog.runs.folder import commits_of
+from dialog.runs.folder import commits_of, read_recipe
 
 FORMAT = 1
 DROPPED = {"baselines", "calibration", "signatures", "left_out", "generation", "data", "weights", "head"}
@@ -167,7 +167,6 @@ def content_of(
     compared = read_json(results) if results.is_file() else {}
     if not compared or not covers(compared, work):
         compared = {}
-    differences = [item for item in compared.get("differences", []) if item["metric"] in {*entry.columns, PRIMARY}]
     return {
         "format": FORMAT,
         "name": entry.name,
@@ -184,7 +183,7 @@ def content_of(
         "recipes": recipes,
         "references": trivial_systems(systems, entry.columns),
         "verdict": displayed(compared)["verdict"] if compared else "",
-        "differences": [{key: item.get(key) for key in DIFFERENCE} for item in differences],
+        "differences": [{key: item.get(key) for key in DIFFERENCE} for item in compared.get("differences", [])],
     }
 
 
@@ -199,6 +198,7 @@ def run_of(run: FinishedRun) -> dict[str, Any]:
         "date": trained["time"][:10],
         "hardware": in_sequence(hardware(machine) for machine in machines),
         "threads": max(machine["threads"] for machine in machines),
+        "precision": read_recipe(run.folder).trainer.precision,
         "torch": in_sequence(machine["torch"] for machine in machines),
         "data": trained["data"],
         "fingerprint": run.entry["metrics"].get("fingerprint"),

@@ -52,12 +52,19 @@ def describe(composed: Composed) -> dict[str, Any]:
         "expect": recipe.expect,
         "measured": summary(figures[()]) or recipe.about.measured,
         "measured_with": {
-            shlex.join(overrides): summary(some) for overrides, some in figures.items() if overrides and some
+            shlex.join(sorted(overrides, key=_is_setting)): summary(some)
+            for overrides, some in figures.items()
+            if overrides and some
         },
         "results": [
             {"overrides": overrides, **figure._asdict()} for overrides, some in figures.items() for figure in some
         ],
     }
+
+
+def _is_setting(override: str) -> bool:
+    """Return whether an override changes neither model nor data, which are listed first."""
+    return not override.startswith(("model.", "data."))
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:

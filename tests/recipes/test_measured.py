@@ -11,7 +11,7 @@ import pytest
 
 from dialog.cli.recipes import describe, table
 from dialog.comparison.grid.folder import contender_hash
-from dialog.config.compose import compose
+from dialog.config.compose import compose, shipped_recipes
 from dialog.recipes import measured
 from dialog.recipes.measured import changed_since, measured_figures, metric_at, record_files, summary
 
@@ -179,6 +179,11 @@ def test_figures_with_overrides_are_apart(package: Path, tmp_path: Path, monkeyp
     (line,) = [line for line in table([describe(COMPOSED)]) if "max_steps" in line]
     assert line.endswith("alignment_accuracy 100.0 % (1 seed) with trainer.max_steps=5")
 
+    changes = ["trainer.max_steps=5", "model.decoder.attention={name: none}"]
+    record(tmp_path / "recipes", [run_of(1, now, 0.5)], overrides=changes)
+    (line,) = [line for line in table([describe(COMPOSED)]) if "none" in line]
+    assert line.endswith(" with 'model.decoder.attention={name: none}' trainer.max_steps=5"), "what it is comes first"
+
     record(tmp_path / "recipes", [run_of(1, now, 0.5)], overrides=["model.of_old=5"])
     (exact, _) = measured_figures(COMPOSED)["model.of_old=5",]
     assert exact.stale == "the recipe has changed since"
@@ -189,3 +194,16 @@ def test_nested_metrics_and_scores() -> None:
     assert metric_at(metrics, "parlai_sets.S1") == 29.5
     assert metric_at(metrics, "sacrebleu") == 3.0
     assert metric_at(metrics, "parlai_sets") is metric_at(metrics, "lossless") is metric_at(metrics, "f1.x") is None
+
+
+def test_recorded_means_are_as_expected() -> None:
+    """Those of shipped recipes without overrides, so that `verify --full` holds where runs differ little."""
+    compared = 0
+    for name in shipped_recipes():
+        composed = compose(name)
+        expected = {item["metric"]: item for item in composed.recipe.expect}
+        for figure in measured_figures(composed)[()]:
+            item = expected[figure.metric]
+            assert abs(figure.mean - item["value"]) <= item["tolerance"], f"{name}: {figure.text()}"
+            compared += 1
+    assert compared >= 20

@@ -70,6 +70,7 @@ def test_tables_share_recorded_runs(
         json.loads((tmp_path / "recipes" / "quickstart" / "results" / f"{name}.json").read_text())
         for name in ("first", "wide")
     )
+    assert {item["metric"] for item in first["differences"]} >= {"bits_per_byte", "f1", "hits_1_of_20"}, "all metrics"
     assert record["recipes"][:2] == first["recipes"]
     assert record["recipes"][2]["name"] == "small"
     (run,) = record["recipes"][2]["runs"]
@@ -77,7 +78,7 @@ def test_tables_share_recorded_runs(
     assert (run["threads"], run["hardware"].partition(", then ")[2]) == (4, "another, 9 cores"), "moved"
     table = (tmp_path / "recipes" / "quickstart" / "README.md").read_text().partition("<!-- results: wide -->")[2]
     trained = first["recipes"][0]["runs"][0]["hardware"]
-    assert f"; {trained} and another, 9 cores, " in table, "each machine once"
+    assert f"; {trained} and another, 9 cores, 1 or 4 threads, {run['precision']}; " in table, "each machine once"
     assert record["missing"] == []
     assert {item["metric"] for item in record["differences"]} == {"bits_per_byte"}
     assert len([item for item in record["differences"] if item["subset"] == "all"]) == 3
