@@ -29,8 +29,9 @@ def write_reports(results: Results, folder: Path) -> None:
 def write_figures(results: Results, folder: Path) -> None:
     """Write each chart of the report with a legend as <section>-<number>.svg."""
     shown = displayed(results)
+    names = dict(enumerate(model_names(shown)))
     for section in main_sections(shown):
         drawings = [drawing for figure in section.figures for drawing in figure.drawings]
         for number, drawing in enumerate(drawings, start=1):
             folder.mkdir(exist_ok=True)
-            write_svg(folder / f"{anchor(section.title)}-{number}.svg", with_legend(drawing, model_names(shown)))
+            write_svg(folder / f"{anchor(section.title)}-{number}.svg", with_legend(drawing, names))

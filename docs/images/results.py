@@ -85,9 +85,8 @@ CHANGES = {
     "word_shuffle": "words shuffled",
 }
 """Changes of the context and their labels."""
-SUBSETS = ("clean", "leaked")
-SEVERAL, SINGLE, CLEAN = 0, 1, 2
-"""Colours of differences between several seeds, between single runs, and, with the next one, on both subsets."""
+ALL, SINGLE, CLEAN, LEAKED = range(4)
+"""Colours of differences: over all dialogues, between single runs, and on the two subsets."""
 
 
 def main() -> None:
@@ -96,20 +95,19 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path(__file__).parent, metavar="DIR")
     folder = parser.parse_args().output
     write_svg(folder / "results_families.svg", families_svg())
-    write_svg(
-        folder / "results_attention.svg", subsets_svg(WORTH, x="bits per byte, LSTM with attention minus without")
-    )
+    both = {CLEAN: "clean", LEAKED: "leaked"}
+    worth, leak = ("bits per byte, LSTM with attention minus " + other for other in ("without", "Transformer"))
+    write_svg(folder / "results_attention.svg", subsets_svg(WORTH, both, x=worth))
     write_svg(folder / "results_one_epoch.svg", one_epoch_svg())
     write_svg(folder / "results_epochs.svg", epochs_svg())
     write_svg(folder / "results_lead.svg", lead_svg())
     write_svg(folder / "results_context.svg", context_svg())
-    write_svg(folder / "results_leak.svg", subsets_svg(LEAK, x="bits per byte, LSTM with attention minus Transformer"))
+    write_svg(folder / "results_leak.svg", subsets_svg(LEAK, both, x=leak))
 
 
 def families_svg() -> str:
     """Draw, for each corpus, the difference between an LSTM with attention and a Transformer, over seeds."""
-    rows = [(label, {SEVERAL: difference(recorded(name), *pair)}) for label, (name, *pair) in FAMILIES.items()]
-    return changes_svg(rows, x="bits per byte, LSTM minus Transformer")
+    return subsets_svg(FAMILIES, {ALL: "all", CLEAN: "clean"}, x="bits per byte, LSTM minus Transformer")
 
 
 def one_epoch_svg() -> str:
@@ -172,16 +170,22 @@ def context_svg() -> str:
         (label, {model: over_seeds(runs[name], change) for model, name in enumerate((LSTM, TRANSFORMER))})
         for change, label in CHANGES.items()
     ]
-    return with_legend(changes_svg(rows, x="bits per byte lost with a changed context"), ["LSTM", "Transformer"])
+    return with_legend(changes_svg(rows, x="bits per byte lost with a changed context"), {0: "LSTM", 1: "Transformer"})
 
 
-def subsets_svg(pairs: Mapping[str, tuple[str, str, str]], *, x: str) -> str:
-    """Draw the differences a - b on clean and on leaked dialogues; `pairs` has a record, a and b for each label."""
-    rows = []
-    for label, (name, a, b) in pairs.items():
-        differences = [difference(recorded(name), a, b, subset) for subset in SUBSETS]
-        rows.append((label, dict(enumerate(differences, start=CLEAN))))
-    return with_legend(changes_svg(rows, x=x), [f"{subset} dialogues" for subset in SUBSETS], first=CLEAN)
+def subsets_svg(pairs: Mapping[str, tuple[str, str, str]], subsets: Mapping[int, str], *, x: str) -> str:
+    """Draw the differences a - b on subsets of dialogues.
+
+    Args:
+        pairs: A record, a and b for each label.
+        subsets: Their names by their colours.
+        x: Label of the axis.
+    """
+    rows = [
+        (label, {colour: difference(recorded(name), a, b, subset) for colour, subset in subsets.items()})
+        for label, (name, a, b) in pairs.items()
+    ]
+    return with_legend(changes_svg(rows, x=x), {colour: f"{subset} dialogues" for colour, subset in subsets.items()})
 
 
 def over_seeds(runs: Sequence[Mapping[str, Any]], change: str) -> Spread:

@@ -34,4 +34,4 @@ def test_each_chart_is_a_file_with_a_legend(three: dict[str, Any], tmp_path: Pat
 
 def test_a_drawing_without_a_size_is_an_error() -> None:
     with pytest.raises(ValueError, match="no size"):
-        with_legend("<svg></svg>", ["a"])
+        with_legend("<svg></svg>", {0: "a"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dialog.report.drawing.canvas import Colour, Drawing, Point
 from dialog.report.formats.numbers import with_prefix
@@ -82,12 +82,12 @@ def model_line(
     canvas.line(points, model_colour(model), width=width, opacity=opacity, dashed=model >= len(SERIES), tip=tip)
 
 
-def draw_legend(canvas: Drawing, names: Sequence[str], corner: Point, *, first: int = 0) -> None:
-    """Draw the line and the name of each model, one below the other; `first` is the number of the first."""
+def draw_legend(canvas: Drawing, names: Mapping[int, str], corner: Point) -> None:
+    """Draw the line and the name of each model, one below the other; `names` maps numbers of models to them."""
     left, top = corner
-    for place, name in enumerate(names):
+    for place, (model, name) in enumerate(names.items()):
         middle = top + LEGEND_LINE * (place + 0.5)
-        model_line(canvas, [(left, middle), (left + 22, middle)], first + place)
+        model_line(canvas, [(left, middle), (left + 22, middle)], model)
         canvas.text(name, (left + LEGEND_NAME, middle + 4), limit=LEGEND_COLUMNS)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from dialog.report.drawing.axes import LEGEND_COLUMNS, LEGEND_LINE, LEGEND_NAME, LETTER, Plot, draw_legend
 from dialog.report.drawing.canvas import Canvas
@@ -12,8 +12,8 @@ from dialog.report.terminal import display_width
 SIZE = re.compile(r'width="(\d+)" height="(\d+)"')
 
 
-def with_legend(chart: str, names: Sequence[str], *, first: int = 0) -> str:
-    """Return the SVG of a chart with the line and the name of each model below it; `first` is the number of the first.
+def with_legend(chart: str, names: Mapping[int, str]) -> str:
+    """Return the SVG of a chart with the line and the name of each model below it; `names` maps their numbers to them.
 
     Raises:
         ValueError: the SVG does not begin with its size, as that of `Canvas` does.
@@ -22,8 +22,8 @@ def with_legend(chart: str, names: Sequence[str], *, first: int = 0) -> str:
     if size is None:
         raise ValueError("the drawing has no size")
     width, height = map(int, size.groups())
-    longest = max((min(display_width(name), LEGEND_COLUMNS) for name in names), default=0)
+    longest = max((min(display_width(name), LEGEND_COLUMNS) for name in names.values()), default=0)
     needed = Plot.left + LEGEND_NAME + LETTER * longest
     canvas = Canvas(max(width, needed), height + LEGEND_LINE * (len(names) + 1), label="Chart")
-    draw_legend(canvas, names, (Plot.left, height + LEGEND_LINE / 2), first=first)
+    draw_legend(canvas, names, (Plot.left, height + LEGEND_LINE / 2))
     return str(canvas).removesuffix("</svg>") + chart + "</svg>"

@@ -89,7 +89,7 @@ def curves_svg(curves: Sequence[Curve], *, x: str, y: str) -> str:
     for curve in curves:
         if curve.points:
             _curve(canvas, plot, curve, models[curve.model])
-    draw_legend(canvas, list(models), (plot.left, plot.bottom + 47))
+    draw_legend(canvas, dict(enumerate(models)), (plot.left, plot.bottom + 47))
     return str(canvas)
 
 
