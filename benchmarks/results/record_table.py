@@ -15,7 +15,7 @@ from dialog.recipes.measured import PRIMARY, STALE, changed_since, figure_of, me
 from dialog.report.formats.metrics import metric_display
 from dialog.report.formats.numbers import count, duration
 from dialog.report.sections.scores import REFERENCE_LABELS
-from dialog.report.tables import metric_label
+from dialog.report.tables import metric_label, p_text
 
 START, END = "<!-- results: {} -->", "<!-- end of results -->"
 LABELS = {
@@ -139,6 +139,12 @@ def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
         lines += ["‡ Trivial systems for comparison: [reference rows](../../docs/metrics.md#reference-rows)."]
     if record["verdict"]:
         lines += [f"Verdict: {record['verdict']}".replace("\n", "\n  ")]
+    lines += [
+        f"[Blind rating](../../docs/comparison.md#blind-rating) by {pair['rater']}: {pair['a']} better in "
+        f"{pair['wins_a']} pairs of responses, {pair['b']} in {pair['wins_b']}, {pair['ties']} ties; "
+        f"p = {p_text(pair['p'])}.".replace("= <", "<")
+        for pair in record.get("ratings", [])
+    ]
     if stale:
         lines.append(f"{STALE} Not current: {'; '.join(stale)}.")
     older = dict.fromkeys(

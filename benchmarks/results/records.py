@@ -184,6 +184,7 @@ def content_of(
         "references": trivial_systems(systems, entry.columns),
         "verdict": displayed(compared)["verdict"] if compared else "",
         "differences": [{key: item.get(key) for key in DIFFERENCE} for item in compared.get("differences", [])],
+        "ratings": displayed(compared)["ratings"].get("pairs", []) if compared else [],
     }
 
 
@@ -299,6 +300,7 @@ def with_recorded(content: dict[str, Any], earlier: Mapping[str, Any], table: Ta
         "references": content["references"] if any(content["references"].values()) else earlier.get("references", {}),
         "verdict": compared["verdict"],
         "differences": [{key: item.get(key) for key in DIFFERENCE} for item in compared["differences"]],
+        "ratings": earlier.get("ratings", []) if compared is earlier else content["ratings"],
     }
 
 

@@ -52,7 +52,9 @@ def test_tables_share_recorded_runs(
     results.rename(tmp_path / "results.json")
     call("--record", "--only", "first")
     assert "compare first: python benchmarks/results/run.py --only first" in caplog.text
-    (tmp_path / "results.json").rename(results)
+    compared = json.loads((tmp_path / "results.json").read_text())
+    rated = {"a": "quickstart/lstm_bahdanau", "b": "small", "wins_a": 9, "wins_b": 1, "ties": 0, "p": 0.0215}
+    results.write_text(json.dumps({**compared, "ratings": {"pairs": [{**rated, "rater": "ann"}]}}))
     caplog.clear()
     call("--record", "--only", "first")
     assert "compare first" not in caplog.text
@@ -76,7 +78,9 @@ def test_tables_share_recorded_runs(
     (run,) = record["recipes"][2]["runs"]
     assert run["metrics"]["history"], "measured as in a comparison"
     assert (run["threads"], run["hardware"].partition(", then ")[2]) == (4, "another, 9 cores"), "moved"
-    table = (tmp_path / "recipes" / "quickstart" / "README.md").read_text().partition("<!-- results: wide -->")[2]
+    page = (tmp_path / "recipes" / "quickstart" / "README.md").read_text()
+    assert " by ann: lstm_bahdanau better in 9 pairs of responses, small in 1, 0 ties; p = 0.021." in page
+    table = page.partition("<!-- results: wide -->")[2]
     trained = first["recipes"][0]["runs"][0]["hardware"]
     assert f"; {trained} and another, 9 cores, 1 or 4 threads, {run['precision']}; " in table, "each machine once"
     assert record["missing"] == []
@@ -131,6 +135,7 @@ def test_table_that_lacks_seeds_has_a_verdict(tmp_path: Path, call: Call) -> Non
     rows = [row(name, nats) for name, nats in zip(names, (7.0, 8.0), strict=True)]
     lacking = [f"{name} seed 2" for name in names]
     content = {"recipes": rows, "missing": lacking, "references": {}, "verdict": "", "differences": []}
+    content["ratings"] = []
     recorded = with_recorded(content, {"recipes": []}, table, tmp_path / "recipes")
     assert recorded["missing"] == lacking
     assert recorded["verdict"].startswith(
