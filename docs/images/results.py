@@ -141,7 +141,8 @@ def lead_svg() -> str:
     for label in LEAD:
         leads = lead(*FAMILIES[label])
         points = [(100 * epoch / len(leads), -value) for epoch, value in enumerate(leads, start=1)]
-        curves.append(Curve(label, "mean over seeds", points))
+        named = label.replace("to the end", f"to the end ({len(leads)} epochs)")
+        curves.append(Curve(named, "mean over seeds", points))
     return curves_svg(curves, x="% of the training", y="bits per byte, LSTM minus Transformer")
 
 

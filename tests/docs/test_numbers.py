@@ -191,6 +191,19 @@ def added(runs: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]]) -> l
     return totals
 
 
+@pytest.mark.parametrize("page", ["docs/results.md", "recipes/dailydialog/README.md"])
+def test_wins_of_the_blind_rating_are_recorded(page: str) -> None:
+    (pair,) = RECORDS[ROOT / "recipes" / FIGURES["TUNED"]]["ratings"]
+    found = re.findall(r"LSTM's\s+was\s+better\s+in\s+(\d+),\s+the\s+Transformer's\s+in\s+(\d+)", prose(page))
+    assert found == [(f"{pair['wins_a']}", f"{pair['wins_b']}")]
+
+
+def test_clean_results_of_the_readme_are_recorded() -> None:
+    (found,) = re.findall(r"on clean dialogues ([\d.]+) and ([\d.]+) \(", PAGES["README.md"])
+    rows = RECORDS[ROOT / "recipes" / FIGURES["TUNED"]]["recipes"]
+    assert found == tuple(f"{fmean(values(row, 'subsets.clean.bits_per_byte')):.3f}" for row in rows)
+
+
 def test_the_table_of_the_readme_is_recorded() -> None:
     rows = HEADLINE.findall(PAGES["README.md"])
     assert len(rows) == 8
