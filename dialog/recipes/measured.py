@@ -188,8 +188,8 @@ def reproductions(path: Path) -> dict[tuple[str, str], list[str]]:
 def changed_since(commit: str) -> str:
     """Return the reason why results of a commit are not of the present code, or an empty text.
 
-    In a checkout, the package must be unchanged outside of `WITHOUT_EFFECT`, except for comments and docstrings. An
-    installed package is that of its recorded results.
+    In a checkout, the package must be unchanged outside of `WITHOUT_EFFECT`, except for comments and what `program`
+    leaves out. An installed package is that of its recorded results.
     """
     package = Path(str(files("dialog")))
     if commit.endswith(DIRTY):
@@ -206,7 +206,7 @@ def changed_since(commit: str) -> str:
 
 
 def is_same_program(path: Path, commit: str) -> bool:
-    """Return whether a file of a checkout differs from its version in a commit in comments and docstrings only.
+    """Return whether a file of a checkout is the same `program` as its version in a commit.
 
     Raises:
         OSError: the file is missing now.
@@ -219,17 +219,29 @@ def is_same_program(path: Path, commit: str) -> bool:
 
 
 def program(source: str) -> str:
-    """Return the syntax tree of a Python source as text, without docstrings."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            node.body = [line for line in node.body if not is_docstring(line)]
-    return ast.dump(tree)
+    """Return the syntax tree of a Python source as text, without what changes no result of a run that finishes.
+
+    That is docstrings, calls of ``log``, arguments of raised exceptions, and conditions whose only consequence is one.
+    """
+    return ast.dump(_Effects().visit(ast.parse(source)))
 
 
-def is_docstring(line: ast.stmt) -> bool:
-    """Return whether a statement is a string literal, such as a docstring, which has no effect."""
-    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
+class _Effects(ast.NodeTransformer):
+    """Removes the parts of a syntax tree that `program` leaves out."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        value = node.value
+        is_docstring = isinstance(value, ast.Constant) and isinstance(value.value, str)
+        is_logged = isinstance(value, ast.Call) and ast.unparse(value.func).startswith("log.")
+        return None if is_docstring or is_logged else node
+
+    def visit_Raise(self, node: ast.Raise) -> ast.Raise:
+        return ast.Raise(node.exc.func, None) if isinstance(node.exc, ast.Call) else node
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        assigns = any(isinstance(part, ast.NamedExpr) for part in ast.walk(node.test))
+        only_raises = len(node.body) == 1 and isinstance(node.body[0], ast.Raise) and not node.orelse
+        return None if only_raises and not assigns else self.generic_visit(node)
 
 
 def git(folder: Path, *arguments: str) -> str:

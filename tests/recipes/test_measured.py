@@ -97,15 +97,42 @@ def test_figures_are_of_current_runs(package: Path, tmp_path: Path, monkeypatch:
     assert changed_since(f"{new}-dirty") == f"measured at {new} with uncommitted changes"
 
 
-def test_comments_and_docstrings_change_no_result(package: Path) -> None:
+PART = '''"""Part."""
+one = 1
+"""One."""
+
+
+def f() -> int:
+    """One."""
+    if one < 0:
+        raise ValueError("negative")
+    if one == 0:
+        raise ValueError
+    return one
+'''
+SAME = '''"""A part."""
+one = 1  # the first
+
+
+def f() -> int:
+    """Return one."""
+
+    log.info("returning %d", one)
+    if one == 0:
+        raise ValueError(f"{one} is no one")
+    if one > 1e9:
+        raise OverflowError
+    return one
+'''
+
+
+def test_comments_docstrings_and_messages_change_no_result(package: Path) -> None:
     part = package / "part.py"
-    part.write_text('"""Part."""\none = 1\n"""One."""\n\n\ndef f() -> int:\n    """One."""\n    return one\n')
+    part.write_text(PART)
     now = commit(package)
-    part.write_text(
-        '"""A part."""\none = 1  # the first\n\n\ndef f() -> int:\n    """Return one."""\n\n    return one\n'
-    )
+    part.write_text(SAME)
     assert changed_since(now) == ""
-    for change in (one_is_two, not_python, other_file, without_part):
+    for change in (one_is_two, another_branch, not_python, other_file, without_part):
         change(part)
         changed_since.cache_clear()
         assert changed_since(now) == f"measured at {now}, the code has changed since", change
@@ -115,6 +142,10 @@ def test_comments_and_docstrings_change_no_result(package: Path) -> None:
 
 def one_is_two(part: Path) -> None:
     part.write_text(part.read_text().replace("one = 1", "one = 2"))
+
+
+def another_branch(part: Path) -> None:
+    part.write_text(part.read_text().replace("    return one", "    if one > 1:\n        return 2\n    return one"))
 
 
 def not_python(part: Path) -> None:

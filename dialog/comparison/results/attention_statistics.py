@@ -57,6 +57,7 @@ def measured_rows(folder: Path, evaluation: Path, metrics: Mapping[str, Any]) ->
     path, fingerprint = evaluation / FILE, _fingerprint(run, metrics)
     measured = _read(path)
     if measured is None or measured["fingerprint"] != fingerprint:
+        log.info("measuring the attention of %s", folder)
         measured = {"fingerprint": fingerprint, **run.attention_statistics(SPLIT, quiet=True)}
         write_json(path, measured)
     return [

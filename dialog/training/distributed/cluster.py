@@ -78,7 +78,7 @@ def check_world_size(processes: int, variables: Mapping[str, str] = os.environ) 
     """Check that as many processes were started as will train; otherwise they would wait for each other forever.
 
     Raises:
-        UserError: with the launcher and both numbers.
+        UserError: with the launcher and both numbers, or if this process would start more others than there are cores.
     """
     launcher = external_launcher(variables)
     if launcher is not None and launcher.processes != processes:
@@ -92,6 +92,8 @@ def check_world_size(processes: int, variables: Mapping[str, str] = os.environ) 
             f"this is one process of a SLURM job, devices x num_nodes is {processes}: start it with "
             "srun --ntasks-per-node=DEVICES, or name the job interactive to train on this node only"
         )
+    if launcher is None and "NODE_RANK" not in variables and processes > (os.cpu_count() or processes):
+        raise UserError(f"trainer.devices: {processes} processes for {os.cpu_count()} cores; use at most one per core")
 
 
 def check_strategy(name: str, precision: str) -> None:
