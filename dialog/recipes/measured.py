@@ -221,7 +221,8 @@ def is_same_program(path: Path, commit: str) -> bool:
 def program(source: str) -> str:
     """Return the syntax tree of a Python source as text, without what changes no result of a run that finishes.
 
-    That is docstrings, calls of ``log``, arguments of raised exceptions, and conditions whose only consequence is one.
+    That is docstrings, calls of ``log``, arguments of exceptions, and checks that only raise a `UserError` (if a new
+    one is caught, it could change a result, which is missed).
     """
     return ast.dump(_Effects().visit(ast.parse(source)))
 
@@ -240,8 +241,8 @@ class _Effects(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> ast.AST | None:
         assigns = any(isinstance(part, ast.NamedExpr) for part in ast.walk(node.test))
-        only_raises = len(node.body) == 1 and isinstance(node.body[0], ast.Raise) and not node.orelse
-        return None if only_raises and not assigns else self.generic_visit(node)
+        is_check = len(node.body) == 1 and ast.unparse(node.body[0]).startswith("raise UserError(") and not node.orelse
+        return None if is_check and not assigns else self.generic_visit(node)
 
 
 def git(folder: Path, *arguments: str) -> str:

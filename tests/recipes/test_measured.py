@@ -105,9 +105,9 @@ one = 1
 def f() -> int:
     """One."""
     if one < 0:
-        raise ValueError("negative")
+        raise UserError("negative")
     if one == 0:
-        raise ValueError
+        raise ValueError("zero")
     return one
 '''
 SAME = '''"""A part."""
@@ -121,7 +121,7 @@ def f() -> int:
     if one == 0:
         raise ValueError(f"{one} is no one")
     if one > 1e9:
-        raise OverflowError
+        raise UserError("too large")
     return one
 '''
 
@@ -132,7 +132,7 @@ def test_comments_docstrings_and_messages_change_no_result(package: Path) -> Non
     now = commit(package)
     part.write_text(SAME)
     assert changed_since(now) == ""
-    for change in (one_is_two, another_branch, not_python, other_file, without_part):
+    for change in (one_is_two, another_error, another_branch, not_python, other_file, without_part):
         change(part)
         changed_since.cache_clear()
         assert changed_since(now) == f"measured at {now}, the code has changed since", change
@@ -142,6 +142,10 @@ def test_comments_docstrings_and_messages_change_no_result(package: Path) -> Non
 
 def one_is_two(part: Path) -> None:
     part.write_text(part.read_text().replace("one = 1", "one = 2"))
+
+
+def another_error(part: Path) -> None:
+    part.write_text(part.read_text().replace("ValueError", "KeyError"))
 
 
 def another_branch(part: Path) -> None:
