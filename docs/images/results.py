@@ -70,6 +70,7 @@ WORTH = {
     "Bahdanau, 5 epochs, no leak": (FIVE_EPOCHS_CLEAN, LSTM, NO_ATTENTION),
     "dot, 5 epochs, no leak": (FIVE_EPOCHS_CLEAN, f"{LSTM}[attention=dot]", NO_ATTENTION),
     "Bahdanau, 10 epochs, tuned": (TUNED_ATTENTION, LSTM, f"{LSTM}[attention=none]"),
+    "dot, 10 epochs, tuned (one run)": (TUNED_ATTENTION, f"{LSTM}[attention=dot]", f"{LSTM}[attention=none]"),
     "published protocol, 12 epochs": (PROTOCOL, LSTM_ATTENTION, "lstm"),
 }
 """Records of DailyDialog, their LSTM with attention and the one without."""
