@@ -107,7 +107,7 @@ def test_stopped_or_killed_queue_continues_and_records(tmp_path: Path, queue: li
     assert re.search(r"lstm_bahdanau` \| \d\.\d+ \|.* 1 † \|", to_markdown(record)), "shown, and marked"
     assert "\n* † Not current: measured at 0123456 with uncommitted changes" in to_markdown(record)
     assert run["metrics"]["bits_per_byte"] == pytest.approx(metrics["bits_per_byte"], rel=1e-5)
-    assert {item["metric"] for item in record["differences"]} == {"bits_per_byte", "answer_accuracy", "f1"}
+    assert {item["metric"] for item in record["differences"]} >= {"bits_per_byte", "f1", "hits_1_of_20"}, "all metrics"
     assert_analyses_are_those_of_the_comparison(record, next(out.glob("comparisons/first-*/results.json")))
     assert_pooled_verdict_is_that_of_the_comparison(record)
 
