@@ -116,7 +116,7 @@ def test_two_processes_evaluate_as_one(trained: Callable[[str], Path], tmp_path:
         ({"SLURM_STEP_NUM_TASKS": "8", "SLURM_NTASKS": "8"}, 4, "srun started 8 processes, .* is 4; make them equal"),
         ({"SLURM_STEP_NUM_TASKS": "8", "SLURM_NTASKS": "8"}, 1, "srun started 8 processes"),
         ({"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "train"}, 4, "one process of a SLURM job, .* srun --ntasks-per-node"),
-        ({}, 10_000, "devices: 10000 processes for [0-9]+ cores; use at most one per core"),
+        ({}, 10_000, "10000 processes for [0-9]+ cores; lower devices"),
     ],
 )
 def test_wrong_number_of_started_processes(variables: dict[str, str], processes: int, message: str) -> None:

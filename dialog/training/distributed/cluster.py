@@ -93,7 +93,7 @@ def check_world_size(processes: int, variables: Mapping[str, str] = os.environ) 
             "srun --ntasks-per-node=DEVICES, or name the job interactive to train on this node only"
         )
     if launcher is None and "NODE_RANK" not in variables and processes > (os.cpu_count() or processes):
-        raise UserError(f"trainer.devices: {processes} processes for {os.cpu_count()} cores; use at most one per core")
+        raise UserError(f"{processes} processes for {os.cpu_count()} cores; lower devices")
 
 
 def check_strategy(name: str, precision: str) -> None:
