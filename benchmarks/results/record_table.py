@@ -142,7 +142,7 @@ def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
     lines += [
         f"[Blind rating](../../docs/comparison.md#blind-rating) by {pair['rater']}: {pair['a']} better in "
         f"{pair['wins_a']} pairs of responses, {pair['b']} in {pair['wins_b']}, {pair['ties']} ties; "
-        f"p = {p_text(pair['p'])}.".replace("= <", "<")
+        f"p: {p_text(pair['p'])}."
         for pair in record.get("ratings", [])
     ]
     if stale:

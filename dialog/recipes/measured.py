@@ -221,8 +221,8 @@ def is_same_program(path: Path, commit: str) -> bool:
 def program(source: str) -> str:
     """Return the syntax tree of a Python source as text, without what changes no result of a run that finishes.
 
-    That is docstrings, calls of ``log``, arguments of exceptions, and checks that only raise a `UserError` (if a new
-    one is caught, it could change a result, which is missed).
+    It leaves out docstrings, calls of ``log``, arguments of exceptions, and checks that only raise a `UserError`. A new
+    check whose error is caught could change a result; this is missed.
     """
     return ast.dump(_Effects().visit(ast.parse(source)))
 

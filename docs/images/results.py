@@ -95,20 +95,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent, metavar="DIR")
     folder = parser.parse_args().output
-    write_svg(folder / "results_families.svg", families_svg())
+    all_and_clean = {ALL: "all", CLEAN: "clean"}
+    families = subsets_svg(FAMILIES, all_and_clean, x="bits per byte, LSTM minus Transformer")
+    write_svg(folder / "results_families.svg", families)
     both = {CLEAN: "clean", LEAKED: "leaked"}
-    worth, leak = ("bits per byte, LSTM with attention minus " + other for other in ("without", "Transformer"))
-    write_svg(folder / "results_attention.svg", subsets_svg(WORTH, both, x=worth))
+    attention = "bits per byte, LSTM with attention minus {}"
+    write_svg(folder / "results_attention.svg", subsets_svg(WORTH, both, x=attention.format("without")))
     write_svg(folder / "results_one_epoch.svg", one_epoch_svg())
     write_svg(folder / "results_epochs.svg", epochs_svg())
     write_svg(folder / "results_lead.svg", lead_svg())
     write_svg(folder / "results_context.svg", context_svg())
-    write_svg(folder / "results_leak.svg", subsets_svg(LEAK, both, x=leak))
-
-
-def families_svg() -> str:
-    """Draw, for each corpus, the difference between an LSTM with attention and a Transformer, over seeds."""
-    return subsets_svg(FAMILIES, {ALL: "all", CLEAN: "clean"}, x="bits per byte, LSTM minus Transformer")
+    write_svg(folder / "results_leak.svg", subsets_svg(LEAK, both, x=attention.format("Transformer")))
 
 
 def one_epoch_svg() -> str:
@@ -142,8 +139,8 @@ def lead_svg() -> str:
     for label in LEAD:
         leads = lead(*FAMILIES[label])
         points = [(100 * epoch / len(leads), -value) for epoch, value in enumerate(leads, start=1)]
-        named = label.replace("to the end", f"to the end ({len(leads)} epochs)")
-        curves.append(Curve(named, "mean over seeds", points))
+        label_with_length = label.replace("to the end", f"to the end ({len(leads)} epochs)")
+        curves.append(Curve(label_with_length, "mean over seeds", points))
     return curves_svg(curves, x="% of the training", y="bits per byte, LSTM minus Transformer")
 
 

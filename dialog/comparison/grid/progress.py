@@ -177,6 +177,6 @@ def remaining_seconds(states: Sequence[RunState], *, jobs: int = 1) -> float | N
             longest[state.contender] = max(seconds, longest.get(state.contender, 0.0))
     if not longest:
         return None
-    of_all = max(longest.values())
-    work = sum((1 - state.fraction) * longest.get(state.contender, of_all) for state in states)
+    default = max(longest.values())
+    work = sum((1 - state.fraction) * longest.get(state.contender, default) for state in states)
     return work / max(jobs, sum(state.active for state in states), 1)

@@ -78,7 +78,7 @@ def check_world_size(processes: int, variables: Mapping[str, str] = os.environ) 
     """Check that as many processes were started as will train; otherwise they would wait for each other forever.
 
     Raises:
-        UserError: with the launcher and both numbers, or if this process would start more others than there are cores.
+        UserError: unequal numbers of processes, or more processes than cores if this one starts the others.
     """
     launcher = external_launcher(variables)
     if launcher is not None and launcher.processes != processes:
