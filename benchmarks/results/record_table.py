@@ -11,7 +11,16 @@ from machines import apart, in_sequence
 
 from dialog.atomic import write_text
 from dialog.comparison.references import NGRAM
-from dialog.recipes.measured import PRIMARY, STALE, changed_since, figure_of, metric_at, outdated, staleness
+from dialog.recipes.measured import (
+    PRIMARY,
+    STALE,
+    changed_since,
+    figure_of,
+    metric_at,
+    outdated,
+    present_hash,
+    staleness,
+)
 from dialog.report.formats.metrics import metric_display
 from dialog.report.formats.numbers import count, duration
 from dialog.report.sections.scores import REFERENCE_LABELS
@@ -61,7 +70,7 @@ def to_markdown(record: Mapping[str, Any]) -> str:
     references = reference_rows(record.get("references", {}).get("all", {}), columns)
     blank = ["–"] * (len(head) - 1 - len(columns))
     lines += ["| " + " | ".join([f"{name} ‡", *texts, *blank]) + " |" for name, texts in references.items()]
-    reasons = dict.fromkeys(staleness(row, run, row["hash"]) for row in record["recipes"] for run in row["runs"])
+    reasons = dict.fromkeys(staleness(row, run, present_hash(row)) for row in record["recipes"] for run in row["runs"])
     return "\n".join([*lines, "", *captions(record, [reason for reason in reasons if reason])])
 
 
@@ -71,7 +80,8 @@ def cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
     measured = {name: [run for run in runs if metric_at(run["metrics"], name) is not None] for name in columns}
     figures = {name: figure_of(some, name, "", "") for name, some in measured.items() if some}
     figures |= {name: figures[name]._replace(metric=PRIMARY) for name in LABELS if name in figures}
-    seeds = [f"{run['seed']} {STALE}" if staleness(row, run, row["hash"]) else f"{run['seed']}" for run in runs]
+    now = present_hash(row)
+    seeds = [f"{run['seed']} {STALE}" if staleness(row, run, now) else f"{run['seed']}" for run in runs]
     steps = sorted({run["steps"] for run in runs})
     return [
         *(figures[name].spread() if name in figures else "–" for name in columns),

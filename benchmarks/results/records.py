@@ -272,7 +272,8 @@ def with_recorded(content: dict[str, Any], earlier: Mapping[str, Any], table: Ta
     """
     new = {row["name"]: row for row in content["recipes"]}
     recorded = recorded_rows(table.entry, table.hashes, recipes)
-    data = {run["data"] for row in content["recipes"] for run in row["runs"]}
+    old_runs = [run for row in recorded.values() for run in row["runs"]]
+    data = {run["data"] for row in content["recipes"] for run in row["runs"]} or {run["data"] for run in old_runs[:1]}
     rows: list[dict[str, Any]] = []
     joined = False
     for name in (row.name for row in table.entry.rows):
@@ -282,7 +283,7 @@ def with_recorded(content: dict[str, Any], earlier: Mapping[str, Any], table: Ta
         for run in recorded.get(name, {"runs": []})["runs"]:
             if run["seed"] in trained:
                 continue
-            if data and run["data"] not in data:
+            if run["data"] not in data:
                 log.warning("%s seed %d: recorded on other data, left out", name, run["seed"])
                 continue
             others.append(run)

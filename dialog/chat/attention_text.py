@@ -56,7 +56,7 @@ def attention_lines(
     starts = "".join(
         "┬" if any(token in TURNS for token in context[low:high]) else "─" for low, high in pairwise(bounds)
     )
-    peak = float(weights.max())
+    peak = float(weights.max()) or 1.0
     blocks = ["".join(shade(row[low:high].max() / peak) for low, high in pairwise(bounds)) for row in weights]
     table = [f"{label(token)}  {strongest(row, context)}" for token, row in zip(reply, weights, strict=True)]
     rows = [f"{label(token)} │{row}│" for token, row in zip(reply, blocks, strict=True)]
@@ -82,7 +82,7 @@ def chosen_attention(maps: Mapping[str, Any], place: Sequence[int]) -> tuple[str
         if layer["kind"] == "cross" and layer["side"] == "target" and layer["columns"] == "source"
     ]
     if not layers:
-        raise UserError("/why: this run has no attention")
+        raise UserError("/why: the reply attends to no context tokens; `dialog-seq2seq attention` shows all maps")
     parts = []
     for noun, number, count in zip(("layer", "head"), place, (len(layers), len(layers[0])), strict=False):
         if number >= count:
@@ -100,7 +100,7 @@ def chosen_attention(maps: Mapping[str, Any], place: Sequence[int]) -> tuple[str
 
 def shade(weight: float) -> str:
     """Return a block that is darker the larger a weight in [0, 1] is; each shade covers a quarter."""
-    return SHADES[min(len(SHADES) - 1, int(np.ceil(weight * (len(SHADES) - 1) - 0.25)))] if weight > 0.05 else " "
+    return SHADES[min(len(SHADES) - 1, int(np.ceil(weight * (len(SHADES) - 1) - 0.25)))]
 
 
 def strongest(row: NDArray[np.float64], context: Sequence[str]) -> str:

@@ -44,12 +44,13 @@ class Session:
 
     Args:
         runs: One or two runs.
+        trust: Allow files of a run folder to name a search that is imported.
     """
 
-    def __init__(self, runs: Sequence[Run]) -> None:
+    def __init__(self, runs: Sequence[Run], *, trust: bool = False) -> None:
         self.runs = list(runs)
         self.names = run_names(runs)
-        self.settings = [Settings.of(run) for run in runs]
+        self.settings = [Settings.of(run, trust=trust) for run in runs]
         self.exchanges: list[Exchange] = []
         self._before: list[Exchange] | None = None  # the conversation before the replies in progress; None without any
         self._partial: list[str] = []  # what each run has generated of them

@@ -12,7 +12,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from dialog.config.components import Component, hint
+from dialog.config.components import Component, hint, imported_names
 from dialog.config.compose import group_files, is_path
 from dialog.config.schema import GenerationConfig
 from dialog.config.yaml_layers import invalid_value, parse_value, read_yaml
@@ -34,16 +34,18 @@ class Settings:
         run: Its recipe has the first search, and its tokenizer the words of constraints.
         chosen: A ``generation`` section: the search with its arguments, and its constraints.
         limits: Constraints that the user has set; they stay when the search changes.
+        trust: Allow files to name a search that is imported.
     """
 
     run: Run
     chosen: Mapping[str, Any]
     limits: Mapping[str, Any] = field(default_factory=dict)
+    trust: bool = False
 
     @classmethod
-    def of(cls, run: Run) -> Settings:
+    def of(cls, run: Run, *, trust: bool = False) -> Settings:
         """Return the settings of the run's recipe."""
-        return cls(run, asdict(run.recipe.generation))
+        return cls(run, asdict(run.recipe.generation), trust=trust)
 
     @cached_property
     def component(self) -> Component:
@@ -83,11 +85,14 @@ class Settings:
         The recipe's constraints stay, except those that the file sets.
 
         Raises:
-            UserError: unknown name.
+            UserError: unknown name, or without `trust` a file that imports code.
         """
         files = group_files(self.run.folder / RECIPE)["generation"]
         if name in files or is_path(name):
-            section = read_yaml(files.get(name, Path(name))).values
+            file = files.get(name, Path(name))
+            section = read_yaml(file).values
+            if not self.trust and (dotted := imported_names(section)):
+                raise UserError(f"{file}: imports {dotted[0]!r}; start the chat with --trust if you trust its author")
         elif name in SEARCHES:
             section = {"search": {"name": name}}
         else:
@@ -110,7 +115,7 @@ class Settings:
         """
         search = with_candidates(self.search, count)
         section = {key: value for key, value in self.component.items() if key in CONSTRAINTS}
-        return Settings(self.run, {**section, "search": search})._checked()
+        return Settings(self.run, {**section, "search": search}, trust=self.trust)._checked()
 
     @property
     def search(self) -> Component:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dialog.atomic import replacing, write_text
+from dialog.cli.attention_statistics import FORMATS
 from dialog.cli.options import check_text, is_given
 from dialog.cli.output_file import check_new_file
 from dialog.config.compose import split_overrides
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from dialog.report.drawing.attention.reading import AttentionReading
     from dialog.runs.run import Reply, Run
 
-FORMATS = (".html", ".png", ".svg", ".json")
 MEASURED = {"split": "split", "sample": "sample", "json": "as_json"}
 """Options of a measurement, and their parameters."""
 

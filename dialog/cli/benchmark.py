@@ -31,9 +31,10 @@ def benchmark(
     """Measure the speed and memory of a RECIPE in training and generation.
 
     Trains in one process with the recipe's settings, without validation, checkpoints and loggers, and writes no files.
-    FLOPs count the matrix products of the forward and backward pass for real tokens, not padding. The share of
-    the bound is relative to the speed of a large matrix product on this machine. Every generated response has 32 tokens
-    and the end token; --precision is that of generation only.
+    FLOPs count the matrix products of the forward and backward pass for real tokens, not padding; in generation of
+    a forward pass over contexts and returned responses. The share of the bound is relative to the speed of a large
+    matrix product on this machine. Every generated response has 32 tokens and the end token; --precision is that of
+    generation only.
 
     Example: dialog-seq2seq benchmark quickstart/transformer trainer.precision=bf16-mixed
     """

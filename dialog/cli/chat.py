@@ -49,8 +49,8 @@ def chat(
 
     \b
     Example: dialog-seq2seq chat runs/quickstart/transformer/...
-    Two runs:   dialog-seq2seq chat RUN RUN generation=beam5
-    Self-chat:  dialog-seq2seq chat RUN RUN --self-chat 20 --start "Hello ."
+    Two runs:   dialog-seq2seq chat RUN RUN2 generation=beam5
+    Self-chat:  dialog-seq2seq chat RUN RUN2 --self-chat 20 --start "Hello ."
     """  # noqa: D301 - click reads the character \b
     folders, overrides = split_overrides(runs)
     if not 1 <= len(folders) <= 2:
@@ -78,6 +78,6 @@ def chat(
     from dialog.chat.terminal import chat_in_pipe, chat_in_terminal
 
     if sys.stdin.isatty() and sys.stdout.isatty():
-        chat_in_terminal(Session(loaded))
+        chat_in_terminal(Session(loaded, trust=trust))
     else:
-        chat_in_pipe(Session(loaded), sys.stdin.buffer)
+        chat_in_pipe(Session(loaded, trust=trust), sys.stdin.buffer)

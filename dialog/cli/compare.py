@@ -71,7 +71,7 @@ def compare(
     """  # noqa: D301 - click marks unwrapped text with a backspace
     names, overrides = split_overrides(contenders)
     if ratings:
-        if len(contenders) > 1 or vary or seeds or output:
+        if len(contenders) > 1 or vary or seeds or output or strict or trust or jobs > 1:
             raise UserError("--ratings: needs a finished comparison folder and no other contender or option")
         from dialog.comparison.statistics.ratings import add_ratings
         from dialog.report.verdict import ratings_table

@@ -14,6 +14,17 @@ def is_given(option: str) -> bool:
     return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
+def check_only_with(needed: str, given: object, *options: str) -> None:
+    """Check that options, by the names of their parameters, are on the command line only with what they belong to.
+
+    Raises:
+        UserError: one of them would be ignored.
+    """
+    for option in options:
+        if is_given(option) and not given:
+            raise UserError(f"--{option.replace('_', '-')}: only with {needed}")
+
+
 def check_text(option: str, *texts: str) -> None:
     """Check that the texts of an option are Unicode; Python reads other bytes of an argument as lone surrogates.
 

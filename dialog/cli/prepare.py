@@ -63,6 +63,8 @@ def prepare(
         raise UserError("--shard prepares one shard, --merge merges all of them; give one of the two")
     if (shard or merges) and (workers > 1 or engine != "processes"):
         raise UserError("--shard and --merge run in one process; remove --workers and --engine")
+    if shard and as_json:
+        raise UserError("--json: not with --shard, which has no manifest")
     composed = compose(recipe, overrides).recipe
     if shard:
         click.echo(str(prepare_part(composed, *shard)))

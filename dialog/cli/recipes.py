@@ -13,6 +13,7 @@ from dialog.config.components import name_and_arguments
 from dialog.config.compose import Composed, compose, find_recipe, shipped_recipes, split_overrides
 from dialog.errors import RunError, UserError
 from dialog.escaping import to_json
+from dialog.report.terminal import one_line
 
 
 @click.group(invoke_without_command=True)
@@ -143,7 +144,7 @@ def verify(names: tuple[str, ...], full: bool, as_json: bool) -> None:
     for rows in verify_recipes(listed or list(shipped_recipes()), overrides, full=full):
         outcomes += rows
         for row in rows:
-            click.echo(": ".join(filter(None, [row.recipe, row.metric, row.state, row.message])), err=True)
+            click.echo(one_line(": ".join(filter(None, [row.recipe, row.metric, row.state, row.message]))), err=True)
     head = ("recipe", "metric", "expected", "measured", "outcome")
     table = "\n".join(aligned([head, *(row.cells() for row in outcomes)]))
     click.echo(to_json([row._asdict() for row in outcomes], indent=1) if as_json else table)

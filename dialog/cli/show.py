@@ -85,11 +85,11 @@ def vocabulary_size(recipe: Recipe) -> tuple[int, str]:
     check_data(recipe)
     try:
         return len(Store(prepare_data(recipe), "train").tokenizer), "trained on the corpus"
-    except UserError:
+    except UserError as error:
         stated = recipe.data.tokenizer.get("vocabulary")
         if stated is None:
             raise
-        return int(stated), "from the recipe; the corpus is missing"
+        return int(stated), f"from the recipe; {error}"
 
 
 def first_examples(recipe: Recipe, count: int) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dialog.cli.options import check_only_with
 from dialog.config.compose import compose, split_overrides
 from dialog.errors import UserError
 from dialog.paths import check_new
@@ -49,6 +50,11 @@ def train(
 
     Resume a stopped or killed run: dialog-seq2seq train --resume RUN
     """
+    check_only_with("--resume RUN", resume, "trust")
+    check_only_with("--prove-resume", prove_resume, "kills")
+    if prove_resume and (output is not None or as_json or resume is not None):
+        wrong = "--json" if as_json else "--resume" if resume is not None else "--output"
+        raise UserError(f"{wrong}: not with --prove-resume; remove one of them")
     if resume is not None:
         recipes, changes = split_overrides((recipe, *overrides) if recipe else overrides)
         if output is not None or recipes:
@@ -59,8 +65,6 @@ def train(
         return
     if recipe is None:
         raise UserError("no recipe given; list them with dialog-seq2seq recipes, or resume a run with --resume RUN")
-    if prove_resume and as_json:
-        raise UserError("--json: not with --prove-resume; remove one of them")
     if prove_resume:
         sys.exit(0 if prove(recipe, overrides, kills) else 1)
     composed = compose(recipe, overrides)

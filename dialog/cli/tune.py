@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dialog.cli.options import check_only_with
 from dialog.cli.output_file import check_new_file
 from dialog.config.compose import compose
 from dialog.errors import UserError
@@ -57,6 +58,8 @@ def tune(
     composed = compose(recipe, overrides)
     if not lr and not batch_tokens:
         raise UserError("nothing to tune; give --lr, --batch-tokens or both")
+    check_only_with("--lr", lr, "steps", "lowest", "highest")
+    check_only_with("--batch-tokens", batch_tokens, "most")
     if not 0 < lowest < highest:
         raise UserError(f"--lowest {lowest:g} must be above 0 and below --highest {highest:g}")
     if output is not None:
@@ -96,9 +99,10 @@ def _plot(test: RangeTest, suggestion: float | None) -> str:
 def _sizes(recipe: Recipe, most: int) -> dict[str, Any]:
     from dialog.tuning.range_test import sizes_test
 
-    trials = sizes_test(recipe, first=min(1024, most), most=most)
+    first = min(1024, most)
+    trials = sizes_test(recipe, first=first, most=most)
     if not trials:
-        raise UserError("a batch of 1024 tokens does not fit in memory; choose a smaller model")
+        raise UserError(f"a batch of {first} tokens does not fit in memory; choose a smaller model")
     fastest = max(trials, key=lambda trial: trial.target_tokens_per_second)
     return {
         "largest": trials[-1].batch_tokens,

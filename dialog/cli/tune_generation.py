@@ -59,7 +59,7 @@ def tune_generation(
 
     \b
     Example: dialog-seq2seq tune-generation runs/quickstart/transformer/...
-    Two runs in one plot: dialog-seq2seq tune-generation RUN RUN --examples 1000
+    Two runs in one plot: dialog-seq2seq tune-generation RUN RUN2 --examples 1000
     A grid: dialog-seq2seq tune-generation RUN --vary generation=beam5,top_p --vary generation.no_repeat_ngram=0,3
     """  # noqa: D301 - click reads the character \b
     folders, overrides = split_overrides(runs)
@@ -81,7 +81,7 @@ def tune_generation(
     chosen = settings or (None if vary else "standard")
     path = None if chosen is None else sweep_file("generation", chosen, option="--settings")
     loaded = [load([folder, *ensemble], overrides=overrides, trust=trust) for folder in folders]
-    read = [read_settings(run, path, overrides, vary) for run in loaded]
+    read = [read_settings(run, path, overrides, vary, trust=trust) for run in loaded]
     tasks = [TuningTask(run, own, draw_sample(run, examples)) for run, own in zip(loaded, read, strict=True)]
     folder = output or Path(folders[0]) / "generation"
     with writable(folder, "--output"):

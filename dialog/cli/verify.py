@@ -9,6 +9,7 @@ import click
 
 from dialog.errors import UserError
 from dialog.escaping import to_json
+from dialog.report.terminal import one_line
 
 
 @click.command()
@@ -27,9 +28,10 @@ def verify(run: Path, as_json: bool) -> None:
     if as_json:
         click.echo(to_json([asdict(file) for file in files], indent=1))
     else:
-        width = max(len(file.file) for file in files)
-        for file in files:
-            click.echo(f"{file.file:<{width}}  {file.state:<8}  {file.remedy}".rstrip())
+        names = [one_line(file.file) for file in files]
+        width = max(map(len, names))
+        for name, file in zip(names, files, strict=True):
+            click.echo(f"{name:<{width}}  {file.state:<8}  {file.remedy}".rstrip())
     damaged = [file.file for file in files if file.state != "intact"]
     if damaged:
         raise UserError(

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
-from dialog.config.components import name_and_arguments
+from dialog.config.components import Family, name_and_arguments
 from dialog.config.schema import GenerationConfig, Recipe
+from dialog.generation.searches.family import SEARCHES
 from dialog.report.formats.numbers import hardware
 from dialog.report.tables import UNKNOWN
 
@@ -41,7 +42,7 @@ def lengths(recipe: Recipe) -> str:
 
 
 def training_budget(recipe: Recipe) -> str:
-    """Return the limits of training; steps count with the size of their batches, epochs without."""
+    """Return the limits of training; steps count with the size of the batches of all processes, epochs without."""
     trainer, limits = recipe.trainer, []
     if trainer.max_epochs is not None and trainer.max_epochs > 0:
         limits.append(f"{trainer.max_epochs} epochs")
@@ -49,15 +50,26 @@ def training_budget(recipe: Recipe) -> str:
         limits.append(f"{trainer.max_steps} steps of {batch_size(recipe, trainer.accumulate_grad_batches)}")
     if trainer.max_time is not None:
         limits.append(str(trainer.max_time))
+    if trainer.limit_train_batches is not None:
+        limits.append(f"limit_train_batches {trainer.limit_train_batches}")
+    if trainer.overfit_batches:
+        limits.append(f"overfit_batches {trainer.overfit_batches}")
     return ", ".join(limits) or "unlimited"
 
 
 def batch_size(recipe: Recipe, batches: int = 1) -> str:
-    """Return the size of a number of training batches: their examples if the recipe counts these, else their tokens."""
-    data = recipe.data
+    """Return the size of a number of training batches: their examples if the recipe counts these, else their tokens.
+
+    Of all processes; if the machine decides their number, as with ``devices=auto``, the size is that of each.
+    """
+    data, trainer = recipe.data, recipe.trainer
+    devices = len(trainer.devices) if isinstance(trainer.devices, list | tuple) else trainer.devices
+    known = isinstance(devices, int) and devices > 0
+    batches *= devices * trainer.num_nodes if known else 1
+    each = "" if known else f" on each of devices={devices}, num_nodes={trainer.num_nodes}"
     if data.batch_examples is not None:
-        return f"{batches * data.batch_examples} examples"
-    return f"{batches * data.batch_tokens} tokens"
+        return f"{batches * data.batch_examples} examples{each}"
+    return f"{batches * data.batch_tokens} tokens{each}"
 
 
 def validation_interval(recipe: Recipe) -> str:
@@ -97,10 +109,15 @@ def constraints(recipe: Recipe) -> str:
     return ", ".join(changed) or "none"
 
 
-def component_text(component: dict[str, Any]) -> str:
-    """Return a component as ``name (argument value, ...)``."""
+def component_text(component: Mapping[str, Any], family: Family[Any] | None = None) -> str:
+    """Return a component as ``name (argument value, ...)``, sorted by argument; with its family, without defaults."""
     name, arguments = name_and_arguments(component)
-    values = {key: component_text(value) if isinstance(value, dict) else value for key, value in arguments.items()}
+    defaults = {} if family is None else {key: item.default for key, item in family.arguments(name).items()}
+    values = {
+        key: component_text(value, family) if isinstance(value, Mapping) else value
+        for key, value in sorted(arguments.items())
+        if key not in defaults or value != defaults[key]
+    }
     return f"{name} ({', '.join(f'{key} {value}' for key, value in values.items())})" if values else name
 
 
@@ -113,7 +130,7 @@ MUST: dict[str, Setting] = {
     "selection": selection,
     "initial weights": lambda recipe: recipe.model.init_from or recipe.model.vectors or "random",
     "precision": lambda recipe: recipe.trainer.precision,
-    "search": lambda recipe: component_text(recipe.generation.search),
+    "search": lambda recipe: component_text(recipe.generation.search, SEARCHES),
     "response length": response_length,
     "constraints": constraints,
 }

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from dialog.data.store.layout import ROLES
 from dialog.data.tokenizers.tokenizer import EOS, OTHER, SELF, UNK
 from dialog.export.contract import Format
-from dialog.json_files import read_json
 from dialog.models.seq2seq import count_parameters
 from dialog.paths import display_name
 from dialog.report.formats.metrics import metric_display, metric_value
 from dialog.report.markdown import escape_markdown
+from dialog.runs.evaluation.settings import current_evaluation
 from dialog.runs.run import Run
 from dialog.version import __version__
 
@@ -117,12 +116,11 @@ def literal(text: str) -> str:
 
 
 def _results(run: Run) -> Iterator[str]:
-    """Yield the section of the test split's results, if there are any."""
-    path = run.folder / "evaluation" / "test" / "metrics.json"
-    if not path.is_file():
+    """Yield the section of the test split's results, if the exported weights and search have any."""
+    evaluated = current_evaluation(run.folder, run.recipe, "test", None)
+    if evaluated is None:
         return
-    metrics: dict[str, Any] = read_json(path)
-    values = {name: metric_value(metrics.get(name)) for name in METRICS}
+    values = {name: metric_value(evaluated.metrics.get(name)) for name in METRICS}
     rows = [(metric_display(name), value) for name, value in values.items() if value is not None]
     lines = [f"| {escape_markdown(display.label)} | {display.format(value)} |" for display, value in rows]
     table = "\n".join(["| test split | |", "| --- | --- |", *lines])

@@ -7,11 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from dialog.data.tokenizers.tokenizer import EOS
+
 if TYPE_CHECKING:
     from dialog.models.seq2seq import Seq2Seq
     from dialog.runs.run import Run
 
 Tokens = Sequence[int]
+
+
+def until_end(tokens: list[int]) -> list[int]:
+    """Return the tokens up to the first end token, which is included."""
+    return tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens
 
 
 class Exported(Protocol):

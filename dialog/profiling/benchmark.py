@@ -59,6 +59,9 @@ def _lines(results: Results) -> Iterator[tuple[str, str]]:
         own = "" if row["precision"] == "float32" else f" in {row['precision']}"
         speed = f"{decimals(1)(row['responses_per_second'])} responses/s, {count(row['tokens_per_second'])} tokens/s"
         yield name, f"{speed}, {_milliseconds(row['seconds'])} for {row['tokens']:.0f} tokens each{own}"
+        memory = row["memory_bytes"] if row["cuda_memory_bytes"] is None else row["cuda_memory_bytes"]
+        bound = f"of {magnitude(row['gemm_flops_per_second'], 'FLOP/s')}"
+        yield "", f"{_mebibytes(memory)} at the peak, {percent(row['share_of_bound'])} {bound}"
 
 
 def _training(training: Results) -> Iterator[tuple[str, str]]:

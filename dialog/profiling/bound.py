@@ -7,8 +7,14 @@ import time
 import torch
 from torch import Tensor
 
-DTYPES = {"64-true": torch.float64, "bf16": torch.bfloat16, "16": torch.float16}
-"""Type of the matrix products by precision; other precisions use float32."""
+DTYPES = {
+    "64-true": torch.float64,
+    "bf16": torch.bfloat16,
+    "bfloat16": torch.bfloat16,
+    "16": torch.float16,
+    "float16": torch.float16,
+}
+"""Type of the matrix products by precision of training or generation; other precisions use float32."""
 SECONDS = 0.5
 SMALLEST, LARGEST = 256, {"cuda": 8192}
 LARGEST_OF_OTHERS = 2048

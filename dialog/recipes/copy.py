@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from dialog.atomic import write_text
-from dialog.config.compose import find_recipe, group_files, is_path
+from dialog.config.compose import compose, find_recipe, group_files, is_path
 from dialog.config.yaml_layers import read_yaml
 from dialog.errors import UserError
 from dialog.paths import check_new, make_folder
@@ -23,16 +23,15 @@ def copy_recipe(name: str, destination: Path) -> Path:
         DEST/configs/<group>/<choice>   take precedence over the groups of the package
 
     Raises:
-        UserError: an unknown recipe or group, or the destination exists or is named like a recipe.
+        UserError: an unknown or invalid recipe, or the destination exists or is named like a recipe.
     """
     if is_path(destination.name):
         raise UserError(f"{destination}: DEST is a new folder for the copy; name it without {destination.suffix}")
+    compose(name)
     source = find_recipe(name)
     groups = group_files(source)
     files = {source: Path(source.name)}
     for group, choice in read_yaml(source).values.get("defaults", {}).items():
-        if str(choice) not in groups.get(group, {}):
-            raise UserError(f"{name}: its group {group}={choice} does not exist")
         files[groups[group][str(choice)]] = Path("configs") / group / f"{choice}.yaml"
     check_new(destination, "DEST")
     make_folder(destination, "DEST")

@@ -57,9 +57,12 @@ WITHOUT_EFFECT = (
     "report",
     "serving",
     "training/optimization/allocator.py",
+    "tuning/generation",
 )
 """Parts of the package that change no recorded result: they show results, serve other verbs, save time and memory, name
 folders, find banned and required words, which no recorded recipe has, or change the search of a chat."""
+CHECK = "check_"
+"""Begins the name of a function that only raises an error."""
 
 
 class MeasuredFigure(NamedTuple):
@@ -107,7 +110,7 @@ def measured_figures(composed: Composed) -> dict[tuple[str, ...], list[MeasuredF
         for row in record["recipes"]:
             if row["recipe"] == composed.name:
                 figures = by_overrides.setdefault(tuple(row["overrides"]), [])
-                now = hash_with(composed, row["overrides"])
+                now = present_hash(row)
                 for metric in metrics:
                     figures += figure_in(row, metric, now=now, table=record["name"])
     return {overrides: preferred(figures) for overrides, figures in by_overrides.items()}
@@ -122,10 +125,10 @@ def preferred(figures: Sequence[MeasuredFigure]) -> list[MeasuredFigure]:
     return [figure for figure in distinct.values() if len(figure.seeds) == most]
 
 
-def hash_with(composed: Composed, overrides: Sequence[str]) -> str:
-    """Return the hash of a recipe with overrides, or an empty text if it no longer accepts them."""
+def present_hash(row: Mapping[str, Any]) -> str:
+    """Return the hash that the recipe of a row has now, or an empty text if it no longer composes."""
     try:
-        return contender_hash(compose(composed.name, overrides).recipe if overrides else composed.recipe)
+        return contender_hash(compose(row["recipe"], row["overrides"]).recipe)
     except UserError:
         return ""
 
@@ -221,28 +224,54 @@ def is_same_program(path: Path, commit: str) -> bool:
 def program(source: str) -> str:
     """Return the syntax tree of a Python source as text, without what changes no result of a run that finishes.
 
-    It leaves out docstrings, calls of ``log``, arguments of exceptions, and checks that only raise a `UserError`. A new
+    It leaves out docstrings, calls of ``log``, arguments of exceptions, conditions that only raise a `UserError`, and
+    functions named ``check_...`` that return nothing, with their calls, and then the imports that nothing uses. A new
     check whose error is caught could change a result; this is missed.
     """
-    return ast.dump(_Effects().visit(ast.parse(source)))
+    tree = _Effects().visit(ast.parse(source))
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    used |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return ast.dump(_Imports(used).visit(tree))
 
 
 class _Effects(ast.NodeTransformer):
     """Removes the parts of a syntax tree that `program` leaves out."""
 
+    def visit_Module(self, node: ast.Module) -> ast.AST:
+        node.body = [part for part in node.body if not (isinstance(part, ast.FunctionDef) and is_check(part))]
+        return self.generic_visit(node)
+
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         value = node.value
         is_docstring = isinstance(value, ast.Constant) and isinstance(value.value, str)
-        is_logged = isinstance(value, ast.Call) and ast.unparse(value.func).startswith("log.")
-        return None if is_docstring or is_logged else node
+        is_left_out = isinstance(value, ast.Call) and ast.unparse(value.func).startswith(("log.", CHECK))
+        return None if is_docstring or is_left_out else node
 
     def visit_Raise(self, node: ast.Raise) -> ast.Raise:
         return ast.Raise(node.exc.func, None) if isinstance(node.exc, ast.Call) else node
 
     def visit_If(self, node: ast.If) -> ast.AST | None:
         assigns = any(isinstance(part, ast.NamedExpr) for part in ast.walk(node.test))
-        is_check = len(node.body) == 1 and ast.unparse(node.body[0]).startswith("raise UserError(") and not node.orelse
-        return None if is_check and not assigns else self.generic_visit(node)
+        self.generic_visit(node)
+        only_raises = all(ast.unparse(part) == "raise UserError" for part in node.body)
+        return None if only_raises and not node.orelse and not assigns else node
+
+
+class _Imports(ast.NodeTransformer):
+    """Removes imported names that are not among the names and texts of a syntax tree."""
+
+    def __init__(self, used: set[str]) -> None:
+        self.used = used
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom | None:
+        node.names = [alias for alias in node.names if (alias.asname or alias.name) in self.used]
+        return node if node.names else None
+
+
+def is_check(function: ast.FunctionDef) -> bool:
+    """Return whether a function only raises an error, by its name and since it returns nothing."""
+    returned = function.returns
+    return function.name.startswith(CHECK) and isinstance(returned, ast.Constant) and returned.value is None
 
 
 def git(folder: Path, *arguments: str) -> str:

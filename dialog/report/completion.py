@@ -81,14 +81,14 @@ def _shared_start(texts: Sequence[str], separator: str) -> str:
 
 
 def _renamed(value: Any, labels: Mapping[str, str], field: str) -> Any:  # noqa: ANN401 - any value of JSON
-    """Replace names of contenders: whole keys and values, and parts of the sentences in `TEXTS`."""
+    """Replace names of contenders: whole keys and values, and words of the sentences in `TEXTS`, but not in paths."""
     if isinstance(value, Mapping):
         return {labels.get(key, key): _renamed(item, labels, key) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_renamed(item, labels, field) for item in value]
     if isinstance(value, str) and field in TEXTS:
         longest_first = "|".join(map(re.escape, sorted(labels, key=len, reverse=True)))
-        return re.sub(longest_first, lambda match: labels[match[0]], value)
+        return re.sub(rf"(?<![\w/])(?:{longest_first})(?![\w/])", lambda match: labels[match[0]], value)
     return labels.get(value, value) if isinstance(value, str) else value
 
 

@@ -27,7 +27,9 @@ def write_reports(results: Results, folder: Path) -> None:
 
 
 def write_figures(results: Results, folder: Path) -> None:
-    """Write each chart of the report with a legend as <section>-<number>.svg."""
+    """Write each chart of the report with a legend as <section>-<number>.svg; remove those of an earlier report."""
+    for file in folder.glob("*.svg"):
+        file.unlink()
     shown = displayed(results)
     names = dict(enumerate(model_names(shown)))
     for section in main_sections(shown):

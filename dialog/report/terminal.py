@@ -108,7 +108,7 @@ def aligned(table: ReportTable) -> str:
     height = max(map(len, headings))
     lines = [_align(list(row), widths) for row in zip(*([""] * (height - len(h)) + h for h in headings), strict=True)]
     for group in table.groups:
-        title = [group.title] if group.title else []
+        title = [one_line(group.title)] if group.title else []
         lines += ["-" * _width(table), *title, *(_align(list(map(_mark, row)), widths) for row in group.rows)]
     return "\n".join(lines)
 

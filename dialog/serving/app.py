@@ -117,7 +117,10 @@ class Service:
         def read() -> AttentionReading:
             if body.response is not None:
                 return self.run.attention(body.context, body.response)
-            return self.run.respond(body.context).attention()
+            candidates = self.run.responder.respond([body.context])[0]
+            if not candidates:
+                raise NotNumbersError
+            return self.run.attention(body.context, candidates[0])
 
         reading = await self._result(Call(read))
         if body.format == "json":

@@ -94,7 +94,7 @@ class Worker:
             running = [job for job in batch if not job.abandoned.is_set() and job.future.set_running_or_notify_cancel()]
             try:
                 self._run(running)
-            except (AbandonedError, UserError) as error:
+            except (AbandonedError, NotNumbersError, UserError) as error:
                 self._fail(running, error)
             except BaseException as error:  # the service continues
                 log.exception("a request failed")

@@ -146,3 +146,21 @@ def test_pairs_are_parsed(text: str, pairs: dict[str, Any]) -> None:
 def test_pairs_that_are_none(text: str) -> None:
     with pytest.raises(UserError):
         parse_pairs(text)
+
+
+def test_a_file_of_a_run_folder_runs_no_code(trained: Callable[[str], Path], tmp_path: Path) -> None:
+    import shutil
+
+    from dialog.runs.load import load
+
+    folder = Path(shutil.copytree(trained("lstm"), tmp_path / "run"))
+    configs = folder / "configs" / "generation"
+    configs.mkdir(parents=True)
+    text = f"search: {{name: subprocess.Popen, args: [touch, {tmp_path / 'executed'}]}}"
+    for name in ("tuned", "greedy"):
+        (configs / f"{name}.yaml").write_text(text, encoding="utf-8")
+        with pytest.raises(UserError, match=rf"{name}\.yaml: imports 'subprocess\.Popen'; start the chat with --trust"):
+            Settings.of(load(folder)).select(name)
+    (configs / "tuned.yaml").write_text("search: {name: os.getcwd}", encoding="utf-8")
+    assert Settings.of(load(folder), trust=True).select("tuned").search == {"name": "os.getcwd"}
+    assert not (tmp_path / "executed").exists()

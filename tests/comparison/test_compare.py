@@ -19,6 +19,7 @@ import pytest
 import dialog
 from dialog.cli import main
 from dialog.comparison.grid.names import run_names
+from dialog.config.schema import to_dict
 
 QUICK = [
     "trainer.max_steps=8",
@@ -310,6 +311,24 @@ def test_runs_instead_of_recipes(
         assert all(entry["std"] is None and entry["n"] == 1 for entry in model["summary"]["all"].values())
     assert {path: path.read_bytes() for path in (tmp_path / "mine").rglob("model.safetensors")} == before
     assert not [path.name for path in (tmp_path / "out" / "runs").rglob("*") if not path.name.startswith(".")]
+    assert exit_code(["compare", "out"], monkeypatch) == 2
+    assert "its recipe imports" in capsys.readouterr().err
+
+
+def test_a_comparison_folder_runs_no_code(
+    comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run may import what its contender imports, and nothing else."""
+    folder = Path(shutil.copytree(comparison.folder, tmp_path / "received"))
+    run = folder / "runs" / "lstm" / "seed-7"
+    corpus = f"{{name: subprocess.Popen, args: [touch, {tmp_path / 'executed'}]}}"
+    changed = dialog.compose(str(run / "recipe.yaml"), ["~data.corpus", f"data.corpus={corpus}"]).recipe
+    (run / "recipe.yaml").write_text(json.dumps(to_dict(changed)), encoding="utf-8")
+    (run / "manifest.json").unlink()
+    monkeypatch.chdir(comparison.recipes)
+    assert exit_code(["compare", str(folder), "lstm.yaml", "transformer.yaml"], monkeypatch) == 2
+    assert f"{run}: its recipe imports 'subprocess.Popen'" in capsys.readouterr().err
+    assert not (tmp_path / "executed").exists()
 
 
 def test_recipes_with_different_data_are_rejected(

@@ -87,6 +87,9 @@ def test_the_validation_interval_is_that_of_lightning(interval: str, epochs: str
         ("trainer.max_steps=4600", "training budget"),
         ("data.batch_tokens=2048", "training budget"),
         ("data.batch_examples=16", "training budget"),
+        ("trainer.devices=2", "training budget"),
+        ("trainer.limit_train_batches=9", "training budget"),
+        ("generation.search={name: beam, width: 4}", "search"),
         ("trainer.val_check_interval=100", "validation interval"),
         ("checkpoint.patience=null", "early stopping"),
         ("checkpoint.monitor=validation/token_accuracy", "selection"),
@@ -105,6 +108,19 @@ def test_a_setting_that_must_be_equal(overrides: str, what: str) -> None:
     (line,) = broken(parity(systems))
     assert line.startswith(f"{what}: ")
     assert " / " in line
+
+
+def test_the_same_setting_written_differently_is_equal() -> None:
+    short = "generation.search={name: beam, width: 5}"
+    long = "generation.search={name: beam, normalisation: average, candidates: 1, width: 5}"
+    assert differing(system(LSTM, short), system(LSTM, long)) == {}
+    accumulated = system(LSTM, "trainer.accumulate_grad_batches=4")
+    assert differing(accumulated, system(LSTM, "trainer.devices=2", "trainer.num_nodes=2")).keys() == {
+        "batch size",
+        "accumulated batches",
+    }
+    (row,) = [row for row in parity([system(LSTM, "trainer.devices=-1")]) if row["what"] == "batch size"]
+    assert row["values"] == ["1024 tokens on each of devices=-1, num_nodes=1"]
 
 
 def test_settings_that_may_differ() -> None:

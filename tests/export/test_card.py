@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -68,3 +69,13 @@ def test_texts_of_a_run_are_text(run: Run) -> None:
 def test_results_of_the_test_split_are_shown(run: Run, tmp_path: Path) -> None:
     assert "| Bits per byte |" in card(run, CTranslate2(), "equal")
     assert "Bits per byte" not in card(replace(run, folder=tmp_path), CTranslate2(), "equal")
+
+
+def test_results_of_other_weights_or_searches_are_left_out(run: Run, tmp_path: Path) -> None:
+    generation = replace(run.recipe.generation, max_length=3)
+    assert "## Results" not in card(replace(run, recipe=replace(run.recipe, generation=generation)), CTranslate2(), "")
+    folder = Path(shutil.copytree(run.folder, tmp_path / "run"))
+    assert "## Results" in card(replace(run, folder=folder), CTranslate2(), "equal")
+    with (folder / "model.safetensors").open("ab") as weights:
+        weights.write(b" ")
+    assert "## Results" not in card(replace(run, folder=folder), CTranslate2(), "equal")

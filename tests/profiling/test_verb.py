@@ -52,6 +52,9 @@ def test_its_figures_agree_with_each_other(benchmark: Callable[..., Result]) -> 
     assert {each["precision"] for each in found["generation"]} == {"bfloat16"}
     for each in found["generation"]:
         assert each["tokens_per_second"] * each["seconds"] == pytest.approx(each["batch"] * each["tokens"])
+        assert 0 < each["share_of_bound"] == each["flops_per_second"] / each["gemm_flops_per_second"] < 1
+        assert each["memory_bytes"] > 50 * 2**20
+        assert each["cuda_memory_bytes"] is None
 
 
 def test_its_text_names_what_was_measured(benchmark: Callable[..., Result]) -> None:

@@ -32,6 +32,19 @@ def test_copy_takes_the_changes_of_its_groups(tmp_path: Path) -> None:
     assert compose(str(copied)).recipe.optimizer["weight_decay"] == 0.123
 
 
+def test_copy_refuses_what_does_not_compose(tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.yaml"
+    for text, message in (
+        ("defaults:", "defaults"),
+        ("defaults: [data]", "defaults"),
+        ("trainer: {steps: 1}", "steps"),
+    ):
+        recipe.write_text(text, encoding="utf-8")
+        with pytest.raises(UserError, match=message):
+            copy_recipe(str(recipe), tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+
+
 def test_copy_refuses_to_overwrite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program.main(["recipes", "copy", "reverse/transformer", str(tmp_path / "mine")], standalone_mode=False)
     copied = Path(capsys.readouterr().out.strip())

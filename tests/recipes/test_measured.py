@@ -111,6 +111,7 @@ def f() -> int:
     return one
 '''
 SAME = '''"""A part."""
+from checks import check_two, check_three
 one = 1  # the first
 
 
@@ -122,7 +123,17 @@ def f() -> int:
         raise ValueError(f"{one} is no one")
     if one > 1e9:
         raise UserError("too large")
+    check_two(one)
+    if one > 2:
+        check_three(one)
     return one
+
+
+def check_three(number: int) -> None:
+    """Raise for three."""
+    for three in [3]:
+        if number == three:
+            raise UserError("three")
 '''
 
 
@@ -132,7 +143,7 @@ def test_comments_docstrings_and_messages_change_no_result(package: Path) -> Non
     now = commit(package)
     part.write_text(SAME)
     assert changed_since(now) == ""
-    for change in (one_is_two, another_error, another_branch, not_python, other_file, without_part):
+    for change in (one_is_two, other_import, another_error, another_branch, not_python, other_file, without_part):
         change(part)
         changed_since.cache_clear()
         assert changed_since(now) == f"measured at {now}, the code has changed since", change
@@ -142,6 +153,10 @@ def test_comments_docstrings_and_messages_change_no_result(package: Path) -> Non
 
 def one_is_two(part: Path) -> None:
     part.write_text(part.read_text().replace("one = 1", "one = 2"))
+
+
+def other_import(part: Path) -> None:
+    part.write_text("from parts import one\n" + part.read_text().replace("one = 1\n", ""))
 
 
 def another_error(part: Path) -> None:

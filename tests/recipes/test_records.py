@@ -118,6 +118,8 @@ def test_runs_on_other_data_are_not_joined(tmp_path: Path, call: Call, caplog: p
     assert [run["seed"] for run in joined["recipes"][0]["runs"]] == [1, 3]
     assert joined["missing"] == ["a seed 2"]
     assert "a seed 2: recorded on other data, left out" in caplog.text
+    alone = with_recorded({**content, "recipes": []}, {"recipes": []}, table, tmp_path / "recipes")
+    assert [run["seed"] for run in alone["recipes"][0]["runs"]] == [2], "the data of the first recorded run"
 
 
 def test_table_that_lacks_seeds_has_a_verdict(tmp_path: Path, call: Call) -> None:

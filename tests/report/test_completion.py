@@ -72,3 +72,15 @@ def test_names_are_short_everywhere_but_in_texts_of_users(results_of: Callable[.
     assert "task/lstm" not in others.replace("about task/lstm", "")
     assert shown["shared"] == "task"
     assert "lstm[dropout=0]" in shown["verdicts"][0]["text"]
+
+
+def test_labels_do_not_replace_parts_of_paths(three: dict[str, Any]) -> None:
+    first, *others = [model["name"] for model in three["models"]]
+    names = {name: f"task/{name}" for name in (first, *others)}
+    renamed = json.loads(json.dumps(three))
+    for model in renamed["models"]:
+        model["name"] = names[model["name"]]
+    warning = f"task/{first}: c/runs/task/{first}/seed-1/model.safetensors has changed"
+    assert displayed({**renamed, "warnings": [warning]})["warnings"] == [
+        f"{first}: c/runs/task/{first}/seed-1/model.safetensors has changed"
+    ]

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dialog.escaping import to_json
-from dialog.report.terminal import display_width, one_line, printable, truncate
+from dialog.report.tables import ReportTable, RowGroup, text_row
+from dialog.report.terminal import aligned, display_width, one_line, printable, truncate
 
 
 @given(st.text(st.characters()))
@@ -54,3 +55,8 @@ def test_truncated_text_fits_and_is_a_prefix(text: str, limit: int) -> None:
     assert display_width(short) <= limit
     assert (short == text) == (display_width(text) <= limit)
     assert text.startswith(short.removesuffix("…"))
+
+
+def test_titles_of_groups_cannot_control_a_terminal() -> None:
+    table = ReportTable(("a",), (RowGroup("\x1b[2J\n", (text_row("b"),)),))
+    assert "\x1b" not in aligned(table)

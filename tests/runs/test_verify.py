@@ -118,6 +118,15 @@ def test_verb_prints_files_and_fails_for_damage(copied: Path) -> None:
     assert f"1 of {len(done.stdout.splitlines())} files" in str(done.exception)
 
 
+def test_names_of_a_manifest_cannot_control_the_terminal(copied: Path) -> None:
+    manifest = json.loads((copied / "manifest.json").read_text(encoding="utf-8"))
+    manifest["\x1b]0;title\x07\nfake.ckpt  intact"] = "0" * 64
+    (copied / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    shown = CliRunner().invoke(verb, [str(copied)], standalone_mode=False).stdout
+    assert "\x1b" not in shown
+    assert not [line for line in shown.splitlines() if line.startswith("fake.ckpt")]
+
+
 # ------------------------------------------------------------------ the weights
 
 

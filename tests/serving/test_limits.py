@@ -322,6 +322,8 @@ def test_failure_in_the_middle_of_a_stream(client: Client, monkeypatch: pytest.M
 def test_scores_that_are_not_numbers(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Responder, "respond", lambda *_, **__: [[]])
     assert client.chat("Hi .").error == "the scores of the model are not numbers"
+    maps = client.post("/attention", {"context": ["Hi ."]})
+    assert (maps.status, maps.error) == (500, "the scores of the model are not numbers")
 
 
 def test_searches_of_many_requests_are_not_kept(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

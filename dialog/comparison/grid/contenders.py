@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 from dialog.analysis.measured import RESPONSES
-from dialog.comparison.grid.folder import GRID, Contender, contender_hash, flat, is_comparison
+from dialog.comparison.grid.folder import GRID, Contender, Grid, contender_hash, flat, is_comparison
 from dialog.comparison.grid.names import run_names
+from dialog.config.components import imported_names
 from dialog.config.compose import Composed, compose, find_recipe
 from dialog.config.schema import to_dict
 from dialog.config.variations import parse_variation, short_names
 from dialog.config.yaml_layers import parse_value
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
-from dialog.runs.folder import RECIPE, read_summary
+from dialog.runs.folder import RECIPE, read_recipe, read_summary
 from dialog.runs.load import check_files, check_no_imports
 
 UNSAFE = re.compile(r"[^\w.,=+\[\] -]+")
@@ -204,12 +205,19 @@ def responses_contender(path: Path, name: str) -> Contender:
     return Contender(name, "responses", sha256(path), file=str(path.resolve()))
 
 
-def check_trusted(contenders: Iterable[Contender], listed: Sequence[str]) -> None:
-    """Check that recipes import no code if they are in grid.json only, not on the command line.
+def check_trusted(grid: Grid, listed: Sequence[str]) -> None:
+    """Check that what a comparison folder adds to the command line imports no code: its contenders and their runs.
+
+    A run may import what the recipe of its contender does.
 
     Raises:
         UserError: a recipe that imports code.
     """
-    for contender in contenders:
-        if contender.kind == "recipe" and contender.name not in listed:
+    for contender in grid.contenders:
+        if contender.kind != "responses" and contender.name not in listed:
             check_no_imports(contender.composed.recipe, Path(contender.name))
+    for cell in grid.cells():
+        known = imported_names(cell.contender.recipe)
+        recipe = read_recipe(cell.folder) if (cell.folder / RECIPE).is_file() else None
+        if recipe is not None and not set(imported_names(to_dict(recipe))).issubset(known):
+            check_no_imports(recipe, cell.folder)

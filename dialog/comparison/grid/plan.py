@@ -81,7 +81,7 @@ def prepare_grid(request: Request) -> Grid:
     new = read_contenders(names, request.overrides, request.variations, inherited=inherited, trust=request.trust)
     overrides = [*inherited, *request.overrides]
     if not request.trust:
-        check_trusted(current.contenders, [contender.name for contender in new])
+        check_trusted(current, [contender.name for contender in new])
     planned = merged(current, new, seeds_of(current, new, request.seeds), overrides)
     if len(planned.contenders) < 2:
         raise UserError(

@@ -23,6 +23,7 @@ from dialog.comparison.grid.folder import SPLIT, Cell, is_trained
 from dialog.comparison.grid.work import Work
 from dialog.json_files import read_json_lines
 from dialog.report.formats.numbers import duration
+from dialog.report.terminal import one_line
 from dialog.runs.folder import METRICS, WEIGHTS, read_summary
 
 ACTIVE = 60.0
@@ -98,7 +99,7 @@ class Display:
 
 def state_of(cell: Cell) -> RunState:
     """Read the progress of a run from its folder."""
-    name, title = cell.contender.name, cell.name.rpartition("/")[2]
+    name, title = cell.contender.name, one_line(cell.name.rpartition("/")[2])
     evaluated = any((cell.folder / "evaluation").glob(f"{SPLIT}*/metrics.json"))
     if cell.contender.kind != "recipe":
         return RunState(name, float(evaluated), None, False)

@@ -77,7 +77,7 @@ class LengthSection:
 
 def _advice(long: int, short: int) -> Iterator[str]:
     if long:
-        yield f"Check the longest turns; data.filters=[{{name: length, max_words: {LONG}}}] drops them."
+        yield f"Check the longest turns; data.filters=[{{name: length, max_words: {LONG - 1}}}] drops them."
     if short:
         yield "Dialogues of one turn give no example unless data.first_turns=true."
 

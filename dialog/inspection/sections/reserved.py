@@ -17,7 +17,7 @@ RESERVED = re.compile(
             r"__(?:SILENCE|eou|eot|start|end|null|unk|url|p1|p2)__",
             r"<(?:sos|eos|bos|go|eou|eot|sep|url|number|person|u|/u|br)>",
             r"\[(?:CLS|SEP|PAD|MASK|UNK|deleted|removed)\]",
-            r"_(?:UNK|EOS|GO|PAD)",
+            r"(?<!\w)_(?:UNK|EOS|GO|PAD)(?!\w)",
             r"\+\+\+\$\+\+\+",
             r"<\|(?:endoftext|im_start|im_end)\|>",
             r"&(?:amp|quot|lt|gt|nbsp|#39);",

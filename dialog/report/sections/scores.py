@@ -28,6 +28,7 @@ from dialog.report.tables import (
     Results,
     Row,
     RowGroup,
+    has_several_seeds,
     metric_label,
     model_names,
     optional,
@@ -115,7 +116,7 @@ def _section(results: Results, title: str, metrics: list[str], subject: str, sys
         RowGroup(title, tuple(_rows(results, subset, metrics, references, pair)))
         for subset, title in subsets_of(results).items()
     ]
-    several = any(len(model["runs"]) > 1 for model in results["models"])
+    several = has_several_seeds(results)
     spread = " Mean over seeds ± standard deviation." if several else ""
     note = f" {pair_note(results, metrics)}" if pair else f" {BEST_NOTE}" if results["differences"] else ""
     lossy = any(

@@ -16,6 +16,7 @@ from dialog.config.variations import combinations
 from dialog.config.yaml_layers import Layer, read_yaml
 from dialog.errors import UserError, section
 from dialog.runs.folder import RECIPE
+from dialog.runs.load import check_no_imports
 from dialog.runs.run import Run
 
 KEYS = tuple(item.name for item in fields(GenerationConfig))
@@ -41,7 +42,7 @@ class DecodingSetting:
 
 
 def read_settings(
-    run: Run, path: Path | None, overrides: Sequence[str] = (), variations: Sequence[str] = ()
+    run: Run, path: Path | None, overrides: Sequence[str] = (), variations: Sequence[str] = (), *, trust: bool = False
 ) -> list[DecodingSetting]:
     """Return each setting of a file, in each combination of the variations ``KEY=A,B`` of the run's recipe.
 
@@ -49,7 +50,8 @@ def read_settings(
     one of them is invalid.
 
     Raises:
-        UserError: with the file and line, or the variation: unknown key, search or argument, or a name listed twice.
+        UserError: with the file and line, or the variation: unknown key, search or argument, or without ``trust`` a
+            search that is imported, which a file in the run folder can name.
     """
     named = [("", "", list[str]())] if path is None else _read(path)
     settings: dict[str, DecodingSetting] = {}
@@ -57,8 +59,10 @@ def read_settings(
         for label, varied in combinations(variations):
             title = ", ".join(filter(None, (name, label))) or "recipe"
             with section(place or f"--vary {label}" if place or label else "generation"):
-                generation = asdict(compose(str(run.folder / RECIPE), [*overrides, *own, *varied]).recipe.generation)
-                setting = DecodingSetting(title, generation)
+                recipe = compose(str(run.folder / RECIPE), [*overrides, *own, *varied]).recipe
+                if not trust:
+                    check_no_imports(recipe, run.folder)
+                setting = DecodingSetting(title, asdict(recipe.generation))
                 run.responder.search(setting.component)
             settings[title] = setting
     return list(settings.values())

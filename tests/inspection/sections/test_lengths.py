@@ -11,4 +11,4 @@ def test_long_turns_and_short_dialogues(find: Callable[..., dict[str, Finding]])
     finding = find(train=[["a b", "c"], ["x " * 600, "y"], ["z"]])["lengths"]
     assert finding.data["train"]["words_a_turn"]["max"] == 600
     assert finding.data["train"]["dialogues_under_two_turns"] == 1
-    assert "max_words: 512" in finding.advice
+    assert "max_words: 511" in finding.advice

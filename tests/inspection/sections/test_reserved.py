@@ -19,6 +19,7 @@ RESERVED_STRINGS = (
 def test_each_reserved_string_matches_as_a_whole() -> None:
     text = " ".join([*SPECIAL_TOKENS, RESERVED_STRINGS])
     assert RESERVED.findall(text) == text.split()
+    assert RESERVED.findall("SAFE_PADDING LET_GO MY_GOAL _GO_") == []
 
 
 def test_reserved_strings_are_counted_and_located(find: Callable[..., dict[str, Finding]]) -> None:

@@ -249,6 +249,16 @@ def test_scores_that_are_not_numbers_are_one_line(runs: list[str], capsys: pytes
         call(capsys, runs[0], "--settings", "settings.yaml", "--examples", "5")
 
 
+def test_a_file_of_a_run_folder_runs_no_code(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Path(shutil.copytree(runs[0], "hostile"))
+    configs = folder / "configs" / "generation"
+    configs.mkdir(parents=True)
+    (configs / "beam5.yaml").write_text("search: {name: subprocess.Popen, args: [touch, executed]}", encoding="utf-8")
+    with pytest.raises(UserError, match=r"imports 'subprocess\.Popen'; load it with --trust"):
+        call(capsys, str(folder), "--vary", "generation=beam5")
+    assert not Path("executed").exists()
+
+
 def test_two_processes_do_not_measure_one_run(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     Path(runs[1], "generation").mkdir()
     with lock(Path(runs[1], "generation", ".lock")), pytest.raises(UserError, match="another process measures"):

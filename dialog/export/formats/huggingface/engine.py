@@ -13,8 +13,8 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 from transformers.utils import logging
 
 import dialog.export.formats.huggingface.network  # noqa: F401 - AutoModelForSeq2SeqLM then knows our class
-from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
-from dialog.export.contract import Tokens
+from dialog.data.tokenizers.tokenizer import BOS, PAD
+from dialog.export.contract import Tokens, until_end
 from dialog.export.formats.huggingface.generation import TOKENS, generation_config
 
 
@@ -69,8 +69,3 @@ def padded(rows: Sequence[Tokens]) -> tuple[Tensor, Tensor]:
     tokens = torch.tensor([[*row, *[PAD] * (length - len(row))] for row in rows])
     mask = torch.tensor([[1] * len(row) + [0] * (length - len(row)) for row in rows])
     return tokens, mask
-
-
-def until_end(tokens: list[int]) -> list[int]:
-    """Return the tokens up to the first end token, which is included."""
-    return tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens

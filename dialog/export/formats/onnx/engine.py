@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime  # type: ignore[import-untyped]  # it has no annotations
 
-from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
-from dialog.export.contract import Tokens
+from dialog.data.tokenizers.tokenizer import BOS, PAD
+from dialog.export.contract import Tokens, until_end
 from dialog.export.formats.onnx.networks import NEXT
 from dialog.export.formats.onnx.writing import DESCRIPTION, ENCODER, STEP
 from dialog.json_files import read_json
@@ -50,7 +50,7 @@ class OnnxModel:
             tokens = self.advance(tokens, tensors)["logits"][:, -1:].argmax(-1)  # [B, 1]
             chosen.append(tokens)
         rows = np.concatenate(chosen, 1).tolist()
-        return [row[: row.index(EOS) + 1] if EOS in row else row for row in rows]
+        return [until_end(row) for row in rows]
 
     def start(self, sources: Sequence[Tokens]) -> Tensors:
         """Return the tensors of memory and first state."""
