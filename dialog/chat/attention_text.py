@@ -81,6 +81,8 @@ def chosen_attention(maps: Mapping[str, Any], place: Sequence[int]) -> tuple[str
         for layer in maps["maps"]
         if layer["kind"] == "cross" and layer["side"] == "target" and layer["columns"] == "source"
     ]
+    if not maps["maps"]:
+        raise UserError("/why: this run has no attention")
     if not layers:
         raise UserError("/why: the reply attends to no context tokens; `dialog-seq2seq attention` shows all maps")
     parts = []

@@ -109,7 +109,7 @@ def main() -> NoReturn:
     After signals it exits with 130 (SIGINT), 129 (SIGHUP) or 143 (SIGTERM, SIGUSR1).
     """
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
-    logging.getLogger("dialog").setLevel(logging.INFO)
+    logging.getLogger("dialog").setLevel(logging.DEBUG if os.environ.get("DIALOG_DEBUG") else logging.INFO)
     shorten_spinning()
     try:
         with stopping():

@@ -14,14 +14,14 @@ def is_given(option: str) -> bool:
     return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
-def check_only_with(needed: str, given: object, *options: str) -> None:
+def check_only_with(needed: str, value: object, *options: str) -> None:
     """Check that options, by the names of their parameters, are on the command line only with what they belong to.
 
     Raises:
         UserError: one of them would be ignored.
     """
     for option in options:
-        if is_given(option) and not given:
+        if is_given(option) and not value:
             raise UserError(f"--{option.replace('_', '-')}: only with {needed}")
 
 

@@ -58,6 +58,8 @@ def tune(
     composed = compose(recipe, overrides)
     if not lr and not batch_tokens:
         raise UserError("nothing to tune; give --lr, --batch-tokens or both")
+    if batch_tokens and composed.recipe.data.batch_examples is not None:
+        raise UserError("--batch-tokens: data.batch_examples sets the batches; add data.batch_examples=null")
     check_only_with("--lr", lr, "steps", "lowest", "highest")
     check_only_with("--batch-tokens", batch_tokens, "most")
     if not 0 < lowest < highest:

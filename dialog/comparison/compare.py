@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dialog.atomic import lock, write_json
@@ -109,7 +109,23 @@ def comparable_systems(work: Work) -> list[System]:
             f"nothing to compare: {', '.join(without)} diverged before the first validation; the other runs are kept "
             f"in {work.grid.folder}: add a contender with compare {work.grid.folder} RECIPE"
         )
+    check_same_examples(systems)
     return systems
+
+
+def check_same_examples(systems: Sequence[System]) -> None:
+    """Check that all runs are measured on the same examples in the same order, since statistics pair them.
+
+    The order is that of the corpus, or of the first file if all contenders are files.
+    """
+    runs = [run for system in systems for run in system.measured_runs if system.contender.kind != "responses"]
+    runs += [run for system in systems for run in system.measured_runs if system.contender.kind == "responses"]
+    examples = [run.entry["metrics"]["fingerprint"] for run in runs]
+    if wrong := [str(run.evaluation) for run, other in zip(runs, examples, strict=True) if other != examples[0]]:
+        raise UserError(
+            f"{', '.join(wrong)}: measured on other examples than {runs[0].evaluation}, or in another order; remove "
+            "what is listed first and repeat the command"
+        )
 
 
 def failures_of(work: Work) -> dict[str, str]:

@@ -64,12 +64,12 @@ def batch_size(recipe: Recipe, batches: int = 1) -> str:
     """
     data, trainer = recipe.data, recipe.trainer
     devices = len(trainer.devices) if isinstance(trainer.devices, list | tuple) else trainer.devices
-    known = isinstance(devices, int) and devices > 0
-    batches *= devices * trainer.num_nodes if known else 1
-    each = "" if known else f" on each of devices={devices}, num_nodes={trainer.num_nodes}"
+    is_known = isinstance(devices, int) and devices > 0
+    batches *= devices * trainer.num_nodes if is_known else 1
+    share = "" if is_known else f" on each of devices={devices}, num_nodes={trainer.num_nodes}"
     if data.batch_examples is not None:
-        return f"{batches * data.batch_examples} examples{each}"
-    return f"{batches * data.batch_tokens} tokens{each}"
+        return f"{batches * data.batch_examples} examples{share}"
+    return f"{batches * data.batch_tokens} tokens{share}"
 
 
 def validation_interval(recipe: Recipe) -> str:

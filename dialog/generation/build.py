@@ -81,6 +81,7 @@ def build_constraints(limits: dict[str, Any], tokenizer: Tokenizer | None) -> Co
         raise ValueError(f"prefix {prefix!r} contains the banned word {contained[0]!r}")
     if tokenizer is None:
         return Constraints(end=EOS, special=BANNED_TOKENS, **values)
+    check_prefix(prefix, tokenizer)
     pieces = tokenizer.pieces() if banned or required else []
     return Constraints(
         end=EOS,
@@ -90,6 +91,12 @@ def build_constraints(limits: dict[str, Any], tokenizer: Tokenizer | None) -> Co
         banned=WordFinder.build(banned, pieces) if banned else None,
         required=required_words(required, pieces, tokenizer) if required else None,
     )
+
+
+def check_prefix(prefix: str, tokenizer: Tokenizer) -> None:
+    """Raise ValueError for a prefix that the vocabulary cannot represent: the response would lack a part of it."""
+    if UNK in tokenizer.encode(prefix):
+        raise ValueError(f"prefix {prefix!r} has words that the vocabulary does not have")
 
 
 def required_words(words: Sequence[str], pieces: Sequence[bytes], tokenizer: Tokenizer) -> RequiredWords:

@@ -263,6 +263,10 @@ class _Imports(ast.NodeTransformer):
     def __init__(self, used: set[str]) -> None:
         self.used = used
 
+    def visit_Import(self, node: ast.Import) -> ast.Import | None:
+        node.names = [alias for alias in node.names if (alias.asname or alias.name.partition(".")[0]) in self.used]
+        return node if node.names else None
+
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom | None:
         node.names = [alias for alias in node.names if (alias.asname or alias.name) in self.used]
         return node if node.names else None

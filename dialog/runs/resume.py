@@ -48,6 +48,13 @@ def resume(
     return run_training(recipe, data, folder, resumed=True, advice=advice)
 
 
+def check_same_checkpoints(before: Recipe, after: Recipe) -> None:
+    """Check that checkpoints keep their meaning: what best.ckpt is best in, and which weights they hold."""
+    for name in ("monitor", "averaging"):
+        if getattr(before.checkpoint, name) != getattr(after.checkpoint, name):
+            raise UserError(f"--resume: checkpoint.{name} cannot change within a run; start a new run for it")
+
+
 def resumed_recipe(folder: Path, overrides: Sequence[str]) -> tuple[Recipe, bool]:
     """Return the recipe of the run to resume, and whether overrides change when its training ends.
 
@@ -61,6 +68,7 @@ def resumed_recipe(folder: Path, overrides: Sequence[str]) -> tuple[Recipe, bool
                 f"--resume: {key} cannot change within a run, only {', '.join(CHANGEABLE)}; start a new run for it"
             )
     before, recipe = read_recipe(folder), read_recipe(folder, overrides)
+    check_same_checkpoints(before, recipe)
     old, new = to_dict(before), to_dict(recipe)
     ends = [key.split(".") for key in END_KEYS]
     return recipe, any(old[section][name] != new[section][name] for section, name in ends)

@@ -49,8 +49,12 @@ LIGHT_ERRORS = [
     (["train", TRANSFORMER, "--kills", "2"], "--kills: only with --prove-resume"),
     (["train", TRANSFORMER, "--prove-resume", "--output", "new"], "--output: not with --prove-resume"),
     (["train", "--resume", "folder", "--prove-resume"], "--resume: not with --prove-resume"),
+    (
+        ["tune", TRANSFORMER, "--batch-tokens", "data.batch_examples=8"],
+        "--batch-tokens: data.batch_examples sets the batches; add data.batch_examples=null",
+    ),
     (["tune", TRANSFORMER, "--lr", "--most", "512"], "--most: only with --batch-tokens"),
-    (["tune", TRANSFORMER, "--batch-tokens", "--steps", "9"], "--steps: only with --lr"),
+    (["tune", TRANSFORMER, "--batch-tokens", "--steps", "20"], "--steps: only with --lr"),
     (["compare", "folder", "--ratings", "bad.yaml", "--strict"], "--ratings: needs a finished comparison folder and"),
     (["evaluate", "folder"], "folder is not a run folder: it has no recipe.yaml"),
     (["respond", "nowhere"], "nowhere is not a run folder: it has no recipe.yaml"),

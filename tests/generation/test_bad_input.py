@@ -68,6 +68,15 @@ def tokenizer() -> Tokenizer:
     return build(TOKENIZERS, {"name": "byte_bpe", "vocabulary": 262}, texts=["One two three ."])
 
 
+def test_a_prefix_of_unknown_words_is_not_lost() -> None:
+    from dialog.data.tokenizers import TOKENIZERS
+
+    words = build(TOKENIZERS, {"name": "word", "vocabulary": 20}, texts=["One two three ."] * 3)
+    build_search({"name": "greedy", "prefix": "two"}, GenerationConfig(), words)
+    with pytest.raises(UserError, match="prefix 'Xyzzy two' has words that the vocabulary does not have"):
+        build_search({"name": "greedy", "prefix": "Xyzzy two"}, GenerationConfig(), words)
+
+
 def test_no_temperature_overflows() -> None:
     constraints = Constraints(end=END, special=(START,), min_length=0, max_length=9)
     step = Sourced.draw(5, range(20))

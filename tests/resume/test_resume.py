@@ -364,6 +364,9 @@ def test_early_stopping_is_resumed(tiny: Callable[..., Any], tmp_path: Path, pow
     assert resume(tmp_path / "run", quiet=True).steps == 6
     assert compare(tmp_path / "run", tmp_path / "whole").same
     assert resume(tmp_path / "run", ["checkpoint={patience: 3}"], quiet=True).steps == 8
+    for change in ("checkpoint.monitor=validation/token_accuracy", "checkpoint.averaging={name: last}"):
+        with pytest.raises(UserError, match=rf"{change.partition('=')[0]} cannot change within a run"):
+            resume(tmp_path / "run", [change], quiet=True)
 
 
 def test_resumed_run_keeps_its_wandb_id(tiny: Callable[..., Any], tmp_path: Path, power: Callable[[int], None]) -> None:

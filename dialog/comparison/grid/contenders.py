@@ -217,7 +217,7 @@ def check_trusted(grid: Grid, listed: Sequence[str]) -> None:
         if contender.kind != "responses" and contender.name not in listed:
             check_no_imports(contender.composed.recipe, Path(contender.name))
     for cell in grid.cells():
-        known = imported_names(cell.contender.recipe)
+        names = imported_names(cell.contender.recipe)
         recipe = read_recipe(cell.folder) if (cell.folder / RECIPE).is_file() else None
-        if recipe is not None and not set(imported_names(to_dict(recipe))).issubset(known):
+        if recipe is not None and not set(imported_names(to_dict(recipe))).issubset(names):
             check_no_imports(recipe, cell.folder)

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from dialog.errors import UserError
+
 log = logging.getLogger("dialog")
 
 
@@ -63,8 +65,15 @@ def stop(jobs: Sequence[subprocess.Popen[bytes]]) -> None:
         raise
 
 
+def check_threads(number: str) -> None:
+    """Check that OMP_NUM_THREADS is one number, which the processes share; OpenMP also knows lists."""
+    if not number.isdecimal():
+        raise UserError(f"OMP_NUM_THREADS is {number!r}; set it to one number for --jobs")
+
+
 def environment_of(number: int, jobs: int, devices: Sequence[str]) -> Mapping[str, str]:
     """Return the environment of one of several processes: its share of the cores, and one GPU if there are any."""
+    check_threads(os.environ.get("OMP_NUM_THREADS") or "1")
     cores = int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
     variables = {**os.environ, "OMP_NUM_THREADS": str(max(1, cores // jobs))}
     return {**variables, "CUDA_VISIBLE_DEVICES": devices[number % len(devices)]} if devices else variables

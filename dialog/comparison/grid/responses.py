@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -80,7 +81,7 @@ def match_responses(path: Path, expected: Sequence[Row]) -> list[Row]:
 
     Raises:
         UserError: a line without response, key or matching example; an id listed twice; another reference than the
-            test set's; or an example without a response.
+            test set's; an example without a response; or a number that is invalid, or missing in some lines only.
     """
     lines = list(read_json_lines(path))
     ids = {row["id"] for row in expected}
@@ -107,6 +108,7 @@ def match_responses(path: Path, expected: Sequence[Row]) -> list[Row]:
                 "set"
             )
         matched[place] = line
+    check_numbers(lines, path)
     if missing := [row["id"] for place, row in enumerate(expected) if place not in matched]:
         raise UserError(
             f"{path}: no response to {len(missing):,} of {len(expected):,} examples, such as {missing[0]}; "
@@ -136,6 +138,19 @@ def check_line(line: Row, where: str, *, by_id: bool) -> None:
             raise UserError(f"{where}: no id, which other lines have; give each line the id of its example")
     elif not isinstance(line.get("reference"), str) or not isinstance(line.get("context"), list):
         raise UserError(f"{where}: matches no example of the test set; give its id, or its context and reference")
+
+
+def check_numbers(lines: Sequence[Row], path: Path) -> None:
+    """Check that each optional field is a finite number of at least 0, in all lines or in none."""
+    for field in NUMBERS:
+        values = [line.get(field) for line in lines]
+        for number, value in enumerate(values, start=1):
+            if value is None and values.count(None) < len(values):
+                raise UserError(
+                    f"{path}:{number}: no {field}, which other lines have; give it in every line or in none"
+                )
+            if value is not None and not (is_number(value) and 0 <= value < math.inf):
+                raise UserError(f"{path}:{number}: {field} is {to_json(value)[:60]}; give a number of at least 0")
 
 
 def key_of(row: Row, *, by_id: bool) -> Key:

@@ -80,6 +80,7 @@ class Work:
                     self.finish(cell)
                 except Exception as error:  # the others continue; interruptions are no Exception
                     log.error("%s failed: %s", cell.name, reason(error))
+                    log.debug("where:", exc_info=True)
                     write_json(cell.error_file, {"message": reason(error), "code": exit_code(error)})
             return held
 
@@ -98,6 +99,7 @@ class Work:
                 measure_history(run, evaluated.folder, sample_of(run, SPLIT))
             except Exception as error:  # measured again by the analysis, which does without it if need be
                 log.warning("%s: use of the history not measured: %s", cell.name, reason(error))
+                log.debug("where:", exc_info=True)
             self.evaluations[cell.name] = evaluated
 
     # -------------------------------------------------------------- states

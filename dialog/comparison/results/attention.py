@@ -49,6 +49,7 @@ def attention(systems: Sequence[System], samples: Sequence[Mapping[str, Any]]) -
         readings = within_limit([reading for system in trained for reading in readings_of(system, chosen)])
     except Exception as error:  # the other results do not depend on it
         log.warning("attention: not measured (%s: %s)", type(error).__name__, error)
+        log.debug("where:", exc_info=True)
         readings = []
     entries = [[reading.entry for reading in readings if reading.example == place] for place in range(len(chosen))]
     return {

@@ -43,6 +43,7 @@ def attention_statistics(systems: Sequence[System]) -> list[dict[str, Any]]:
         ]
     except Exception as error:  # the other results do not depend on it
         log.warning("attention statistics: not measured (%s: %s)", type(error).__name__, error)
+        log.debug("where:", exc_info=True)
         return []
 
 

@@ -141,6 +141,7 @@ def history(systems: Sequence[System]) -> dict[str, Any]:
                     histories.setdefault(system.name, []).append(measured)
     except Exception as error:  # the other results do not depend on it
         log.warning("use of the history: not measured (%s: %s)", type(error).__name__, error)
+        log.debug("where:", exc_info=True)
         histories = {}
     return history_results(histories)
 

@@ -161,7 +161,8 @@ def test_responses_are_matched_by_id_or_by_text(expected: list[Any], tmp_path: P
     foreign = [{**row, "id": f"mine-{place}"} for place, row in enumerate(by_text)]
     assert match_responses(write(tmp_path, by_text), expected) == rows
     assert match_responses(write(tmp_path, foreign), expected) == rows
-    del by_id[3]["nll"]
+    for row in by_id:
+        row["nll"] = None
     assert "nll" not in match_responses(write(tmp_path, by_id), expected)[0]
 
 
@@ -185,6 +186,16 @@ def test_examples_of_equal_text_are_matched_in_their_order(tmp_path: Path) -> No
             lambda rows: [{**rows[0], "reference": f"{rows[0]['reference']} x"}, *rows[1:]],
             r" x\" where .* has \"[^\"]*[^x]\";",
         ),
+        (lambda rows: [*({**row, "nll": 1.0} for row in rows[:-1]), rows[-1]], r"other.jsonl:\d+: no nll, which other"),
+        (
+            lambda rows: [*rows[:-1], {**rows[-1], "reference_unknown_bytes": 2}],
+            "other.jsonl:1: no reference_unknown_by",
+        ),
+        (
+            lambda rows: [{**row, "nll": -3.0} for row in rows],
+            r"other.jsonl:1: nll is -3.0; give a number of at least 0",
+        ),
+        (lambda rows: [{**row, "nll": "1.5"} for row in rows], "other.jsonl:1: nll is .*; give a number of at least 0"),
         (lambda rows: [{**rows[0], "response": 3}, *rows[1:]], r"other.jsonl:1: response is 3; give a string"),
         (lambda rows: [{"response": "x"}, *rows[1:]], "other.jsonl:1: no id"),
         (lambda rows: [{"response": "x"} for _ in rows], "other.jsonl:1: matches no example of the test set"),

@@ -156,6 +156,22 @@ def test_systems_without_a_recipe(recipes: Path, compare: Compare, trained: Call
     assert [model["summary"]["all"]["f1"]["mean"] for model in results(recipes / "out")["models"]][1] == 100
 
 
+def test_responses_in_another_order_are_not_paired(
+    recipes: Path, compare: Compare, trained: Callable[[str], Path]
+) -> None:
+    """Files measured in the order of the first one do not fit a run, whose examples are in the order of the corpus."""
+    answers = (trained("transformer") / "evaluation/test/responses.jsonl").read_text(encoding="utf-8").splitlines()
+    for name in ("one", "two"):
+        (recipes / f"{name}.jsonl").write_text("\n".join(answers[::-1]) + "\n", encoding="utf-8")
+    assert compare("one.jsonl", "two.jsonl", "--output", "out")[0] == 0
+    code, line = compare("out", str(trained("transformer")), "--trust")
+    assert (code, "or in another order; remove what is listed first" in line) == (2, True), line
+    assert "one/evaluation" in line.partition(": measured on other examples")[0]
+    for name in ("one", "two"):
+        shutil.rmtree(recipes / "out" / "runs" / name)
+    assert compare("out")[0] == 0
+
+
 def test_tokenizers_may_differ(recipes: Path, compare: Compare) -> None:
     """Bits per byte are tested, metrics per token are not, and the parity contract shows it first."""
     text = (recipes / "lstm.yaml").read_text(encoding="utf-8")
