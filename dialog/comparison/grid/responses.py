@@ -144,8 +144,9 @@ def check_numbers(lines: Sequence[Row], path: Path) -> None:
     """Check that each optional field is a finite number of at least 0, in all lines or in none."""
     for field in NUMBERS:
         values = [line.get(field) for line in lines]
+        is_given = any(value is not None for value in values)
         for number, value in enumerate(values, start=1):
-            if value is None and values.count(None) < len(values):
+            if value is None and is_given:
                 raise UserError(
                     f"{path}:{number}: no {field}, which other lines have; give it in every line or in none"
                 )
