@@ -64,23 +64,27 @@ def to_markdown(record: Mapping[str, Any]) -> str:
     head = ["recipe", *labels, "parameters", "seeds", "steps", "training time"]
     lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
     several = len({run["hardware"] for row in record["recipes"] for run in row["runs"]}) > 1
-    for row in record["recipes"]:
-        texts = [f"`{row['name']}`", *cells(row, columns), times(row["runs"], named=several)]
+    hashes = [present_hash(row) for row in record["recipes"]]
+    for row, now in zip(record["recipes"], hashes, strict=True):
+        texts = [f"`{row['name']}`", *cells(row, columns, now), times(row["runs"], named=several)]
         lines.append("| " + " | ".join(texts) + " |")
     references = reference_rows(record.get("references", {}).get("all", {}), columns)
     blank = ["–"] * (len(head) - 1 - len(columns))
     lines += ["| " + " | ".join([f"{name} ‡", *texts, *blank]) + " |" for name, texts in references.items()]
-    reasons = dict.fromkeys(staleness(row, run, present_hash(row)) for row in record["recipes"] for run in row["runs"])
+    rows = zip(record["recipes"], hashes, strict=True)
+    reasons = dict.fromkeys(staleness(row, run, now) for row, now in rows for run in row["runs"])
     return "\n".join([*lines, "", *captions(record, [reason for reason in reasons if reason])])
 
 
-def cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
-    """Return the columns of a recipe after its name: metrics, size, seeds and steps; `STALE` marks seeds."""
+def cells(row: Mapping[str, Any], columns: Sequence[str], now: str) -> list[str]:
+    """Return the columns of a recipe after its name: metrics, size, seeds and steps; `STALE` marks seeds.
+
+    ``now`` is the hash that the recipe has now.
+    """
     runs = row["runs"]
     measured = {name: [run for run in runs if metric_at(run["metrics"], name) is not None] for name in columns}
     figures = {name: figure_of(some, name, "", "") for name, some in measured.items() if some}
     figures |= {name: figures[name]._replace(metric=PRIMARY) for name in LABELS if name in figures}
-    now = present_hash(row)
     seeds = [f"{run['seed']} {STALE}" if staleness(row, run, now) else f"{run['seed']}" for run in runs]
     steps = sorted({run["steps"] for run in runs})
     return [

@@ -52,9 +52,9 @@ def train(
     """
     check_only_with("--resume RUN", resume, "trust")
     check_only_with("--prove-resume", prove_resume, "kills")
-    if prove_resume and (output is not None or as_json or resume is not None):
-        wrong = "--json" if as_json else "--resume" if resume is not None else "--output"
-        raise UserError(f"{wrong}: not with --prove-resume; remove one of them")
+    for option, value in {"--json": as_json, "--resume": resume, "--output": output}.items():
+        if prove_resume and value:
+            raise UserError(f"{option}: not with --prove-resume; remove one of them")
     if resume is not None:
         recipes, changes = split_overrides((recipe, *overrides) if recipe else overrides)
         if output is not None or recipes:

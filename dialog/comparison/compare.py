@@ -118,8 +118,8 @@ def check_same_examples(systems: Sequence[System]) -> None:
 
     The order is that of the corpus, or of the first file if all contenders are files.
     """
-    runs = [run for system in systems for run in system.measured_runs if system.contender.kind != "responses"]
-    runs += [run for system in systems for run in system.measured_runs if system.contender.kind == "responses"]
+    files_last = sorted(systems, key=lambda system: system.contender.kind == "responses")
+    runs = [run for system in files_last for run in system.measured_runs]
     examples = [run.entry["metrics"]["fingerprint"] for run in runs]
     if wrong := [str(run.evaluation) for run, other in zip(runs, examples, strict=True) if other != examples[0]]:
         raise UserError(

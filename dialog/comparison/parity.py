@@ -66,10 +66,10 @@ def batch_size(recipe: Recipe, batches: int = 1) -> str:
     devices = len(trainer.devices) if isinstance(trainer.devices, list | tuple) else trainer.devices
     is_known = isinstance(devices, int) and devices > 0
     batches *= devices * trainer.num_nodes if is_known else 1
-    share = "" if is_known else f" on each of devices={devices}, num_nodes={trainer.num_nodes}"
+    suffix = "" if is_known else f" on each of devices={devices}, num_nodes={trainer.num_nodes}"
     if data.batch_examples is not None:
-        return f"{batches * data.batch_examples} examples{share}"
-    return f"{batches * data.batch_tokens} tokens{share}"
+        return f"{batches * data.batch_examples} examples{suffix}"
+    return f"{batches * data.batch_tokens} tokens{suffix}"
 
 
 def validation_interval(recipe: Recipe) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -149,8 +150,6 @@ def test_pairs_that_are_none(text: str) -> None:
 
 
 def test_a_file_of_a_run_folder_runs_no_code(trained: Callable[[str], Path], tmp_path: Path) -> None:
-    import shutil
-
     from dialog.runs.load import load
 
     folder = Path(shutil.copytree(trained("lstm"), tmp_path / "run"))
