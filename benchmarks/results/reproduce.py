@@ -39,7 +39,16 @@ from dialog.data.reading.files import sha256
 from dialog.errors import RunError, UserError
 from dialog.escaping import to_json
 from dialog.json_files import read_json
-from dialog.recipes.measured import DIRTY, REPRODUCED, WITHOUT_EFFECT, outdated, present_hash, program, reproductions
+from dialog.recipes.measured import (
+    DIRTY,
+    REPRODUCED,
+    WITHOUT_EFFECT,
+    outdated,
+    present_hash,
+    program,
+    reproducing,
+    reproductions,
+)
 from dialog.report.formats.numbers import hardware
 from dialog.runs.environment import environment
 from dialog.runs.evaluation.settings import METRICS
@@ -102,16 +111,21 @@ def reproduce(entries: Sequence[Entry], recipes: Path, root: Path) -> None:
 
 
 def old_runs(row: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield each commit of a row's runs whose code is not the present one, with the first run that has it."""
+    """Yield each commit to compare with the present code, and the first run of a row whose results it gives.
+
+    These are the commits of runs that are not current, or the last one that is known to give the same results.
+    """
     if present_hash(row) != row["hash"]:
         log.info("%s: the recipe has changed since", row["name"])
         return
     seen = set()
     for run in row["runs"]:
         for commit in run["commits"]:
-            if commit not in seen and not commit.endswith(DIRTY) and outdated(commit, row["hash"]):
-                yield commit, run
-            seen.add(commit)
+            if not commit.endswith(DIRTY) and outdated(commit, row["hash"]):
+                last = reproducing(commit, row["hash"])[-1]
+                if last not in seen:
+                    yield last, run
+                seen.add(last)
 
 
 def entry_of(row: Mapping[str, Any], commit: str, now: Mapping[str, Any]) -> dict[str, Any]:

@@ -169,13 +169,18 @@ def outdated(commit: str, recipe: str) -> str:
         commit: Of the code that trained and evaluated.
         recipe: Hash of the recipe.
     """
+    if all(changed_since(one) for one in reproducing(commit, recipe)):
+        return changed_since(commit)
+    return ""
+
+
+def reproducing(commit: str, recipe: str) -> list[str]:
+    """Return a commit and those whose code gives its results of a recipe, each after one that it was compared with."""
     later = reproductions(asset_folders("recipes")[-1] / REPRODUCED)
-    reached = [commit]
-    for one in reached:  # grows
-        if not changed_since(one):
-            return ""
-        reached += [other for other in later.get((recipe, one), []) if other not in reached]
-    return changed_since(commit)
+    commits = [commit]
+    for one in commits:  # grows
+        commits += [other for other in later.get((recipe, one), []) if other not in commits]
+    return commits
 
 
 @cache

@@ -17,6 +17,7 @@ import dialog
 from dialog.comparison.grid.folder import contender_hash
 from dialog.config.compose import compose
 from dialog.data.store.manifest import read_manifest
+from dialog.recipes import measured
 from dialog.runs.folder import ENVIRONMENT, WEIGHTS
 from dialog.runs.prepare import prepare_data
 
@@ -112,3 +113,15 @@ def test_a_measurement_that_is_missing_now_is_a_difference(tmp_path: Path, monke
     measured = {"f1": 2.0, "history": {"random_context": 0.1}}
     assert runs.difference({}, {"data": "d", "metrics": measured}, "before") == "history not measured"
     assert runs.difference({}, {"data": "d", "metrics": {"f1": 2.0}}, "before") == ""
+
+
+def test_the_last_code_with_the_same_results_stands_for_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "results"))
+    import reproduce
+
+    later = {("h", "a"): ["b", "c"], ("h", "c"): ["e"], ("h", "d"): ["e"], ("other", "f"): ["e"]}
+    monkeypatch.setattr(measured, "changed_since", "changed since {}".format)
+    monkeypatch.setattr(measured, "reproductions", lambda path: later)
+    monkeypatch.setattr(reproduce, "present_hash", lambda row: "h")
+    runs = [{"commits": ["a"]}, {"commits": ["d", "f"]}, {"commits": ["g-dirty"]}]
+    assert list(reproduce.old_runs({"hash": "h", "runs": runs})) == [("e", runs[0]), ("f", runs[1])]
