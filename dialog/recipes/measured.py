@@ -57,10 +57,11 @@ WITHOUT_EFFECT = (
     "report",
     "serving",
     "training/optimization/allocator.py",
-    "tuning/generation",
+    "tuning",
 )
-"""Parts of the package that change no recorded result: they show results, serve other verbs, save time and memory, name
-folders, find banned and required words, which no recorded recipe has, or change the search of a chat."""
+"""Parts of the package that change no recorded result: they show results, serve other commands, save time and memory,
+name folders, find banned and required words, which no recorded recipe has, change the search of a chat, or choose
+values, which the recipe of a tuned run lists."""
 CHECK = "check_"
 """Begins the name of a function that only raises an error."""
 

@@ -28,6 +28,7 @@ BUDGET = (
     "trainer.val_check_interval",
     "trainer.check_val_every_n_epoch",
     "data.batch_tokens",
+    "data.batch_examples",
     "data.corpus",
     "data.path",
     "data.filters",

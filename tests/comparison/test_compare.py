@@ -331,6 +331,20 @@ def test_a_comparison_folder_runs_no_code(
     assert not (tmp_path / "executed").exists()
 
 
+def test_a_seed_on_other_data_is_rejected(
+    comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The corpus has changed between two seeds."""
+    folder = Path(shutil.copytree(comparison.folder, tmp_path / "changed"))
+    run = folder / "runs" / "transformer" / "seed-8"
+    environment = json.loads((run / "environment.json").read_text(encoding="utf-8"))
+    (run / "environment.json").write_text(json.dumps({**environment, "data": "other"}), encoding="utf-8")
+    (run / "manifest.json").unlink()
+    monkeypatch.chdir(comparison.recipes)
+    assert exit_code(["compare", str(folder), "lstm.yaml", "transformer.yaml", *QUICK], monkeypatch) == 2
+    assert f"{run}: data differs from {run.with_name('seed-7')}" in capsys.readouterr().err
+
+
 def test_recipes_with_different_data_are_rejected(
     comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -176,6 +176,8 @@ def test_recipes_of_different_budgets_are_rejected() -> None:
         sweeps.check([one, other])
     with pytest.raises(UserError, match=r"the budgets differ: data\.corpus is "):
         sweeps.check([one, compose(NAMES[1], ["data.corpus.size=100"])])
+    with pytest.raises(UserError, match=r"the budgets differ: data\.batch_examples is None in .* and 8 in "):
+        sweeps.check([one, compose(NAMES[1], ["data.batch_examples=8"])])
 
 
 # ------------------------------------------------------------------ the space

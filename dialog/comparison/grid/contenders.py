@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from dialog.analysis.measured import RESPONSES
 from dialog.comparison.grid.folder import GRID, Contender, Grid, contender_hash, flat, is_comparison
@@ -19,7 +20,8 @@ from dialog.config.variations import parse_variation, short_names
 from dialog.config.yaml_layers import parse_value
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
-from dialog.runs.folder import RECIPE, read_recipe, read_summary
+from dialog.json_files import read_json
+from dialog.runs.folder import ENVIRONMENT, RECIPE, read_recipe, read_summary
 from dialog.runs.load import check_files, check_no_imports
 
 UNSAFE = re.compile(r"[^\w.,=+\[\] -]+")
@@ -136,7 +138,8 @@ def group_runs(folders: Sequence[Path], *, trust: bool) -> list[Contender]:
     """Return trained runs, those of one recipe as one contender with several seeds.
 
     Raises:
-        UserError: no run folder, an unfinished training, a recipe that imports code, or two runs of the same seed.
+        UserError: no run folder, an unfinished training, a recipe that imports code, two runs of the same seed, or
+            seeds on different data.
     """
     groups: dict[str, dict[int, Path]] = {}
     recipes: dict[str, Composed] = {}
@@ -147,6 +150,7 @@ def group_runs(folders: Sequence[Path], *, trust: bool) -> list[Contender]:
         before = groups.setdefault(key, {}).setdefault(seed, folder)
         if before is not folder:
             raise UserError(f"{before} and {folder}: runs of one recipe with the same seed; give one of them")
+    check_same_conditions(group.values() for group in groups.values())
     names = run_names(list(groups.values()))
     return [
         Contender(
@@ -167,6 +171,32 @@ def trained_recipe(folder: Path, *, trust: bool) -> Composed:
     if read_summary(folder) is None:
         raise UserError(f"{folder}: training has not finished; resume it with dialog-seq2seq train --resume {folder}")
     return composed
+
+
+def check_same_conditions(groups: Iterable[Iterable[Path]]) -> None:
+    """Check that the runs of a recipe in each group have what its hash leaves out in common: data and devices.
+
+    Raises:
+        UserError: two were trained on different data, with different tokenizers or on different numbers of devices.
+    """
+    for folders in groups:
+        first: dict[str, Any] = {}
+        for folder in folders:
+            trainer = read_recipe(folder).trainer
+            environment = read_json(folder / ENVIRONMENT, "data", "tokenizer")
+            conditions = {
+                "data": environment["data"],
+                "tokenizer": environment["tokenizer"],
+                "trainer.devices": trainer.devices,
+                "trainer.num_nodes": trainer.num_nodes,
+            }
+            first = first or {**conditions, "folder": folder}
+            differing = [name for name, value in conditions.items() if value != first[name]]
+            if differing:
+                raise UserError(
+                    f"{folder}: {differing[0]} differs from {first['folder']}, so they are not seeds of one model; "
+                    "compare them apart"
+                )
 
 
 def absolute(path: Path) -> str:

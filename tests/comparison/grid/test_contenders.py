@@ -116,6 +116,26 @@ def test_a_run_that_is_added_is_a_seed_of_its_contender(seeds: Callable[..., Pat
     assert contender.folders == again[0].folders, "the folder was moved"
 
 
+@pytest.mark.parametrize(
+    ("file", "before", "after", "name"),
+    [
+        ("environment.json", '"data": "', '"data": "other', "data"),
+        ("environment.json", '"tokenizer": "', '"tokenizer": "other', "tokenizer"),
+        ("recipe.yaml", "devices: 1", "devices: 2", "trainer.devices"),
+    ],
+)
+def test_seeds_on_other_data_or_devices(
+    seeds: Callable[..., Path], file: str, before: str, after: str, name: str
+) -> None:
+    one, two = seeds("lstm/a", 1), seeds("lstm/b", 2)
+    text = (two / file).read_text(encoding="utf-8")
+    assert before in text
+    (two / file).write_text(text.replace(before, after), encoding="utf-8")
+    list_files(two, LISTED)
+    with pytest.raises(UserError, match=f"lstm/b: {name} differs from .*lstm/a, so they are not seeds of one model"):
+        group_runs([one, two], trust=False)
+
+
 def test_second_comparison_folder_is_rejected(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
