@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dialog.atomic import lock
+from dialog.comparison.grid.contenders import check_same_conditions
 from dialog.comparison.grid.folder import (
     GRID,
     LOCK,
@@ -80,13 +81,19 @@ def merged(grid: Grid, contenders: Sequence[Contender], seeds: Sequence[int], ov
 
 
 def check_seeds(folder: Path, before: Contender, added: Contender) -> None:
-    """Raise UserError if two run folders of a contender have the same seed; one that was moved may be given again."""
+    """Check run folders that are added to a contender; one that was moved may be given again.
+
+    Raises:
+        UserError: one has the seed of another folder, or was trained on other data or devices.
+    """
     for seed, path in added.folders.items():
         other = before.folders.get(seed, path)
         if other != path and Path(other).exists():
             raise UserError(
                 f"{path}: {folder} has a run of the same recipe and seed {seed}, {other}; remove one of them"
             )
+    folders = map(Path, {**before.folders, **added.folders}.values())
+    check_same_conditions([[path for path in folders if path.is_dir()]])
 
 
 def difference(one: Contender, other: Contender) -> str:

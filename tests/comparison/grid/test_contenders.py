@@ -132,8 +132,13 @@ def test_seeds_on_other_data_or_devices(
     assert before in text
     (two / file).write_text(text.replace(before, after), encoding="utf-8")
     list_files(two, LISTED)
-    with pytest.raises(UserError, match=f"lstm/b: {name} differs from .*lstm/a, so they are not seeds of one model"):
+    first, second = (group_runs([run], trust=False) for run in (one, two))
+    grid = merged(Grid(two.parent, (), ()), first, [1], ())
+    message = f"lstm/b: {name} differs from .*lstm/a, so they are not seeds of one model; compare them apart"
+    with pytest.raises(UserError, match=message):
         group_runs([one, two], trust=False)
+    with pytest.raises(UserError, match=message):
+        merged(grid, second, [1], ())
 
 
 def test_second_comparison_folder_is_rejected(tmp_path: Path) -> None:
