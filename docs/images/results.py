@@ -30,6 +30,7 @@ FIVE_EPOCHS_CLEAN = "dailydialog/results/dailydialog-five-epochs-clean.json"
 FIVE_EPOCHS_MODERN = "dailydialog/results/dailydialog-five-epochs-modern.json"
 PROTOCOL = "dailydialog/results/sankar2019-twelve-epochs.json"
 TUNED = "dailydialog/results/dailydialog-tuned.json"
+TUNED_CLEAN = "dailydialog/results/dailydialog-clean.json"
 TUNED_ATTENTION = "dailydialog/results/dailydialog-attention.json"
 FAMILIES = {
     "DailyDialog, 1 epoch": (ONE_EPOCH, LSTM, TRANSFORMER),
@@ -37,6 +38,7 @@ FAMILIES = {
     "DailyDialog, 10 epochs, tuned": (TUNED, LSTM, TRANSFORMER),
     "DailyDialog, 5 epochs, no leak": (FIVE_EPOCHS_CLEAN, LSTM, TRANSFORMER),
     "no leak, modern Transformer": (FIVE_EPOCHS_MODERN, LSTM, MODERN),
+    "10 epochs, tuned, no leak (one run)": (TUNED_CLEAN, LSTM, TRANSFORMER),
     "DailyDialog, published protocol": (PROTOCOL, LSTM_ATTENTION, TRANSFORMER),
     "Taskmaster-4, 5 epochs": ("taskmaster/results/taskmaster.json", LSTM, TRANSFORMER),
     "Taskmaster-4, 15 epochs": ("taskmaster/results/taskmaster-fifteen-epochs.json", LSTM, TRANSFORMER),
@@ -61,8 +63,9 @@ LEAD = (
 LEAK = {
     "5 epochs": (FIVE_EPOCHS, LSTM, TRANSFORMER),
     "10 epochs, tuned": (TUNED, LSTM, TRANSFORMER),
-    "5 epochs, without the leak": (FIVE_EPOCHS_CLEAN, LSTM, TRANSFORMER),
-    "the same, modern Transformer": (FIVE_EPOCHS_MODERN, LSTM, MODERN),
+    "5 epochs, no leak": (FIVE_EPOCHS_CLEAN, LSTM, TRANSFORMER),
+    "10 epochs, tuned, no leak (one run)": (TUNED_CLEAN, LSTM, TRANSFORMER),
+    "5 epochs, no leak, modern Transformer": (FIVE_EPOCHS_MODERN, LSTM, MODERN),
     "published protocol, 12 epochs": (PROTOCOL, LSTM_ATTENTION, TRANSFORMER),
 }
 """Records of DailyDialog, their LSTM with attention and their Transformer."""
