@@ -38,7 +38,7 @@ FAMILIES = {
     "DailyDialog, 10 epochs, tuned": (TUNED, LSTM, TRANSFORMER),
     "DailyDialog, 5 epochs, no leak": (FIVE_EPOCHS_CLEAN, LSTM, TRANSFORMER),
     "no leak, modern Transformer": (FIVE_EPOCHS_MODERN, LSTM, MODERN),
-    "10 epochs, tuned, no leak (one run)": (TUNED_CLEAN, LSTM, TRANSFORMER),
+    "tuned, no leak (one run)": (TUNED_CLEAN, LSTM, TRANSFORMER),
     "DailyDialog, published protocol": (PROTOCOL, LSTM_ATTENTION, TRANSFORMER),
     "Taskmaster-4, 5 epochs": ("taskmaster/results/taskmaster.json", LSTM, TRANSFORMER),
     "Taskmaster-4, 15 epochs": ("taskmaster/results/taskmaster-fifteen-epochs.json", LSTM, TRANSFORMER),
@@ -64,8 +64,8 @@ LEAK = {
     "5 epochs": (FIVE_EPOCHS, LSTM, TRANSFORMER),
     "10 epochs, tuned": (TUNED, LSTM, TRANSFORMER),
     "5 epochs, no leak": (FIVE_EPOCHS_CLEAN, LSTM, TRANSFORMER),
-    "10 epochs, tuned, no leak (one run)": (TUNED_CLEAN, LSTM, TRANSFORMER),
-    "5 epochs, no leak, modern Transformer": (FIVE_EPOCHS_MODERN, LSTM, MODERN),
+    "tuned, no leak (one run)": (TUNED_CLEAN, LSTM, TRANSFORMER),
+    "no leak, modern Transformer": (FIVE_EPOCHS_MODERN, LSTM, MODERN),
     "published protocol, 12 epochs": (PROTOCOL, LSTM_ATTENTION, TRANSFORMER),
 }
 """Records of DailyDialog, their LSTM with attention and their Transformer."""
