@@ -17,7 +17,6 @@ import dialog
 from dialog.comparison.grid.folder import contender_hash
 from dialog.config.compose import compose
 from dialog.data.store.manifest import read_manifest
-from dialog.recipes import measured
 from dialog.runs.folder import ENVIRONMENT, WEIGHTS
 from dialog.runs.prepare import prepare_data
 
@@ -120,8 +119,8 @@ def test_the_last_code_with_the_same_results_stands_for_a_commit(monkeypatch: py
     import reproduce
 
     later = {("h", "a"): ["b", "c"], ("h", "c"): ["e"], ("h", "d"): ["e"], ("other", "f"): ["e"]}
-    monkeypatch.setattr(measured, "changed_since", "changed since {}".format)
-    monkeypatch.setattr(measured, "reproductions", lambda path: later)
+    monkeypatch.setattr("dialog.recipes.measured.changed_since", "changed since {}".format)
+    monkeypatch.setattr("dialog.recipes.measured.reproductions", lambda path: later)
     monkeypatch.setattr(reproduce, "present_hash", lambda row: "h")
     runs = [{"commits": ["a"]}, {"commits": ["d", "f"]}, {"commits": ["g-dirty"]}]
     assert list(reproduce.old_runs({"hash": "h", "runs": runs})) == [("e", runs[0]), ("f", runs[1])]

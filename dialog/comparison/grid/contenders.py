@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from dialog.analysis.measured import RESPONSES
-from dialog.comparison.grid.folder import GRID, Contender, Grid, contender_hash, flat, is_comparison
+from dialog.comparison.grid.folder import (
+    GRID,
+    Contender,
+    Grid,
+    check_same_conditions,
+    contender_hash,
+    flat,
+    is_comparison,
+)
 from dialog.comparison.grid.names import run_names
 from dialog.config.components import imported_names
 from dialog.config.compose import Composed, compose, find_recipe
@@ -20,8 +27,7 @@ from dialog.config.variations import parse_variation, short_names
 from dialog.config.yaml_layers import parse_value
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
-from dialog.json_files import read_json
-from dialog.runs.folder import ENVIRONMENT, RECIPE, read_recipe, read_summary
+from dialog.runs.folder import RECIPE, read_recipe, read_summary
 from dialog.runs.load import check_files, check_no_imports
 
 UNSAFE = re.compile(r"[^\w.,=+\[\] -]+")
@@ -150,7 +156,7 @@ def group_runs(folders: Sequence[Path], *, trust: bool) -> list[Contender]:
         before = groups.setdefault(key, {}).setdefault(seed, folder)
         if before is not folder:
             raise UserError(f"{before} and {folder}: runs of one recipe with the same seed; give one of them")
-    check_same_conditions(group.values() for group in groups.values())
+        check_same_conditions([*groups[key].values()])
     names = run_names(list(groups.values()))
     return [
         Contender(
@@ -171,32 +177,6 @@ def trained_recipe(folder: Path, *, trust: bool) -> Composed:
     if read_summary(folder) is None:
         raise UserError(f"{folder}: training has not finished; resume it with dialog-seq2seq train --resume {folder}")
     return composed
-
-
-def check_same_conditions(groups: Iterable[Iterable[Path]]) -> None:
-    """Check that the runs of a recipe in each group have what its hash leaves out in common: data and devices.
-
-    Raises:
-        UserError: two were trained on different data, with different tokenizers or on different numbers of devices.
-    """
-    for folders in groups:
-        first: dict[str, Any] = {}
-        for folder in folders:
-            trainer = read_recipe(folder).trainer
-            environment = read_json(folder / ENVIRONMENT, "data", "tokenizer")
-            conditions = {
-                "data": environment["data"],
-                "tokenizer": environment["tokenizer"],
-                "trainer.devices": trainer.devices,
-                "trainer.num_nodes": trainer.num_nodes,
-            }
-            first = first or {**conditions, "folder": folder}
-            differing = [name for name, value in conditions.items() if value != first[name]]
-            if differing:
-                raise UserError(
-                    f"{folder}: {differing[0]} differs from {first['folder']}, so they are not seeds of one model; "
-                    "compare them apart"
-                )
 
 
 def absolute(path: Path) -> str:

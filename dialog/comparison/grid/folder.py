@@ -10,7 +10,7 @@ reason why the run failed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -22,7 +22,7 @@ from dialog.config.compose import Composed, fill_schema
 from dialog.config.schema import Recipe, to_dict
 from dialog.errors import UserError
 from dialog.json_files import read_json
-from dialog.runs.folder import hash_of, read_summary
+from dialog.runs.folder import ENVIRONMENT, hash_of, read_recipe, read_summary
 from dialog.version import __version__
 
 GRID = "grid.json"
@@ -184,6 +184,29 @@ def write_grid(grid: Grid) -> None:
 def contender_hash(recipe: Recipe) -> str:
     """Return the SHA-256 of a recipe without `IGNORED`: equal for runs of one contender."""
     return hash_of({key: value for key, value in flat(to_dict(recipe)).items() if not is_ignored(key)})
+
+
+def check_same_conditions(folders: Sequence[Path]) -> None:
+    """Check that runs of one recipe have in common what its hash leaves out: data and number of devices.
+
+    Raises:
+        UserError: two were trained on different data, with different tokenizers or on different numbers of devices.
+    """
+    seen: dict[str, tuple[object, Path]] = {}
+    for folder in folders:
+        trainer, environment = read_recipe(folder).trainer, read_json(folder / ENVIRONMENT, "data", "tokenizer")
+        conditions = {
+            "data": environment["data"],
+            "tokenizer": environment["tokenizer"],
+            "trainer.devices": trainer.devices,
+            "trainer.num_nodes": trainer.num_nodes,
+        }
+        for name, value in conditions.items():
+            other, first = seen.setdefault(name, (value, folder))
+            if value != other:
+                raise UserError(
+                    f"{folder}: {name} differs from {first}, so they are not seeds of one model; compare them apart"
+                )
 
 
 def is_ignored(key: str) -> bool:

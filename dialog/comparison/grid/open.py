@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from dialog.atomic import lock
-from dialog.comparison.grid.contenders import check_same_conditions
 from dialog.comparison.grid.folder import (
     GRID,
     LOCK,
     Contender,
     Grid,
+    check_same_conditions,
     flat,
     is_comparison,
     is_ignored,
@@ -93,7 +93,7 @@ def check_seeds(folder: Path, before: Contender, added: Contender) -> None:
                 f"{path}: {folder} has a run of the same recipe and seed {seed}, {other}; remove one of them"
             )
     folders = map(Path, {**before.folders, **added.folders}.values())
-    check_same_conditions([[path for path in folders if path.is_dir()]])
+    check_same_conditions([path for path in folders if path.is_dir()])
 
 
 def difference(one: Contender, other: Contender) -> str:

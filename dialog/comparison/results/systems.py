@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from dialog.analysis.measured import Measured, example_bytes, read_measured
 from dialog.comparison.flops import flops_per_target_token
-from dialog.comparison.grid.contenders import check_same_conditions
-from dialog.comparison.grid.folder import SPLIT, Cell, Contender, is_diverged
+from dialog.comparison.grid.folder import SPLIT, Cell, Contender, check_same_conditions, is_diverged
 from dialog.comparison.grid.responses import examples_of_recipe
 from dialog.comparison.grid.work import Work
 from dialog.comparison.history import sample_of
@@ -66,12 +65,10 @@ def finished_systems(work: Work) -> list[System]:
     for cell in work.cells:
         if work.is_finished(cell):
             finished.setdefault(cell.contender.name, []).append(cell)
-    check_same_conditions(
-        [cell.folder for cell in cells if cell.contender.kind != "responses"] for cells in finished.values()
-    )
     systems = []
     for contender in work.grid.contenders:
         runs = [finished_run(cell, work) for cell in finished.get(contender.name, [])]
+        check_same_conditions([run.folder for run in runs if contender.kind != "responses"])
         if runs:
             systems.append(finished_system(contender, runs))
     return systems
