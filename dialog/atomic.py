@@ -107,7 +107,7 @@ def lock(path: Path, *, shared: bool = False, wait: bool = False) -> Iterator[bo
     machines that share a file system see each other's locks only then.
 
     Raises:
-        OSError: the file cannot be opened, or not be locked although `wait` is set.
+        OSError: the file cannot be opened, or its file system has no locks.
     """
     import fcntl  # missing on Windows
 
@@ -115,10 +115,10 @@ def lock(path: Path, *, shared: bool = False, wait: bool = False) -> Iterator[bo
         try:
             fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
             held = True
-        except OSError:
-            if wait:
-                raise
+        except BlockingIOError:
             held = False
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from error
         yield held
 
 

@@ -36,12 +36,14 @@ class DivergedError(RunError):
 
 
 def disk_error(error: OSError, remedy: str = "run it again") -> UserError | None:
-    """Return the UserError for a disk that is full or read-only; None for other errors."""
+    """Return the UserError for a disk that is full or read-only, or has no locks; None for other errors."""
     file = error.filename or "standard output"
     if error.errno in FULL:
         return UserError(f"{file}: {error.strerror}; free disk space and {remedy}")
     if error.errno in READ_ONLY:
         return UserError(f"{file}: {error.strerror}; make it writable, or use a copy, and {remedy}")
+    if error.errno == errno.ENOLCK:
+        return UserError(f"{file}: {error.strerror}; use a folder on a file system that has locks, and {remedy}")
     return None
 
 

@@ -14,7 +14,7 @@ import pytest
 from safetensors import SafetensorError
 
 from dialog import atomic
-from dialog.errors import UserError
+from dialog.errors import UserError, disk_error
 
 HOLDER = """
 import sys
@@ -149,6 +149,20 @@ def test_locks_hold_until_the_process_ends(tmp_path: Path, kind: str) -> None:
     if kind == "folder":
         atomic.remove_unlocked(path)
         assert not path.exists()
+
+
+def test_a_file_system_without_locks_is_no_other_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", fail)
+    with pytest.raises(OSError, match=r"No locks available: '.*a'") as raised, atomic.lock(tmp_path / "a"):
+        pass
+    assert str(disk_error(raised.value)).startswith(
+        f"{tmp_path / 'a'}: No locks available; use a folder on a file system"
+    )
+    with atomic.folder_lock(tmp_path) as held:
+        assert not held
 
 
 def test_a_missing_folder_cannot_be_locked(tmp_path: Path) -> None:

@@ -21,14 +21,12 @@ from dialog.comparison.statistics.subset import LEAST_DIALOGUES
 from dialog.config.schema import to_dict
 from dialog.data.dialogue import Example
 from dialog.data.examples import examples
-from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 from dialog.json_files import read_json
 from dialog.report.tables import LEVEL
 from dialog.runs.evaluation.evaluator import Evaluator
-from dialog.runs.folder import WEIGHTS, hash_of
+from dialog.runs.folder import hash_of
 from dialog.runs.run import Run
-from dialog.training.checkpoints.manifest import read_manifest
 from dialog.training.optimization.allocator import tune_process
 
 FILE = "history.json"
@@ -141,8 +139,7 @@ def _fingerprint(run: Run, sample: Sequence[Example]) -> str:
         [example.id, *((turn.speaker, turn.text) for turn in (*example.facts, *example.context, example.response))]
         for example in sample
     ]
-    weights = (read_manifest(run.folder) or {}).get(WEIGHTS) or sha256(run.folder / WEIGHTS)
-    return hash_of([SETTINGS, texts, weights, to_dict(run.recipe)["model"], run.recipe.data.max_source])
+    return hash_of([SETTINGS, texts, run.weights, to_dict(run.recipe)["model"], run.recipe.data.max_source])
 
 
 def _read(path: Path) -> dict[str, Any] | None:

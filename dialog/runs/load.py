@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dialog.build import build_model
 from dialog.config.components import imported_names, lookup
 from dialog.config.schema import Recipe
+from dialog.data.reading.files import sha256
 from dialog.errors import UserError, section
 from dialog.paths import recipe_name
 from dialog.runs.check import check_search
@@ -117,6 +118,7 @@ def load_one(
     check_search(recipe)
     tune_process()
     tokenizer, model = initial_model(folder, recipe)
+    weights = sha256(folder / WEIGHTS)  # a run in training may replace them at any time
     try:
         load_model(model, str(folder / WEIGHTS))
     except Exception as error:  # safetensors raises its own type, torch RuntimeError
@@ -135,6 +137,7 @@ def load_one(
         in_precision(model, precision),
         tokenizer,
         cache(partial(reverse_likelihoods, device=device, precision=precision, trust=trust)),
+        weights=weights,
         precision=precision,
         ablated=tuple(sorted(set(ablate))),
     )

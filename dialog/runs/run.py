@@ -66,6 +66,7 @@ class Run:
     tokenizer: Tokenizer
     load_reverse: Callable[[str], Likelihoods] = field(repr=False)
     others: tuple[Path, ...] = ()
+    weights: str = ""  # SHA-256 of the file that was loaded
     precision: str = "float32"  # see `dialog.load`
     ablated: tuple[str, ...] = ()  # removed attention heads
 

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 import dialog
+from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 from dialog.runs.evaluation.evaluate import evaluate
 from dialog.runs.evaluation.settings import Evaluated
@@ -49,6 +52,17 @@ def run(trained_on_files: Path, tmp_path: Path) -> Path:
 
 def evaluated(run: Path, *overrides: str, name: str | None = None) -> Evaluated:
     return evaluate(dialog.load(run, overrides=overrides), "test", name=name, quiet=True)
+
+
+def test_the_loaded_weights_are_named(run: Path) -> None:
+    """A run that is still in training may replace the file meanwhile."""
+    loaded = dialog.load(run)
+    weights = run / "model.safetensors"
+    before = sha256(weights)
+    with safe_open(weights, "pt") as file:
+        metadata = file.metadata()
+    save_file({name: tensor + 1 for name, tensor in load_file(weights).items()}, weights, metadata)
+    assert evaluate(loaded, "test", quiet=True).metrics["weights"] == before != sha256(weights)
 
 
 def test_own_settings_have_the_folder_of_the_split(run: Path) -> None:

@@ -76,7 +76,7 @@ def merged(grid: Grid, contenders: Sequence[Contender], seeds: Sequence[int], ov
         grid,
         contenders=tuple(names.values()),
         seeds=(*grid.seeds, *more),
-        overrides=grid.overrides or tuple(overrides),
+        overrides=grid.overrides if grid.contenders else tuple(overrides),
     )
 
 

@@ -20,6 +20,7 @@ from dialog.errors import UserError
 from dialog.escaping import to_json
 from dialog.json_files import read_json, read_json_lines
 from dialog.runs.evaluation.settings import METRICS, Evaluated
+from dialog.runs.folder import hash_of
 
 if TYPE_CHECKING:
     from dialog.analysis.baselines.rows import Baselines
@@ -38,8 +39,10 @@ def read_test_set(contenders: Sequence[Contender], split: str) -> list[Row]:
     Raises:
         UserError: the corpus or the file cannot be read.
     """
-    recipe = next((contender.composed.recipe for contender in contenders if contender.kind != "responses"), None)
-    return examples_of_recipe(recipe, split) if recipe is not None else examples_of_file(Path(contenders[0].file))
+    first = first_recipe(contenders)
+    if first is None:
+        return examples_of_file(Path(contenders[0].file))
+    return examples_of_recipe(first.composed.recipe, split)
 
 
 def examples_of_recipe(recipe: Recipe, split: str) -> list[Row]:
@@ -172,21 +175,35 @@ def is_number(value: object) -> bool:
 # ------------------------------------------------------------------ measuring
 
 
-def measured_responses(contender: Contender, folder: Path, split: str) -> Evaluated | None:
-    """Return the evaluation of a file of responses, if it is complete."""
+def first_recipe(contenders: Sequence[Contender]) -> Contender | None:
+    """Return the contender whose recipe names the test set and the training split; None if all are files."""
+    return next((contender for contender in contenders if contender.kind != "responses"), None)
+
+
+def identity(contender: Contender, contenders: Sequence[Contender]) -> str:
+    """Return the hash of a file of responses, with that of the recipe that it is measured with, if there is one."""
+    first = first_recipe(contenders)
+    return contender.hash if first is None else hash_of([contender.hash, first.hash])
+
+
+def measured_responses(
+    contender: Contender, contenders: Sequence[Contender], folder: Path, split: str
+) -> Evaluated | None:
+    """Return the evaluation of a file of responses, if it is complete and of the present test and training splits."""
     evaluation = folder / "evaluation" / split
     if not (evaluation / METRICS).is_file():
         return None
     metrics = read_json(evaluation / METRICS, "responses")
-    return Evaluated(evaluation, metrics) if metrics["responses"] == contender.hash else None
+    return Evaluated(evaluation, metrics) if metrics["responses"] == identity(contender, contenders) else None
 
 
 def reference_rows(contenders: Sequence[Contender], split: str, language: str) -> Baselines | None:
     """Return leaks and reference rows of the test set; None without a recipe, which names the training split."""
     from dialog.analysis.baselines.kept import find_baselines
 
-    recipe = next((contender.composed.recipe for contender in contenders if contender.kind != "responses"), None)
-    return None if recipe is None else find_baselines(build_job(recipe), split, (), language=language, quiet=True)
+    if (first := first_recipe(contenders)) is None:
+        return None
+    return find_baselines(build_job(first.composed.recipe), split, (), language=language, quiet=True)
 
 
 def measure_responses(contender: Contender, contenders: Sequence[Contender], folder: Path, split: str) -> Evaluated:
@@ -208,7 +225,7 @@ def measure_responses(contender: Contender, contenders: Sequence[Contender], fol
         "words": sum(len(words(row["reference"])) for row in rows),
         "bytes": sum(len(row["reference"].encode()) for row in rows),
         **results(measurement),
-        "responses": contender.hash,
+        "responses": identity(contender, contenders),
     }
     leaked = None
     if (baselines := reference_rows(contenders, split, language)) is not None:

@@ -117,7 +117,7 @@ class Work:
         if cell.name in self.evaluations:
             return self.evaluations[cell.name]
         if cell.contender.kind == "responses":
-            if evaluated := measured_responses(cell.contender, cell.folder, SPLIT):
+            if evaluated := measured_responses(cell.contender, self.grid.contenders, cell.folder, SPLIT):
                 self.evaluations[cell.name] = evaluated
         elif (cell.folder / RECIPE).is_file():
             recipe = read_recipe(cell.folder)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from dialog.analysis.measured import RESPONSES, STATISTICS, write_statistics
 from dialog.atomic import beside, rename, sync, write_json
 from dialog.build import build_job
-from dialog.data.reading.files import sha256
 from dialog.errors import UserError, section
 from dialog.ranks import rank, world_size
 from dialog.runs.evaluation.settings import (
@@ -21,7 +20,7 @@ from dialog.runs.evaluation.settings import (
     settings_of,
     suffix_of,
 )
-from dialog.runs.folder import WEIGHTS, read_summary
+from dialog.runs.folder import read_summary
 from dialog.runs.load import with_precision
 from dialog.runs.run import Run
 
@@ -112,7 +111,7 @@ def evaluate(
         alignments, seconds = zip(*gather_to_first((aligned, evaluator.decoding.total)), strict=True)
         metrics = evaluation.metrics(split, AlignmentCounts.total(alignments))
         metrics |= {key: settings[key] for key in (*KEPT, ABLATED) if key in settings}
-        metrics["weights"] = sha256(run.folder / WEIGHTS)
+        metrics["weights"] = run.weights
         if baselines is not None:
             metrics |= baselines.metrics(evaluation.measurement, evaluation.dialogue_ids)
         leaked = None if baselines is None else baselines.is_leaked(evaluation.dialogue_ids)

@@ -150,11 +150,10 @@ class Record:
         lines = read_json_lines(self.path, *keys) if self.path.is_file() else ()
         self.lines = {line["fingerprint"]: line for line in lines}
         run = task.run
-        self.weights = sha256(run.folder / WEIGHTS)
         recipe = to_dict(run.recipe)
         data = [recipe["data"][key] for key in ("max_source", "layout", "silence", "normalise")]
         self.others = [sha256(folder / WEIGHTS) for folder in run.others]
-        self.common = [FORMAT, self.weights, self.others, recipe["model"], data, task.sample.inputs]
+        self.common = [FORMAT, run.weights, self.others, recipe["model"], data, task.sample.inputs]
         self.selected = run.folder / (ENSEMBLE if run.others else SELECTED)
 
     def fingerprint(self, setting: DecodingSetting) -> str:
@@ -204,7 +203,7 @@ class Record:
         return {
             "run": str(self.task.run.folder),
             "name": name,
-            "weights": self.weights,
+            "weights": self.task.run.weights,
             "ensemble": self.others,
             "selected": self.task.settings[place].name,
             "conditions_met": met,

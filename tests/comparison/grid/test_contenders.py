@@ -141,6 +141,15 @@ def test_seeds_on_other_data_or_devices(
         merged(grid, second, [1], ())
 
 
+def test_settings_of_an_added_recipe_are_its_own(tmp_path: Path) -> None:
+    """Those of the first command are settings of the comparison, and apply to recipes that are added."""
+    recipes = [read_contenders([name], []) for name in (LSTM, "quickstart/transformer", "reverse/lstm_bahdanau")]
+    grid = merged(Grid(tmp_path, (), ()), [*recipes[0], *recipes[1]], [1], ())
+    assert merged(grid, recipes[2], [1], ["model.dropout=0.3"]).overrides == ()
+    grid = merged(Grid(tmp_path, (), ()), [*recipes[0], *recipes[1]], [1], ["trainer.max_steps=9"])
+    assert merged(grid, recipes[2], [1], ["trainer.max_steps=9"]).overrides == ("trainer.max_steps=9",)
+
+
 def test_second_comparison_folder_is_rejected(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

@@ -156,19 +156,32 @@ def test_systems_without_a_recipe(recipes: Path, compare: Compare, trained: Call
     assert [model["summary"]["all"]["f1"]["mean"] for model in results(recipes / "out")["models"]][1] == 100
 
 
-def test_responses_in_another_order_are_not_paired(
+def test_responses_are_measured_again_with_a_recipe(
     recipes: Path, compare: Compare, trained: Callable[[str], Path]
 ) -> None:
-    """Files measured in the order of the first one do not fit a run, whose examples are in the order of the corpus."""
-    answers = (trained("transformer") / "evaluation/test/responses.jsonl").read_text(encoding="utf-8").splitlines()
+    """It names the training split, so the leak is known, and the test set, so examples have the order of the corpus."""
+    answers = (trained("lstm") / "evaluation/test/responses.jsonl").read_text(encoding="utf-8").splitlines()
     for name in ("one", "two"):
         (recipes / f"{name}.jsonl").write_text("\n".join(answers[::-1]) + "\n", encoding="utf-8")
     assert compare("one.jsonl", "two.jsonl", "--output", "out")[0] == 0
-    code, line = compare("out", str(trained("transformer")), "--trust")
+    assert not any("subsets" in model["runs"][0]["metrics"] for model in results(recipes / "out")["models"])
+    assert compare("out", str(trained("lstm")))[0] == 0
+    responses, _, run = (model["runs"][0]["metrics"] for model in results(recipes / "out")["models"])
+    assert (responses["fingerprint"], responses["f1"]) == (run["fingerprint"], run["f1"])
+    assert responses["subsets"].keys() == run["subsets"].keys()
+
+
+def test_runs_on_other_examples_are_not_paired(recipes: Path, compare: Compare, trained: Callable[[str], Path]) -> None:
+    """The corpus was in another order when the file was measured."""
+    (recipes / "one.jsonl").write_bytes((trained("lstm") / "evaluation/test/responses.jsonl").read_bytes())
+    assert compare("one.jsonl", str(trained("lstm")), "--output", "out")[0] == 0
+    (measured,) = (recipes / "out" / "runs" / "one").rglob("metrics.json")
+    metrics = json.loads(measured.read_text(encoding="utf-8"))
+    measured.write_text(json.dumps({**metrics, "fingerprint": "other"}), encoding="utf-8")
+    code, line = compare("out")
     assert (code, "or in another order; remove what is listed first" in line) == (2, True), line
     assert "one/evaluation" in line.partition(": measured on other examples")[0]
-    for name in ("one", "two"):
-        shutil.rmtree(recipes / "out" / "runs" / name)
+    shutil.rmtree(measured.parent)
     assert compare("out")[0] == 0
 
 
