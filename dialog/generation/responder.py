@@ -27,6 +27,8 @@ from dialog.models.seq2seq import Seq2Seq
 
 Likelihoods = Callable[[Sequence[tuple[Sequence[str], str]]], list[float]]
 """From pairs of context and response to log p(response | context) in nats."""
+MOST_SEARCHES = 64
+"""Searches that are kept built; each request to a service can select another one."""
 
 
 class Candidate(NamedTuple):
@@ -148,7 +150,7 @@ class Responder:
         return Candidate(text, reply.score, len(ids), reply.token_scores, reply.rank, ids)
 
     def search(self, component: Component | None = None) -> Search:
-        """Return the recipe's search or that of a component; built once.
+        """Return the recipe's search or that of a component; the last `MOST_SEARCHES` are kept.
 
         Raises:
             UserError: unknown search or argument, contradictory constraints, or a reverse model that cannot be used.
@@ -161,6 +163,8 @@ class Responder:
             self._searches[key] = build_search(
                 component, self.generation, self.tokenizer, device, load_reverse=self._reverse, empty_source=empty
             )
+            if len(self._searches) > MOST_SEARCHES:
+                del self._searches[next(iter(self._searches))]
         return self._searches[key]
 
     def _reverse(self, folder: str) -> ReverseScores:

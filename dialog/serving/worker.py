@@ -6,18 +6,18 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from dialog.config.components import Component
 from dialog.data.tokenizers.text_stream import TextStream
 from dialog.errors import UserError
-from dialog.generation.responder import Candidate, Responder
+from dialog.generation.responder import Candidate
 from dialog.runs.run import Run
 
 log = logging.getLogger("dialog")
-MOST_WAITING, MOST_ROWS, MOST_SEARCHES = 64, 32, 64
-"""Waiting jobs, contexts of a batch, and searches that are kept built."""
+MOST_WAITING, MOST_ROWS = 64, 32
+"""Waiting jobs, and contexts of a batch."""
 
 
 class OverloadedError(Exception):
@@ -65,7 +65,6 @@ class Worker:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self._responder, self._searches = run.responder, set[str]()
         self._jobs: list[Generation | Call] = []
         self._changed = threading.Condition()
         threading.Thread(target=self._work, name="dialog-worker", daemon=True).start()
@@ -129,7 +128,7 @@ class Worker:
 
         contexts, names = [job.context for job in jobs], [job.name for job in jobs]
         watching = watch if len(jobs) == 1 else None
-        answers = self._built(first.search).respond(contexts, first.search, watching, ids=names)
+        answers = self.run.responder.respond(contexts, first.search, watching, ids=names)
         for job, candidates in zip(jobs, answers, strict=True):
             if not candidates:
                 job.future.set_exception(NotNumbersError())
@@ -137,13 +136,6 @@ class Worker:
             if stream is not None:
                 stream.advance(candidates[0].text)
             job.future.set_result(candidates)
-
-    def _built(self, search: Component) -> Responder:
-        """Return a responder that keeps at most `MOST_SEARCHES` searches, however many the requests select."""
-        self._searches.add(str(search))
-        if len(self._searches) > MOST_SEARCHES:
-            self._responder, self._searches = replace(self._responder), {str(search)}
-        return self._responder
 
     def _fail(self, jobs: Sequence[Generation | Call], error: Exception) -> None:
         for job in jobs:

@@ -15,6 +15,7 @@ from client import CHAT, Client, serving
 
 from dialog.config.components import Component
 from dialog.data.tokenizers.text_stream import TextStream
+from dialog.generation import responder as responder_module
 from dialog.generation.network_step import Watch
 from dialog.generation.responder import Candidate, Responder
 from dialog.runs.run import Run
@@ -327,8 +328,11 @@ def test_scores_that_are_not_numbers(client: Client, monkeypatch: pytest.MonkeyP
 
 
 def test_searches_of_many_requests_are_not_kept(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "MOST_SEARCHES", 3)
-    built = client.service.worker._responder
+    """The networks, which may hold fused or int8 weights, are built once."""
+    monkeypatch.setattr(responder_module, "MOST_SEARCHES", 3)
+    responder = client.service.worker.run.responder
+    networks = responder._networks
     replies = [client.chat("Hi .", temperature=0.1 + step / 10, seed=1).reply for step in range(9)]
-    assert client.service.worker._responder is not built
+    assert len(responder._searches) == 3
+    assert responder._networks is networks
     assert replies == [client.chat("Hi .", temperature=0.1 + step / 10, seed=1).reply for step in range(9)]
