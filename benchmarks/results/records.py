@@ -1,8 +1,8 @@
 """Record the finished runs of a table: recipes/<corpus>/results/<name>.json, and tables in the README beside it.
 
 Runs of the present recipe that the output folder lacks are taken from the records of the corpus: tables share runs, the
-seeds of a table can be trained on several machines, and a lost output folder loses no results. If the output folder has
-only some of a table's runs, the verdict is about bits per byte alone, from the sums per dialogue that each record has.
+seeds of a table can be trained on several machines, and a lost output folder loses no results. With such runs, the
+verdict is about bits per byte alone, from the sums per dialogue that each record has.
 """
 
 from __future__ import annotations
@@ -22,13 +22,11 @@ from entries import Entry, compose_row, overrides_of
 from machines import in_sequence, machines_of
 from pooled import SUMS, dialogue_sums, pooled_verdict
 from record_table import to_markdown, write_table
-from tables import COMMAND, RESULTS, Table, plan_table
+from tables import COMMAND, Table, compared, plan_table, trained_part
 
 from dialog.analysis.attention.batch_maps import MEAN, UNIFORM
 from dialog.atomic import write_text
-from dialog.comparison.compare import covers
 from dialog.comparison.grid.folder import contender_hash
-from dialog.comparison.grid.work import Work
 from dialog.comparison.history import FILE as HISTORY
 from dialog.comparison.references import references_of
 from dialog.comparison.results.attention_statistics import FILE as ATTENTION
@@ -56,11 +54,10 @@ def record(entries: Sequence[Entry], output: Path, recipes: Path) -> None:
     now = environment()  # before a record that is written makes the checkout dirty
     for entry in entries:
         table = plan_table(entry, output, prepare=True)
-        work = table.work()
-        systems = finished_systems(work) if table.grid.contenders else []
+        systems = finished_systems(table.work()) if table.grid.contenders else []
         path = record_path(entry, recipes)
         earlier = read_json(path, "recipes", "verdict", "differences") if path.is_file() else {"recipes": []}
-        content = rounded(with_recorded(content_of(table, work, systems, output, now), earlier, table, recipes))
+        content = rounded(with_recorded(content_of(table, systems, output, now), earlier, table, recipes))
         if not systems and runs_in(content) <= runs_in(earlier):
             log.info("%s: no finished run", entry.name)
             continue
@@ -137,15 +134,12 @@ def remedy(content: Mapping[str, Any]) -> str:
     return f"compare first: {content['command']}"
 
 
-def content_of(
-    table: Table, work: Work, systems: Sequence[System], output: Path, now: Mapping[str, Any]
-) -> dict[str, Any]:
+def content_of(table: Table, systems: Sequence[System], output: Path, now: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record of a table: no weights and no responses, but metrics and learning curves of every run.
 
     Args:
         table: From `plan_table`.
-        work: Its runs.
-        systems: Those that have finished.
+        systems: Its contenders that have finished runs.
         output: Folder of all runs.
         now: The environment in which it is recorded.
     """
@@ -163,10 +157,7 @@ def content_of(
         }
         for system in systems
     ]
-    results = table.grid.folder / RESULTS
-    compared = read_json(results) if results.is_file() else {}
-    if not compared or not covers(compared, work):
-        compared = {}
+    results = compared(trained_part(table))
     return {
         "format": FORMAT,
         "name": entry.name,
@@ -182,9 +173,9 @@ def content_of(
         "notes": table.notes,
         "recipes": recipes,
         "references": trivial_systems(systems, entry.columns),
-        "verdict": displayed(compared)["verdict"] if compared else "",
-        "differences": [{key: item.get(key) for key in DIFFERENCE} for item in compared.get("differences", [])],
-        "ratings": displayed(compared)["ratings"].get("pairs", []) if compared else [],
+        "verdict": displayed(results)["verdict"] if results else "",
+        "differences": [{key: item.get(key) for key in DIFFERENCE} for item in results.get("differences", [])],
+        "ratings": displayed(results)["ratings"].get("pairs", []) if results else [],
     }
 
 
@@ -291,17 +282,17 @@ def with_recorded(content: dict[str, Any], earlier: Mapping[str, Any], table: Ta
         if runs or others:
             row = new[name] if name in new else recorded[name]
             rows.append({**row, "runs": sorted([*others, *runs], key=itemgetter("seed"))})
-    if not joined and not content["missing"]:
+    if not joined and (content["verdict"] or not content["missing"]):
         return content
-    compared = earlier if earlier.get("verdict") and rounded(rows) == earlier["recipes"] else pooled_verdict(rows)
+    kept = earlier if earlier.get("verdict") and rounded(rows) == earlier["recipes"] else pooled_verdict(rows)
     return {
         **content,
         "recipes": rows,
         "missing": missing_from(rows, table),
         "references": content["references"] if any(content["references"].values()) else earlier.get("references", {}),
-        "verdict": compared["verdict"],
-        "differences": [{key: item.get(key) for key in DIFFERENCE} for item in compared["differences"]],
-        "ratings": earlier.get("ratings", []) if compared is earlier else content["ratings"],
+        "verdict": kept["verdict"],
+        "differences": [{key: item.get(key) for key in DIFFERENCE} for item in kept["differences"]],
+        "ratings": earlier.get("ratings", []) if kept is earlier else content["ratings"],
     }
 
 

@@ -2,6 +2,7 @@
 
     python benchmarks/results/run.py [--jobs N] [--core N ...] [--only NAME ...]     train, evaluate and compare
     python benchmarks/results/run.py --unrecorded ...                                only runs that no record has
+    python benchmarks/results/run.py --trained ...                                   compare trained runs only
     python benchmarks/results/run.py --status                                        finished, running, left
     python benchmarks/results/run.py --record                                        write recipes/*/results and READMEs
     python benchmarks/results/run.py --reproduce                                     check results of older code
@@ -33,7 +34,7 @@ from entries import Entry, read_queue
 from records import record, without_recorded
 from reproduce import reproduce
 from status import print_status
-from tables import is_done, plan_table, train_table
+from tables import is_done, plan_table, train_table, trained_part
 
 import dialog
 from dialog.cli import leave, shorten_spinning
@@ -56,6 +57,7 @@ def main() -> None:
     parser.add_argument("--recipes", type=Path, default=ROOT / "recipes", metavar="DIR", help="folder of the records")
     parser.add_argument("--unrecorded", action="store_true", help="leave out runs that are recorded")
     action = parser.add_mutually_exclusive_group()
+    action.add_argument("--trained", action="store_true", help="evaluate and compare trained runs, train none")
     action.add_argument("--status", action="store_true", help="print finished, running and missing runs")
     action.add_argument("--record", action="store_true", help="write recipes/*/results and the tables of the READMEs")
     action.add_argument("--reproduce", action="store_true", help="check whether results of older code are current")
@@ -88,7 +90,7 @@ def main() -> None:
         else:
             advice = f"continue with: {shlex.join(['python', *sys.argv])}"
             with stopping(advice):
-                process(entries, output, options.jobs, advice)
+                process(entries, output, options.jobs, advice, train=not options.trained)
     except UserError as error:
         leave(str(error), 2)
     except RunError as error:
@@ -105,8 +107,10 @@ def chosen(entries: list[Entry], only: list[str]) -> list[Entry]:
     return [entry for entry in entries if not only or entry.name in only or entry.stage in only]
 
 
-def process(entries: list[Entry], output: Path, jobs: int, advice: str) -> None:
+def process(entries: list[Entry], output: Path, jobs: int, advice: str, *, train: bool) -> None:
     """Process all entries, one after the other; raise for those that failed at the end.
+
+    Without `train`, only evaluate and compare the runs that are trained.
 
     Raises:
         UserError: entries failed for reasons that the user can fix.
@@ -119,10 +123,10 @@ def process(entries: list[Entry], output: Path, jobs: int, advice: str) -> None:
             log.info("%s: all seeds are recorded", entry.name)
             continue
         try:
-            if entry.sweep:
+            if not entry.sweep:
+                process_table(entry, output, jobs, advice, train=train)
+            elif train:
                 run_sweep(entry, output, advice)
-            else:
-                train_entry(entry, output, jobs, advice)
         except Exception as error:  # the others continue; signals are no Exception
             failures[entry.name] = error
             log.error("%s failed: %s", entry.name, error)
@@ -132,9 +136,11 @@ def process(entries: list[Entry], output: Path, jobs: int, advice: str) -> None:
         raise kind(f"{len(failures)} of {len(entries)} entries failed: {lines}")
 
 
-def train_entry(entry: Entry, output: Path, jobs: int, advice: str) -> None:
+def process_table(entry: Entry, output: Path, jobs: int, advice: str, *, train: bool) -> None:
     """Train, evaluate and compare what a table lacks; `advice` tells how to continue after a signal."""
     table = plan_table(entry, output, prepare=True)
+    if not train:
+        table = trained_part(table)
     for note in table.notes:
         log.warning("%s: %s", entry.name, note)
     failed: Exception | None = None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from entries import Entry, compose_row
 from machines import note_moves
@@ -12,7 +13,7 @@ from machines import note_moves
 from dialog.build import with_precision
 from dialog.comparison.compare import RESULTS, compare, covers, raise_failures
 from dialog.comparison.grid.contenders import of_recipe
-from dialog.comparison.grid.folder import Contender, Grid, contender_hash
+from dialog.comparison.grid.folder import Contender, Grid, contender_hash, is_trained
 from dialog.comparison.grid.open import open_grid
 from dialog.comparison.grid.plan import Request, check_single_process
 from dialog.comparison.grid.work import Work
@@ -88,9 +89,39 @@ def plan_table(entry: Entry, output: Path, *, prepare: bool) -> Table:
             continue
         contenders.append(replace(contender, folders=folders))
         hashes[row.name] = contender_hash(composed.recipe)
-    version = hash_of([[contender.hash, contender.folders] for contender in contenders])[:SHORT]
-    folder = output / "comparisons" / f"{entry.name}-{version}"
+    folder = output / "comparisons" / folder_name(entry.name, contenders)
     return Table(entry, Grid(folder, tuple(contenders), tuple(entry.seed_list)), missing, hashes, notes)
+
+
+def folder_name(name: str, contenders: Sequence[Contender]) -> str:
+    """Return a name for a comparison folder, with a hash of its recipes and run folders."""
+    version = hash_of([[contender.hash, contender.folders] for contender in contenders])[:SHORT]
+    return f"{name}-{version}"
+
+
+def trained_part(table: Table) -> Table:
+    """Return a table of the trained runs alone, with a comparison folder of its own; the table itself if all are."""
+    trained: dict[str, dict[int, str]] = {contender.name: {} for contender in table.grid.contenders}
+    cells = table.grid.cells()
+    for cell in cells:
+        if cell.seed is not None and is_trained(cell.folder):
+            trained[cell.contender.name][cell.seed] = str(cell.folder)
+    if sum(map(len, trained.values())) == len(cells):
+        return table
+    contenders = [
+        replace(contender, kind="runs", folders=trained[contender.name])
+        for contender in table.grid.contenders
+        if trained[contender.name]
+    ]
+    folder = table.grid.folder.with_name(folder_name(f"{table.entry.name}-trained", contenders))
+    return replace(table, grid=Grid(folder, tuple(contenders), ()))
+
+
+def compared(table: Table) -> dict[str, Any]:
+    """Return results.json of a table's comparison folder; {} if it has none, or other runs."""
+    results = table.grid.folder / RESULTS
+    content = read_json(results) if results.is_file() else {}
+    return content if content and covers(content, table.work()) else {}
 
 
 def existing_runs(output: Path) -> dict[tuple[str, int], list[Path]]:
@@ -132,8 +163,7 @@ def is_done(table: Table, work: Work) -> bool:
     """Return whether all runs of a table are trained, evaluated and compared; one contender alone is not compared."""
     if table.missing or not all(work.is_finished(cell) for cell in work.cells):
         return False
-    results = table.grid.folder / RESULTS
-    return results.is_file() and covers(read_json(results), work)
+    return bool(compared(table))
 
 
 def train_table(table: Table, jobs: int, advice: str) -> None:

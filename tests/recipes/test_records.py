@@ -102,6 +102,25 @@ def test_tables_share_recorded_runs(
     assert path.stat().st_mtime_ns == written, "a record to which nothing is added is not written"
 
 
+def test_trained_runs_are_compared_in_all_metrics(tmp_path: Path, call: Call) -> None:
+    """A table that lacks seeds: nothing more is trained, and the verdict is that of `compare`."""
+    assert call("--only", "first")[0] == 0
+    trained = sorted((tmp_path / "out").glob("*/summary.json"))
+    (tmp_path / "queue.yaml").write_text(QUEUE.replace("purpose: two recipes", "purpose: two recipes\n  seeds: 2"))
+    path = tmp_path / "recipes" / "quickstart" / "results" / "first.json"
+    metrics = []
+    for option in ("--status", "--trained"):
+        assert call(option, "--only", "first")[0] == 0
+        call("--record", "--only", "first")
+        record = json.loads(path.read_text())
+        assert record["missing"] == ["quickstart/lstm_bahdanau seed 2", "quickstart/transformer seed 2"]
+        assert record["verdict"].startswith("One run each: this is about two runs")
+        metrics.append({item["metric"] for item in record["differences"]})
+    assert metrics[0] == {"bits_per_byte"}
+    assert metrics[1] > {"bits_per_byte", "f1", "hits_1_of_20"}
+    assert sorted((tmp_path / "out").glob("*/summary.json")) == trained
+
+
 def test_runs_on_other_data_are_not_joined(tmp_path: Path, call: Call, caplog: pytest.LogCaptureFixture) -> None:
     call("--status", "--only", "first")
     from records import with_recorded
