@@ -32,7 +32,7 @@ PROTOCOL = "dailydialog/results/sankar2019-twelve-epochs.json"
 TUNED = "dailydialog/results/dailydialog-tuned.json"
 TUNED_CLEAN = "dailydialog/results/dailydialog-clean.json"
 TUNED_ATTENTION = "dailydialog/results/dailydialog-attention.json"
-FAMILIES = {
+PAIRS = {
     "DailyDialog, 1 epoch": (ONE_EPOCH, LSTM, TRANSFORMER),
     "DailyDialog, 5 epochs": (FIVE_EPOCHS, LSTM, TRANSFORMER),
     "DailyDialog, 10 epochs, tuned": (TUNED, LSTM, TRANSFORMER),
@@ -59,7 +59,7 @@ LEAD = (
     "CrossWOZ, to the end",
     "Multi30k, 12 epochs",
 )
-"""The rows of `FAMILIES` whose lead the text describes by epoch."""
+"""The rows of `PAIRS` whose lead the text describes by epoch."""
 LEAK = {
     "5 epochs": (FIVE_EPOCHS, LSTM, TRANSFORMER),
     "10 epochs, tuned": (TUNED, LSTM, TRANSFORMER),
@@ -99,8 +99,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path(__file__).parent, metavar="DIR")
     folder = parser.parse_args().output
     all_and_clean = {ALL: "all", CLEAN: "clean"}
-    families = subsets_svg(FAMILIES, all_and_clean, x="bits per byte, LSTM minus Transformer")
-    write_svg(folder / "results_families.svg", families)
+    pairs = subsets_svg(PAIRS, all_and_clean, x="bits per byte, LSTM minus Transformer")
+    write_svg(folder / "results_pairs.svg", pairs)
     both = {CLEAN: "clean", LEAKED: "leaked"}
     attention = "bits per byte, LSTM with attention minus {}"
     write_svg(folder / "results_attention.svg", subsets_svg(WORTH, both, x=attention.format("without")))
@@ -122,7 +122,7 @@ def one_epoch_svg() -> str:
 
 
 def epochs_svg() -> str:
-    """Draw the validation curves of seed 1 of both families on DailyDialog, for one, five and ten epochs."""
+    """Draw the validation curves of seed 1 of LSTM and Transformer on DailyDialog, for one, five and ten epochs."""
     curves = []
     for length, name in (("10 epochs, tuned", TUNED), ("5 epochs", FIVE_EPOCHS), ("1 epoch", ONE_EPOCH)):
         for row in recorded(name)["recipes"]:
@@ -140,7 +140,7 @@ def lead_svg() -> str:
     """Draw how the lead of an LSTM over a Transformer changes in training, by corpus."""
     curves = []
     for label in LEAD:
-        leads = lead(*FAMILIES[label])
+        leads = lead(*PAIRS[label])
         points = [(100 * epoch / len(leads), -value) for epoch, value in enumerate(leads, start=1)]
         label_with_length = label.replace("to the end", f"to the end ({len(leads)} epochs)")
         curves.append(Curve(label_with_length, "mean over seeds", points))
@@ -166,7 +166,7 @@ def lead(name: str, lstm: str, transformer: str) -> list[float]:
 
 
 def context_svg() -> str:
-    """Draw what each change of the context costs both families on DailyDialog after five epochs."""
+    """Draw what each change of the context costs LSTM and Transformer on DailyDialog after five epochs."""
     runs = {short(row["name"]): row["runs"] for row in recorded(FIVE_EPOCHS)["recipes"]}
     rows = [
         (label, {model: over_seeds(runs[name], change) for model, name in enumerate((LSTM, TRANSFORMER))})

@@ -123,7 +123,7 @@ def test_intervals_are_recorded(page: str, low: str, high: str) -> None:
     ],
 )
 def test_leads_on_the_validation_split_are_recorded(row: str, epoch: int, expected: str) -> None:
-    name, lstm, transformer = FIGURES["FAMILIES"][row]
+    name, lstm, transformer = FIGURES["PAIRS"][row]
     leads = FIGURES["lead"](name, lstm, transformer)
     assert f"{leads[epoch - 1]:.3f}" == expected
     assert expected.lstrip("-") in page_of(name)
@@ -132,11 +132,11 @@ def test_leads_on_the_validation_split_are_recorded(row: str, epoch: int, expect
 def test_the_results_state_the_recorded_leads() -> None:
     page = " ".join(PAGES["docs/results.md"].split())
     taskmaster, crosswoz = (
-        FIGURES["lead"](*FIGURES["FAMILIES"][f"{corpus}, to the end"]) for corpus in ("Taskmaster-4", "CrossWOZ")
+        FIGURES["lead"](*FIGURES["PAIRS"][f"{corpus}, to the end"]) for corpus in ("Taskmaster-4", "CrossWOZ")
     )
     assert f"by {taskmaster[0]:.3f} after the first epoch and by {taskmaster[14]:.3f} after the fifteenth" in page
     assert f"by {-taskmaster[-1]:.3f} on Taskmaster and by {-crosswoz[-1]:.3f} on CrossWOZ" in page
-    tuned = FIGURES["lead"](*FIGURES["FAMILIES"]["DailyDialog, 10 epochs, tuned"])
+    tuned = FIGURES["lead"](*FIGURES["PAIRS"]["DailyDialog, 10 epochs, tuned"])
     assert f"from {tuned[0]:.3f} after the first epoch to {tuned[9]:.3f} after the tenth" in page
 
 
@@ -151,7 +151,7 @@ def test_the_results_state_the_recorded_leads() -> None:
     ],
 )
 def test_shares_of_dialogues_with_a_better_lstm(row: str, percent: str, text: str) -> None:
-    name, lstm, transformer = FIGURES["FAMILIES"][row]
+    name, lstm, transformer = FIGURES["PAIRS"][row]
     nll = {Path(row["name"]).name: losses(row["runs"]) for row in RECORDS[ROOT / "recipes" / name]["recipes"]}
     share = 100 * fmean(a < b for a, b in zip(nll[lstm], nll[transformer], strict=True))
     assert f"{share:.{places(percent)}f}" == percent
