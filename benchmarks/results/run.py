@@ -141,6 +141,8 @@ def process_table(entry: Entry, output: Path, jobs: int, advice: str, *, train: 
     table = plan_table(entry, output, prepare=True)
     if not train:
         table = trained_part(table)
+        if not table.grid.contenders:
+            log.info("%s: no trained run", entry.name)
     for note in table.notes:
         log.warning("%s: %s", entry.name, note)
     failed: Exception | None = None
