@@ -161,9 +161,7 @@ def fingerprint(data: Path | None) -> str | None:
 
 def is_done(table: Table, work: Work) -> bool:
     """Return whether all runs of a table are trained, evaluated and compared; one contender alone is not compared."""
-    if table.missing or not all(work.is_finished(cell) for cell in work.cells):
-        return False
-    return bool(compared(table))
+    return not table.missing and all(work.is_finished(cell) for cell in work.cells) and bool(compared(table))
 
 
 def train_table(table: Table, jobs: int, advice: str) -> None:
