@@ -154,7 +154,7 @@ def test_table_that_lacks_seeds_has_a_verdict(tmp_path: Path, call: Call) -> Non
     table = table_of(tmp_path, {name: name for name in names}, seeds=2)
     rows = [row(name, nats) for name, nats in zip(names, (7.0, 8.0), strict=True)]
     lacking = [f"{name} seed 2" for name in names]
-    content = {"recipes": rows, "missing": lacking, "references": {}, "ratings": []}
+    content = {"recipes": rows, "missing": lacking, "references": {}, "verdict": "", "ratings": []}
     recorded = with_recorded(content, {"recipes": []}, table, tmp_path / "recipes")
     assert recorded["missing"] == lacking
     assert recorded["verdict"].startswith(

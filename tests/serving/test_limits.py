@@ -332,6 +332,7 @@ def test_searches_of_many_requests_are_not_kept(client: Client, monkeypatch: pyt
     monkeypatch.setattr(responder_module, "MOST_SEARCHES", 3)
     responder = client.service.worker.run.responder
     networks = responder._networks
+    responder._searches.clear()
     replies = [client.chat("Hi .", temperature=0.1 + step / 10, seed=1).reply for step in range(9)]
     assert len(responder._searches) == 3
     assert responder._networks is networks
