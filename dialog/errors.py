@@ -36,7 +36,7 @@ class DivergedError(RunError):
 
 
 def disk_error(error: OSError, remedy: str = "run it again") -> UserError | None:
-    """Return the UserError for a disk that is full or read-only, or has no locks; None for other errors."""
+    """Return the UserError for a disk that is full, read-only or without locks; None for other errors."""
     file = error.filename or "standard output"
     if error.errno in FULL:
         return UserError(f"{file}: {error.strerror}; free disk space and {remedy}")

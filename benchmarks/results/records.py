@@ -1,8 +1,8 @@
 """Record the finished runs of a table: recipes/<corpus>/results/<name>.json, and tables in the README beside it.
 
 Runs of the present recipe that the output folder lacks are taken from the records of the corpus: tables share runs, the
-seeds of a table can be trained on several machines, and a lost output folder loses no results. With such runs, the
-verdict is about bits per byte alone, from the sums per dialogue that each record has.
+seeds of a table can be trained on several machines, and a lost output folder loses no results. If it uses recorded
+runs, the verdict is about bits per byte alone, from the sums per dialogue that each record has.
 """
 
 from __future__ import annotations

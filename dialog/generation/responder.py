@@ -28,7 +28,7 @@ from dialog.models.seq2seq import Seq2Seq
 Likelihoods = Callable[[Sequence[tuple[Sequence[str], str]]], list[float]]
 """From pairs of context and response to log p(response | context) in nats."""
 MOST_SEARCHES = 64
-"""Searches that are kept built; each request to a service can select another one."""
+"""Number of searches that stay in memory; requests to a service can select many."""
 
 
 class Candidate(NamedTuple):
@@ -150,7 +150,7 @@ class Responder:
         return Candidate(text, reply.score, len(ids), reply.token_scores, reply.rank, ids)
 
     def search(self, component: Component | None = None) -> Search:
-        """Return the recipe's search or that of a component; the last `MOST_SEARCHES` are kept.
+        """Return the recipe's search or that of a component; the last `MOST_SEARCHES` stay in memory.
 
         Raises:
             UserError: unknown search or argument, contradictory constraints, or a reverse model that cannot be used.

@@ -189,7 +189,7 @@ def identity(contender: Contender, contenders: Sequence[Contender]) -> str:
 def measured_responses(
     contender: Contender, contenders: Sequence[Contender], folder: Path, split: str
 ) -> Evaluated | None:
-    """Return the evaluation of a file of responses, if it is complete and of the present test and training splits."""
+    """Return the evaluation of a file of responses, if it is complete and was measured with the same recipe."""
     evaluation = folder / "evaluation" / split
     if not (evaluation / METRICS).is_file():
         return None
