@@ -57,11 +57,12 @@ WITHOUT_EFFECT = (
     "report",
     "serving",
     "training/optimization/allocator.py",
+    "training/optimization/matmul_speed.py",
     "tuning",
 )
 """Parts of the package that change no recorded result: they show results, serve other commands, save time and memory,
 name folders, find banned and required words, which no recorded recipe has, change the search of a chat, or choose
-values, which the recipe of a tuned run lists."""
+values that the recipe of a run lists."""
 CHECK = "check_"
 """Begins the name of a function that only raises an error."""
 

@@ -68,6 +68,18 @@ def test_the_speed_of_products_is_measured_once(tmp_path: Path, monkeypatch: pyt
     assert min(matmul_speed()) > 1e8
 
 
+def test_other_work_on_the_processor_does_not_choose_a_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DIALOG_CACHE", str(tmp_path))
+    measured = []
+
+    def busy_at_first(dtype: torch.dtype) -> float:
+        measured.append(dtype)
+        return {torch.float32: 120e9, torch.bfloat16: 80e9}[dtype] / (3 if len(measured) == 1 else 1)
+
+    monkeypatch.setattr(matmul, "_speed", busy_at_first)
+    assert matmul_speed() == MatmulSpeed(float32=120e9, bfloat16=80e9)
+
+
 @pytest.mark.parametrize("name", ["16-true", "transformer-engine", "31"])
 def test_unknown_precisions_are_errors_of_one_line(name: str) -> None:
     with pytest.raises(UserError, match=r"^trainer\.precision: [^\n]*$"):
