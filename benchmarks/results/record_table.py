@@ -152,7 +152,8 @@ def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
     if any(record.get("references", {}).values()):
         lines += ["‡ Trivial systems for comparison: [reference rows](../../docs/metrics.md#reference-rows)."]
     if record["verdict"]:
-        lines += [f"Verdict: {record['verdict']}".replace("\n", "\n  ")]
+        meaning = "../../docs/comparison.md#how-to-read-the-verdict"
+        lines += [f"[Verdict]({meaning}): {record['verdict']}".replace("\n", "\n  ")]
     lines += [
         f"[Blind rating](../../docs/comparison.md#blind-rating) by {pair['rater']}: {pair['a']} better in "
         f"{pair['wins_a']} pairs of responses, {pair['b']} in {pair['wins_b']}, {pair['ties']} ties; "
