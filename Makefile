@@ -10,7 +10,7 @@ FAST = tests/test_house.py tests/config tests/metrics tests/generation tests/mod
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-quickstart: install  ## compare both families on the built-in corpus, in a few minutes
+quickstart: install  ## compare LSTM and Transformer on the built-in corpus, in a few minutes
 	$(BIN)/python -m dialog compare quickstart/lstm_bahdanau quickstart/transformer --jobs 2
 
 check: lint  ## style, types and the fast tests, in under a minute once mypy has its cache
