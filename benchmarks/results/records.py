@@ -34,7 +34,7 @@ from dialog.comparison.results.systems import FinishedRun, System, finished_syst
 from dialog.errors import UserError
 from dialog.escaping import to_json
 from dialog.json_files import read_json
-from dialog.recipes.measured import PRIMARY
+from dialog.recipes.measured import PRIMARY, staleness
 from dialog.report.completion import displayed
 from dialog.report.formats.numbers import hardware
 from dialog.runs.environment import environment
@@ -89,7 +89,7 @@ def without_recorded(entry: Entry, output: Path, recipes: Path) -> Entry:
 def recorded_rows(entry: Entry, hashes: Mapping[str, str], recipes: Path) -> dict[str, dict[str, Any]]:
     """Return what the records of a corpus have of an entry's recipes, by name.
 
-    Runs of the entry's own record come first; other records add seeds of the entry that it lacks.
+    Runs of the entry's own record come first; other records add seeds of the entry that it lacks, current ones first.
 
     Args:
         entry: Of the queue.
@@ -99,20 +99,25 @@ def recorded_rows(entry: Entry, hashes: Mapping[str, str], recipes: Path) -> dic
     """
     own = record_path(entry, recipes)
     rows: dict[str, dict[str, Any]] = {}
-    for path in sorted(own.parent.glob("*.json"), key=lambda path: (path != own, path)):
-        for old in read_json(path, "recipes")["recipes"]:
-            for name in (row.name for row in entry.rows):
-                same = hashes[name] == old["hash"] if name in hashes else (path, old["name"]) == (own, name)
-                if not same:
-                    continue
-                kept = rows.setdefault(name, {**old, "name": name, "runs": []})
-                known = {run["seed"] for run in kept["runs"]}
-                kept["runs"] += [
-                    run
-                    for run in old["runs"]
-                    if run["seed"] not in known and (path == own or run["seed"] in entry.seed_list)
-                ]
+    found = [(path, old) for path in own.parent.glob("*.json") for old in read_json(path, "recipes")["recipes"]]
+    for path, old in sorted(found, key=lambda item: (item[0] != own, is_stale(item[1]), item[0])):
+        for name in (row.name for row in entry.rows):
+            same = hashes[name] == old["hash"] if name in hashes else (path, old["name"]) == (own, name)
+            if not same:
+                continue
+            kept = rows.setdefault(name, {**old, "name": name, "runs": []})
+            known = {run["seed"] for run in kept["runs"]}
+            kept["runs"] += [
+                run
+                for run in old["runs"]
+                if run["seed"] not in known and (path == own or run["seed"] in entry.seed_list)
+            ]
     return rows
+
+
+def is_stale(row: Mapping[str, Any]) -> bool:
+    """Return whether the package has changed since one of a row's runs, in a way that could change its results."""
+    return any(staleness(row, run, row["hash"]) for run in row["runs"])
 
 
 def runs_in(record: Mapping[str, Any]) -> set[tuple[str, int]]:

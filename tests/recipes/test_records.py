@@ -128,7 +128,7 @@ def test_runs_on_other_data_are_not_joined(tmp_path: Path, call: Call, caplog: p
 
     results = tmp_path / "recipes" / "quickstart" / "results"
     results.mkdir(parents=True)
-    other = {"seed": 2, "data": "of another corpus", "fingerprint": "f"}
+    other = {"seed": 2, "data": "of another corpus", "fingerprint": "f", "commits": []}
     row = {"name": "a", "hash": "h", "runs": [other, {**other, "seed": 3, "data": "same"}]}
     (results / "other.json").write_text(json.dumps({"recipes": [row]}))
     table = table_of(tmp_path, {"a": "quickstart/transformer"}, seeds=3)
@@ -140,6 +140,20 @@ def test_runs_on_other_data_are_not_joined(tmp_path: Path, call: Call, caplog: p
     assert "a seed 2: recorded on other data, left out" in caplog.text
     alone = with_recorded({**content, "recipes": []}, {"recipes": []}, table, tmp_path / "recipes")
     assert [run["seed"] for run in alone["recipes"][0]["runs"]] == [2], "the data of the first recorded run"
+
+
+def test_current_runs_of_other_tables_come_first(tmp_path: Path, call: Call) -> None:
+    call("--status", "--only", "first")
+    from records import recorded_rows
+
+    results = tmp_path / "recipes" / "quickstart" / "results"
+    results.mkdir(parents=True)
+    for name, commits in (("a", ["0" * 12]), ("b", []), ("c", ["0" * 12])):
+        runs = [{"seed": seed, "commits": commits, "table": name} for seed in ((1, 2) if name == "c" else (1,))]
+        (results / f"{name}.json").write_text(json.dumps({"recipes": [{"name": "r", "hash": "h", "runs": runs}]}))
+    entry = table_of(tmp_path, {"r": "quickstart/transformer"}, seeds=2).entry
+    found = recorded_rows(entry, {"r": "h"}, tmp_path / "recipes")["r"]["runs"]
+    assert [(run["seed"], run["table"]) for run in found] == [(1, "b"), (2, "c")]
 
 
 def test_table_that_lacks_seeds_has_a_verdict(tmp_path: Path, call: Call) -> None:
