@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from dialog.config.compose import compose
 from dialog.recipes.measured import PRIMARY, figure_of
 from dialog.report.drawing.canvas import write_svg
 from dialog.report.drawing.charts import Spread, changes_svg
@@ -25,6 +26,7 @@ LSTM_ATTENTION = "lstm_attention"
 """The LSTM with attention of the published protocol."""
 FAMILY = "dailydialog/results/dailydialog-family.json"
 ONE_EPOCH = "dailydialog/results/dailydialog-seeds.json"
+RATES = "dailydialog/results/dailydialog-learning-rates.json"
 FIVE_EPOCHS = "dailydialog/results/dailydialog-five-epochs.json"
 FIVE_EPOCHS_CLEAN = "dailydialog/results/dailydialog-five-epochs-clean.json"
 FIVE_EPOCHS_MODERN = "dailydialog/results/dailydialog-five-epochs-modern.json"
@@ -105,6 +107,7 @@ def main() -> None:
     attention = "bits per byte, LSTM with attention minus {}"
     write_svg(folder / "results_attention.svg", subsets_svg(WORTH, both, x=attention.format("without")))
     write_svg(folder / "results_one_epoch.svg", one_epoch_svg())
+    write_svg(folder / "results_rates.svg", rates_svg())
     write_svg(folder / "results_epochs.svg", epochs_svg())
     write_svg(folder / "results_lead.svg", lead_svg())
     write_svg(folder / "results_context.svg", context_svg())
@@ -119,6 +122,16 @@ def one_epoch_svg() -> str:
     ranked = sorted(spreads, key=lambda name: spreads[name].mean)
     rows = [(name, {SINGLE: spreads[name]}) for name in ranked]
     return changes_svg(rows, x="bits per byte, minus those of the LSTM without attention")
+
+
+def rates_svg() -> str:
+    """Draw the test bits per byte of LSTM and Transformer on DailyDialog after one epoch against the learning rate."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    for row in [*recorded(ONE_EPOCH)["recipes"], *recorded(RATES)["recipes"]]:
+        rate = compose(row["recipe"], row["overrides"]).recipe.optimizer["lr"]
+        points.setdefault(short(row["recipe"]), []).append((1000 * rate, row["runs"][0]["metrics"][PRIMARY]))
+    curves = [Curve(name, "seed 1", sorted(values)) for name, values in points.items()]
+    return curves_svg(curves, x="learning rate x 1,000", y="bits per byte")
 
 
 def epochs_svg() -> str:
