@@ -148,8 +148,9 @@ def test_current_runs_of_other_tables_come_first(tmp_path: Path, call: Call) -> 
 
     results = tmp_path / "recipes" / "quickstart" / "results"
     results.mkdir(parents=True)
-    for name, commits in (("a", ["0" * 12]), ("b", []), ("c", ["0" * 12])):
-        runs = [{"seed": seed, "commits": commits, "table": name} for seed in ((1, 2) if name == "c" else (1,))]
+    unknown = ["0" * 12]
+    for name, commits, seeds in (("a", unknown, [1]), ("b", [], [1]), ("c", unknown, [1, 2])):
+        runs = [{"seed": seed, "commits": commits, "table": name} for seed in seeds]
         (results / f"{name}.json").write_text(json.dumps({"recipes": [{"name": "r", "hash": "h", "runs": runs}]}))
     entry = table_of(tmp_path, {"r": "quickstart/transformer"}, seeds=2).entry
     found = recorded_rows(entry, {"r": "h"}, tmp_path / "recipes")["r"]["runs"]

@@ -39,15 +39,15 @@ def matmul_speed() -> MatmulSpeed:
     with suppress(KeyError, TypeError):
         return MatmulSpeed(**kept[name])
     bound_kernel_caches()  # these may be the first products of a process that will train
-    speed = _measured()
+    speed = _measure()
     with suppress(OSError):  # without a cache it is measured each time
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, {**kept, name: speed._asdict()})
     return speed
 
 
-def _measured() -> MatmulSpeed:
-    """Return the highest speed of each type; they take turns, so that a burst of other work does not slow only one."""
+def _measure() -> MatmulSpeed:
+    """Measure the types in turns, so that a burst of other work does not slow only one; the highest speeds count."""
     rounds = [MatmulSpeed(_speed(torch.float32), _speed(torch.bfloat16)) for _ in range(ROUNDS)]
     return MatmulSpeed(*map(max, zip(*rounds, strict=True)))
 
