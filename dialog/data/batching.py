@@ -24,7 +24,7 @@ class Batch(NamedTuple):
     rows: Tensor  # [B], indices of the examples in their split
     source_tokens: int
     target_tokens: int  # ids and </s>: the predicted tokens
-    target_bytes: int  # UTF-8 length of the responses
+    target_bytes: int  # UTF-8 length of the responses, 0 if unknown
     facts: Tensor  # [B], number of leading source tokens that are facts
     target_unknown_bytes: int = 0  # UTF-8 length of the text of the responses that is encoded as <unk>
     turn_shape: tuple[int, int] | None = None  # largest number of turns of a source, and of tokens of a turn, if known
@@ -44,7 +44,7 @@ def collate(
         pairs: A target is `<s> ids </s>`; a source, whatever ids the model reads.
         rows: Indices of the examples in their split, which errors and predictions name; 0, 1, ... if not given.
         facts: Number of leading ids of each source that are facts.
-        target_bytes: UTF-8 length of the responses' text, the unit of bits per byte; only training needs none.
+        target_bytes: UTF-8 length of the responses' text, the unit of bits per byte, which is left out without it.
         target_unknown_bytes: UTF-8 length of the part of that text which is encoded as `<unk>`.
 
     Raises:

@@ -52,7 +52,7 @@ class DialogModule(LightningModule):
 
     Logged in training, over the whole optimizer step: ``train/objective``; ``train/loss``, -log p per response token;
     for each auxiliary objective, -log p per token of that objective. In validation and test, over the whole split for
-    any batching and any number of processes: the `likelihood_metrics`.
+    any batching and any number of processes: the `likelihood_metrics`, without bits per byte if a batch has no bytes.
 
     Args:
         model: The network.
@@ -276,20 +276,19 @@ class DialogModule(LightningModule):
     def _measure(self, batch: Batch, batch_index: int) -> None:
         """Add a batch to the metrics of the split."""
         check_batch(batch, self.padding, first=batch_index == 0)
-        if batch.target_bytes < 1:
-            raise UserError(
-                "target_bytes of a batch is 0; pass collate(..., target_bytes=UTF-8 bytes of the responses)"
-            )
         nll, correct = self.step.validate(self.model, batch)
-        counts = {"tokens": batch.target_tokens, "bytes": batch.target_bytes}
+        size = batch.target_bytes or math.nan  # one batch without bytes leaves those of the split unknown
+        counts = {"tokens": batch.target_tokens, "bytes": size}
         self.split_metrics.update(nll=nll, correct=correct, unknown_bytes=batch.target_unknown_bytes, **counts)
 
     def _log_split(self, split: str) -> float:
-        """Log the metrics of a split; return its loss."""
+        """Log the metrics of a split, without bits per byte if its bytes are unknown; return its loss."""
         values = {name: float(value) for name, value in self.split_metrics.compute().items()}
         loss = values["loss"]
         if self.trainer.state.fn == "fit" and not math.isfinite(loss):
             raise DivergedError(f"step {self.global_step}: the validation loss is {loss}; lower optimizer.lr")
+        if math.isnan(values["bits_per_byte"]) and not math.isnan(loss):
+            del values["bits_per_byte"]
         for name, value in values.items():
             self.log(f"{split}/{name}", value, prog_bar=name == "loss")
         self.split_metrics.reset()

@@ -45,9 +45,21 @@ def trainer() -> lightning.Trainer:
     [
         ("fit", lambda pairs: tuple(collate(pairs)), r"^the data loader yields a tuple, not a dialog\.Batch"),
         ("fit", lambda pairs: collate(pairs)._replace(target_tokens=7), "^target_tokens of a batch is 7, but .* has 5"),
-        ("validate", dialog.collate, "^target_bytes of a batch is 0; pass collate"),
     ],
 )
 def test_invalid_batches_of_a_loader(module: Build, name: str, wrong: Any, message: str) -> None:  # noqa: ANN401
     with pytest.raises(dialog.UserError, match=message):
         getattr(trainer(), name)(module(), *([loader(wrong), loader(collate)] if name == "fit" else [loader(wrong)]))
+
+
+@pytest.mark.filterwarnings("ignore:The .*_dataloader' does not have many workers")
+@pytest.mark.parametrize(("name", "split"), [("validate", "validation"), ("test", "test")])
+def test_without_bytes_only_bits_per_byte_is_left_out(module: Build, name: str, split: str) -> None:
+    built = module()
+    known = getattr(trainer(), name)(built, loader(collate), verbose=False)[0]
+    unknown = getattr(trainer(), name)(built, loader(dialog.collate), verbose=False)[0]
+    assert known.pop(f"{split}/bits_per_byte") > 0
+    assert unknown == known
+    batches: Any = [collate(PAIRS[:2]), *(dialog.collate(PAIRS[:2]) for _ in range(3))]
+    partly: Any = DataLoader(batches, batch_size=None)
+    assert getattr(trainer(), name)(built, partly, verbose=False)[0] == known
