@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dialog.data.corpora.parsing.blocks import Block, block_records
@@ -12,16 +12,21 @@ from dialog.data.corpora.parsing.tables import Row, RowError, cells, table
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.errors import UserError
 
+NO_ID = ""
+MOST_HELD = 1000
+"""Consecutive rows without an id that are held in memory until the next id; more are records of their own."""
+
 
 class Csv:
     """Read tables: `train.csv`, `validation.csv` and `test.csv` (or `.tsv`), or one file.
 
     The first row names the columns, in any case. By default a row is a turn, and consecutive rows with one dialogue id
-    are a dialogue; an id that occurs again later is malformed. With `context` and `response`, a row is a dialogue of
-    two turns with the id `<split>-<line number>`. Quoted cells may hold line ends. Blank rows are skipped. A row that
-    cannot be read makes a dialogue malformed: the one whose id its first line seems to hold, else the one before; see
-    `parsing.tables.table` for wrong quotes. One file is divided by `parsing.splits.split_by_hash`. Files may be
-    compressed (.gz, .xz, .zst).
+    are a dialogue; an id that occurs again later is malformed. A row without an id makes the dialogue of the rows
+    around it malformed; between two dialogues, it is a malformed record of its own. With `context` and `response`, a
+    row is a dialogue of two turns with the id `<split>-<line number>`. Quoted cells may hold line ends. Blank rows are
+    skipped. A row that cannot be read makes a dialogue malformed: the one whose id its first line seems to hold, else
+    the one before; see `parsing.tables.table` for wrong quotes. One file is divided by `parsing.splits.split_by_hash`.
+    Files may be compressed (.gz, .xz, .zst).
 
     Args:
         path: The folder or the file.
@@ -91,16 +96,46 @@ class Csv:
     def _begins(self, block: Block[Row], row: Row) -> bool:
         if self.pair:
             return True
-        previous, next_id = next(filter(None, (self._id(before) for _, before in block)), None), self._id(row)
-        return None not in (previous, next_id) and next_id != previous
+        next_id = self._id(row)
+        if next_id in (None, NO_ID):
+            return next_id == NO_ID
+        ids = (self._id(before) for _, before in block)
+        return next((id for id in ids if id is not None), next_id) != next_id
 
     def _id(self, row: Row) -> str | None:
         """Return the dialogue id; of an unreadable row, the one in its first line if that has more than one cell."""
         if isinstance(row, RowError):
-            return row.cells.get(self.dialogue) if len(row.cells) > 1 else None
-        return row[self.dialogue]
+            id = row.cells.get(self.dialogue) if len(row.cells) > 1 else None
+        else:
+            id = row[self.dialogue]
+        return NO_ID if id is not None and not id.strip() else id
+
+    def _with_ids(self, rows: Iterable[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:
+        """Replace each row without an id by an error, with the id of the rows before and after it if they agree."""
+        previous: str | None = None
+        held: Block[Row] = []
+        for place, row in rows:
+            id = self._id(row)
+            held.append((place, row))
+            if id in (None, NO_ID) and len(held) <= MOST_HELD:
+                continue
+            around = id if id == previous and id is not None else NO_ID
+            yield from ((where, self._error(where, before, around)) for where, before in held)
+            previous = id
+            held.clear()
+        yield from ((where, self._error(where, before, NO_ID)) for where, before in held)
+
+    def _error(self, place: str, row: Row, around: str) -> Row:
+        """Return the error of a row without an id, of the dialogue `around` it; return any other row unchanged."""
+        if self._id(row) != NO_ID:
+            return row
+        if isinstance(row, RowError):
+            return RowError(str(row), {**row.cells, self.dialogue: around})
+        problem = f"{place}: {self.dialogue!r} is empty; give each row the id of its dialogue"
+        return RowError(problem, {**row, self.dialogue: around})
 
     def _rows(self, path: Path) -> Iterator[tuple[str, Row]]:
         delimiter = self.delimiter or ("\t" if ".tsv" in path.suffixes else None)
         columns = self.pair or (self.dialogue, *([self.speaker] if self.speaker is not None else []), self.text)
-        return table(path, columns, delimiter=delimiter, quotes=self.quotes, encoding=self.encoding)
+        rows = table(path, columns, delimiter=delimiter, quotes=self.quotes, encoding=self.encoding)
+        return rows if self.pair else self._with_ids(rows)

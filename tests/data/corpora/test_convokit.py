@@ -174,3 +174,9 @@ def test_pickles_in_the_folder_are_not_opened(tmp_path: Path) -> None:
     (tmp_path / "conversations.json").unlink()
     with pytest.raises(UserError, match=r"conversations\.json does not exist"):
         ConvoKit(tmp_path).fingerprint()
+
+
+def test_utterances_with_an_empty_conversation_are_malformed(tmp_path: Path) -> None:
+    (read,) = entries(tmp_path, utterance("a", None, ""), utterance("b", "a", ""))
+    assert isinstance(read, Malformed)
+    assert read.message.startswith(f"{tmp_path / 'utterances.jsonl'}:1: ")

@@ -140,6 +140,41 @@ def test_a_stray_quote_in_any_cell_drops_its_row(tmp_path: Path, first: str, las
     assert texts == ["1", "3", "four"]
 
 
+@pytest.mark.parametrize(
+    ("empty", "ids", "named"),
+    [
+        ([2], "-abc", [2]),  # the first row of the table
+        ([5], "a-bc", [5]),  # the last row of a
+        ([6], "a-bc", [6]),  # the first row of b
+        ([4, 9], "--c", [4, 9]),  # within a and within b
+        ([5, 6, 7], "a---bc", [5, 6, 7]),
+        ([7, 8], "a-c", [7]),
+        ([14], "abc-", [14]),
+        (list(range(2, 15)), "-" * 13, list(range(2, 15))),
+    ],
+)
+@pytest.mark.parametrize("id", ["", "  "])
+def test_an_empty_id_is_malformed(tmp_path: Path, id: str, empty: list[int], ids: str, named: list[int]) -> None:
+    table = dict(enumerate("aaaabbbbbcccc", start=2))
+    content = "".join(f"{id if line in empty else table[line]},x,{line}\n" for line in table)
+    entries = rows(tmp_path, HEAD + content)
+    assert "".join(entry.id if isinstance(entry, Dialogue) else "-" for entry in entries) == ids
+    messages = [entry.message for entry in entries if isinstance(entry, Malformed)]
+    assert [message.partition(": ")[0] for message in messages] == [f"{tmp_path / 'train.csv'}:{n}" for n in named]
+    assert all("'dialogue'" in message for message in messages)
+    turns = {turn.text: entry.id for entry in entries if isinstance(entry, Dialogue) for turn in entry.turns}
+    assert turns == {str(line): table[line] for line in table if table[line] in ids and line not in empty}
+
+
+def test_many_rows_without_an_id_are_all_counted(tmp_path: Path) -> None:
+    lines = "".join(f",x,{number}\n" for number in range(3_000))
+    first, *holes, last = rows(tmp_path, f"{HEAD}a,x,one\n{lines}b,x,two\n")
+    assert isinstance(first, Dialogue)
+    assert {type(hole) for hole in holes} == {Malformed}
+    assert len(holes) == 3_000
+    assert isinstance(last, Dialogue)
+
+
 SHOPS = "Our shops:\n12 Main Street, A\n4 Oak Avenue, B\n1 Pine Road, C\nBye, all."
 
 

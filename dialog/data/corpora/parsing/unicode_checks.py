@@ -1,4 +1,4 @@
-"""Check that the texts of a dialogue are strings of whole Unicode characters."""
+"""Check that the id of a dialogue is not empty, and that its texts are strings of whole Unicode characters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dialog.errors import UserError
 
 
 def check_texts(dialogue: Dialogue) -> None:
-    """Raise UserError if a text, speaker, id, author or warning is not a string or holds a lone surrogate."""
+    """Raise UserError if the id is empty, or a text, speaker, id, author or warning no text or half a character."""
+    if dialogue.id == "":
+        raise UserError(f"{dialogue.place}: the id of this dialogue is empty; give each dialogue its own id")
     turns = (*dialogue.turns, *dialogue.facts)
     meta = [text for key in ("author", WARNING) if isinstance(text := dialogue.meta.get(key), str)]
     texts = [dialogue.id, *[turn.speaker for turn in turns], *[turn.text for turn in turns], *meta]
