@@ -86,18 +86,27 @@ def chosen_attention(maps: Mapping[str, Any], place: Sequence[int]) -> tuple[str
     if not layers:
         raise UserError("/why: the reply attends to no context tokens; `dialog-seq2seq attention` shows all maps")
     parts = []
-    for noun, number, count in zip(("layer", "head"), place, (len(layers), len(layers[0])), strict=False):
-        if number >= count:
-            raise UserError(f"/why: {noun} {number}; choose from 0 to {count - 1}")
-        parts.append(f"{noun} {number}")
-    layers = layers[place[0] :][:1] if place else layers
-    heads = [layer[place[1] :][:1] if len(place) > 1 else layer for layer in layers]
-    counts = {"layers": len(heads), "heads": len(heads[0])}
-    averaged = [f"{count} {noun}" for noun, count in counts.items() if count > 1]
+    if place:
+        _check_number("layer", place[0], len(layers))
+        layers = [layers[place[0]]]
+        parts.append(f"layer {place[0]}")
+    if len(place) > 1:
+        _check_number("head", place[1], len(layers[0]))
+        layers = [layers[0][place[1]][None]]
+        parts.append(f"head {place[1]}")
+    heads = sorted({len(layer) for layer in layers})  # the networks of an ensemble can have different numbers
+    averaged = [f"{len(layers)} layers"] if len(layers) > 1 else []
+    averaged += ["-".join(map(str, heads)) + " heads"] if heads[-1] > 1 else []
     if averaged:
         parts.append(f"mean of {' and '.join(averaged)}")
-    mean: NDArray[np.float64] = np.mean([layer.mean(0) for layer in heads], axis=0)
+    mean: NDArray[np.float64] = np.mean([layer.mean(0) for layer in layers], axis=0)
     return ", ".join(["attention", *parts]), mean
+
+
+def _check_number(noun: str, number: int, count: int) -> None:
+    """Raise UserError unless the number is below the count."""
+    if number >= count:
+        raise UserError(f"/why: {noun} {number}; choose from 0 to {count - 1}")
 
 
 def shade(weight: float) -> str:

@@ -138,7 +138,8 @@ class Run:
     def attention_of_example(self, example: Example, response: Sequence[int] | None = None) -> AttentionReading:
         """Return the attention maps of an example; `response` replaces the tokens of its text, end token included.
 
-        "rollout" has the `rollout` [T, S] through all layers; None without self-attention, where it is the last map.
+        "rollout" has the `rollout` [T, S] through all layers; None for a single network without self-attention, where
+        it is the last map.
         """
         import torch
 
@@ -155,7 +156,8 @@ class Run:
         maps = attention_maps(self.model, sources, sources != PAD, targets[:, :-1])
         context, predicted = (list(map(self.tokenizer.label, ids)) for ids in (source, target[1:]))
         data = self.recipe.data
-        rolled = rollout(maps) if any(one.kind == "self" for one in maps) else None
+        several = len(self.model.members) > 1 or any(one.kind == "self" for one in maps)
+        rolled = rollout(maps) if several else None
         return AttentionReading(
             **maps_with_tokens(maps, 0, context, predicted, turn_indices(self.model, sources[0], len(source))),
             rollout=None if rolled is None else rolled[0].float().cpu().numpy(),

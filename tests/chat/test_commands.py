@@ -156,6 +156,11 @@ def test_attention_of_a_layer_or_head_can_be_chosen() -> None:
             attention_lines(maps, 80, place)
     single = {**maps, "maps": [{**layers[0], "weights": weights[0][:1]}]}
     assert attention_lines(single, 80)[0].startswith("attention: each reply token")
+    ensemble = {**maps, "maps": [layers[0], *single["maps"]]}  # its networks have 2 heads and 1
+    assert attention_lines(ensemble, 80)[1].split()[1:] == ["0.70", "a", "0.30", "b"]
+    assert attention_lines(ensemble, 80, [0, 1])[1].split()[1:] == ["0.60", "b", "0.40", "a"]
+    with pytest.raises(UserError, match="head 1; choose from 0 to 0"):
+        attention_lines(ensemble, 80, [1, 1])
 
 
 @pytest.mark.parametrize(("height", "shown"), [(None, 40), (85, 40), (84, 39), (30, 12), (5, 3)])

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
@@ -62,6 +63,20 @@ def heads() -> Iterator[Seq2Seq]:
 
 
 @torch.inference_mode()
+def test_attention_is_that_of_each_run(folders: list[Path]) -> None:
+    together = dialog.load(folders).attention(CONTEXT, "Fine .")
+    runs = [dialog.load(folder).attention(CONTEXT, "Fine .") for folder in folders]
+    single = [(f"networks.{place}.{one['name']}", one) for place, run in enumerate(runs) for one in run["maps"]]
+    assert [one["name"] for one in together["maps"]] == [name for name, _ in single]
+    for one, (_, other) in zip(together["maps"], single, strict=True):
+        np.testing.assert_allclose(one["weights"], other["weights"], atol=1e-6)
+        np.testing.assert_allclose(one["weights"].sum(-1), 1, atol=1e-5)
+    recurrent, transformer = (
+        run["maps"][-1]["weights"][0] if run["rollout"] is None else run["rollout"] for run in runs
+    )
+    np.testing.assert_allclose(together["rollout"], (recurrent + transformer) / 2, atol=1e-6)
+
+
 def test_heads_that_point_are_averaged() -> None:
     networks = list(heads())
     source, target = torch.randint(1, 20, (3, 7)), torch.randint(1, 20, (3, 5))

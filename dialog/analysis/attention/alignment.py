@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dialog.models.contracts import AttentionHook
+from dialog.models.seq2seq import Seq2Seq
 
 
 @dataclass
@@ -30,17 +31,18 @@ class AlignmentCounts:
     hits: dict[str, Counter[int]] = field(default_factory=dict)
     """Hits, by head and number of the example."""
 
-    def hook(self, model: nn.Module, gold: Mapping[int, dict[int, int]]) -> AttentionHook:
+    def hook(self, model: Seq2Seq, gold: Mapping[int, dict[int, int]]) -> AttentionHook:
         """Return a hook that counts one forward pass.
 
         ``gold`` has the rows of the batch in order: by number of the example, source positions by target position.
         """
         names = {module: name for name, module in model.named_modules()}
+        encoders = {module for network in model.members for module in network.encoder.modules()}
         self.tokens.update({number: len(links) for number, links in gold.items()})
 
         def count(module: nn.Module, weights: Tensor) -> None:
             name = names[module]
-            if name.startswith("encoder.") or name.endswith("self_attention"):
+            if module in encoders or name.endswith("self_attention"):
                 return
             for row, (number, links) in enumerate(gold.items()):
                 for target, source in links.items():

@@ -55,7 +55,10 @@ def erasure(model: Seq2Seq, source: Tensor, target: Tensor, *, rows: int) -> Ten
 
 @torch.enable_grad()
 def gradient(model: Seq2Seq, source: Tensor, target: Tensor, *, rows: int) -> Tensor:
-    """Return |x_s . d log p(y_t | x) / d x_s| [T, S] with the embeddings x_s as the model reads them."""
+    """Return |x_s . d log p(y_t | x) / d x_s| [T, S] with the embeddings x_s as the model reads them.
+
+    x_s of an ensemble are the embeddings of all its networks.
+    """
     steps = torch.arange(len(target) - 1, device=source.device)
     with torch.backends.cudnn.flags(enabled=False):  # its recurrent layers have no backward pass in eval mode
         return torch.cat([_gradient_of(model, source, target, part) for part in torch.split(steps, rows)])  # [T, S]
@@ -70,16 +73,18 @@ def _gradient_of(model: Seq2Seq, source: Tensor, target: Tensor, steps: Tensor) 
         return inputs[-1]
 
     sources = source.expand(len(steps), -1)
-    hook = model.source_embedding.register_forward_hook(as_input)
+    hooks = [network.source_embedding.register_forward_hook(as_input) for network in model.members]
     try:
         memory, state = model.start(sources, sources != PAD)
     finally:
-        hook.remove()  # before the decoder reads the same table
+        for hook in hooks:
+            hook.remove()  # before the decoder reads the same table
     logits, _ = model.step(target[:-1].expand(len(steps), -1), memory, state)
     chosen = logits[torch.arange(len(steps), device=steps.device), steps].log_softmax(-1)  # [R, V]
     log_p = chosen.gather(-1, target[1:][steps].unsqueeze(-1)).sum()
-    (gradients,) = torch.autograd.grad(log_p, inputs)  # [R, S, E]
-    return (gradients * inputs[0]).sum(-1).abs().detach()
+    gradients = torch.autograd.grad(log_p, inputs)  # [R, S, E] of each network
+    products = [(derivative * states).sum(-1) for derivative, states in zip(gradients, inputs, strict=True)]
+    return torch.stack(products).sum(0).abs().detach()
 
 
 def _log_probabilities(model: Seq2Seq, sources: Tensor, target: Tensor) -> Tensor:

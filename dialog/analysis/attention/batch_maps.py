@@ -119,7 +119,7 @@ class BatchMaps:
             number = self.turns.amax(1, keepdim=True) + 1  # [B, 1]
             real = torch.arange(attention.weights.shape[2], device=number.device) < number  # [B, U]
             return Axes(real, number.expand_as(real))
-        if attention.name.startswith("encoder.tokens."):  # of a hierarchical encoder, within turns
+        if attention.part.startswith("encoder.tokens."):  # of a hierarchical encoder, within turns
             same = self.turns.unsqueeze(2) == self.turns.unsqueeze(1)  # [B, S, S]
             return Axes(self.columns, same.sum(2), self.source_kinds)
         return Axes(self.columns, self.columns.sum(1, keepdim=True).expand_as(self.columns), self.source_kinds)

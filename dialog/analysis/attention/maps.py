@@ -25,13 +25,31 @@ class AttentionMap(NamedTuple):
     side: str  # rows: tokens of the "source" or "target", or "turns" of the source
     columns: str  # the same for the columns
     weights: Tensor  # [B, H, T, S]; rows sum to 1 over real tokens
+    network: str = ""  # beginning of the name: the network of an ensemble, such as "networks.0."
+
+    @property
+    def part(self) -> str:
+        """Name of the module within its network."""
+        return self.name.removeprefix(self.network)
 
 
 def attention_maps(model: Seq2Seq, source: Tensor, source_mask: Tensor, target: Tensor) -> list[AttentionMap]:
     """Return the maps of one forward pass, in order; row t of a cross-attention map predicts target t + 1.
 
-    If the encoder is hierarchical, each cross-attention map is followed by its sums over turns.
+    If the encoder is hierarchical, each cross-attention map is followed by its sums over turns. The maps of an ensemble
+    are those of its first network, then those of the next one.
     """
+    names = {module: name for name, module in model.named_modules()}
+    return [
+        one._replace(name=f"{prefix}{one.name}", network=prefix)
+        for network in model.members
+        for prefix in [f"{names[network]}." if names[network] else ""]
+        for one in _maps_of_network(network, source, source_mask, target)
+    ]
+
+
+def _maps_of_network(model: Seq2Seq, source: Tensor, source_mask: Tensor, target: Tensor) -> list[AttentionMap]:
+    """Return the maps of one network, with the names of its modules within it."""
     names = {module: name for name, module in model.named_modules()}
     turns = turn_numbers(source, model.turn_tokens).masked_fill(~source_mask, 0) if model.needs_turns else None
     maps: list[AttentionMap] = []
@@ -78,7 +96,7 @@ def maps_with_tokens(
                 **{"name": name, "kind": kind, "side": side, "columns": columns},
                 "weights": weights[row, :, : sizes[side], : sizes[columns]].float().cpu().numpy(),
             }
-            for name, kind, side, columns, weights in maps
+            for name, kind, side, columns, weights, _ in maps
         ],
     }
 
@@ -90,8 +108,8 @@ def rounded(weights: npt.NDArray[np.float32], digits: int) -> list[Any]:
 
 
 def turn_indices(model: Seq2Seq, source: Tensor, length: int) -> list[int]:
-    """Return the turn index of each of the first `length` tokens of a source [S]; empty if the encoder is flat."""
-    if not model.needs_turns:
+    """Return the turn index of each of the first `length` tokens of a source [S]; empty if all encoders are flat."""
+    if not any(network.needs_turns for network in model.members):
         return []
     indices: list[int] = turn_numbers(source.unsqueeze(0), model.turn_tokens)[0, :length].tolist()
     return indices

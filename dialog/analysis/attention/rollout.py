@@ -21,8 +21,15 @@ def rollout(maps: Sequence[AttentionMap]) -> Tensor | None:
     part of a state that comes from each source token: self-attention mixes rows, R <- A' R, and cross-attention C adds
     to them, R <- (R + C E) / 2, from R = 0. Only the source's part is kept, and rows are divided by their sum. With
     recurrent layers, which have no weights between their states, the rollout is the cross-attention itself. Attention
-    over whole turns (hierarchical encoders) is not followed.
+    over whole turns (hierarchical encoders) is not followed. The rollout of an ensemble is the mean over its networks.
     """
+    networks = {attention.network: [one for one in maps if one.network == attention.network] for attention in maps}
+    followed = [one for one in map(_rollout_of_network, networks.values()) if one is not None]
+    return torch.stack(followed).mean(0) if followed else None
+
+
+def _rollout_of_network(maps: Sequence[AttentionMap]) -> Tensor | None:
+    """Return the rollout [B, T, S] of one network; None without cross-attention."""
     encoder: Tensor | None = None  # None: the identity
     source: Tensor | None = None  # None: 0
     for attention in maps:

@@ -8,12 +8,34 @@ from dialog.analysis.attention.alignment import AlignmentCounts
 
 
 class Toy(nn.Module):
-    """Modules with the names of a network's."""
+    """Modules with the names of a network's; the encoder has an attention of the user's own too."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.encoder = nn.ModuleDict({"self_attention": nn.Identity()})
+        self.encoder = nn.ModuleDict({"self_attention": nn.Identity(), "own": nn.Identity()})
         self.decoder = nn.ModuleDict({"self_attention": nn.Identity(), "cross_attention": nn.Identity()})
+
+    @property
+    def members(self) -> tuple[nn.Module, ...]:
+        return (self,)
+
+
+class Pair(nn.Module):
+    """Modules with the names of an ensemble's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.networks = nn.ModuleList([Toy(), Toy()])
+        self.members = tuple(self.networks)
+
+
+def test_heads_of_an_ensemble_are_those_of_its_decoders() -> None:
+    pair, accuracy = Pair(), AlignmentCounts()
+    hook = accuracy.hook(pair, {0: {0: 1}})
+    for toy in pair.networks:
+        for module in (*toy.encoder.values(), *toy.decoder.values()):
+            hook(module, torch.eye(2).roll(1, 0)[None, None])
+    assert list(accuracy.hits) == [f"networks.{number}.decoder.cross_attention.0" for number in (0, 1)]
 
 
 def test_accuracy_of_hand_made_weights() -> None:
@@ -24,7 +46,7 @@ def test_accuracy_of_hand_made_weights() -> None:
     weights[1, :, 0, 3] = 1
     hook = accuracy.hook(toy, {5: {0: 2, 2: 1}, 3: {1: 3}})
     hook(toy.decoder["cross_attention"], weights)
-    for ignored in (toy.encoder["self_attention"], toy.decoder["self_attention"]):
+    for ignored in (*toy.encoder.values(), toy.decoder["self_attention"]):
         hook(ignored, weights)
     assert accuracy.metrics() == {
         "copied_tokens": 3,

@@ -1,5 +1,6 @@
 """Erasure and gradients of models whose answers are known."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from dialog.analysis.attention.batch_maps import Examples
 from dialog.analysis.attention.statistics import statistics
 from dialog.analysis.attention.token_kinds import TokenKinds
 from dialog.models.contracts import AttentionHook
+from dialog.models.inference.ensemble import Ensemble
 from dialog.models.seq2seq import Seq2Seq
 
 READ, VOCABULARY = 9, 12
@@ -36,6 +38,10 @@ class OneToken(nn.Module):
         self.honest = honest
         nn.init.zeros_(self.source_embedding.weight)
         nn.init.ones_(self.source_embedding.weight[READ])
+
+    @property
+    def members(self) -> tuple[nn.Module, ...]:
+        return (self,)
 
     def start(self, source: Tensor, _: Tensor, __: AttentionHook | None = None) -> tuple[Tensor, Tensor]:
         return source, self.source_embedding(source).sum((1, 2))
@@ -70,11 +76,16 @@ def test_a_model_that_reads_one_token(honest: bool, correlation: float) -> None:
     assert "erasure" not in rows["uniform"]
 
 
-@pytest.mark.parametrize(("encoder", "decoder"), FAMILIES, ids=["additive", "luong", "transformer"])
-def test_both_equal_their_definitions(encoder: dict[str, Any], decoder: dict[str, Any]) -> None:
-    """Erasure by one source at a time; gradient x input by scaling one embedding."""
+def networks(*families: tuple[dict[str, Any], dict[str, Any]]) -> Iterator[Seq2Seq]:
+    for encoder, decoder in families:
+        yield Seq2Seq(VOCABULARY, padding=0, embedding_size=8, encoder=encoder, decoder=decoder).double().eval()
+
+
+@pytest.mark.parametrize("family", [0, 1, 2, None], ids=["additive", "luong", "transformer", "ensemble"])
+def test_both_equal_their_definitions(family: int | None) -> None:
+    """Erasure by one source at a time; gradient x input by scaling one embedding, of all networks of an ensemble."""
     torch.manual_seed(0)
-    model = Seq2Seq(VOCABULARY, padding=0, embedding_size=8, encoder=encoder, decoder=decoder).double().eval()
+    model = Ensemble(list(networks(*FAMILIES))) if family is None else next(networks(FAMILIES[family]))
     source, target = torch.tensor([4, 7, 8, 2]), torch.tensor([1, 6, 11, 2])
     changes, products = erasure(model, source, target, rows=3), gradient(model, source, target, rows=2)
     step = 1e-5
@@ -85,9 +96,10 @@ def test_both_equal_their_definitions(encoder: dict[str, Any], decoder: dict[str
             factors[place] = factor
             return output * factors
 
-        hook = model.source_embedding.register_forward_hook(scaled)
+        hooks = [network.source_embedding.register_forward_hook(scaled) for network in model.members]
         memory, state = model.start(tokens.unsqueeze(0), tokens.unsqueeze(0) != 0)
-        hook.remove()
+        for hook in hooks:
+            hook.remove()
         logits = model.step(target[:-1].unsqueeze(0), memory, state)[0][0]
         return logits.log_softmax(-1)[torch.arange(3), target[1:]]
 

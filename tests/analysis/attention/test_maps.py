@@ -3,7 +3,12 @@
 import pytest
 import torch
 
+from dialog.analysis.attention.batch_maps import Examples
 from dialog.analysis.attention.maps import attention_maps, maps_with_tokens, sum_by_turn, turn_indices
+from dialog.analysis.attention.rollout import rollout
+from dialog.analysis.attention.statistics import statistics
+from dialog.analysis.attention.token_kinds import TokenKinds
+from dialog.models.inference.ensemble import Ensemble
 from dialog.models.seq2seq import Seq2Seq
 
 PAD, TURNS = 0, (4, 5)
@@ -48,6 +53,34 @@ def test_a_hierarchical_encoder_has_token_and_turn_maps(source: torch.Tensor) ->
     within = weights[0]
     assert not within[:, :3, 3:].any()
     assert not within[:, 3:, :3].any()
+
+
+def test_maps_of_an_ensemble_are_those_of_its_networks(source: torch.Tensor) -> None:
+    """With their axes and statistics; each rollout stays within its network, and the ensemble's is their mean."""
+    target = torch.tensor([[1, 7, 8], [1, 6, 2]])
+    networks = [make(encoder=SMALL, decoder=SMALL), make(), make(decoder=SMALL)]
+    ensemble = Ensemble(networks)
+    expected, rollouts, rows = [], [], []
+    batch, kinds = Examples(source, torch.cat([target, target[:, :1]], 1)), TokenKinds(torch.zeros(12).bool())
+    for number, network in enumerate(networks):
+        prefix = f"networks.{number}."
+        own = attention_maps(network, source, source != PAD, target)
+        expected += [(prefix + one.name, *one[1:5], prefix) for one in own]
+        rollouts.append(rollout(own))
+        rows += [{**row, "module": prefix + row["module"]} for row in statistics(network, [batch], kinds)["rows"]]
+    maps = attention_maps(ensemble, source, source != PAD, target)
+    assert [(*one[:4], one.network) for one in maps] == [(*one[:4], one[5]) for one in expected]
+    for one, other in zip(maps, expected, strict=True):
+        torch.testing.assert_close(one.weights, other[4])
+    torch.testing.assert_close(rollout(maps), sum(rollouts) / 3)
+    reading = maps_with_tokens(maps, 0, list("abcdef"), list("xyz"), turn_indices(ensemble, source[0], 6))
+    assert reading["context_turns"] == ["abc", "def"]
+    for array in (torch.tensor(entry["weights"]) for entry in reading["maps"]):
+        torch.testing.assert_close(array.sum(-1), torch.ones(array.shape[:-1]))
+    measured = {(row["module"], row["head"]): row["entropy"] for row in statistics(ensemble, [batch], kinds)["rows"]}
+    names = {one.name for one in maps}
+    entropies = {(row["module"], row["head"]): row["entropy"] for row in rows if row["module"] in names}
+    assert {key: measured[key] for key in entropies} == pytest.approx(entropies)
 
 
 def test_padding_belongs_to_no_turn(source: torch.Tensor) -> None:
