@@ -22,9 +22,12 @@ from dialog.models.seq2seq import Seq2Seq
 
 BATCHES = (1, 2, 7)
 """Sizes of the batches of the exported model; the network computes each source alone."""
-SOURCE_LENGTHS = (2, 3, 5, 9, 17, 33, 48)
+SOURCE_LENGTHS = (1, 2, 5, 9, 17, 33, 48)
 TARGET_LENGTHS = (1, 2, 4, 7, 12, 20, 31)
-"""Tokens, end token included, of the sources and targets for each size of batches, in random order."""
+"""Tokens, end token included, of the sources and targets for each size of batches, in random order.
+
+A source of one token is that of an empty context.
+"""
 GREEDY_LENGTH = 40
 """Most tokens of a greedy response."""
 TOLERANCE = 1e-4

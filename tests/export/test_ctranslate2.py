@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -228,15 +228,17 @@ def generating(run: Run, **generation: object) -> Run:
     return replace(run, recipe=replace(run.recipe, generation=GenerationConfig(**generation)))
 
 
-def response_of_run(run: Run) -> list[int]:
-    return [token for token in run.respond(CONTEXT).candidates[0].ids if token != EOS]
+def response_of_run(run: Run, context: Sequence[str] = CONTEXT) -> list[int]:
+    return [token for token in run.respond(context).candidates[0].ids if token != EOS]
 
 
-def response_of_card(run: Run, folder: Path, patch: pytest.MonkeyPatch) -> list[int]:
+def response_of_card(run: Run, folder: Path, patch: pytest.MonkeyPatch, context: Sequence[str] = CONTEXT) -> list[int]:
     """Run the code of the card in a folder, and return the tokens of the response."""
     patch.chdir(folder)
     names: dict[str, Any] = {}
-    exec(program(run, CTranslate2()), names)  # the code that a user copies
+    code = program(run, CTranslate2())  # the code that a user copies
+    assert '["Hi !", "Hello . How are you ?"]' in code
+    exec(code.replace('["Hi !", "Hello . How are you ?"]', repr([*context])), names)
     response: list[int] = names["response"]
     return response
 
@@ -267,6 +269,16 @@ def test_the_code_of_the_card_responds_as_the_run(
     expected = response_of_run(run)
     assert expected
     assert response_of_card(run, folder, monkeypatch) == expected
+
+
+@pytest.mark.parametrize("generation", [CONSTRAINED[1], *OTHERS[::4]], ids=str)
+def test_an_empty_context_is_answered_as_by_the_run(
+    generation: dict[str, Any], trained_transformer: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = generating(trained_transformer, **generation)
+    expected = response_of_run(run, [])
+    assert expected
+    assert response_of_card(run, folder, monkeypatch, []) == expected
 
 
 @pytest.mark.parametrize("generation", CONSTRAINED, ids=str)

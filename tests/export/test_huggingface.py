@@ -306,16 +306,18 @@ def test_folder_and_card(
     assert code in (folder / "README.md").read_text()
     assert f"\nimport {NETWORK}" in code
     monkeypatch.chdir(folder)
-    names: dict[str, Any] = {}
+    names, empty = dict[str, Any](), dict[str, Any]()
     with without_progress_bars():
+        exec(code.replace('["Hi !", "Hello . How are you ?"]', "[]"), empty)
         exec(code, names)
     HuggingFaceFormat().load(folder)
     HuggingFaceFormat().write(run, tmp_path)
     modes = {path.name: path.stat().st_mode for path in folder.iterdir()}
     assert len(set(modes.values())) == 1, modes
-    reply = run.respond(names["context"], {"name": "greedy"})
-    assert names["response"] == list(reply.candidates[0].ids)
-    assert tuple(capfd.readouterr()) == (f"{reply.text}\n", "")  # reading and writing print nothing
+    replies = [run.respond(values["context"], {"name": "greedy"}) for values in (empty, names)]
+    assert [values["response"] for values in (empty, names)] == [list(reply.candidates[0].ids) for reply in replies]
+    text = "".join(f"{reply.text}\n" for reply in replies)
+    assert tuple(capfd.readouterr()) == (text, "")  # reading and writing print nothing
 
 
 def test_card_names_what_differs(random_run: Runs) -> None:

@@ -202,7 +202,7 @@ def test_program_of_the_card_responds_as_the_run(
     imported = [node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in imports(code)]
     assert imported == ["tokenizers", "numpy", "onnxruntime"]
     monkeypatch.chdir(folder)
-    for context in (["Hi !", "Hello . How are you ?"], ["What is your name ?"], ["a", "b c", "d"]):
+    for context in (["Hi !", "Hello . How are you ?"], ["What is your name ?"], ["a", "b c", "d"], []):
         names: dict[str, Any] = {}
         exec(code.replace('["Hi !", "Hello . How are you ?"]', repr(context)), names)
         best = run.respond(context, {"name": "greedy"}).candidates[0]

@@ -91,6 +91,16 @@ def test_another_greedy_response_is_noticed(run: Run, spoil: Callable[[list[int]
     assert not parity.holds
 
 
+def test_a_skipped_empty_context_is_noticed(run: Run) -> None:
+    class Skipping(Copy):
+        def _response(self, source: Tokens, length: int) -> list[int]:
+            return [] if source == [EOS] else super()._response(source, length)
+
+    parity = measured(run, Skipping(run.model))
+    assert parity.greedy_different == len(BATCHES)  # one in each size of batches
+    assert not parity.holds
+
+
 def test_another_weight_is_noticed(run: Run) -> None:
     model = deepcopy(run.model)
     with torch.no_grad():

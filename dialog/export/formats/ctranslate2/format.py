@@ -8,11 +8,11 @@ from pathlib import Path
 
 import tokenizers
 
-from dialog.data.tokenizers.tokenizer import Tokenizer
+from dialog.data.tokenizers.tokenizer import EOS, Tokenizer
 from dialog.errors import UserError
 from dialog.export.contract import Exported, Format, Tokens
 from dialog.export.formats.ctranslate2.specification import POSITIONS, specification
-from dialog.export.formats.ctranslate2.usage import usage
+from dialog.export.formats.ctranslate2.usage import EMPTY_CONTEXT, EMPTY_CONTEXT_LENGTH, usage
 from dialog.export.settings import table_length
 from dialog.models.seq2seq import Seq2Seq
 from dialog.runs.run import Run
@@ -83,17 +83,22 @@ class CTranslate2Network:
         return [list(result.log_probs) for result in results]
 
     def greedy(self, sources: Sequence[Tokens], length: int) -> list[list[int]]:
-        """Return the most probable token, step by step."""
-        results = self.translator.translate_batch(
-            self._texts(sources),
-            max_batch_size=0,  # one batch
-            max_input_length=0,  # no truncation
-            beam_size=1,
-            min_decoding_length=0,
-            max_decoding_length=length,
-            return_end_token=True,
-        )
-        return [[self.ids[token] for token in result.hypotheses[0]] for result in results]
+        """Return the most probable token, step by step; sources of empty contexts are a batch of their own."""
+        responses: dict[int, list[int]] = {}
+        for empty in (False, True):
+            places = [place for place, source in enumerate(sources) if ([*source] == [EOS]) is empty]
+            results = self.translator.translate_batch(
+                self._texts([EMPTY_CONTEXT if empty else sources[place] for place in places]),
+                max_batch_size=0,  # one batch
+                max_input_length=EMPTY_CONTEXT_LENGTH if empty else 0,  # 0: no truncation
+                beam_size=1,
+                min_decoding_length=0,
+                max_decoding_length=length,
+                return_end_token=True,
+            )
+            for place, result in zip(places, results, strict=True):
+                responses[place] = [self.ids[token] for token in result.hypotheses[0]]
+        return [responses[place] for place in range(len(sources))]
 
     def _texts(self, batch: Sequence[Tokens]) -> list[list[str]]:
         return [[self.tokens[token] for token in tokens] for tokens in batch]

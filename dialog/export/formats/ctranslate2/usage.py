@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from dialog.config.components import Component, name_and_arguments
-from dialog.data.tokenizers.tokenizer import SPECIAL_TOKENS
+from dialog.data.tokenizers.tokenizer import EOS, PAD, SPECIAL_TOKENS
 from dialog.export.card import literal
 from dialog.export.settings import search_and_limits
 from dialog.generation.build import BANNED_TOKENS
@@ -16,6 +16,11 @@ from dialog.runs.run import Run
 GREEDY = {"beam_size": 1}
 MISSING = {"block_context_ngram": 0, "frequency_penalty": 0.0, "banned": [], "required": []}
 """Constraints that CTranslate2 lacks, with the values that constrain nothing."""
+EMPTY_CONTEXT, EMPTY_CONTEXT_LENGTH = (PAD, EOS), 1
+"""Source of an empty context, and the `max_input_length` that truncates it to its end token.
+
+CTranslate2 skips a source of the end token alone and returns an empty response.
+"""
 
 
 def usage(run: Run) -> str:
@@ -30,6 +35,9 @@ def usage(run: Run) -> str:
         "import ctranslate2\n",
         'translator = ctranslate2.Translator(".", device="cpu")',
         *(f"# {comment}" for comment in comments(search, limits)),
+        "longest = 0  # no truncation",
+        f"if source == [{EOS}]:  # an empty context, which CTranslate2 skips; it truncates this one to the end token",
+        f"    source, longest = {[*EMPTY_CONTEXT]}, {EMPTY_CONTEXT_LENGTH}",
         "[result] = translator.translate_batch(",
         "    [[tokenizer.id_to_token(token) for token in source]],",
         *(f"    {name}={value}," for name, value in options.items()),
@@ -82,7 +90,7 @@ def limit_arguments(limits: dict[str, Any]) -> dict[str, Any]:
     arguments = {
         "min_decoding_length": limits["min_length"],
         "max_decoding_length": limits["max_length"] + 1,
-        "max_input_length": 0,
+        "max_input_length": "longest",
         "suppress_sequences": json.dumps([[SPECIAL_TOKENS[token]] for token in BANNED_TOKENS]),
     }
     if limits["no_repeat_ngram"]:
