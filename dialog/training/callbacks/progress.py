@@ -26,10 +26,12 @@ class Throughput(Callback):
 
     def __init__(self) -> None:
         self.last = (0.0, 0)
+        self.steps = 0
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
         """Start the clock."""
         self.last = (time.monotonic(), _tokens(module))
+        self.steps = trainer.global_step
 
     def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
         """Restart the clock: validation is not training time."""
@@ -38,8 +40,9 @@ class Throughput(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: object, batch: Batch, batch_index: int
     ) -> None:
-        """Log at logging steps; at other steps ranks exchange nothing."""
-        if not is_logging_step(trainer):
+        """Log after the last micro-batch of a logging step; at other steps ranks exchange nothing."""
+        steps, self.steps = self.steps, trainer.global_step
+        if self.steps == steps or not is_logging_step(trainer):
             return
         tokens = _tokens(module)
         started, before = self.last

@@ -12,6 +12,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, Timer
+from torch.optim import Optimizer
 
 from dialog.errors import UserError
 
@@ -20,22 +21,21 @@ UNITS = ("days", "hours", "minutes", "seconds")
 
 
 class Clock(Timer):
-    """Ends training after the first optimizer step past its duration; a resumed run has the remaining time.
+    """Ends training with the optimizer step in which its duration passes; a resumed run has the remaining time.
 
-    Validation counts, except the last one, which the trainer runs before it stops.
+    Validation counts, except the last one, which the trainer runs before it stops. The time is read before the update,
+    so that the step is logged like every last step.
     """
 
     def __init__(self, duration: timedelta) -> None:
         super().__init__(duration, verbose=False)
-        self.steps = 0
 
-    def on_train_batch_end(
-        self, trainer: Trainer, module: LightningModule, outputs: object, batch: object, batch_index: int
-    ) -> None:
-        """Check the time between two optimizer steps only."""
-        if trainer.global_step != self.steps:
-            self.steps = trainer.global_step
-            super().on_train_batch_end(trainer, module, outputs, batch, batch_index)
+    def on_before_optimizer_step(self, trainer: Trainer, module: LightningModule, optimizer: Optimizer) -> None:
+        """Set ``should_stop`` if the time is over."""
+        super().on_train_batch_end(trainer)
+
+    def on_train_batch_end(self, *_: object) -> None:
+        """Do nothing: the time is read between two optimizer steps only."""
 
 
 def build_clock(max_time: object) -> list[Timer]:
@@ -60,12 +60,10 @@ def build_clock(max_time: object) -> list[Timer]:
 class LastStep(Callback):
     """Logs the step at which ``max_steps`` or ``max_epochs`` ends training, also between two logging steps."""
 
-    def on_train_batch_end(
-        self, trainer: Trainer, module: LightningModule, outputs: object, batch: object, batch_index: int
-    ) -> None:
-        """Set ``should_stop``, upon which the trainer logs."""
+    def on_before_optimizer_step(self, trainer: Trainer, module: LightningModule, optimizer: Optimizer) -> None:
+        """Set ``should_stop``, upon which module and trainer log this step."""
         last = trainer.is_last_batch and trainer.current_epoch + 1 == trainer.max_epochs
-        if last or trainer.global_step == trainer.max_steps:
+        if last or trainer.global_step + 1 == trainer.max_steps:
             trainer.should_stop = True
 
 

@@ -149,6 +149,35 @@ def test_validation_every_n_batches_counts_across_epochs(tiny: Tiny, prepared: P
     assert validated == [2, 4, 6, 8]
 
 
+# ------------------------------------------------------------------ the record
+
+
+END = {
+    "steps": (6, ["trainer.max_steps=6"]),
+    "epochs": (3, ["trainer.max_epochs=1", "trainer.max_steps=-1", "trainer.limit_train_batches=6"]),
+    "clock": (1, ["trainer.max_time={seconds: 1e-6}", "trainer.max_steps=-1"]),
+}
+
+
+@pytest.mark.parametrize("end", END)
+def test_the_last_row_has_the_figures_of_its_own_step(tiny: Tiny, prepared: Path, tmp_path: Path, end: str) -> None:
+    """Also between two logging steps, whatever ends training."""
+    steps, limits = END[end]
+    rows = []
+    for every in (1, 2 if end == "epochs" else 4):
+        folder = tmp_path / str(every)
+        folder.mkdir()
+        overrides = [f"trainer.log_every_n_steps={every}", "trainer.accumulate_grad_batches=2", *limits]
+        recipe = tiny("transformer", *overrides, "trainer.val_check_interval=9999").recipe
+        trainer = build_trainer(recipe, folder, [RecordLogger(folder)])
+        trainer.fit(build_module(recipe, 400), dialog.DialogDataModule(prepared, batch_tokens=1200))
+        rows.append({line["step"]: line for line in record(folder) if "train/loss" in line})
+    complete, sparse = rows
+    assert list(complete) == list(range(1, steps + 1))
+    assert list(sparse)[-1] == steps
+    assert sparse == {step: complete[step] for step in sparse}
+
+
 # ------------------------------------------------------------------ reproducibility
 
 
