@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from dialog.models.kernels.private_operators import LINEAR, LSTM_KERNEL, operator_names
 from dialog.models.seq2seq import Seq2Seq
 
 
@@ -46,7 +47,9 @@ def linear_flops(inputs: Shape, weight: Shape, *_: object, out_shape: object = N
     return 2 * prod(inputs) * weight[0]
 
 
-FUSED: dict[Any, Any] = {torch.ops.aten.mkldnn_rnn_layer: lstm_flops}
+FUSED: dict[Any, Any] = {
+    name: flops
+    for schema, flops in ((LSTM_KERNEL, lstm_flops), (LINEAR, linear_flops))
+    for name in operator_names(schema)
+}
 """Kernels that torch's FlopCounterMode does not count."""
-if hasattr(torch.ops.mkldnn, "_linear_pointwise"):
-    FUSED[torch.ops.mkldnn._linear_pointwise] = linear_flops

@@ -79,5 +79,5 @@ class LocalScorer(nn.Module):
         end = (mask.sum(1) - 1).clamp(min=0).to(exact)[:, None, None]  # [B, 1, 1]
         center = end * self.place(query).to(exact).sigmoid()  # [B, T, 1]
         distance = torch.arange(keys.shape[1], device=keys.device, dtype=exact) - center  # [B, T, S]
-        local = scores.to(exact) - 2 * (distance / self.window).square()
-        return torch.masked_fill(local, distance.abs() > self.window, -torch.inf)
+        local: Tensor = scores.to(exact) - 2 * (distance / self.window).square()
+        return local.masked_fill(distance.abs() > self.window, -torch.inf)

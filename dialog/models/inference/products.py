@@ -13,7 +13,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dialog.models.kernels.linear import mkl_is_slow, onednn_linear, packed
+from dialog.models.kernels.linear import mkl_is_slow
+from dialog.models.kernels.private_operators import (
+    has_feature,
+    has_onednn_bfloat16,
+    int8_linear,
+    int8_weight_linear,
+    onednn_linear,
+    packed,
+    packed_int8,
+)
 
 Product = Callable[[Tensor], Tensor]
 """From rows [N, I] in float32 to x W' + b [N, O] in float32."""
@@ -65,7 +74,7 @@ class HalfProduct:
         self.weight, self.bias = weight, bias
         self.packed: Tensor | None = None
         is_cpu = weight.device.type == "cpu" and weight.dtype is torch.bfloat16
-        if is_cpu and torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        if is_cpu and has_onednn_bfloat16():
             self.packed = packed(weight)
 
     def __call__(self, inputs: Tensor) -> Tensor:
@@ -90,7 +99,7 @@ class Int8Product:
         weight = weight.float()
         scales = _scales(weight)  # [O, 1]
         rounded = (weight / scales).round_().to(torch.int8)
-        self.weight = torch.ops.onednn.qlinear_prepack(rounded, None)
+        self.weight = packed_int8(rounded)
         self.scales = scales.squeeze(1)
         self.zeros = torch.zeros(len(weight), dtype=torch.long)
         self.bias = None if bias is None else bias.float()
@@ -99,9 +108,7 @@ class Int8Product:
         """Return [N, O]."""
         scales = _scales(inputs)  # [N, 1]
         shifted = (inputs / scales).add_(ZERO).round_().to(torch.uint8)
-        product: Tensor = torch.ops.onednn.qlinear_pointwise(
-            shifted, 1.0, ZERO, self.weight, self.scales, self.zeros, None, 1.0, 0, torch.float32, "none", [], ""
-        )
+        product = int8_linear(shifted, ZERO, self.weight, self.scales, self.zeros)
         return product.mul_(scales) if self.bias is None else torch.addcmul(self.bias, product, scales)
 
 
@@ -122,7 +129,7 @@ class Int8WeightProduct:
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return [N, O]."""
-        product = torch._weight_int8pack_mm(inputs.bfloat16(), self.weight, self.scales)
+        product = int8_weight_linear(inputs.bfloat16(), self.weight, self.scales)
         return product.float() if self.bias is None else product + self.bias  # a sum in float32
 
 
@@ -139,7 +146,7 @@ class ProductByRows:
 
 def has_int8(device: str) -> bool:
     """Return whether a type of device multiplies int8 exactly: a CPU with VNNI, whose sums do not saturate."""
-    return device == "cpu" and (torch.cpu._is_vnni_supported() or torch.cpu._is_amx_tile_supported())
+    return device == "cpu" and (has_feature("avx512_vnni") or has_feature("amx_tile"))
 
 
 def product(weight: Tensor, bias: Tensor | None = None, *, int8: bool = False) -> Product:

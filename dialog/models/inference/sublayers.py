@@ -54,5 +54,5 @@ def prepared_norm(norm: nn.Module) -> Callable[[Tensor], Tensor]:
     norm = deepcopy(norm).float()
     if isinstance(norm, nn.LayerNorm):
         sizes, weight, bias, smallest = norm.normalized_shape, norm.weight, norm.bias, norm.eps
-        return lambda rows: torch.layer_norm(rows, sizes, weight, bias, smallest)
+        return lambda rows: F.layer_norm(rows, sizes, weight, bias, smallest)
     return cast("Callable[[Tensor], Tensor]", norm.forward)

@@ -19,6 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dialog.models.kernels.private_operators import has_feature, onednn_linear
+
 ROWS = 16
 """Rows from which oneDNN is faster also for small matrices that are not `packed`."""
 
@@ -45,18 +47,6 @@ def affine(bias: Tensor, inputs: Tensor, weight: Tensor) -> Tensor:
     return torch.addmm(bias, inputs, weight.t())
 
 
-def onednn_linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return x W' + b [N, O] by oneDNN, without a gradient; W [O, I] may be `packed`."""
-    product: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "none", [], "")
-    return product
-
-
-def packed(weight: Tensor) -> Tensor:
-    """Return W [O, I] in the layout of oneDNN's kernel; otherwise it is laid out at each product."""
-    laid_out: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
-    return laid_out
-
-
 def _is_faster(inputs: Tensor, weight: Tensor) -> bool:
     """Return whether oneDNN multiplies: in float32, without a gradient, which its operator lacks, where MKL is slow."""
     if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling():
@@ -80,7 +70,7 @@ def has_fast_bfloat16() -> bool:
 
     On an Intel Xeon with AVX512-BF16 and without AMX, bfloat16 has 0.6 times the speed of float32.
     """
-    return torch.cpu._is_amx_tile_supported() or (torch.cpu._is_avx512_bf16_supported() and _is_amd())
+    return has_feature("amx_tile") or (has_feature("avx512_bf16") and _is_amd())
 
 
 @cache

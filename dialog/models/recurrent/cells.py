@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dialog.models.kernels.private_operators import lstm
+
 ORTHOGONAL, UNIFORM = "orthogonal", "uniform"
 CLOSED = -1e4
 """Preactivation of a gate whose sigmoid is exactly 0."""
@@ -126,7 +128,7 @@ class LSTM(RecurrentCell):
 
         A further input closes the input gate at padding, so the state stays exactly zero until the first token.
         """
-        rows, steps = mask.shape
+        steps = mask.shape[1]
         lengths, places = mask.sum(1, keepdim=True), torch.arange(steps, device=mask.device)  # [B, 1], [S]
         aligned = take_steps(inputs, (places + lengths) % steps)  # [B, S, I]
         padding = (places < steps - lengths).unsqueeze(-1)  # [B, S, 1]
@@ -134,12 +136,9 @@ class LSTM(RecurrentCell):
         closing = weights[0].new_zeros(4 * layer.hidden_size, 1)
         closing[: layer.hidden_size] = CLOSED
         weights[0] = torch.cat([weights[0], closing], 1)  # [4 D, I + 1]
-        zeros = inputs.new_zeros(1, rows, layer.hidden_size)
-        outputs, last, cell = torch._VF.lstm(
-            torch.cat([aligned, padding.to(aligned.dtype)], -1), (zeros, zeros), weights, *(True, 1, 0.0),
-            layer.training, *(False, True),
-        )  # fmt: skip
-        return take_steps(outputs, (places - lengths) % steps), last.squeeze(0), cell.squeeze(0)
+        inputs = torch.cat([aligned, padding.to(aligned.dtype)], -1)
+        outputs, last, cell = lstm(inputs, weights, training=layer.training)
+        return take_steps(outputs, (places - lengths) % steps), last, cell
 
 
 class GRU(RecurrentCell):

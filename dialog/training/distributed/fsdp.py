@@ -23,6 +23,7 @@ from torch.distributed.fsdp import (
 )
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from dialog.models.kernels.private_operators import scale_tensors
 from dialog.models.transformer.layers import DecoderLayer, EncoderLayer
 from dialog.ranks import world_size
 from dialog.training.lightning_internals import FixedDataParallelStrategy
@@ -122,7 +123,7 @@ def is_sharded(module: nn.Module) -> bool:
 
 def scale_gradients(parameters: Iterable[nn.Parameter], factor: float | Tensor) -> None:
     """Multiply the gradients of parameters in place."""
-    torch._foreach_mul_([local_shard(one.grad) for one in parameters if one.grad is not None], factor)
+    scale_tensors([local_shard(one.grad) for one in parameters if one.grad is not None], factor)
 
 
 def local_shard(tensor: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from lightning.pytorch.plugins.precision import MixedPrecision
 
 from dialog.config.components import hint
 from dialog.errors import UserError
+from dialog.models.kernels.private_operators import has_onednn_bfloat16, has_onednn_float16
 from dialog.training.optimization.matmul_speed import matmul_speed
 
 PRECISIONS = ("32-true", "bf16-mixed", "bf16-true", "16-mixed", "64-true")
@@ -55,12 +56,12 @@ def has_bfloat16(device: str) -> bool:
     """Return whether a device has bfloat16 in hardware; emulated on a CPU it is many times slower than float32."""
     if device == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return device == "cpu" and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return device == "cpu" and has_onednn_bfloat16()
 
 
 def has_float16(device: str) -> bool:
     """Return whether a device has float16 in hardware."""
-    return device != "cpu" or bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())
+    return device != "cpu" or has_onednn_float16()
 
 
 def fitting(precision: str, accelerator: str) -> str:
