@@ -54,8 +54,9 @@ def tune_generation(
 
     RULE is "METRIC if CONDITION and ...": it selects the setting with the best METRIC among those that meet all
     conditions. A CONDITION is METRIC >= NUMBER or METRIC <= NUMBER; with " human" after it, the number is a multiple
-    of the value of the references. The default is "f1 if distinct_2 >= 0.5 human". Metrics: f1, sacrebleu, bleu_2,
-    distinct_1, distinct_2, entropy_1, entropy_2, unique_ratio, repetition_3, length_mean.
+    of the value of the references. The default is "f1 if rarefied_distinct_2 >= 0.5 human and length_mean >= 0.5
+    human". Metrics: f1, sacrebleu, bleu_2, distinct_1, distinct_2, rarefied_distinct_2, entropy_1, entropy_2,
+    unique_ratio, repetition_3, length_mean.
 
     \b
     Example: dialog-seq2seq tune-generation runs/quickstart/transformer/...

@@ -15,6 +15,7 @@ from dialog.metrics.diversity import (
     Entropy,
     ExpectationAdjustedDistinct,
     LengthMean,
+    RarefiedDistinct,
     UniqueRatio,
 )
 from dialog.metrics.family import METRICS, build_metrics
@@ -47,6 +48,7 @@ __all__ = [
     "NegativeLogLikelihood",
     "PerplexityToken",
     "PerplexityWord",
+    "RarefiedDistinct",
     "SacreBLEU",
     "TokenAccuracy",
     "UniqueRatio",

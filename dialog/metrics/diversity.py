@@ -37,6 +37,40 @@ class DistinctN(NgramCountMetric):
         return ratio(np.count_nonzero(counts, axis=-1), counts.sum(-1), empty=0.0)
 
 
+class RarefiedDistinct(NgramCountMetric):
+    """Expected distinct-n of m n-grams that are drawn without replacement, in [0, 1] (HD-D of McCarthy & Jarvis 2010).
+
+    With x_i occurrences of n-gram i and N in all: (sum over i of 1 - C(N - x_i, m) / C(N, m)) / m. Systems with long
+    and with short responses are compared on equally many n-grams. Without m n-grams, the missing ones count as
+    repetitions: distinct n-grams / m.
+
+    Args:
+        n: Words of an n-gram.
+        sample: Number m of n-grams that are drawn, equal for all systems that are compared.
+    """
+
+    def __init__(self, n: int, sample: int, **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
+        if sample < 1:
+            raise ValueError(f"sample is {sample}; give at least 1")
+        super().__init__(n, **options)
+        self.sample = sample
+
+    def value(self, counts: Counts) -> Numbers:
+        """Return the expectation; 0 without n-grams."""
+        occurrences = torch.from_numpy(np.asarray(counts, dtype=np.float64))  # [..., types]
+        total = occurrences.sum(-1, keepdim=True)
+        drawn = total.clamp(max=self.sample)
+        others = total - occurrences
+        log_absent = _log_choices(others, drawn) - _log_choices(total, drawn)
+        present = torch.where(others >= drawn, -log_absent.expm1(), 1.0) * (occurrences > 0)
+        return present.sum(-1).numpy() / self.sample
+
+
+def _log_choices(items: Tensor, drawn: Tensor) -> Tensor:
+    """Return ln of the binomial coefficient; of no use where there are fewer items than are drawn."""
+    return torch.lgamma(items + 1) - torch.lgamma(drawn + 1) - torch.lgamma((items - drawn).clamp(min=0) + 1)
+
+
 class UniqueRatio(WholeResponseMetric):
     """Unique-output ratio = distinct responses / responses, in [0, 1]."""
 

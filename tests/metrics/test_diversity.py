@@ -17,6 +17,7 @@ from dialog.metrics import (
     Entropy,
     ExpectationAdjustedDistinct,
     LengthMean,
+    RarefiedDistinct,
     UniqueRatio,
 )
 
@@ -85,7 +86,7 @@ def test_an_ngram_has_a_word() -> None:
 
 COUNTS = [
     lambda: DistinctN(2), UniqueRatio, lambda: ExpectationAdjustedDistinct(1, vocabulary=9), lambda: Entropy(1),
-    lambda: Dullness(2),
+    lambda: Dullness(2), lambda: RarefiedDistinct(1, sample=3),
 ]  # fmt: skip
 
 
@@ -111,6 +112,24 @@ def test_expectation_adjusted_distinct_corrects_the_length() -> None:
     assert measure(DistinctN(1), short) > 5 * measure(DistinctN(1), long)
     corrected = [measure(ExpectationAdjustedDistinct(1, vocabulary=1000), responses) for responses in (short, long)]
     assert corrected == pytest.approx([1, 1], abs=0.02)
+
+
+def test_rarefied_distinct_worked_by_hand() -> None:
+    # of a, a, b two are drawn: {a, a} once, {a, b} twice
+    assert measure(RarefiedDistinct(1, sample=2), ["a A", "b"]) == pytest.approx((1 + 2 + 2) / 3 / 2)
+    assert measure(RarefiedDistinct(1, sample=3), ["a A", "b"]) == pytest.approx(2 / 3)
+    assert measure(RarefiedDistinct(2, sample=4), ["a b", "c d"]) == pytest.approx(2 / 4)  # two bigrams are missing
+    assert measure(RarefiedDistinct(2, sample=4), ["a", ""]) == 0
+    with pytest.raises(ValueError, match="sample is 0; give at least 1"):
+        RarefiedDistinct(1, sample=0)
+
+
+def test_rarefied_distinct_is_that_of_any_number_of_responses() -> None:
+    draw = np.random.default_rng(0)
+    many = [" ".join(map(str, draw.zipf(1.5, 5))) for _ in range(4000)]
+    few, all_of_them = (measure(RarefiedDistinct(1, sample=500), part) for part in (many[:400], many))
+    assert few == pytest.approx(all_of_them, rel=0.05)
+    assert measure(DistinctN(1), many[:400]) > 1.5 * measure(DistinctN(1), many)
 
 
 def test_dullness_worked_by_hand() -> None:

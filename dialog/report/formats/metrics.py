@@ -181,6 +181,14 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
         1.0,
     ),
     "distinct_2": MetricDisplay("Distinct-2", None, decimals(4), "Distinct bigrams / bigrams of all responses.", 1.0),
+    "rarefied_distinct_2": MetricDisplay(
+        "Rarefied distinct-2",
+        None,
+        decimals(4),
+        "Expected distinct bigrams / m among m bigrams that are drawn from all responses, where m is half the number "
+        "of bigrams of the references; missing bigrams count as repetitions. Does not reward short responses.",
+        1.0,
+    ),
     "ead_1": MetricDisplay(
         "EAD-1",
         None,

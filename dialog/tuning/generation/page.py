@@ -18,10 +18,10 @@ from dialog.report.formats.numbers import duration
 from dialog.report.page import printable_json, render_page
 from dialog.report.terminal import display_width, one_line
 from dialog.tuning.generation.frontier import on_frontier
-from dialog.tuning.generation.sample import Sample
+from dialog.tuning.generation.sample import DIVERSITY, Sample
 
-COLUMNS = ("f1", "sacrebleu", "bleu_2", "distinct_1", "distinct_2", "entropy_2", "length_mean", "repetition_3")
-AXES = (("distinct_2", "f1"), ("distinct_2", "bleu_2"), ("entropy_2", "f1"), ("entropy_2", "bleu_2"))
+COLUMNS = ("f1", "sacrebleu", "bleu_2", "distinct_2", DIVERSITY, "entropy_2", "length_mean", "repetition_3")
+AXES = ((DIVERSITY, "f1"), (DIVERSITY, "bleu_2"), ("entropy_2", "f1"), ("entropy_2", "bleu_2"))
 """Diversity and quality of each panel."""
 SHOWN, SEED = 12, 0
 """Examples on the page, drawn with this seed."""
@@ -45,7 +45,7 @@ def table_lines(results: Results) -> Iterator[str]:
         model = "ensemble" if run["ensemble"] else "run"
         yield f"generation={Path(run['file']).stem} selects it for this {model}: {one_line(run['file'])}"
         yield ""
-    yield "+ no other setting is better in both F1 and distinct-2; * selected"
+    yield "+ no other setting is better in both F1 and rarefied distinct-2; * selected"
 
 
 def sample_words(results: Results) -> str:

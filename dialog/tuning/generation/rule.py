@@ -10,7 +10,8 @@ from dialog.config.components import lookup
 from dialog.errors import UserError
 from dialog.report.formats.metrics import metric_display
 
-DEFAULT = "f1 if distinct_2 >= 0.5 human"
+DEFAULT = "f1 if rarefied_distinct_2 >= 0.5 human and length_mean >= 0.5 human"
+"""Not `distinct_2`, which is high for few bigrams: responses of one word would meet the condition."""
 CONDITION = re.compile(r"(\w+) *(>=|<=) *([0-9.]+(?:e-?[0-9]+)?)( +human)?")
 HELP = "write METRIC if METRIC >= NUMBER [human] and ..., such as " + repr(DEFAULT)
 

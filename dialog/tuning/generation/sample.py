@@ -21,7 +21,7 @@ from dialog.data.examples import examples
 from dialog.data.store.pair_batches import pair_batches
 from dialog.errors import UserError
 from dialog.generation.responder import check_answered
-from dialog.metrics import METRICS, Measurement, detect_language
+from dialog.metrics import METRICS, DistinctN, Measurement, RarefiedDistinct, detect_language
 from dialog.metrics.family import key
 from dialog.runs.run import Run
 
@@ -40,7 +40,10 @@ MEASURED: tuple[Component, ...] = (
     {"name": "length_mean"},
 )
 """Metrics of each setting: two of overlap with the references, the others of the responses alone."""
-NAMES = tuple(key(component) for component in MEASURED)
+DIVERSITY = "rarefied_distinct_2"
+"""Distinct-2 on equally many bigrams for all settings: `SAMPLED` times the number in the references."""
+SAMPLED = 0.5
+NAMES = (*(key(component) for component in MEASURED), DIVERSITY)
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,10 @@ class Sample:
         references = [example.response.text for example in self.examples]
         language = detect_language(references)
         metrics: dict[str, Metric] = {
-            name: build(METRICS, component, language=language) for name, component in zip(NAMES, MEASURED, strict=True)
+            key(component): build(METRICS, component, language=language) for component in MEASURED
         }
+        bigrams = len(DistinctN(2).items_of(references).hashes)
+        metrics[DIVERSITY] = RarefiedDistinct(2, sample=max(1, round(SAMPLED * bigrams)))
         measurement = Measurement(metrics)
         pairs = zip(responses, references, strict=True)
         measurement.add([{"response": response, "reference": reference} for response, reference in pairs])

@@ -31,10 +31,10 @@ from dialog.runs.run import Run, run_names
 from dialog.signals import stopping
 from dialog.tuning.generation.frontier import on_frontier
 from dialog.tuning.generation.rule import SelectionRule
-from dialog.tuning.generation.sample import SPLIT, Sample
+from dialog.tuning.generation.sample import DIVERSITY, SPLIT, Sample
 from dialog.tuning.generation.settings import DecodingSetting
 
-FORMAT = 2
+FORMAT = 3
 """Version of the lines of settings.jsonl; lines of another version are measured again."""
 RECORD = "generation/settings.jsonl"
 SELECTED = "configs/generation/tuned.yaml"
@@ -185,7 +185,7 @@ class Record:
         lines = [self.lines[self.fingerprint(setting)] for setting in self.task.settings]
         values = [line["metrics"] for line in lines]
         place = rule.select(values, human)
-        frontier = on_frontier([(line["distinct_2"], line["f1"]) for line in values])
+        frontier = on_frontier([(line[DIVERSITY], line["f1"]) for line in values])
         met = rule.shortfall(values[place], human) == 0
         write_selected(self.selected, self.task.settings[place], values[place], rule, human, met=met)
         rows = [
@@ -225,7 +225,7 @@ def write_selected(
 
     The path of a reverse model is made absolute, so that the file is valid in any working folder.
     """
-    shown = ("f1", "bleu_2", "distinct_2", "entropy_2", "length_mean")
+    shown = ("f1", "bleu_2", DIVERSITY, "entropy_2", "length_mean")
     displays = {name: metric_display(name) for name in shown}
     numbers = ", ".join(f"{display.label} {display.format(values[name])}" for name, display in displays.items())
     note = "" if met else "# No setting meets the conditions; this one comes nearest.\n"

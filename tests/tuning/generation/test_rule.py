@@ -7,7 +7,7 @@ import pytest
 from dialog.errors import UserError
 from dialog.tuning.generation.frontier import on_frontier
 from dialog.tuning.generation.page import selected_words
-from dialog.tuning.generation.rule import DEFAULT, parse_rule
+from dialog.tuning.generation.rule import parse_rule
 
 NAMES = ("f1", "distinct_2", "repetition_3")
 HUMAN = {"f1": 100.0, "distinct_2": 0.8, "repetition_3": 0.01}
@@ -24,7 +24,7 @@ SETTINGS = [values(12, 0.1), values(9, 0.4, 0.3), values(8, 0.5), values(8, 0.7)
     ("text", "place"),
     [
         ("f1", 0),
-        (DEFAULT, 1),  # a bound that is met exactly
+        ("f1 if distinct_2 >= 0.5 human", 1),  # a bound that is met exactly
         ("f1 if distinct_2 >= 0.5 human and repetition_3 <= 0.1", 2),  # the first of equal ones
         ("f1 if distinct_2>=0.41", 2),
         ("repetition_3 if f1 >= 8.5", 0),  # lower is better

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -21,12 +22,14 @@ from dialog.config.components import Component
 from dialog.config.compose import compose
 from dialog.config.schema import GenerationConfig
 from dialog.config.yaml_layers import read_yaml
+from dialog.data.dialogue import Example, Turn
 from dialog.errors import UserError
 from dialog.generation.responder import Candidate, Responder
 from dialog.runs.evaluation.evaluate import evaluate
 from dialog.runs.load import load
-from dialog.tuning.generation.rule import parse_rule
-from dialog.tuning.generation.sample import draw_sample
+from dialog.tuning.generation.frontier import on_frontier
+from dialog.tuning.generation.rule import DEFAULT, parse_rule
+from dialog.tuning.generation.sample import DIVERSITY, NAMES, Sample, draw_sample
 from dialog.tuning.generation.settings import DecodingSetting, read_settings
 from dialog.tuning.generation.tune import Record, TuningTask, write_selected
 from dialog.tuning.shipped import sweep_file
@@ -69,7 +72,7 @@ def test_two_runs_are_measured_drawn_and_selected(runs: list[str], capsys: pytes
     assert "light-dark" not in drawn, "only browsers know it"
     svg = Xml.fromstring(drawn)
     titles = [title.text or "" for title in svg.iter("{http://www.w3.org/2000/svg}title")]
-    assert len([title for title in titles if title.startswith("beam, short: Distinct-2")]) == 2 * len(runs)
+    assert len([title for title in titles if title.startswith("beam, short: Rarefied distinct-2")]) == 2 * len(runs)
     with Image.open("out/frontier.png") as image:
         assert image.size[0] > 2000
     page = Path("out/frontier.html").read_text(encoding="utf-8")
@@ -85,6 +88,22 @@ def test_metrics_are_those_of_an_evaluation(runs: list[str], capsys: pytest.Capt
     for name in ("f1", "bleu_2", "distinct_1", "distinct_2", "entropy_2", "length_mean", "repetition_3"):
         assert line["metrics"][name] == pytest.approx(metrics[name], abs=1e-9), name
     assert line["metrics"]["sacrebleu"] == pytest.approx(metrics["sacrebleu"]["score"])
+
+
+def test_responses_of_one_word_are_not_selected() -> None:
+    """A few bigrams are nearly all distinct, which shows no diversity."""
+    draw = random.Random(0)
+    references = [" ".join(draw.choices("abcdefgh", k=12)) for _ in range(400)]
+    turns = [Turn("self", reference) for reference in references]
+    sample = Sample([Example(str(place), "d", (), turn, place) for place, turn in enumerate(turns)], 400)
+    short = [f"a {place}" if place % 14 == 0 else "a" for place in range(400)]
+    settings, human = [sample.measure(short), sample.measure(references[1:] + references[:1])], sample.human()
+    assert settings[0]["length_mean"] == pytest.approx(1.07, abs=0.01)
+    settings[0]["f1"] = settings[1]["f1"] + 1
+    assert parse_rule("f1 if distinct_2 >= 0.5 human", NAMES).select(settings, human) == 0
+    for rule in (f"f1 if {DIVERSITY} >= 0.5 human", "f1 if length_mean >= 0.5 human", DEFAULT):
+        assert parse_rule(rule, NAMES).select(settings, human) == 1
+    assert on_frontier([(values[DIVERSITY], values["bleu_2"]) for values in settings]) == [False, True]
 
 
 def test_selected_file_is_a_choice_of_generation(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -268,7 +287,7 @@ def test_two_processes_do_not_measure_one_run(runs: list[str], capsys: pytest.Ca
 
 def test_name_of_several_lines_stays_a_comment(tmp_path: Path) -> None:
     generation, path = asdict(GenerationConfig()), tmp_path / "tuned.yaml"
-    values = dict.fromkeys(("f1", "bleu_2", "distinct_2", "entropy_2", "length_mean"), 1.0)
+    values = dict.fromkeys(("f1", "bleu_2", DIVERSITY, "entropy_2", "length_mean"), 1.0)
     setting = DecodingSetting("wide\nmin_length: 9", generation)
     write_selected(path, setting, values, parse_rule("f1", ["f1"]), values, met=True)
     assert read_yaml(path).values == {"search": generation["search"]}
@@ -278,7 +297,7 @@ def test_selected_reverse_model_has_its_full_path(tmp_path: Path, monkeypatch: p
     """So ``generation=tuned`` works from any folder."""
     monkeypatch.chdir(tmp_path)
     generation = {**asdict(GenerationConfig()), "search": {"name": "mmi", "reverse": "back", "weight": 1.0}}
-    values = dict.fromkeys(("f1", "bleu_2", "distinct_2", "entropy_2", "length_mean"), 1.0)
+    values = dict.fromkeys(("f1", "bleu_2", DIVERSITY, "entropy_2", "length_mean"), 1.0)
     write_selected(
         Path("tuned.yaml"), DecodingSetting("mmi", generation), values, parse_rule("f1", ["f1"]), values, met=True
     )
