@@ -25,7 +25,9 @@ WIDE = 100
 
 
 def chat_in_pipe(session: Session, lines: Iterable[bytes]) -> None:
-    """Answer each line with one line on standard output; errors of lines go to standard error.
+    """Print one line for each reply, or for the output of a command, whose lines are joined by tabs.
+
+    Notes on replies and errors of lines go to standard error.
 
     Raises:
         UserError: at the end, if a line could not be applied.
@@ -38,8 +40,10 @@ def chat_in_pipe(session: Session, lines: Iterable[bytes]) -> None:
             errors.append(f"standard input:{number}: {error}")
             click.echo(one_line(errors[-1]), err=True)
             continue
-        for text in (*(named(session, place, reply) for place, reply in enumerate(effect.replies)), *effect.lines):
-            click.echo(text)
+        for place, reply in enumerate(effect.replies):
+            click.echo(named(session, place, reply))
+        if effect.lines:
+            click.echo("\t".join(effect.lines), err=bool(effect.replies))
         if effect.quit:
             break
     if errors:
@@ -158,6 +162,8 @@ def line_editor() -> PromptSession[str]:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.history import FileHistory
+    from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.keys import Keys
 
     class LineHistory(FileHistory):
         """History that a full disk, an unreadable file or an unusual encoding does not interrupt."""
@@ -174,7 +180,11 @@ def line_editor() -> PromptSession[str]:
 
     with suppress(OSError):
         cache().mkdir(parents=True, exist_ok=True)
-    completer = WordCompleter(list(COMMANDS), sentence=True)
+    keys = KeyBindings()
+    keys.add(Keys.Vt100MouseEvent)(lambda _: None)  # of typed or pasted colour codes, which are no mouse events
     return PromptSession(
-        history=LineHistory(cache() / "chat_history"), completer=completer, complete_while_typing=False
+        history=LineHistory(cache() / "chat_history"),
+        completer=WordCompleter(list(COMMANDS), sentence=True),
+        complete_while_typing=False,
+        key_bindings=keys,
     )

@@ -40,7 +40,7 @@ def chat(
     Each line that you type is a turn; each run responds with the search of its recipe. generation=CHOICE and other
     overrides apply to every run. Two runs respond to the same lines, and the context of each contains its own earlier
     responses. The context is truncated as in training. Ctrl-C stops a response, Ctrl-D ends the chat. In a pipe, every
-    line of text gives one output line per run, and a blank line none.
+    line of text gives one output line per run, a command one line with tabs between its parts, and a blank line none.
 
     --self-chat lets two runs, or one run with itself, talk to each other. At the end it prints the fractions of turns
     and trigrams that repeat earlier ones, and distinct-2.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
@@ -15,10 +16,16 @@ import termios
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from program import process
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from dialog.chat.terminal import line_editor
 
 ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[()][0AB]|\r")
 TIMEOUT = 40
@@ -70,6 +77,10 @@ def terminal(*arguments: str) -> Iterator[Terminal]:
         child.kill()
         child.wait()
         os.close(end)
+
+
+def call_soon(function: Callable[[str], None], argument: str) -> None:
+    asyncio.get_running_loop().call_later(0.05, function, argument)
 
 
 def begin_reply(chat: Terminal, tokens: int) -> None:
@@ -141,14 +152,28 @@ def test_pipe_gives_one_line_for_each(trained: Callable[[str], Path]) -> None:
     from dialog.runs.load import load
 
     run = trained("transformer")
-    lines = [HELLO, "/undo", "Hello \x1b[31m", "/bad", "", HELLO, "/quit", "never read"]
+    lines = [HELLO, "/retry", "/why", "/undo", "Hello \x1b[31m", "/bad", "", HELLO, "/quit", "never read"]
     done = process("chat", str(run), stdin="\n".join(lines))
-    first, undone, hello, last = done.out.splitlines()
+    first, again, attention, undone, hello, last = done.out.splitlines()
     assert (first, undone) == (load(run).respond([HELLO]).text, f"removed: {HELLO}")
     assert last == load(run).respond(["Hello \x1b[31m", hello, HELLO]).text
     assert "\x1b" not in done.out + done.err
-    assert done.err.splitlines()[0].startswith("standard input:4: unknown command '/bad'")
-    assert (done.code, done.err.splitlines()[1:]) == (2, ["dialog: 1 of the lines could not be applied"])
+    tokens = load(run).attention([HELLO], first)["response_tokens"]
+    assert (again, len(attention.split("\t"))) == (first, 2 * len(tokens) + 3)
+    note, error, total = done.err.splitlines()
+    assert "/search sampling" in note
+    assert error.startswith("standard input:6: unknown command '/bad'")
+    assert (done.code, total) == (2, "dialog: 1 of the lines could not be applied")
+
+
+@pytest.mark.parametrize("typed", ["\x1b[31m", "\x1b[M123", "\x1b[<1;2m", "\x1b[1;2;3M"])
+def test_typed_escape_codes_are_left_out(typed: str, caplog: pytest.LogCaptureFixture) -> None:
+    """They look like the events of a mouse; the editor prints a traceback for one that is not complete."""
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        keys.send_text(f"a{typed}")
+        later = partial(call_soon, keys.send_text, "b\r")  # in a read of its own
+        assert line_editor().prompt("> ", pre_run=later, set_exception_handler=False) == "ab"
+    assert not caplog.records
 
 
 def test_heads_are_removed_from_the_last_run(trained: Callable[[str], Path]) -> None:
