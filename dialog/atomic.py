@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import secrets
 import shutil
@@ -153,8 +154,7 @@ def partial_folder(folder: Path) -> Iterator[Path]:
     Partial folders of killed processes are removed first. The suffix that marks them is given only after locking, so
     that no process removes a folder in use.
     """
-    for leftover in folder.parent.glob(f".{folder.name}.*.{PARTIAL}"):
-        remove_unlocked(leftover)
+    remove_partial_folders(folder)
     new = folder.parent / f".{folder.name}.{secrets.token_hex(4)}"
     partial = new.with_name(f"{new.name}.{PARTIAL}")
     new.mkdir(parents=True)
@@ -164,6 +164,12 @@ def partial_folder(folder: Path) -> Iterator[Path]:
             yield partial
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def remove_partial_folders(folder: Path) -> None:
+    """Remove the `partial_folder`s of `folder` that killed processes have left."""
+    for leftover in folder.parent.glob(f".{glob.escape(folder.name)}.*.{PARTIAL}"):
+        remove_unlocked(leftover)
 
 
 def publish(complete: Path, folder: Path) -> None:

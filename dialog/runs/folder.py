@@ -28,12 +28,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dialog.atomic import run_lock, write_json
+from dialog.atomic import partial_folder, publish, remove_partial_folders, run_lock, write_json, write_text
 from dialog.config.compose import compose
 from dialog.config.schema import Recipe, to_yaml
 from dialog.errors import DivergedError, UserError, disk_error
 from dialog.json_files import read_json, read_json_lines
-from dialog.paths import make_folder
+from dialog.paths import check_new
 from dialog.training.checkpoints.manifest import (
     check_intact,
     list_files,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 RECIPE = "recipe.yaml"
 ENVIRONMENT = "environment.json"
 RESUMED = "resumed.json"
+INITIAL = "initial.json"
 TOKENIZER = "tokenizer.json"
 METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
@@ -112,10 +113,7 @@ def hash_of(value: object) -> str:
 
 @contextmanager
 def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: bool) -> Iterator[None]:
-    """Hold the lock of a run folder during training; rank 0 creates the folder, or removes what a kill left behind."""
-    from dialog.runs.environment import environment
-    from dialog.training.checkpoints.checkpoint_io import clean_up, newest
-
+    """Create or continue a run folder, and hold its lock during training; ranks other than the first do nothing."""
     if not first:
         yield
         return
@@ -128,28 +126,63 @@ def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: 
     if resumed:
         check_same_data(folder, fingerprints)
     else:
-        make_folder(folder)
+        create(folder, recipe, store, fingerprints)
     with run_lock(folder):
-        remove_temporaries(folder, (*LISTED, SUMMARY))
-        if not resumed:
-            store.tokenizer.save(folder / TOKENIZER)
-            write_json(folder / ENVIRONMENT, {**environment(), "seed": recipe.seed, **fingerprints})
-        elif (commits := commits_of(folder))[-1] != (commit := environment()["git"]):
-            write_json(folder / RESUMED, {"commits": [*commits[1:], commit]})
-        if read_manifest(folder) is None:  # a new run, or one of a version without manifests
-            list_files(folder, LISTED)
-        (folder / SUMMARY).unlink(missing_ok=True)  # of a finished run whose training is extended
-        clean_up(folder / CHECKPOINTS)
-        if newest(folder / CHECKPOINTS) is None:
-            (folder / METRICS).unlink(missing_ok=True)
-        with replacing_listed(folder / RECIPE) as new:
-            new.write_text(to_yaml(with_absolute_path(recipe)), encoding="utf-8", newline="\n")
+        if resumed:
+            prepare_to_resume(folder, recipe)
         try:
             yield
         except OSError as error:
             if expected := disk_error(error, f"continue with: dialog-seq2seq train --resume {folder}"):
                 raise expected from error
             raise
+
+
+def create(folder: Path, recipe: Recipe, store: Store, fingerprints: Mapping[str, Any]) -> None:
+    """Create a run folder; it appears with all that resuming needs, so a kill leaves no folder or one to resume.
+
+    Raises:
+        UserError: it exists or cannot be created.
+    """
+    from dialog.runs.environment import environment
+
+    check_new(folder)
+    try:
+        with partial_folder(folder) as partial:
+            new = partial / "run"
+            new.mkdir()
+            store.tokenizer.save(new / TOKENIZER)
+            write_json(new / ENVIRONMENT, {**environment(), "seed": recipe.seed, **fingerprints})
+            write_text(new / RECIPE, to_yaml(with_absolute_path(recipe)))
+            list_files(new, LISTED)
+            publish(new, folder)
+            if new.exists():  # another process was faster
+                check_new(folder)
+    except OSError as error:
+        raise UserError(
+            f"{folder}: cannot be created ({error.strerror}); mend this, or choose another --output"
+        ) from error
+
+
+def prepare_to_resume(folder: Path, recipe: Recipe) -> None:
+    """Record recipe and commit of the run to resume, and remove what a kill left behind and what is out of date."""
+    from dialog.runs.environment import environment
+    from dialog.training.checkpoints.checkpoint_io import clean_up, newest
+
+    remove_partial_folders(folder)
+    remove_temporaries(folder, (*LISTED, RESUMED, INITIAL, METRICS, SUMMARY))
+    for step in (folder / "attention").glob("step-*"):
+        remove_temporaries(step, ("*.json", "*.npz"))
+    if (commits := commits_of(folder))[-1] != (commit := environment()["git"]):
+        write_json(folder / RESUMED, {"commits": [*commits[1:], commit]})
+    if read_manifest(folder) is None:  # of a version without manifests
+        list_files(folder, LISTED)
+    (folder / SUMMARY).unlink(missing_ok=True)  # of a finished run whose training is extended
+    clean_up(folder / CHECKPOINTS)
+    if newest(folder / CHECKPOINTS) is None:
+        (folder / METRICS).unlink(missing_ok=True)
+    with replacing_listed(folder / RECIPE) as new:
+        new.write_text(to_yaml(with_absolute_path(recipe)), encoding="utf-8", newline="\n")
 
 
 def with_absolute_path(recipe: Recipe) -> Recipe:

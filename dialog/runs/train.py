@@ -15,7 +15,7 @@ from dialog.config.compose import Composed
 from dialog.config.schema import Recipe
 from dialog.paths import fresh_folder
 from dialog.runs.check import check_recipe
-from dialog.runs.folder import CHECKPOINTS, Trained, finish, opened
+from dialog.runs.folder import CHECKPOINTS, INITIAL, Trained, finish, opened
 from dialog.runs.prepare import example_ids, gold_alignments, prepare_data
 from dialog.runs.weights import rebuild_weights, weights_writer
 
@@ -109,7 +109,7 @@ def run_training(
         if resumed and lightning.is_global_zero:
             rebuild_weights(folder, recipe, store.tokenizer)
         if initial and lightning.is_global_zero:
-            write_json(folder / "initial.json", initial)
+            write_json(folder / INITIAL, initial)
         loggers.describe(run_loggers, asdict(recipe))
         with (
             trainer.removed_on_error(folder, lightning) if not resumed else nullcontext(),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dialog.atomic import folder_lock, partial_folder, publish, remove_unlocked
+from dialog.atomic import folder_lock, partial_folder, publish, remove_partial_folders, remove_unlocked
 from dialog.data.preparation.checks import check_counts
 from dialog.data.preparation.draft import write_draft
 from dialog.data.preparation.engines import ENGINES
@@ -52,7 +52,7 @@ def prepare(
             write_draft(job, shards, progress)
             ENGINES[engine](job, shards, workers, progress)
             _finish(job, target, partial, shards, workers, progress)
-    remove_unlocked(target.shards)
+    _remove_leftovers(target)
     return _checked(target.folder, job) if existing else target.folder
 
 
@@ -72,7 +72,7 @@ def prepare_shard(job: Job, root: Path, index: int, count: int, progress: Progre
                 write_shard(job, target.shards, index, count, progress)
         if not is_prepared(target.folder):  # another preparation may have finished
             return target.shards
-    remove_unlocked(target.shards)
+    _remove_leftovers(target)
     return _checked(target.folder, job)
 
 
@@ -87,7 +87,14 @@ def merge_shards(job: Job, root: Path, progress: Progress = no_progress) -> Path
     if not is_prepared(target.folder):
         _merge(job, target, progress)
     shutil.rmtree(target.shards, ignore_errors=True)
+    _remove_leftovers(target)
     return _checked(target.folder, job)
+
+
+def _remove_leftovers(target: Target) -> None:
+    """Remove what killed preparations left beside complete data; shards that a process is writing stay."""
+    remove_unlocked(target.shards)
+    remove_partial_folders(target.folder)
 
 
 def _merge(job: Job, target: Target, progress: Progress) -> None:

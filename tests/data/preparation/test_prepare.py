@@ -238,6 +238,13 @@ def test_the_first_of_two_preparations_wins(tmp_path: Path, built: Built, toy: T
     assert list(tmp_path.iterdir()) == [folder] == [built(tmp_path, toy())]
 
 
+def test_leftovers_beside_complete_data_are_removed(tmp_path: Path, built: Built, toy: Toys) -> None:
+    folder = built(tmp_path, toy())
+    (tmp_path / f".{folder.name}.0123abcd.partial" / "shards").mkdir(parents=True)
+    assert built(tmp_path, toy()) == folder
+    assert list(tmp_path.iterdir()) == [folder]
+
+
 def test_no_partial_folder_in_use_is_removed(
     tmp_path: Path, built: Built, toy: Toys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
