@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,13 @@ from dialog.errors import UserError
 
 MAX_DEPTH = 32
 """Limit of nesting in YAML, because parsing and merging are recursive."""
+
+LONGEST_INTEGER = 64
+"""Limit of an integer's characters: Python converts neither text of more than 4,300 digits to a number nor back."""
+INTEGER = re.compile(r"[-+]?(0x[0-9a-fA-F_]+|0b[01_]+|[0-9_:]+)")
+
+LONGEST_SHOWN = 200
+"""Characters of an override that a message quotes."""
 
 COMMAND_LINE = "command line"
 
@@ -70,15 +78,29 @@ def read_yaml(path: Path) -> Layer:
 
 
 def parse_nodes(text: str) -> yaml.Node | None:
-    """Parse YAML into nodes; text nested deeper than `MAX_DEPTH` raises yaml.MarkedYAMLError."""
+    """Parse YAML into nodes.
+
+    Raises:
+        yaml.MarkedYAMLError: nested deeper than `MAX_DEPTH`, or an integer of more than `LONGEST_INTEGER` characters.
+    """
     depth = 0
     for event in yaml.parse(text, LOADER):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        problem = ""
         if depth > MAX_DEPTH:
             problem = f"nested more than {MAX_DEPTH} levels deep"
+        elif isinstance(event, yaml.ScalarEvent) and is_long_integer(event):
+            problem = f"an integer of {len(event.value):,} characters, the longest may have {LONGEST_INTEGER}"
+        if problem:
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)  # type: ignore[arg-type]
     root: yaml.Node | None = yaml.compose(text, LOADER)
     return root
+
+
+def is_long_integer(event: yaml.ScalarEvent) -> bool:
+    """Return whether a scalar without quotes, or with the tag of integers, is one of too many characters."""
+    integer = event.implicit[0] or event.tag == "tag:yaml.org,2002:int"
+    return integer and len(event.value) > LONGEST_INTEGER and INTEGER.fullmatch(event.value) is not None
 
 
 def key_lines(node: yaml.Node | None, prefix: str = "") -> Iterator[tuple[str, int]]:
@@ -92,18 +114,19 @@ def key_lines(node: yaml.Node | None, prefix: str = "") -> Iterator[tuple[str, i
 
 def parse_value(override: str, text: str) -> Any:  # noqa: ANN401 - any YAML value
     """Parse the value of an override as YAML."""
+    shown = repr(override if len(override) <= LONGEST_SHOWN else f"{override[:LONGEST_SHOWN]}...")
     try:
         source = f"value: {text}" if text else "value: ''"
         values = with_text_keys(undo_base_60(parse_nodes(source), OmegaConf.to_container(OmegaConf.create(source))))
     except yaml.MarkedYAMLError as error:
-        raise UserError(f"override {override!r}: {error.problem}; put quotes around text") from error
+        raise UserError(f"override {shown}: {error.problem}; put quotes around text") from error
     except UnicodeEncodeError as error:
-        raise UserError(f"override {override!r} is not UTF-8; rename the path, or use a symbolic link") from error
-    except (yaml.YAMLError, OmegaConfBaseException, ValueError) as error:  # ValueError: a number of too many digits
-        raise UserError(f"override {override!r}: {first_line(error)}") from error
+        raise UserError(f"override {shown} is not UTF-8; rename the path, or use a symbolic link") from error
+    except (yaml.YAMLError, OmegaConfBaseException, ValueError) as error:
+        raise UserError(f"override {shown}: {first_line(error)}") from error
     if set(values) != {"value"}:
-        raise UserError(f"override {override!r}: more than one value; give one override for each key")
-    check_no_interpolation(values["value"], f"override {override!r}")
+        raise UserError(f"override {shown}: more than one value; give one override for each key")
+    check_no_interpolation(values["value"], f"override {shown}")
     return values["value"]
 
 

@@ -114,7 +114,7 @@ def test_invalid_override_form(override: str) -> None:
 
 @pytest.mark.parametrize("override", ["smoke=[a", "about.summary=a: b", "seed=1\nfoo: 2", "about=" + "[" * 50_000])
 def test_override_that_is_not_yaml(override: str) -> None:
-    assert f"override {override!r}: " in refused(BASE, override)
+    assert f"override {override[:100]!r}"[:-1] in refused(BASE, override)
 
 
 # ------------------------------------------------------------------ places of values

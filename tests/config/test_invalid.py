@@ -83,6 +83,25 @@ def test_invalid_recipe_names_its_place(text: str | bytes, message: str) -> None
     assert "\n" not in found
 
 
+DIGITS = "9" * 200_000
+LONG = [DIGITS, f"-{DIGITS}", f"0x{DIGITS}", f"0b{'1' * 200_000}", f"!!int '{DIGITS}'", ":".join(["59"] * 70_000)]
+
+
+@pytest.mark.parametrize("number", [*LONG, f"[{DIGITS}]", f"{{a: 0x{DIGITS}}}"], ids=range(8))
+def test_an_integer_of_many_digits_names_its_place(number: str) -> None:
+    found = refused(f"{BASE}seed: 1\nabout: {number}\n")
+    assert found.startswith("my.yaml:3: ")
+    assert len(found) < 200
+    override = refused(BASE, f"about.summary={number}")
+    assert "about.summary" in override
+    assert len(override) < 400
+
+
+@pytest.mark.parametrize("text", [f"'{DIGITS}'", f"v{DIGITS}", "0123456789abcdef" * 8])
+def test_a_text_of_many_digits_is_read(text: str) -> None:
+    assert composed(f"{BASE}about: {{summary: {text}}}\n").about.summary == text.strip("'")
+
+
 @pytest.mark.parametrize("key", [*MINIMUM, *NONZERO])
 def test_numbers_out_of_range(key: str) -> None:
     value = MINIMUM.get(key, 1) - 1
