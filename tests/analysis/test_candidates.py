@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import dialog
 from dialog.analysis import candidates
@@ -93,7 +95,15 @@ def test_batches_hold_every_example_once_under_the_budget(monkeypatch: pytest.Mo
     assert list(batches([90, 2, 900, 60, 3, 80])) == [[1, 4, 3], [5, 0], [2]]
 
 
-def test_a_reference_that_ties_is_no_hit() -> None:
+@torch.no_grad()
+def test_candidates_that_tie_rank_before_the_reference(responder: Responder, split: list[Example]) -> None:
+    constant = replace(responder, model=deepcopy(responder.model).float())
+    for parameter in constant.model.parameters():
+        parameter.zero_()  # every token is as probable as any other
+    assert set(measured_ranks(constant, split).values()) == {candidates.CANDIDATES}
+
+
+def test_hits_are_first_ranks() -> None:
     metric = Hits()
     metric.update([1.0, 2.0, float("nan"), 1.0])
     assert metric.compute().item() == pytest.approx(2 / 3)

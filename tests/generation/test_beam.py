@@ -115,6 +115,14 @@ def test_scores_are_likelihoods_and_ranks_are_sorted(width: int, penalty: dict[s
         assert [reply.finished for reply in found] == sorted((reply.finished for reply in found), reverse=True)
 
 
+def test_open_hypotheses_are_ranked_by_their_own_length() -> None:
+    logits = Chain.draw(VOCABULARY, 1).logits.clone()
+    logits[..., END] -= 100
+    (found,) = Chain(logits).search(construct(Beam, constraints=limits(), width=3, candidates=3, length_penalty=1.0))
+    assert [(len(reply.tokens), reply.finished) for reply in found] == 3 * [(4, False)]
+    assert [reply.rank for reply in found] == pytest.approx([reply.score / 4 for reply in found])
+
+
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_width_one_is_greedy_search(penalty: dict[str, Any]) -> None:
     for seed in range(50):

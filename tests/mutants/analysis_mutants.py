@@ -1,4 +1,4 @@
-"""Mistakes in the analysis of attention."""
+"""Mistakes in the analysis of attention, and in metrics."""
 
 from mutant import mutant
 
@@ -49,7 +49,7 @@ MUTANTS = (
         "analysis-6",
         "the gradient is not multiplied by the input",
         DEFINITIONS,
-        (ATTRIBUTION, "(gradients * inputs[0]).sum(-1)", "gradients.sum(-1)"),
+        (ATTRIBUTION, "(derivative * states).sum(-1)", "derivative.sum(-1)"),
     ),
     mutant(
         "analysis-7",
@@ -68,5 +68,21 @@ MUTANTS = (
         "head importance lets examples of opposite sign cancel",
         "models/attention/test_heads.py::test_importance_is_the_mean_change_of_the_loss_with_the_mask",
         ("analysis/attention/importance.py", "gradient.double().abs().sum(0)", "gradient.double().sum(0).abs()"),
+    ),
+    mutant(
+        "metric-1",
+        "F1 is of sets of words, not of multisets",
+        "metrics/test_overlap.py::test_f1_counts_repetitions",
+        (
+            "metrics/overlap.py",
+            "own, gold = _counts(response), _counts(reference)",
+            "own, gold = Counter(set(_counts(response))), Counter(set(_counts(reference)))",
+        ),
+    ),
+    mutant(
+        "metric-2",
+        "hits@1 counts ties as hits",
+        "analysis/test_candidates.py::test_candidates_that_tie_rank_before_the_reference",
+        ("analysis/candidates.py", "scores[:, 1:] >= scores[:, :1]", "scores[:, 1:] > scores[:, :1]"),
     ),
 )

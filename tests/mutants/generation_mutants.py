@@ -60,6 +60,16 @@ MUTANTS = (
         (CONSTRAINTS, "if length < self.min_length:", "if length < self.min_length - 1:"),
     ),
     mutant(
+        "beam-8",
+        "hypotheses without an end token are divided by the penalty of one more token",
+        "generation/test_beam.py::test_open_hypotheses_are_ranked_by_their_own_length",
+        (
+            BEAM,
+            "beams.totals / self.penalty(self.constraints.max_length)))",
+            "beams.totals / self.penalty(self.constraints.max_length + 1)))",
+        ),
+    ),
+    mutant(
         "groups-1",
         "groups end together",
         "generation/test_diverse_beam.py::test_groups_against_the_published_algorithm",

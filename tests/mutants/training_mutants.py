@@ -97,6 +97,16 @@ MUTANTS = (
         ("training/checkpoints/best_and_last.py", '"validation/loss": "min"', '"validation/loss": "max"'),
     ),
     mutant(
+        "training-5b",
+        "an equal validation replaces the best",
+        "training/checkpoints/test_best_and_last.py::test_best_is_the_first_of_equal_validations",
+        (
+            "training/checkpoints/best_and_last.py",
+            '(value < than if self.mode == "min"',
+            '(value <= than if self.mode == "min"',
+        ),
+    ),
+    mutant(
         "training-7",
         "tied weights are untied by what is loaded",
         "training/callbacks/test_averaging.py::test_tied_weights_stay_tied_in_a_resumed_run",

@@ -52,6 +52,11 @@ def test_best_has_the_lowest_loss_and_last_the_last_step(scripted: Build, fit: F
         assert torch.equal(last["state_dict"][name], value)
 
 
+def test_best_is_the_first_of_equal_validations(scripted: Build, fit: Fit, tmp_path: Path) -> None:
+    fit(scripted([3.0, 1.0, 1.0]), "trainer.max_steps=3")
+    assert checkpoint(tmp_path, "best")["global_step"] == 2
+
+
 def test_a_checkpoint_needs_no_validation(scripted: Build, fit: Fit, tmp_path: Path) -> None:
     class Stop(Callback):
         def on_train_batch_end(self, trainer: lightning.Trainer, *_: object) -> None:
