@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dialog.data.tokenizers.labels import readable_labels
 from dialog.data.tokenizers.tokenizer import OTHER, SELF, SPECIAL_TOKENS
 from dialog.errors import UserError
 from dialog.report.formats.numbers import counted
@@ -46,7 +47,7 @@ def attention_lines(
         UserError: the network has no cross-attention over tokens, or not this layer or head.
     """
     title, weights = chosen_attention(maps, place)
-    context, reply = maps["context_tokens"], maps["response_tokens"]
+    context, reply = (readable_labels(maps[name]) for name in ("context_tokens", "response_tokens"))
     shown = len(reply) if height is None else max(FEWEST, (height - FRAME) // 2)
     hidden = max(0, len(reply) - shown)
     note = f"{counted(hidden, 'more reply token')}: `dialog-seq2seq attention` shows all"

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from dialog.data.tokenizers.labels import joined_labels
 from dialog.models.hierarchical import turn_numbers
 from dialog.models.seq2seq import Seq2Seq
 
@@ -83,9 +84,10 @@ def maps_with_tokens(
     token. With ``turns``, the turn index of each source token, the result has ``context_turns`` too: the text of each
     turn.
     """
-    turn_texts = [""] * (max(turns, default=-1) + 1)
+    tokens_of_turns: list[list[str]] = [[] for _ in range(max(turns, default=-1) + 1)]
     for token, turn in zip(source, turns, strict=bool(turns)):
-        turn_texts[turn] += token.replace("▁", " ")
+        tokens_of_turns[turn].append(token)
+    turn_texts = list(map(joined_labels, tokens_of_turns))
     sizes = {"source": len(source), "target": len(target), "turns": len(turn_texts)}
     return {
         "context_tokens": source,

@@ -1,4 +1,4 @@
-"""Compact maps, parts of characters, and bertviz's view."""
+"""Compact maps, and bertviz's view."""
 
 from __future__ import annotations
 
@@ -11,22 +11,8 @@ import torch
 
 from dialog.errors import UserError
 from dialog.report.drawing.attention.bertviz_view import bertviz_view
-from dialog.report.drawing.attention.packing import characters_of_parts, pack
+from dialog.report.drawing.attention.packing import pack
 from dialog.report.drawing.attention.pictures import picture
-
-
-@pytest.mark.parametrize(
-    ("tokens", "parts"),
-    [
-        (["\\xe4\\xbd", "\\xa0", "好"], {0: "你", 1: "你"}),
-        (["a\\xf0\\x9f", "\\x98", "\\x80b"], {0: "😀", 1: "😀", 2: "😀"}),
-        (["\\xe4", "x", "\\xa0"], {}),
-        (["\\xe4"], {}),
-        (["▁é", "\\xc3\\xa9"], {}),
-    ],
-)
-def test_parts_of_characters(tokens: list[str], parts: dict[int, str]) -> None:
-    assert characters_of_parts(tokens) == parts
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,45 @@ def test_every_map_has_a_colour_scale(two_heads: dict[str, Any], tmp_path: Path)
     """
     scales = run_in_chromium(attention_page(readings, title="runs"), steps, tmp_path)
     peak = max(np.mean(one["weights"], 0).max() for _, reading in readings for one in reading["maps"][-1:])
-    assert [text for text, _ in scales[:2]] == [f"weight: 0{peak:.3f}"] * 2
-    assert re.fullmatch(r"difference: −(0\.\d+)\+\1", scales[2][0])
+    texts = [text for text, _ in scales]
+    assert texts[0] == texts[2] == f"weight: 0{peak:.3f}"
+    assert texts[1] == texts[3] == "mean weight in the text above: 00.667"
+    assert re.fullmatch(r"difference: −(0\.\d+)\+\1", texts[4])
     assert all(bar.startswith("linear-gradient(to right, rgb(") for _, bar in scales)
+
+
+@needs_chromium
+@pytest.mark.parametrize(("box", "coloured"), [("second map", 4), ("difference", 6)])
+def test_a_row_has_the_colours_of_its_map(two_heads: dict[str, Any], box: str, coloured: int, tmp_path: Path) -> None:
+    """Also one whose largest weight is smaller than that of the map."""
+    readings = [("one", two_heads), ("two", {**two_heads, "maps": [flipped(one) for one in two_heads["maps"]]})]
+    steps = f"""
+      labelled('{box}').click();
+      const panel = all('.panel').filter(shown).at(-1);
+      panel.querySelector('[role=option]').focus();
+      const canvas = panel.querySelector('canvas');
+      const {{ data }} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+      const colours = new Set();
+      for (let at = 0; at < data.length; at += 4) colours.add(`rgb(${{[...data.slice(at, at + 3)].join(', ')}})`);
+      const tokens = [...panel.querySelectorAll('.columns .token')];
+      const shades = tokens.map((token) => token.style.backgroundColor).filter(Boolean);
+      return [shades.length, shades.filter((shade) => !colours.has(shade))];
+    """
+    assert run_in_chromium(attention_page(readings, title="runs"), steps, tmp_path) == [coloured, []]
+
+
+@needs_chromium
+def test_a_character_of_several_tokens_is_readable(two_heads: dict[str, Any], tmp_path: Path) -> None:
+    page = attention_page([("", two_heads | {"response_tokens": ["▁a\\xf0\\x9f", "\\x98\\x80", "</s>"]})], title="run")
+    steps = """
+      one('[role=option]').focus();
+      return [all('[role=option]').map((token) => token.textContent), one('.status').textContent];
+    """
+    rows, status = run_in_chromium(page, steps, tmp_path)
+    assert rows == ["a😀₁", "😀₂", "</s>"]
+    assert "part of" in status
+    assert "\\x" not in status
+    assert "\\x9f" not in page
 
 
 def flipped(one: dict[str, Any]) -> dict[str, Any]:

@@ -102,6 +102,10 @@
     return (values[0] || []).map((_, item) => total(values.map((row) => row[item])) / values.length);
   }
 
+  function meanPeakOf(matrices) { // largest weight of a token in the mean over rows
+    return peaksOf(matrices.map(({ items, values }) => ({ items, values: [meanRow(values)] })))[0];
+  }
+
   // ---------------------------------------------------------------- colours
 
   function mixed(anchors) { // 256 colours
@@ -256,7 +260,9 @@
       const { row, values } = this;
       const { items, isDifference } = this.matrix;
       const scale = this.explorer.scale(isDifference ? "differences" : "weights");
-      const peak = isDifference ? peaksOf([{ items, values: [values] }])[0] : this.explorer.rowPeak;
+      const peaks = isDifference ? peaksOf([this.matrix]) : this.explorer.peaks;
+      const meanPeak = isDifference ? meanPeakOf([this.matrix]) : this.explorer.meanPeak;
+      const peak = row === null ? meanPeak : peaks[0]; // a row has the colours that it has in the map
       this.options.forEach((option, place) => option.setAttribute("aria-selected", String(place === row)));
       if (row !== null) this.options.forEach((option, place) => { option.tabIndex = place === row ? 0 : -1; });
       for (const { share, bar, spans, shown, own } of this.groups) {
@@ -273,12 +279,12 @@
           if (shown.has(place)) span.title = `${items[shown.get(place)].name}: ${weight.toFixed(3)}`;
         });
       }
-      const peaks = isDifference ? peaksOf([this.matrix]) : this.explorer.peaks;
       this.draw(scale, peaks);
-      const names = isDifference ? ["difference", "difference of a folded turn"] : ["weight", "weight of a folded turn"];
-      const scales = names.map((name, folded) => [name, peaks[folded]]).filter(([, peak]) => peak);
-      this.legend.replaceChildren(...scales.map(([name, peak]) =>
-        colourScale(name, scale, isDifference ? `−${peak.toFixed(3)}` : "0", `${isDifference ? "+" : ""}${peak.toFixed(3)}`)));
+      const name = isDifference ? "difference" : "weight";
+      const mean = row === null && meanPeak !== peaks[0] ? meanPeak : 0;
+      const scales = [[name, peaks[0]], [`${name} of a folded turn`, peaks[1]], [`mean ${name} in the text above`, mean]];
+      this.legend.replaceChildren(...scales.filter(([, most]) => most).map(([label, most]) =>
+        colourScale(label, scale, isDifference ? `−${most.toFixed(3)}` : "0", `${isDifference ? "+" : ""}${most.toFixed(3)}`)));
     }
 
     draw(scale, peaks) {
@@ -466,10 +472,10 @@
       this.difference.label.title = both && !comparable ? "The maps have different tokens." : "";
       this.matrices = both ? matrices : matrices.slice(0, 1);
       this.peaks = peaksOf(this.matrices);
+      this.meanPeak = meanPeakOf(this.matrices);
       const subtracted = comparable && this.difference.box.checked;
       [second.element.hidden, third.element.hidden] = [!both, !subtracted];
       this.shown = [first, ...(both ? [second] : []), ...(subtracted ? [third] : [])];
-      this.prepareRow(this.shown.slice(0, this.matrices.length), this.matrices);
       first.show(matrices[0], both ? `A: ${first.description}` : first.description);
       if (both) second.show(matrices[1], `B: ${second.description}`);
       if (subtracted) third.show(differenceOf(...matrices), "Difference A − B: blue where A is larger");
@@ -491,13 +497,6 @@
       this.notes.replaceChildren(...[...new Set(texts)].map((text) => make("p", { class: "note" }, text)));
     }
 
-    prepareRow(panels, matrices) {
-      this.rowPeak = peaksOf(panels.map((panel, place) => {
-        [panel.matrix, panel.key] = [matrices[place], matrices[place].rows.tokens.join("\n")];
-        return { items: panel.matrix.items, values: [panel.values] };
-      }))[0];
-    }
-
     select(panel, row) {
       this.selected = panel === null ? null : { key: panel.key, row };
       this.shade();
@@ -505,7 +504,6 @@
     }
 
     shade() {
-      this.prepareRow(this.shown.slice(0, this.matrices.length), this.matrices);
       for (const panel of this.shown) panel.shade();
     }
 

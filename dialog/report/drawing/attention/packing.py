@@ -8,13 +8,13 @@ Shapes: H heads, T rows, S columns, G groups (lines of the context).
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from dialog.data.tokenizers.labels import characters_of_parts, readable_labels
 from dialog.report.formats.numbers import counted
 
 Weights = npt.NDArray[np.float32]
@@ -26,10 +26,6 @@ ROLLOUT = "rollout"
 """Name and kind of the rollout."""
 BEGIN = "<s>"
 """The token that the decoder reads first."""
-ESCAPED_BYTE = re.compile(r"(\\x[0-9a-f]{2})")
-"""A byte of a token that is not a whole character, as in `Tokenizer.label`."""
-UTF8_LEADS = ((2, 0xC2, 0xDF), (3, 0xE0, 0xEF), (4, 0xF0, 0xF4))
-"""Lengths of UTF-8 sequences, and the range of their first bytes."""
 SPEAKERS = {"self": "responder", "other": "other speaker", "fact": "fact"}
 
 
@@ -47,6 +43,12 @@ class TokenAxis(NamedTuple):
     tokens: list[str]
     kinds: list[str]
     groups: list[AxisGroup]
+    parts: dict[int, str]  # characters of which a token is a part
+
+    @classmethod
+    def of(cls, labels: Sequence[str], kinds: list[str], groups: list[AxisGroup]) -> TokenAxis:
+        """Make the axis of tokens from their labels."""
+        return cls(readable_labels(labels), kinds, groups, characters_of_parts(labels))
 
 
 class NamedMap(NamedTuple):
@@ -72,16 +74,17 @@ def axes_of(reading: Mapping[str, Any]) -> dict[str, TokenAxis]:
     turns = reading.get("context_turns", [])
     labels = [group.label for group in groups]
     return {
-        "source": TokenAxis(context, kinds, groups),
-        "target": TokenAxis(response, response_kinds, [AxisGroup("response", 0, len(response))]),
-        "read": TokenAxis(
+        "source": TokenAxis.of(context, kinds, groups),
+        "target": TokenAxis.of(response, response_kinds, [AxisGroup("response", 0, len(response))]),
+        "read": TokenAxis.of(
             [BEGIN, *response[:-1]], ["start", *response_kinds[:-1]], [AxisGroup("response", 0, len(response))]
         ),
-        "turns": TokenAxis(turns, ["word"] * len(turns), [AxisGroup("turns", 0, len(turns))]),
+        "turns": TokenAxis(turns, ["word"] * len(turns), [AxisGroup("turns", 0, len(turns))], {}),
         "lines": TokenAxis(
             labels,
             ["end" if kinds[group.first : group.end] == ["end"] else "word" for group in groups],
             [AxisGroup(label, place, place + 1) for place, label in enumerate(labels)],
+            {},
         ),
     }
 
@@ -125,24 +128,6 @@ def first_turns(number: int) -> str:
     return "the first turn" if number == 1 else f"the first {counted(number, 'turn')}"
 
 
-def characters_of_parts(tokens: Sequence[str]) -> dict[int, str]:
-    """Return, for each token that has some but not all bytes of a character, that character."""
-    pieces = [
-        (place, bytes.fromhex(part[2:]) if ESCAPED_BYTE.fullmatch(part) else part.encode())
-        for place, token in enumerate(tokens)
-        for part in filter(None, ESCAPED_BYTE.split(token))
-    ]
-    content = b"".join(piece for _, piece in pieces)
-    owners = [place for place, piece in pieces for _ in piece]
-    characters: dict[int, str] = {}
-    for start, length in ((start, _length(byte)) for start, byte in enumerate(content)):
-        end = start + length
-        character = content[start:end].decode(errors="ignore")
-        if len({*owners[start:end]}) > 1 and character.encode() == content[start:end]:
-            characters |= dict.fromkeys(owners[start:end], character)
-    return characters
-
-
 def pack(reading: Mapping[str, Any], label: str, *, most_cells: int = MOST_CELLS) -> dict[str, Any]:
     """Return the maps of one response for the script: its label, notes, axes and maps.
 
@@ -169,7 +154,7 @@ def pack(reading: Mapping[str, Any], label: str, *, most_cells: int = MOST_CELLS
                 "tokens": axis.tokens,
                 "kinds": "".join(kind[0] for kind in axis.kinds),
                 "groups": axis.groups,
-                "parts": {str(place): character for place, character in characters_of_parts(axis.tokens).items()},
+                "parts": {str(place): character for place, character in axis.parts.items()},
             }
             for name, axis in axes.items()
             if name in used
@@ -227,8 +212,3 @@ def _line_label(reading: Mapping[str, Any], line: int) -> str:
     speaker = turns[line]["speaker"]
     number = len(reading.get("unread_turns", [])) + line + 1 - facts
     return f"fact {line + 1}" if speaker == "fact" else f"turn {number}, {SPEAKERS[speaker]}"
-
-
-def _length(byte: int) -> int:
-    """Return the length of a UTF-8 sequence from its first byte, 1 for a byte that begins none."""
-    return next((length for length, low, high in UTF8_LEADS if low <= byte <= high), 1)
