@@ -51,7 +51,7 @@ from dialog.recipes.measured import (
 )
 from dialog.report.formats.numbers import hardware
 from dialog.runs.environment import environment
-from dialog.runs.evaluation.settings import METRICS
+from dialog.runs.evaluation.files import METRICS
 from dialog.runs.folder import ENVIRONMENT, RECIPE, SUMMARY, WEIGHTS, hash_of
 
 SHORT = (

@@ -16,12 +16,13 @@ from dialog.report.terminal import one_line
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the files as JSON.")
 def verify(run: Path, as_json: bool) -> None:
-    """List the files of a RUN that have changed since they were written, and what can be rebuilt.
+    """List the files of a RUN and its evaluations that have changed since they were written, and what can be rebuilt.
 
     Exits with 2 if a file has changed or is missing.
 
     Example: dialog-seq2seq verify runs/quickstart/transformer/20260101-120000-abcd
     """
+    from dialog.runs.verify import DAMAGE
     from dialog.runs.verify import verify as verify_run
 
     files = verify_run(run)
@@ -31,8 +32,8 @@ def verify(run: Path, as_json: bool) -> None:
         names = [one_line(file.file) for file in files]
         width = max(map(len, names))
         for name, file in zip(names, files, strict=True):
-            click.echo(f"{name:<{width}}  {file.state:<8}  {file.remedy}".rstrip())
-    damaged = [file.file for file in files if file.state != "intact"]
+            click.echo(f"{name:<{width}}  {file.state:<10}  {file.remedy}".rstrip())
+    damaged = [file.file for file in files if file.state in DAMAGE]
     if damaged:
         raise UserError(
             f"{run}: {len(damaged)} of {len(files)} files have changed or are missing: {', '.join(damaged)}"

@@ -14,17 +14,15 @@ import numpy as np
 from dialog.analysis.history.effects import DISTANCES, Likelihood, history_effects
 from dialog.analysis.history.perturbations import DROPPED, LEAST_TURNS, PERTURBATIONS
 from dialog.analysis.history.sample import draw_dialogues
-from dialog.atomic import write_json
 from dialog.build import build_corpus, build_rules
 from dialog.comparison.statistics.interval import Runs, interval, variances
 from dialog.comparison.statistics.subset import LEAST_DIALOGUES
 from dialog.config.schema import to_dict
 from dialog.data.dialogue import Example
 from dialog.data.examples import examples
-from dialog.errors import UserError
-from dialog.json_files import read_json
 from dialog.report.tables import LEVEL
 from dialog.runs.evaluation.evaluator import Evaluator
+from dialog.runs.evaluation.files import read_added, write_added
 from dialog.runs.folder import hash_of
 from dialog.runs.run import Run
 from dialog.training.optimization.allocator import tune_process
@@ -51,11 +49,11 @@ def measure_history(run: Run, evaluation: Path, sample: Sequence[Example]) -> di
     """Score a sample under every change of its contexts; write and return history.json of an evaluation folder.
 
     It has the `history_effects` of the run, with a 95 % interval over dialogues for each change in bits per byte, the
-    sizes of the sample, and a fingerprint of sample, settings and weights; a file with the same fingerprint is returned
-    as it is.
+    sizes of the sample, and a fingerprint of sample, settings and weights; an unchanged file with the same fingerprint
+    is returned as it is.
     """
     path, fingerprint = evaluation / FILE, _fingerprint(run, sample)
-    previous = _read(path)
+    previous = read_added(path, "fingerprint", "perturbations", "distance")
     if previous is not None and previous.get("fingerprint") == fingerprint:
         return previous
     tune_process()
@@ -75,7 +73,7 @@ def measure_history(run: Run, evaluation: Path, sample: Sequence[Example]) -> di
     for row in (*measured["perturbations"], *measured["distance"]):
         row["interval"] = interval_of([row])
     measured["seconds"] = time.monotonic() - began
-    write_json(path, measured)
+    write_added(path, measured)
     return measured
 
 
@@ -140,11 +138,3 @@ def _fingerprint(run: Run, sample: Sequence[Example]) -> str:
         for example in sample
     ]
     return hash_of([SETTINGS, texts, run.weights, to_dict(run.recipe)["model"], run.recipe.data.max_source])
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    """Return the content of a history.json; None if it is missing or damaged, since it is then measured again."""
-    try:
-        return read_json(path, "fingerprint", "perturbations", "distance")
-    except UserError:
-        return None

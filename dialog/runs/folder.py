@@ -11,8 +11,8 @@
     metrics.jsonl        one line per logged step
     summary.json         steps, target tokens, seconds, peak memory; written when training ends
     attention/           maps of a few validation examples
-    evaluation/<split>/  metrics.json, responses.jsonl, cost.json; with other settings or data
-                         evaluation/<split>-<hash or name>/
+    evaluation/<split>/  metrics.json, responses.jsonl, statistics.safetensors, cost.json and their manifest.json; with
+                         other settings or data evaluation/<split>-<hash or name>/
 
 A file of a manifest is checked whenever it is loaded. While a run is trained, its folder can be read.
 """

@@ -94,11 +94,16 @@ def test_results(comparison: Comparison) -> None:
 def test_each_run(comparison: Comparison) -> None:
     for _, run in runs(comparison):
         assert run.keys() == {
-            "seed", "folder", "evaluation", "seconds", "steps", "target_tokens", "diverged", "metrics", "curve",
+            "seed", "folder", "evaluation", "seconds", "steps", "target_tokens", "diverged", "metrics", "hashes",
+            "verified", "curve",
         }  # fmt: skip
         assert run["steps"] == 8
         folder = comparison.folder / run["folder"]
         assert run["metrics"] == json.loads((folder / "evaluation/test/metrics.json").read_text(encoding="utf-8"))
+        manifest = json.loads((folder / "evaluation/test/manifest.json").read_text(encoding="utf-8"))
+        assert manifest.keys() - run["hashes"].keys() == {"attention.json", "history.json"}
+        assert run["verified"]
+        assert run["hashes"].items() <= manifest.items()
         lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
         assert [point["step"] for point in run["curve"]] == [line["step"] for line in lines]
         for point in run["curve"]:

@@ -14,6 +14,7 @@ from scipy.stats import ttest_1samp
 
 import dialog
 from dialog.comparison.history import history_results, interval_of, measure_history, sample_of
+from dialog.runs.evaluation.files import check_evaluation
 
 
 @pytest.fixture
@@ -42,12 +43,17 @@ def test_history_of_a_run(run: dialog.Run) -> None:
 
 
 def test_history_is_measured_once(run: dialog.Run) -> None:
-    """Until the sample or the weights change, or the file is damaged."""
+    """Until the sample or the weights change, or the file is damaged or changed."""
     folder = run.folder / "evaluation" / "test"
     sample = sample_of(run, "test")
     measured = measure_history(run, folder, sample)
+    assert measure_history(run, folder, sample)["seconds"] == measured["seconds"]
+    assert check_evaluation(folder), "the other files are still listed"
     (folder / "history.json").write_text(json.dumps({**measured, "seconds": -1.0}), encoding="utf-8")
-    assert measure_history(run, folder, sample)["seconds"] == -1.0
+    assert measure_history(run, folder, sample)["seconds"] > 0
+    (folder / "manifest.json").unlink()
+    measure_history(run, folder, sample[:10])
+    assert not (folder / "manifest.json").exists(), "it would not list the other files"
     shorter = measure_history(run, folder, sample[:20])
     assert shorter["examples"] == 20
     (folder / "history.json").write_text("{", encoding="utf-8")

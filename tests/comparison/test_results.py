@@ -2,17 +2,19 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from dialog.analysis.measured import read_measured
 from dialog.comparison.results.attention import SeedReading, choose_examples, within_limit
 from dialog.comparison.results.content import metric_warnings
 from dialog.comparison.results.samples import disagreements, draw_samples, rating_pairs
 from dialog.comparison.results.summary import learning_curve
-from dialog.comparison.results.systems import FinishedRun, System
+from dialog.comparison.results.systems import FinishedRun, System, with_values
 from dialog.escaping import to_json
 
 
@@ -73,6 +75,18 @@ def test_failed_metrics_are_warnings() -> None:
     assert metric_warnings([system("a", "failed (E: x)", "failed (E: x)"), system("b", "failed (E: x)")]) == [
         "Own failed (E: x); it is left out for a, b."
     ]
+
+
+def test_shown_values_are_those_of_the_statistics(trained: Callable[[str], Path]) -> None:
+    """Bit for bit those of metrics.json, unless it was edited."""
+    folder = trained("lstm") / "evaluation" / "test"
+    measured = read_measured(folder)
+    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    assert with_values(metrics, measured) == metrics
+    clean = {**metrics["subsets"]["clean"], "f1": 99.0}
+    sacrebleu = {**metrics["sacrebleu"], "score": 99.0}
+    edited = {"bits_per_byte": 0.5, "sacrebleu": sacrebleu, "subsets": {**metrics["subsets"], "clean": clean}}
+    assert with_values({**metrics, **edited, "fingerprint": "other"}, measured) == metrics
 
 
 def test_numbers_that_are_not_finite_are_null() -> None:

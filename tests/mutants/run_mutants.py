@@ -4,6 +4,7 @@ from mutant import mutant
 
 STORAGE = "training/checkpoints/checkpoint_io.py"
 HASHES = "training/checkpoints/manifest.py"
+EVALUATION = "runs/evaluation/files.py"
 
 MUTANTS = (
     mutant(
@@ -29,6 +30,30 @@ MUTANTS = (
         "changed weights are loaded",
         "runs/test_verify.py::test_bit_flips_are_detected",
         ("runs/load.py", "    check_intact(folder / WEIGHTS, weights_remedy(folder))\n", ""),
+    ),
+    mutant(
+        "infra-3c",
+        "an old metrics.json is kept beside new responses",
+        "runs/test_evaluation_files.py::test_a_kill_leaves_no_mixture_of_two_evaluations",
+        (EVALUATION, "for name in (METRICS, MANIFEST):", "for name in (MANIFEST,):"),
+    ),
+    mutant(
+        "infra-3d",
+        "an old manifest is kept beside new responses",
+        "runs/test_evaluation_files.py::test_a_failed_evaluation_leaves_no_old_metrics",
+        (EVALUATION, "for name in (METRICS, MANIFEST):", "for name in (METRICS,):"),
+    ),
+    mutant(
+        "infra-3e",
+        "a changed evaluation is used",
+        "runs/test_evaluation_files.py::test_changed_files_of_an_evaluation_are_errors",
+        ("runs/evaluation/settings.py", "if not check_evaluation(metrics_file.parent):", "if not True:"),
+    ),
+    mutant(
+        "infra-3f",
+        "a report shows the figures of metrics.json",
+        "comparison/test_results.py::test_shown_values_are_those_of_the_statistics",
+        ("comparison/results/systems.py", "    replaced = dict(metrics)\n", "    return dict(metrics)\n"),
     ),
     mutant(
         "infra-4",

@@ -27,6 +27,7 @@ from dialog.config.variations import parse_variation, short_names
 from dialog.config.yaml_layers import parse_value
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
+from dialog.runs.evaluation.files import METRICS, check_evaluation
 from dialog.runs.folder import RECIPE, read_recipe, read_summary
 from dialog.runs.load import check_files, check_no_imports
 
@@ -208,10 +209,12 @@ def responses_contender(path: Path, name: str) -> Contender:
     """Return the contender of a file of responses.
 
     Raises:
-        UserError: the file cannot be read.
+        UserError: the file cannot be read, or is that of an evaluation and has changed since it was written.
     """
     if not path.is_file():
         raise UserError(f"{path} does not exist; give a recipe, a run folder, or a file of responses (.jsonl)")
+    if path.name == RESPONSES and (path.parent / METRICS).is_file():
+        check_evaluation(path.parent)
     return Contender(name, "responses", sha256(path), file=str(path.resolve()))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialog.analysis.measured import RESPONSES, STATISTICS, example_bytes, read_responses, write_statistics
-from dialog.atomic import write_json, write_text
+from dialog.atomic import write_text
 from dialog.build import build_corpus, build_job, build_rules
 from dialog.comparison.grid.folder import Contender
 from dialog.config.schema import Recipe
@@ -19,7 +19,8 @@ from dialog.data.examples import examples
 from dialog.errors import UserError
 from dialog.escaping import to_json
 from dialog.json_files import read_json, read_json_lines
-from dialog.runs.evaluation.settings import METRICS, Evaluated
+from dialog.runs.evaluation.files import METRICS, check_evaluation, replacing_evaluation
+from dialog.runs.evaluation.settings import Evaluated
 from dialog.runs.folder import hash_of
 
 if TYPE_CHECKING:
@@ -189,12 +190,19 @@ def identity(contender: Contender, contenders: Sequence[Contender]) -> str:
 def measured_responses(
     contender: Contender, contenders: Sequence[Contender], folder: Path, split: str
 ) -> Evaluated | None:
-    """Return the evaluation of a file of responses, if it is complete and was measured with the same recipe."""
+    """Return the evaluation of a file of responses, if it is complete and was measured with the same recipe.
+
+    Raises:
+        UserError: a file of the evaluation has changed since it was written.
+    """
     evaluation = folder / "evaluation" / split
     if not (evaluation / METRICS).is_file():
         return None
     metrics = read_json(evaluation / METRICS, "responses")
-    return Evaluated(evaluation, metrics) if metrics["responses"] == identity(contender, contenders) else None
+    if metrics["responses"] != identity(contender, contenders):
+        return None
+    check_evaluation(evaluation)
+    return Evaluated(evaluation, metrics)
 
 
 def reference_rows(contenders: Sequence[Contender], split: str, language: str) -> Baselines | None:
@@ -207,7 +215,7 @@ def reference_rows(contenders: Sequence[Contender], split: str, language: str) -
 
 
 def measure_responses(contender: Contender, contenders: Sequence[Contender], folder: Path, split: str) -> Evaluated:
-    """Write responses.jsonl, statistics and metrics.json of a file of responses, in the order of the test set."""
+    """Write an evaluation of a file of responses, in the order of the test set."""
     from dialog.metrics import Measurement, build_metrics, detect_language
     from dialog.metrics.family import components_of, results
     from dialog.metrics.words import words
@@ -233,9 +241,7 @@ def measure_responses(contender: Contender, contenders: Sequence[Contender], fol
         metrics |= baselines.metrics(measurement, dialogues)
         leaked = baselines.is_leaked(dialogues)
     evaluation = folder / "evaluation" / split
-    evaluation.mkdir(parents=True, exist_ok=True)
-    (evaluation / METRICS).unlink(missing_ok=True)
-    write_text(evaluation / RESPONSES, "".join(to_json(row) + "\n" for row in rows))
-    write_statistics(evaluation / STATISTICS, measurement, components_of(()), language, leaked)
-    write_json(evaluation / METRICS, metrics)
+    with replacing_evaluation(evaluation, metrics, {"responses": contender.hash, "data": metrics["fingerprint"]}):
+        write_text(evaluation / RESPONSES, "".join(to_json(row) + "\n" for row in rows))
+        write_statistics(evaluation / STATISTICS, measurement, components_of(()), language, leaked)
     return Evaluated(evaluation, metrics)

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from dialog.analysis.attention.split import SAMPLE
-from dialog.atomic import write_json
 from dialog.comparison.grid.folder import SPLIT
 from dialog.comparison.results.systems import System
 from dialog.config.schema import to_dict
-from dialog.errors import UserError
-from dialog.json_files import read_json
+from dialog.runs.evaluation.files import read_added, write_added
 from dialog.runs.folder import hash_of
 from dialog.runs.load import load
 from dialog.runs.run import Run
@@ -56,11 +54,11 @@ def measured_rows(folder: Path, evaluation: Path, metrics: Mapping[str, Any]) ->
     if run.model.decoder.pointer is None:
         return []
     path, fingerprint = evaluation / FILE, _fingerprint(run, metrics)
-    measured = _read(path)
+    measured = read_added(path, "fingerprint", "rows")
     if measured is None or measured["fingerprint"] != fingerprint:
         log.info("measuring the attention of %s", folder)
         measured = {"fingerprint": fingerprint, **run.attention_statistics(SPLIT, quiet=True)}
-        write_json(path, measured)
+        write_added(path, measured)
     return [
         {
             name: round(value, DIGITS) if isinstance(value, float) else value
@@ -75,11 +73,3 @@ def measured_rows(folder: Path, evaluation: Path, metrics: Mapping[str, Any]) ->
 def _fingerprint(run: Run, metrics: Mapping[str, Any]) -> str:
     data = {key: value for key, value in metrics["data"].items() if key != "fingerprint"}
     return hash_of([FORMAT, SAMPLE, metrics["weights"], metrics["fingerprint"], data, to_dict(run.recipe)["model"]])
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    """Return the content of an attention.json; None if it is missing or damaged, since it is then measured again."""
-    try:
-        return read_json(path, "fingerprint", "rows")
-    except UserError:
-        return None

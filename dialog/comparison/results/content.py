@@ -18,9 +18,11 @@ from dialog.comparison.results.attention import attention
 from dialog.comparison.results.attention_statistics import attention_statistics
 from dialog.comparison.results.samples import SHARED, disagreements, draw_samples, rating_pairs
 from dialog.comparison.results.systems import System
+from dialog.comparison.statistics.phrases import listed
 from dialog.comparison.statistics.section import statistics_section
 from dialog.metrics.measurement import FAILED
 from dialog.runs.load import load
+from dialog.training.checkpoints.manifest import MANIFEST
 
 FORMAT = 3
 log = logging.getLogger("dialog")
@@ -58,6 +60,7 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
             *ngram_warnings(models, references),
             *run_warnings(systems, failures),
             *metric_warnings(systems),
+            *unverified_warnings(systems),
         ],
         "models": models,
         "references": references,
@@ -123,6 +126,13 @@ def metric_warnings(systems: Sequence[System]) -> list[str]:
         for sentence in dict.fromkeys(failed):
             names.setdefault(sentence, []).append(system.name)
     return [f"{sentence}; it is left out for {', '.join(affected)}." for sentence, affected in names.items()]
+
+
+def unverified_warnings(systems: Sequence[System]) -> list[str]:
+    """Return a sentence on the contenders that have an evaluation without a manifest."""
+    names = [system.name for system in systems if any(run.entry["verified"] is False for run in system.measured_runs)]
+    reason = f"an evaluation has no {MANIFEST} to check its figures with; evaluate the run again"
+    return [f"{listed(names)}: not verified, since {reason}."] if names else []
 
 
 # ------------------------------------------------------------------ models

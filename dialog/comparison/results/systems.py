@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,9 +15,12 @@ from dialog.comparison.grid.work import Work
 from dialog.comparison.history import sample_of
 from dialog.comparison.parity import EvaluatedSystem
 from dialog.comparison.results.summary import learning_curve, summarize
+from dialog.comparison.statistics.section import subset_masks
 from dialog.config.compose import compose
 from dialog.config.schema import Recipe
+from dialog.escaping import finite
 from dialog.json_files import read_json
+from dialog.runs.evaluation.files import check_evaluation, hashes_of
 from dialog.runs.folder import ENVIRONMENT, METRICS, RECIPE, WEIGHTS, read_summary
 from dialog.runs.load import load, load_initial
 
@@ -75,12 +79,18 @@ def finished_systems(work: Work) -> list[System]:
 
 
 def finished_run(cell: Cell, work: Work) -> FinishedRun:
-    """Read a run and its evaluation."""
+    """Read a run and its evaluation.
+
+    Raises:
+        UserError: a file of the evaluation has changed since it was written.
+    """
     root, folder, evaluated = work.grid.folder, cell.folder, work.evaluation(cell)
     trained = cell.contender.kind != "responses"
     curve = learning_curve(folder) if trained and (folder / METRICS).is_file() else []
     last = curve[-1] if curve else {"step": 0, "seconds": 0.0, "target_tokens": 0}
     summary = read_summary(folder)
+    verified = check_evaluation(evaluated.folder) if evaluated else None
+    measured = read_measured(evaluated.folder, trust=True) if evaluated else None
     entry = {
         "seed": cell.seed,
         "folder": str(folder.relative_to(root) if folder.is_relative_to(root) else folder.resolve()),
@@ -89,11 +99,37 @@ def finished_run(cell: Cell, work: Work) -> FinishedRun:
         "seconds": summary.seconds if summary else last["seconds"] if trained else None,
         "target_tokens": summary.target_tokens if summary else last["target_tokens"] if trained else None,
         "diverged": is_diverged(folder),
-        "metrics": evaluated.metrics if evaluated else {},
+        "metrics": with_values(evaluated.metrics, measured) if evaluated and measured else {},
+        "hashes": hashes_of(evaluated.folder) if evaluated else {},
+        "verified": verified,
         "curve": curve,
     }
-    measured = read_measured(evaluated.folder, trust=True) if evaluated else None
     return FinishedRun(folder, entry, evaluated.folder if evaluated else None, measured)
+
+
+def with_values(metrics: Mapping[str, Any], measured: Measured) -> dict[str, Any]:
+    """Return a metrics.json with the values of the statistics of the responses, from which differences are computed.
+
+    A value that is not defined is None.
+    """
+    values = {
+        subset: measured.measurement.values_of(examples)
+        for subset, examples in subset_masks(measured).items()
+        if examples.any()
+    }
+    whole = _replaced(metrics, {**values.pop("all"), "fingerprint": measured.fingerprint})
+    subsets = metrics.get("subsets", {})
+    parts = {subset: _replaced(subsets.get(subset, {}), own) for subset, own in values.items()}
+    return {**whole, "subsets": {**subsets, **parts}} if parts else whole
+
+
+def _replaced(metrics: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metrics with other values; a metric with a score and a signature keeps the signature."""
+    replaced = dict(metrics)
+    for name, value in values.items():
+        before = metrics.get(name)
+        replaced[name] = {**before, "score": finite(value)} if isinstance(before, Mapping) else finite(value)
+    return replaced
 
 
 def finished_system(contender: Contender, runs: list[FinishedRun]) -> System:

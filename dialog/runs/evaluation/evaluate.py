@@ -9,18 +9,18 @@ from dialog.atomic import beside, rename, sync, write_json
 from dialog.build import build_job
 from dialog.errors import UserError, section
 from dialog.ranks import rank, world_size
+from dialog.runs.evaluation.files import COST, replacing_evaluation
 from dialog.runs.evaluation.settings import (
     ABLATED,
     EXACT,
     KEPT,
-    METRICS,
     Evaluated,
     check_name,
     corpus_hash,
     settings_of,
     suffix_of,
 )
-from dialog.runs.folder import read_summary
+from dialog.runs.folder import hash_of, read_summary
 from dialog.runs.load import with_precision
 from dialog.runs.run import Run
 
@@ -30,14 +30,11 @@ if TYPE_CHECKING:
     from dialog.data.dialogue import Example
     from dialog.runs.evaluation.evaluator import Evaluator
 
-COST = "cost.json"
-"""Measured times, which differ from run to run; metrics.json depends on weights, data and settings only."""
-
 
 def evaluate(
     run: Run, split: str, *, name: str | None = None, precision: str = EXACT, quiet: bool = False
 ) -> Evaluated:
-    """Score and answer a split of the run's corpus; write its metrics, responses, their statistics, and the cost.
+    """Score and answer a split of the run's corpus; write metrics, responses, their statistics, cost and manifest.
 
     ``evaluation/<split>/`` is for the settings and the data of the run's own recipe. With others, and with a name, the
     folder is ``evaluation/<split>-<hash or name>/``. Distributed ranks share the examples; only rank 0 writes and
@@ -110,20 +107,19 @@ def evaluate(
         evaluation.write(answers, partial)
         alignments, seconds = zip(*gather_to_first((aligned, evaluator.decoding.total)), strict=True)
         metrics = evaluation.metrics(split, AlignmentCounts.total(alignments))
-        metrics |= {key: settings[key] for key in (*KEPT, ABLATED) if key in settings}
-        metrics["weights"] = run.weights
+        kept = {key: settings[key] for key in (*KEPT, ABLATED) if key in settings}
+        metrics |= {**kept, "weights": run.weights}
         if baselines is not None:
             metrics |= baselines.metrics(evaluation.measurement, evaluation.dialogue_ids)
         leaked = None if baselines is None else baselines.is_leaked(evaluation.dialogue_ids)
         suffix = name or suffix_of(run.folder, settings, metrics["fingerprint"])
         folder = evaluations / (f"{split}-{suffix}" if suffix else split)
-        folder.mkdir(exist_ok=True)
+        inputs = {"weights": run.weights, "settings": hash_of(kept), "data": metrics["fingerprint"]}
         sync(partial)
-        (folder / METRICS).unlink(missing_ok=True)
-        rename(partial, folder / RESPONSES)
-        write_statistics(folder / STATISTICS, evaluation.measurement, components, language, leaked)
-        write_json(folder / COST, {"responses": metrics["examples"], "decoding_seconds": sum(seconds)})
-        write_json(folder / METRICS, metrics)  # last: with it the evaluation is complete
+        with replacing_evaluation(folder, metrics, inputs):
+            rename(partial, folder / RESPONSES)
+            write_statistics(folder / STATISTICS, evaluation.measurement, components, language, leaked)
+            write_json(folder / COST, {"responses": metrics["examples"], "decoding_seconds": sum(seconds)})
     if run.recipe.logger.get("name") != "none":
         from dialog.training.loggers.evaluation import log_evaluation
 

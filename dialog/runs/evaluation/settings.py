@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,8 +15,9 @@ from dialog.data.corpora import Corpus
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 from dialog.json_files import read_json
+from dialog.runs.evaluation.files import METRICS, check_evaluation
 from dialog.runs.folder import ENVIRONMENT, WEIGHTS, hash_of, read_recipe
-from dialog.training.checkpoints.manifest import check_intact
+from dialog.training.checkpoints.manifest import MANIFEST, check_intact
 
 USED = ("model", "data", "generation", "metrics")
 """Sections of a recipe on which an evaluation depends."""
@@ -27,7 +29,8 @@ ABLATED = "ablated"
 """Key of metrics.json and of the settings: the attention heads that were removed, if any."""
 EXACT = "float32"
 """The precision of everything but generation."""
-METRICS = "metrics.json"
+
+log = logging.getLogger("dialog")
 
 
 class Evaluated(NamedTuple):
@@ -40,17 +43,24 @@ class Evaluated(NamedTuple):
 def current_evaluation(folder: Path, recipe: Recipe, split: str, corpus: str | None) -> Evaluated | None:
     """Return a complete evaluation of a run's present weights, with a recipe's settings and data, or None.
 
-    ``corpus`` is the hash of the corpus; None if its files are missing, and any is then accepted.
+    ``corpus`` is the hash of the corpus; None if its files are missing, and any is then accepted. An evaluation
+    without a manifest is returned with a warning.
+
+    Raises:
+        UserError: a file of the evaluation has changed since it was written.
     """
     for metrics_file in sorted((folder / "evaluation").glob(f"{split}*/{METRICS}")):
         try:
             metrics = read_json(metrics_file, *KEPT, "weights")
         except UserError:  # damaged, or of an older version
             continue
-        settings = settings_of(recipe, metrics["data"].get("fingerprint") if corpus is None else corpus)
+        data = metrics["data"] if isinstance(metrics["data"], dict) else {}
+        settings = settings_of(recipe, data.get("fingerprint") if corpus is None else corpus)
         same = has_settings(metrics, settings)
         complete = all((metrics_file.parent / name).is_file() for name in (RESPONSES, STATISTICS))
         if same and complete and metrics["weights"] == sha256(folder / WEIGHTS):
+            if not check_evaluation(metrics_file.parent):
+                log.warning("WARNING: %s: not verified, it has no %s", metrics_file.parent, MANIFEST)
             return Evaluated(metrics_file.parent, metrics)
     return None
 

@@ -16,20 +16,26 @@ from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 
 MANIFEST = "manifest.json"
+INPUTS = ("weights", "settings", "data", "responses")
+"""Entries that are no files: the SHA-256 of what the files of an evaluation were computed from."""
 
 
 def read_manifest(folder: Path) -> dict[str, str] | None:
-    """Return the hashes of a folder's files by name; None without a manifest.
+    """Return the hashes of a folder's files by name, and of `INPUTS`; None without a manifest.
 
     Raises:
         UserError: the manifest is damaged.
     """
+    damaged = UserError(f"{folder / MANIFEST}: damaged; delete it to use the files without verification")
     try:
-        return dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
+        hashes = json.loads((folder / MANIFEST).read_bytes())
     except FileNotFoundError:
         return None
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{folder / MANIFEST}: damaged; delete it to use the files without verification") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise damaged from error
+    if not isinstance(hashes, dict) or not all(isinstance(sha, str) for sha in hashes.values()):
+        raise damaged
+    return hashes
 
 
 def write_manifest(folder: Path, hashes: Mapping[str, str]) -> None:
@@ -92,7 +98,7 @@ def _replace(new: Path, path: Path, previous: str | None) -> None:
         keep_as(path, previous)
     rename(new, path)
     hashes[path.name] = hashes.pop(new.name)
-    write_manifest(folder, {name: sha for name, sha in hashes.items() if (folder / name).exists()})
+    write_manifest(folder, {name: sha for name, sha in hashes.items() if name in INPUTS or (folder / name).exists()})
 
 
 def remove_temporaries(folder: Path, names: Iterable[str]) -> None:

@@ -175,9 +175,12 @@ def test_runs_on_other_examples_are_not_paired(recipes: Path, compare: Compare, 
     """The corpus was in another order when the file was measured."""
     (recipes / "one.jsonl").write_bytes((trained("lstm") / "evaluation/test/responses.jsonl").read_bytes())
     assert compare("one.jsonl", str(trained("lstm")), "--output", "out")[0] == 0
-    (measured,) = (recipes / "out" / "runs" / "one").rglob("metrics.json")
-    metrics = json.loads(measured.read_text(encoding="utf-8"))
-    measured.write_text(json.dumps({**metrics, "fingerprint": "other"}), encoding="utf-8")
+    (measured,) = (recipes / "out" / "runs" / "one").rglob("responses.jsonl")
+    rows = measured.read_text(encoding="utf-8").splitlines()
+    measured.write_text("\n".join(rows[::-1]) + "\n", encoding="utf-8")
+    code, line = compare("out")
+    assert (code, "evaluation/test/responses.jsonl: has changed" in line) == (2, True), line
+    (measured.parent / "manifest.json").unlink()
     code, line = compare("out")
     assert (code, "or in another order; remove what is listed first" in line) == (2, True), line
     assert "one/evaluation" in line.partition(": measured on other examples")[0]
