@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from dialog.build import build_model
     from dialog.config.compose import compose
     from dialog.config.schema import Recipe
+    from dialog.config.trust import trusted
     from dialog.data.batching import Batch, collate
     from dialog.data.datamodule import DialogDataModule
     from dialog.data.dialogue import Dialogue, Example, Turn
@@ -40,6 +41,7 @@ PUBLIC = {
     "compose": "dialog.config.compose",
     "load": "dialog.runs.load",
     "train": "dialog.runs.train",
+    "trusted": "dialog.config.trust",
 }
 
 __all__ = [
@@ -61,6 +63,7 @@ __all__ = [
     "compose",
     "load",
     "train",
+    "trusted",
 ]
 
 

@@ -46,6 +46,24 @@ def make_folder(folder: Path, option: str = "--output") -> Path:
     return folder
 
 
+def is_inner_path(path: str) -> bool:
+    """Return whether a relative path, read from a file, stays within the folder that it is appended to."""
+    return "\0" not in path and not Path(path).is_absolute() and bool(path.strip("./")) and ".." not in Path(path).parts
+
+
+def check_links(folder: Path) -> None:
+    """Check that no link in a folder leads out of it, since what is written or removed there would be outside.
+
+    Raises:
+        UserError: with the link.
+    """
+    root = folder.resolve()
+    for inner, folders, files in os.walk(folder):
+        for path in (Path(inner, name) for name in (*folders, *files)):
+            if path.is_symlink() and not path.resolve().is_relative_to(root):
+                raise UserError(f"{path}: is a link out of {folder}; remove it, or pass --trust")
+
+
 def name_of(folder: Path) -> str:
     """Return a folder's path below the innermost ``runs``, or its whole path outside of one."""
     first = max((place for place, part in enumerate(folder.parts[:-1], start=1) if part == "runs"), default=0)

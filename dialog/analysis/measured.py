@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dialog.atomic import replacing
 from dialog.config.components import Component
+from dialog.config.trust import NO_TRUST, Trust
 from dialog.errors import UserError
 from dialog.escaping import to_json
 from dialog.json_files import read_json_lines
@@ -69,7 +70,7 @@ def example_bytes(row: Mapping[str, Any]) -> bytes:
     return b"".join(text.encode() + b"\0" for text in (*row["context"], row["reference"])) + b"\1"
 
 
-def read_measured(path: Path, *, trust: bool = False) -> Measured:
+def read_measured(path: Path, *, trust: Trust = NO_TRUST) -> Measured:
     """Read an evaluation folder, or a responses.jsonl of any system.
 
     What statistics.safetensors lacks is computed, for the metrics that the fields of responses.jsonl allow; the
@@ -77,7 +78,7 @@ def read_measured(path: Path, *, trust: bool = False) -> Measured:
 
     Args:
         path: Folder of an evaluation, or file.
-        trust: Whether metrics of other packages are imported.
+        trust: Which metrics of other packages may be imported; the others are left out.
 
     Raises:
         UserError: a file is missing, damaged or invalid, with the line.
@@ -88,8 +89,10 @@ def read_measured(path: Path, *, trust: bool = False) -> Measured:
 
     rows = read_responses(path / RESPONSES if path.is_dir() else path)
     arrays, components, language = read_statistics(path / STATISTICS, len(rows)) if path.is_dir() else ({}, [], "")
-    added = [component for component in components if trust or "." not in component["name"]]
-    metrics = build_metrics(added, language=language or detect_language(row["reference"] for row in rows[:4096]))
+    added = [component for component in components if trust.permits(component["name"])]
+    metrics = build_metrics(
+        trust.allow(added), language=language or detect_language(row["reference"] for row in rows[:4096])
+    )
     of_responses = {key: metric for key, metric in metrics.items() if isinstance(metric, AdditiveMetric | CountMetric)}
     measurement = Measurement(of_responses, statistics=arrays)
     for key in SHARES:

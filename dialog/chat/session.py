@@ -10,6 +10,7 @@ from typing import Any
 from dialog.atomic import write_text
 from dialog.chat.settings import Settings
 from dialog.config.components import Component
+from dialog.config.trust import NO_TRUST, Trust
 from dialog.data.tokenizers.text_stream import TextStream
 from dialog.errors import UserError
 from dialog.escaping import to_json
@@ -44,10 +45,10 @@ class Session:
 
     Args:
         runs: One or two runs.
-        trust: Allow files of a run folder to name a search that is imported.
+        trust: Which searches that files name may be imported.
     """
 
-    def __init__(self, runs: Sequence[Run], *, trust: bool = False) -> None:
+    def __init__(self, runs: Sequence[Run], *, trust: Trust = NO_TRUST) -> None:
         self.runs = list(runs)
         self.names = run_names(runs)
         self.settings = [Settings.of(run, trust=trust) for run in runs]

@@ -12,9 +12,10 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from dialog.config.components import Component, hint, imported_names
+from dialog.config.components import Component, hint
 from dialog.config.compose import group_files, is_path
 from dialog.config.schema import GenerationConfig
+from dialog.config.trust import NO_TRUST, Trust, check_importable, without_trust
 from dialog.config.yaml_layers import invalid_value, parse_value, read_yaml
 from dialog.errors import UserError
 from dialog.generation.chosen_search import draws, with_candidates, with_next_seed
@@ -34,30 +35,30 @@ class Settings:
         run: Its recipe has the first search, and its tokenizer the words of constraints.
         chosen: A ``generation`` section: the search with its arguments, and its constraints.
         limits: Constraints that the user has set; they stay when the search changes.
-        trust: Allow files to name a search that is imported.
+        trust: Which searches of files may be imported.
     """
 
     run: Run
     chosen: Mapping[str, Any]
     limits: Mapping[str, Any] = field(default_factory=dict)
-    trust: bool = False
+    trust: Trust = NO_TRUST
 
     @classmethod
-    def of(cls, run: Run, *, trust: bool = False) -> Settings:
+    def of(cls, run: Run, *, trust: Trust = NO_TRUST) -> Settings:
         """Return the settings of the run's recipe."""
         return cls(run, asdict(run.recipe.generation), trust=trust)
 
     @cached_property
     def component(self) -> Component:
         """The search with all constraints, as `Responder.respond` takes it."""
-        values = {**self.chosen, **self.limits}
+        values = without_trust({**self.chosen, **self.limits})
         try:
             generation = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(GenerationConfig), values))
         except OmegaConfBaseException as error:
             raise UserError(f"{error.full_key}: {invalid_value(error)}") from error
         assert isinstance(generation, GenerationConfig)
         section = asdict(generation)
-        return {**section.pop("search"), **section}
+        return {**self.trust.allow(section.pop("search")), **section}
 
     def change(self, pairs: Mapping[str, Any]) -> Settings:
         """Set arguments of the search and constraints by name.
@@ -91,8 +92,7 @@ class Settings:
         if name in files or is_path(name):
             file = files.get(name, Path(name))
             section = read_yaml(file).values
-            if not self.trust and (dotted := imported_names(section)):
-                raise UserError(f"{file}: imports {dotted[0]!r}; start the chat with --trust if you trust its author")
+            check_importable(self.trust.allow(section), str(file))
         elif name in SEARCHES:
             section = {"search": {"name": name}}
         else:

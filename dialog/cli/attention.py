@@ -10,9 +10,10 @@ import click
 
 from dialog.atomic import replacing, write_text
 from dialog.cli.attention_statistics import FORMATS
-from dialog.cli.options import check_text, is_given
+from dialog.cli.options import check_text, is_given, trust_option
 from dialog.cli.output_file import check_new_file
 from dialog.config.compose import split_overrides
+from dialog.config.trust import Trust
 from dialog.data.dialogue import SPLITS
 from dialog.errors import UserError
 from dialog.paths import display_name
@@ -45,7 +46,7 @@ MEASURED = {"split": "split", "sample": "sample", "json": "as_json"}
     "--sample", type=click.IntRange(1), help="Number of sampled examples [default: 64; for --importance 512]."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the measurements as JSON.")
-@click.option("--trust", is_flag=True, help="Allow the runs' recipes to import code.")
+@trust_option
 def attention(
     runs: tuple[str, ...],
     context: tuple[str, ...],
@@ -59,7 +60,7 @@ def attention(
     split: str,
     sample: int | None,
     as_json: bool,
-    trust: bool,
+    trust: Trust,
 ) -> None:
     """Write the attention maps of a RUN, or of two, for a response to a context.
 

@@ -8,6 +8,7 @@ import click
 
 from dialog.cli.precision import precision_option
 from dialog.config.compose import compose
+from dialog.config.trust import FULL_TRUST
 from dialog.escaping import to_json
 
 
@@ -38,7 +39,7 @@ def benchmark(
 
     Example: dialog-seq2seq benchmark quickstart/transformer trainer.precision=bf16-mixed
     """
-    composed = compose(recipe, overrides)
+    composed = compose(recipe, overrides, trust=FULL_TRUST)
     from dialog.profiling import benchmark as measure
 
     imported = time.perf_counter()

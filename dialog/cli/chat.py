@@ -10,9 +10,10 @@ import click
 from dialog.cli.ablation import ablate_option
 from dialog.cli.ensemble import ensemble_option
 from dialog.cli.json_lines import check_standard_input
-from dialog.cli.options import check_text
+from dialog.cli.options import check_text, trust_option
 from dialog.cli.precision import precision_option
 from dialog.config.compose import split_overrides
+from dialog.config.trust import Trust
 from dialog.errors import UserError
 
 
@@ -24,7 +25,7 @@ from dialog.errors import UserError
 @ensemble_option
 @precision_option
 @ablate_option
-@click.option("--trust", is_flag=True, help="Allow the runs' recipes to import code.")
+@trust_option
 def chat(
     runs: tuple[str, ...],
     turns: int | None,
@@ -33,7 +34,7 @@ def chat(
     ensemble: tuple[Path, ...],
     precision: str,
     ablate: tuple[str, ...],
-    trust: bool,
+    trust: Trust,
 ) -> None:
     """Talk to a RUN, or to two at a time, in the terminal; /help lists the commands.
 

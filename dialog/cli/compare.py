@@ -9,7 +9,9 @@ from shutil import get_terminal_size
 
 import click
 
+from dialog.cli.options import is_given, trust_option
 from dialog.config.compose import split_overrides
+from dialog.config.trust import Trust
 from dialog.errors import UserError
 from dialog.escaping import to_json
 
@@ -29,12 +31,13 @@ log = logging.getLogger("dialog")
 @click.option("--vary", multiple=True, metavar="KEY=A,B", help="A contender for each value; may be repeated.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Number of runs at a time.")
 @click.option("--strict", is_flag=True, help="Reject contenders that differ in what a fair comparison keeps equal.")
-@click.option("--trust", is_flag=True, help="Allow recipes of folders to import code.")
+@trust_option
 @click.option(
     "--ratings", multiple=True, type=click.Path(path_type=Path), metavar="FILE", help="Add ratings made in report.html."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the table.")
 @click.option("--job", is_flag=True, hidden=True, help="Train and evaluate only, as one process of --jobs.")
+@click.option("--named", hidden=True, multiple=True, help="With --job: a run folder that it may write to.")
 def compare(
     contenders: tuple[str, ...],
     seeds: int | None,
@@ -42,10 +45,11 @@ def compare(
     vary: tuple[str, ...],
     jobs: int,
     strict: bool,
-    trust: bool,
+    trust: Trust,
     ratings: tuple[Path, ...],
     as_json: bool,
     job: bool,
+    named: tuple[str, ...],
 ) -> None:
     """Train and evaluate CONTENDERS, and write a report with a verdict; finished runs are not trained again.
 
@@ -71,7 +75,7 @@ def compare(
     """  # noqa: D301 - click marks unwrapped text with a backspace
     names, overrides = split_overrides(contenders)
     if ratings:
-        if len(contenders) > 1 or vary or seeds or output or strict or trust or jobs > 1:
+        if len(contenders) > 1 or vary or seeds or output or strict or is_given("trust") or jobs > 1:
             raise UserError("--ratings: needs a finished comparison folder and no other contender or option")
         from dialog.comparison.statistics.ratings import add_ratings
         from dialog.report.verdict import ratings_table
@@ -81,7 +85,7 @@ def compare(
         return
     from dialog.comparison.grid.plan import Request, prepare_grid
 
-    request = Request(names, overrides, vary, seeds, output, jobs, trust, strict, job)
+    request = Request(names, overrides, vary, seeds, output, jobs, trust, strict, job, named)
     grid = prepare_grid(request)
     if grid.overrides and output is not None and not (overrides or job):
         log.info("%s: continued with its settings, %s", grid.folder, shlex.join(grid.overrides))

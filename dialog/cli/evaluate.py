@@ -8,7 +8,9 @@ import click
 
 from dialog.cli.ablation import ablate_option
 from dialog.cli.ensemble import ensemble_option
+from dialog.cli.options import trust_option
 from dialog.cli.precision import precision_option
+from dialog.config.trust import Trust
 from dialog.data.dialogue import SPLITS
 from dialog.escaping import to_json
 
@@ -23,7 +25,7 @@ from dialog.escaping import to_json
 @ensemble_option
 @precision_option
 @ablate_option
-@click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
+@trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print the metrics as JSON.")
 def evaluate(
     run: Path,
@@ -33,7 +35,7 @@ def evaluate(
     ensemble: tuple[Path, ...],
     precision: str,
     ablate: tuple[str, ...],
-    trust: bool,
+    trust: Trust,
     as_json: bool,
 ) -> None:
     """Evaluate a RUN on one split; writes metrics.json and responses.jsonl to its evaluation folder.

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from dialog.cli.options import trust_option
+from dialog.config.trust import Trust
 from dialog.export.formats import FORMATS
 from dialog.paths import check_new
 
@@ -16,8 +18,8 @@ from dialog.paths import check_new
 @click.option("--format", "name", required=True, type=click.Choice([*FORMATS]), help="Format of the engine.")
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="New folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the parity report as JSON.")
-@click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
-def export(run: Path, overrides: tuple[str, ...], name: str, output: Path, as_json: bool, trust: bool) -> None:
+@trust_option
+def export(run: Path, overrides: tuple[str, ...], name: str, output: Path, as_json: bool, trust: Trust) -> None:
     """Export a RUN for another engine, and check that the engine computes what the run does.
 
     \b

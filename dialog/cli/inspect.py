@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dialog.cli.options import trust_option
 from dialog.cli.output_file import check_new_file, writable
 from dialog.config.compose import compose
 from dialog.config.schema import Recipe
+from dialog.config.trust import Trust
 from dialog.data.dialogue import SPLITS
 from dialog.errors import UserError
 from dialog.escaping import to_json
@@ -35,7 +37,10 @@ WIDEST = 110
 @click.option(
     "--json", "as_json", is_flag=True, help="Print all figures as JSON, with the ids of clean and leaked dialogues."
 )
-def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: bool, as_json: bool) -> None:
+@trust_option
+def inspect(
+    recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: bool, as_json: bool, trust: Trust
+) -> None:
     """Check the corpus of a RECIPE for problems that harm training or evaluation, and suggest remedies.
 
     Reports leaks between splits, exact and near duplicates, generic responses, lengths and truncation, speakers,
@@ -44,7 +49,7 @@ def inspect(recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: 
 
     Example: dialog-seq2seq inspect dailydialog/transformer data.path=DIR --html inspection.html
     """
-    composed = compose(recipe, overrides)
+    composed = compose(recipe, overrides, trust=trust)
     if html is not None:
         check_new_file(html, "--html")
     from dialog.build import build_corpus, build_rules

@@ -5,8 +5,17 @@ from __future__ import annotations
 import click
 from click.core import ParameterSource
 
+from dialog.config.trust import trust_of
 from dialog.errors import UserError
 from dialog.report.terminal import is_unicode
+
+trust_option = click.option(
+    "--trust",
+    is_flag=True,
+    callback=lambda context, parameter, value: trust_of(value),
+    help="Allow recipes to import code by dotted names.",
+)
+"""The flag of a caller who trusts the author of a run, a comparison or a recipe; its value is a `Trust`."""
 
 
 def is_given(option: str) -> bool:

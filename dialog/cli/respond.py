@@ -11,8 +11,10 @@ import click
 from dialog.cli.ablation import ablate_option
 from dialog.cli.ensemble import ensemble_option
 from dialog.cli.json_lines import answer_lines
+from dialog.cli.options import trust_option
 from dialog.cli.output_file import check_new_file
 from dialog.cli.precision import precision_option
+from dialog.config.trust import Trust
 
 
 @click.command()
@@ -23,7 +25,7 @@ from dialog.cli.precision import precision_option
 @ensemble_option
 @precision_option
 @ablate_option
-@click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
+@trust_option
 def respond(
     run: Path,
     overrides: tuple[str, ...],
@@ -32,7 +34,7 @@ def respond(
     ensemble: tuple[Path, ...],
     precision: str,
     ablate: tuple[str, ...],
-    trust: bool,
+    trust: Trust,
 ) -> None:
     """Generate responses with a RUN: reads {"context": [TEXT, ...]} per line.
 

@@ -11,7 +11,9 @@ import click
 from dialog.cli.ablation import ablate_option
 from dialog.cli.ensemble import ensemble_option
 from dialog.cli.json_lines import answer_lines
+from dialog.cli.options import trust_option
 from dialog.cli.output_file import check_new_file
+from dialog.config.trust import Trust
 
 
 @click.command()
@@ -20,9 +22,9 @@ from dialog.cli.output_file import check_new_file
 @click.option("--output", "target", default="-", help="New file for the scores; - is standard output.")
 @ensemble_option
 @ablate_option
-@click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
+@trust_option
 def score(
-    run: Path, source: str, target: str, ensemble: tuple[Path, ...], ablate: tuple[str, ...], trust: bool
+    run: Path, source: str, target: str, ensemble: tuple[Path, ...], ablate: tuple[str, ...], trust: Trust
 ) -> None:
     """Score responses with a RUN: reads {"context": [TEXT, ...], "response": TEXT} per line.
 

@@ -9,7 +9,9 @@ import click
 
 from dialog.cli.ablation import ablate_option
 from dialog.cli.ensemble import ensemble_option
+from dialog.cli.options import trust_option
 from dialog.cli.precision import precision_option
+from dialog.config.trust import Trust
 from dialog.errors import UserError
 
 EXTRA = ("h11", "pydantic", "starlette", "uvicorn")
@@ -24,7 +26,7 @@ EXTRA = ("h11", "pydantic", "starlette", "uvicorn")
 @ensemble_option
 @precision_option
 @ablate_option
-@click.option("--trust", is_flag=True, help="Allow the run's recipe to import code.")
+@trust_option
 def serve(
     run: Path,
     overrides: tuple[str, ...],
@@ -33,7 +35,7 @@ def serve(
     ensemble: tuple[Path, ...],
     precision: str,
     ablate: tuple[str, ...],
-    trust: bool,
+    trust: Trust,
 ) -> None:
     """Serve a RUN over HTTP: OpenAI's chat format, attention maps and a web page.
 

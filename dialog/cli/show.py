@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 import click
 
+from dialog.cli.options import trust_option
 from dialog.config.compose import Composed, compose
 from dialog.config.schema import Recipe, to_dict
+from dialog.config.trust import Trust
 from dialog.config.yaml_layers import leaves
 from dialog.errors import UserError
 from dialog.report.terminal import one_line
@@ -22,14 +24,17 @@ from dialog.report.terminal import one_line
 )
 @click.option("--model", "model", is_flag=True, help="Print the modules with their parameters and FLOPs per token.")
 @click.option("--json", "as_json", is_flag=True, help="Print the composed recipe as JSON.")
-def show(recipe: str, overrides: tuple[str, ...], examples: int | None, model: bool, as_json: bool) -> None:
+@trust_option
+def show(
+    recipe: str, overrides: tuple[str, ...], examples: int | None, model: bool, as_json: bool, trust: Trust
+) -> None:
     """Print a composed RECIPE, with the file and line that each value comes from.
 
     Example: dialog-seq2seq show quickstart/transformer model.dropout=0.2 --model
     """
     if as_json and (model or examples):
         raise UserError("--json: not with --model or --examples")
-    composed = compose(recipe, overrides)
+    composed = compose(recipe, overrides, trust=trust)
     if as_json:
         click.echo(json.dumps(to_dict(composed.recipe), indent=1))
     elif not examples and not model:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dialog.cli.options import is_given
+from dialog.cli.options import is_given, trust_option
 from dialog.config.compose import compose, split_overrides
+from dialog.config.trust import FULL_TRUST, Trust
 from dialog.errors import UserError
 from dialog.escaping import to_json
 from dialog.paths import check_new, fresh_folder, make_folder
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     "--resume", type=click.Path(path_type=Path), metavar="SWEEP", help="Resume a sweep, or extend it to more --trials."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the table.")
+@trust_option
 def sweep(
     recipes: tuple[str, ...],
     trials: int | None,
@@ -52,6 +54,7 @@ def sweep(
     output: Path | None,
     resume: Path | None,
     as_json: bool,
+    trust: Trust,
 ) -> None:
     """Sweep hyperparameters of RECIPES on the validation split, with the same budget for each recipe.
 
@@ -77,17 +80,20 @@ def sweep(
         if output is not None:
             check_new(output)
         names, overrides = split_overrides(recipes)
-        composed = [compose(name, overrides) for name in names]
+        trust = FULL_TRUST
+        composed = [compose(name, overrides, trust=trust) for name in names]
         labels = [recipe.name for recipe in composed]
         if len(set(labels)) < len(labels):
             raise UserError(f"two recipes have the same name: {', '.join(labels)}; rename one of the files")
         chosen = spaces(sweep_file("spaces", space, option="--space"), labels)
         requested = sweeps.SweepSettings(chosen, trials or 20, seed, sampler, prune)
         firsts = [simplest(chosen[label]) for label in labels]
-        sweeps.check([compose(name, [*overrides, *first]) for name, first in zip(names, firsts, strict=True)])
+        sweeps.check(
+            [compose(name, [*overrides, *first], trust=trust) for name, first in zip(names, firsts, strict=True)]
+        )
         folder = make_folder(output or fresh_folder("sweeps"))
         sweeps.create(composed, requested, folder)
-    result = sweeps.sweep(folder, requested)
+    result = sweeps.sweep(folder, requested, trust)
     click.echo(to_json(result) if as_json else to_markdown(result), nl=as_json)
     click.echo(f"sweep: {folder}", err=True)
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dialog.cli.options import check_only_with
+from dialog.cli.options import check_only_with, trust_option
 from dialog.config.compose import compose, split_overrides
+from dialog.config.trust import FULL_TRUST, Trust
 from dialog.errors import UserError
 from dialog.paths import check_new
 from dialog.ranks import is_first_process
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--output", type=click.Path(path_type=Path), help="Run folder [default: runs/RECIPE/TIME-RANDOM].")
 @click.option("--resume", type=click.Path(path_type=Path), metavar="RUN", help="Resume a run at its newest checkpoint.")
-@click.option("--trust", is_flag=True, help="With --resume: allow the run's recipe to import code.")
+@trust_option
 @click.option(
     "--prove-resume", is_flag=True, help="Check that a killed and resumed run is bit-identical to an uninterrupted one."
 )
@@ -39,7 +40,7 @@ def train(
     overrides: tuple[str, ...],
     output: Path | None,
     resume: Path | None,
-    trust: bool,
+    trust: Trust,
     prove_resume: bool,
     kills: int,
     as_json: bool,
@@ -67,7 +68,7 @@ def train(
         raise UserError("no recipe given; list them with dialog-seq2seq recipes, or resume a run with --resume RUN")
     if prove_resume:
         sys.exit(0 if prove(recipe, overrides, kills) else 1)
-    composed = compose(recipe, overrides)
+    composed = compose(recipe, overrides, trust=FULL_TRUST)
     if output is not None and is_first_process():
         check_new(output)
     from dialog.runs.train import train as train_run

@@ -12,6 +12,7 @@ import click
 from dialog.cli.options import check_only_with
 from dialog.cli.output_file import check_new_file
 from dialog.config.compose import compose
+from dialog.config.trust import FULL_TRUST
 from dialog.errors import UserError
 from dialog.escaping import to_json
 
@@ -55,7 +56,7 @@ def tune(
 
     Example: dialog-seq2seq tune quickstart/transformer --lr --output lr.svg
     """
-    composed = compose(recipe, overrides)
+    composed = compose(recipe, overrides, trust=FULL_TRUST)
     if not lr and not batch_tokens:
         raise UserError("nothing to tune; give --lr, --batch-tokens or both")
     if batch_tokens and composed.recipe.data.batch_examples is not None:

@@ -7,8 +7,10 @@ from pathlib import Path
 import click
 
 from dialog.cli.ensemble import ensemble_option
+from dialog.cli.options import trust_option
 from dialog.cli.output_file import writable
 from dialog.config.compose import split_overrides
+from dialog.config.trust import Trust
 from dialog.errors import UserError
 from dialog.escaping import to_json
 
@@ -32,7 +34,7 @@ from dialog.escaping import to_json
     help="Folder of page and plots [default: RUN/generation].",
 )
 @ensemble_option
-@click.option("--trust", is_flag=True, help="Allow the runs' recipes to import code.")
+@trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the tables.")
 def tune_generation(
     runs: tuple[str, ...],
@@ -42,7 +44,7 @@ def tune_generation(
     rule_text: str | None,
     output: Path | None,
     ensemble: tuple[Path, ...],
-    trust: bool,
+    trust: Trust,
     as_json: bool,
 ) -> None:
     """Measure searches of a RUN, or of two, on the validation split; plot quality against diversity, select one.

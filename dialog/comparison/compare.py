@@ -19,7 +19,7 @@ from dialog.comparison.results.content import results_of
 from dialog.comparison.results.systems import System, finished_systems
 from dialog.comparison.results.tracking import log_comparison
 from dialog.comparison.statistics.ratings import kept_ratings
-from dialog.config.components import imported_names
+from dialog.config.trust import imported_names
 from dialog.errors import RunError, UserError
 from dialog.json_files import read_json
 from dialog.report.files import write_reports
@@ -52,7 +52,7 @@ def compare(grid: Grid, request: Request, advice: str = "") -> dict[str, Any]:
             return {}
         with Display(work, jobs=request.jobs).running():
             if request.jobs > 1 and any(not work.is_finished(cell) for cell in work.cells):
-                run_jobs(grid.folder, min(request.jobs, len(work.cells)), options)
+                run_jobs(grid.folder, min(request.jobs, len(work.cells)), [*options, *named_options(grid)])
             work.run()
         results = write_report(work, before)
     raise_failures(work)
@@ -64,6 +64,11 @@ def compare(grid: Grid, request: Request, advice: str = "") -> dict[str, Any]:
 def jobs_option(jobs: int) -> list[str]:
     """Return the option of several processes."""
     return ["--jobs", str(jobs)] if jobs > 1 else []
+
+
+def named_options(grid: Grid) -> list[str]:
+    """Return the options that tell a job which run folders outside of the comparison it may write to."""
+    return [part for cell in grid.cells() if cell.outside and cell.named for part in ("--named", str(cell.folder))]
 
 
 # ------------------------------------------------------------------ after training

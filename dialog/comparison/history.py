@@ -45,6 +45,12 @@ def sample_of(run: Run, split: str) -> list[Example]:
     return draw_dialogues(stream, MOST_EXAMPLES)
 
 
+def kept_history(run: Run, evaluation: Path, sample: Sequence[Example]) -> dict[str, Any] | None:
+    """Return history.json of an evaluation folder, or None if it is of another sample, setting or network."""
+    previous = read_added(evaluation / FILE, "fingerprint", "perturbations", "distance")
+    return previous if previous is not None and previous.get("fingerprint") == _fingerprint(run, sample) else None
+
+
 def measure_history(run: Run, evaluation: Path, sample: Sequence[Example]) -> dict[str, Any]:
     """Score a sample under every change of its contexts; write and return history.json of an evaluation folder.
 
@@ -52,10 +58,8 @@ def measure_history(run: Run, evaluation: Path, sample: Sequence[Example]) -> di
     sizes of the sample, and a fingerprint of sample, settings and weights; an unchanged file with the same fingerprint
     is returned as it is.
     """
-    path, fingerprint = evaluation / FILE, _fingerprint(run, sample)
-    previous = read_added(path, "fingerprint", "perturbations", "distance")
-    if previous is not None and previous.get("fingerprint") == fingerprint:
-        return previous
+    if (kept := kept_history(run, evaluation, sample)) is not None:
+        return kept
     tune_process()
     began = time.monotonic()
     evaluator = Evaluator(run.responder, run.recipe.generation.search, run.recipe.data.batch_tokens)
@@ -64,7 +68,7 @@ def measure_history(run: Run, evaluation: Path, sample: Sequence[Example]) -> di
         return [Likelihood(scored.nll, scored.tokens) for scored in evaluator.scores(variants)]
 
     measured = {
-        "fingerprint": fingerprint,
+        "fingerprint": _fingerprint(run, sample),
         "sample": "whole dialogues in the order of the SHA-256 of their ids",
         "examples": len(sample),
         "dialogues": len({example.dialogue_id for example in sample}),
@@ -73,7 +77,7 @@ def measure_history(run: Run, evaluation: Path, sample: Sequence[Example]) -> di
     for row in (*measured["perturbations"], *measured["distance"]):
         row["interval"] = interval_of([row])
     measured["seconds"] = time.monotonic() - began
-    write_added(path, measured)
+    write_added(evaluation / FILE, measured)
     return measured
 
 

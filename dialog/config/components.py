@@ -12,6 +12,7 @@ from numbers import Integral, Real
 from pathlib import PurePath
 from typing import Any, Generic, TypeVar
 
+from dialog.config.trust import TrustedName, not_trusted
 from dialog.errors import UserError
 
 T = TypeVar("T")
@@ -193,19 +194,11 @@ def plain(value: object, key: str) -> Any:  # noqa: ANN401 - any plain value
         return int(value)
     if isinstance(value, Real):
         return float(value)
+    if isinstance(value, TrustedName):
+        return value
     if isinstance(value, str | PurePath):
         return str(value)
     raise UserError(f"{key} is a {type(value).__name__}; give a string, a number, a list or a dict")
-
-
-def imported_names(tree: object) -> list[str]:
-    """Return the names of components that contain a dot, and are thus imported."""
-    if isinstance(tree, Mapping):
-        own = [tree["name"]] if isinstance(tree.get("name"), str) and "." in tree["name"] else []
-        return own + [name for value in tree.values() for name in imported_names(value)]
-    if isinstance(tree, list | tuple):
-        return [name for value in tree for name in imported_names(value)]
-    return []
 
 
 def lookup(table: Mapping[str, T], name: str, kind: str) -> T:
@@ -216,7 +209,13 @@ def lookup(table: Mapping[str, T], name: str, kind: str) -> T:
 
 
 def import_part(dotted: str) -> Callable[..., Any]:
-    """Import ``package.module.Name``."""
+    """Import ``package.module.Name``, a name that the caller's `Trust` has allowed.
+
+    Raises:
+        UserError: a name that it has not allowed, or one that cannot be imported.
+    """
+    if not isinstance(dotted, TrustedName):
+        raise UserError(not_trusted(dotted))
     module, _, name = dotted.rpartition(".")
     try:
         constructor: Callable[..., Any] = getattr(importlib.import_module(module), name)

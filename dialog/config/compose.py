@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
+from dialog.config.assets import config_folders, shipped_folder
 from dialog.config.components import hint
 from dialog.config.schema import MINIMUM, NONZERO, SECTIONS, Recipe, to_dict, to_yaml
+from dialog.config.trust import Trust, trust_of
 from dialog.config.yaml_layers import (
     COMMAND_LINE,
     Layer,
@@ -46,18 +47,9 @@ class Composed:
 # ------------------------------------------------------------------ files
 
 
-def asset_folders(kind: str, recipe: Path | None = None) -> list[Path]:
-    """Return the folders named ``kind`` ("configs", "recipes", "sweeps"): those above a recipe, then the package's."""
-    above = [folder / kind for folder in recipe.resolve().parents] if recipe else []
-    package = Path(str(files("dialog")))
-    installed = package / "_assets" / kind
-    shipped = installed if installed.is_dir() else package.parent / kind
-    return [folder for folder in [*above, shipped] if folder.is_dir()]
-
-
 def shipped_recipes() -> dict[str, Path]:
     """Map the names of the recipes that ship with the package to their files."""
-    root = asset_folders("recipes")[-1]
+    root = shipped_folder("recipes")
     return {path.relative_to(root).with_suffix("").as_posix(): path for path in sorted(root.rglob("*.yaml"))}
 
 
@@ -89,7 +81,7 @@ def is_path(name: str) -> bool:
 def group_files(recipe: Path) -> dict[str, dict[str, Path]]:
     """Map each group and each of its choices to a file; the configs folder nearest to the recipe takes precedence."""
     groups: dict[str, dict[str, Path]] = {}
-    for root in reversed(asset_folders("configs", recipe)):
+    for root in reversed(config_folders(recipe)):
         for path in sorted(root.glob("*/*.yaml")):
             groups.setdefault(path.parent.name, {})[path.stem] = path
     return groups
@@ -98,13 +90,16 @@ def group_files(recipe: Path) -> dict[str, dict[str, Path]]:
 # ------------------------------------------------------------------ composing
 
 
-def compose(name: str, overrides: Sequence[str] = ()) -> Composed:
+def compose(name: str, overrides: Sequence[str] = (), *, trust: bool | Trust = False) -> Composed:
     """Compose a recipe: schema defaults < the groups in its ``defaults`` < its own lines < the command line.
 
     ``group=choice`` swaps a group and drops the recipe's own lines for that section; the choice is a name or, on the
     command line, the path of a YAML file. ``key=value`` sets a value (split at the first ``=``); ``~key`` removes a
     key. A group that is not a section (``debug``) may set keys of any section and overrides the recipe's own lines. A
     component whose name changes is configured from scratch: the arguments of the old part are dropped.
+
+    With ``trust`` the recipe may import parts by dotted names, that is, run code; without, building such a part is an
+    error.
 
     Raises:
         UserError: with the file and line, or the key, and the nearest name.
@@ -131,7 +126,7 @@ def compose(name: str, overrides: Sequence[str] = ()) -> Composed:
             merge_layer(values, origin, Layer(nest(key, value), {key: COMMAND_LINE}))
     recipe = fill_schema(values, origin, display_path(path))
     check_numbers(recipe, origin)
-    return Composed(path.stem if is_path(name) else name, recipe, origin)
+    return Composed(path.stem if is_path(name) else name, trust_of(trust).allow(recipe), origin)
 
 
 def read_groups(

@@ -8,6 +8,7 @@ from typing import Any
 from omegaconf import MISSING, OmegaConf
 
 from dialog.config.components import Component
+from dialog.config.trust import without_trust
 
 
 @dataclass
@@ -280,11 +281,11 @@ NONZERO = ("trainer.max_steps", "trainer.max_epochs", "trainer.limit_train_batch
 
 def to_yaml(recipe: Recipe) -> str:
     """Return YAML that composes to the same recipe."""
-    return OmegaConf.to_yaml(OmegaConf.structured(recipe))
+    return OmegaConf.to_yaml(OmegaConf.structured(without_trust(recipe)))
 
 
 def to_dict(recipe: Recipe) -> dict[str, Any]:
     """Convert a recipe to plain containers."""
-    values = OmegaConf.to_container(OmegaConf.structured(recipe), resolve=True)
+    values = OmegaConf.to_container(OmegaConf.structured(without_trust(recipe)), resolve=True)
     assert isinstance(values, dict)
     return {str(key): value for key, value in values.items()}

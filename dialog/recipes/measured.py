@@ -27,7 +27,8 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from dialog.comparison.grid.folder import contender_hash
-from dialog.config.compose import Composed, asset_folders, compose
+from dialog.config.assets import shipped_folder
+from dialog.config.compose import Composed, compose
 from dialog.errors import UserError
 from dialog.json_files import read_json
 from dialog.report.formats.metrics import metric_display
@@ -178,7 +179,7 @@ def outdated(commit: str, recipe: str) -> str:
 
 def reproducing(commit: str, recipe: str) -> list[str]:
     """Return a commit and those whose code gives its results of a recipe, each after one that it was compared with."""
-    later = reproductions(asset_folders("recipes")[-1] / REPRODUCED)
+    later = reproductions(shipped_folder("recipes") / REPRODUCED)
     commits = [commit]
     for one in commits:  # grows
         commits += [other for other in later.get((recipe, one), []) if other not in commits]
@@ -297,7 +298,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 def record_files() -> list[Path]:
     """Return the recorded tables."""
-    return sorted(asset_folders("recipes")[-1].glob(f"**/{RESULTS}/*.json"))
+    return sorted(shipped_folder("recipes").glob(f"**/{RESULTS}/*.json"))
 
 
 def metric_at(metrics: Mapping[str, Any], name: str) -> float | None:

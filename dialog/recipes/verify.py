@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dialog.config.compose import Composed, compose
+from dialog.config.trust import FULL_TRUST
 from dialog.errors import RunError, UserError
 from dialog.recipes.measured import metric_at
 from dialog.report.formats.metrics import metric_display
@@ -68,7 +69,7 @@ def verify_recipe(name: str, overrides: Sequence[str], *, full: bool) -> list[Ex
     """
     composed = compose(name, overrides)
     smoke = () if full else composed.recipe.smoke
-    composed = compose(name, [*smoke, *QUIET, *overrides])
+    composed = compose(name, [*smoke, *QUIET, *overrides], trust=FULL_TRUST)
     with tempfile.TemporaryDirectory(prefix="dialog-") as folder:
         metrics = run(composed, Path(folder) / "run", () if full else (SHORT,))
     outcomes = [check(name, item, metrics, full=full) for item in composed.recipe.expect]
@@ -82,7 +83,9 @@ def run(composed: Composed, folder: Path, overrides: Sequence[str]) -> Mapping[s
     from dialog.runs.train import train
 
     train(composed, folder, quiet=True)
-    return evaluate(load(folder, overrides=overrides, trust=True), SPLIT, quiet=True).metrics
+    return evaluate(
+        load(folder, overrides=overrides, trust=FULL_TRUST.within(composed.recipe)), SPLIT, quiet=True
+    ).metrics
 
 
 def check(name: str, item: Mapping[str, Any], metrics: Mapping[str, Any], *, full: bool) -> Expectation:

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 from dialog.atomic import partial_folder, publish, remove_partial_folders, run_lock, write_json, write_text
 from dialog.config.compose import compose
 from dialog.config.schema import Recipe, to_yaml
+from dialog.config.trust import NO_TRUST, Trust
 from dialog.errors import DivergedError, UserError, disk_error
 from dialog.json_files import read_json, read_json_lines
 from dialog.paths import check_new
@@ -79,8 +80,8 @@ class Trained:
     target_tokens: int
 
 
-def read_recipe(folder: Path, overrides: Sequence[str] = ()) -> Recipe:
-    """Compose the recipe of a run folder.
+def read_recipe(folder: Path, overrides: Sequence[str] = (), *, trust: Trust = NO_TRUST) -> Recipe:
+    """Compose the recipe of a run folder; `trust` allows it to import parts.
 
     Raises:
         UserError: not a run folder, a recipe that has changed, or an invalid recipe or override.
@@ -88,7 +89,7 @@ def read_recipe(folder: Path, overrides: Sequence[str] = ()) -> Recipe:
     if not (folder / RECIPE).is_file():
         raise UserError(f"{folder} is not a run folder: it has no {RECIPE}{_run_below(folder)}")
     check_intact(folder / RECIPE, "restore it; to change a setting, pass it as key=value")
-    return compose(str(folder / RECIPE), overrides).recipe
+    return compose(str(folder / RECIPE), overrides, trust=trust).recipe
 
 
 def _run_below(folder: Path) -> str:

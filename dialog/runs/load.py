@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialog.build import build_model
-from dialog.config.components import imported_names, lookup
+from dialog.config.components import lookup
 from dialog.config.schema import Recipe
+from dialog.config.trust import NO_TRUST, Trust, check_importable, trust_of
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError, section
 from dialog.paths import recipe_name
@@ -41,7 +42,7 @@ def load(
     overrides: Sequence[str] = (),
     device: str = "auto",
     precision: str = "float32",
-    trust: bool = False,
+    trust: bool | Trust = False,
     ablate: Sequence[str] = (),
 ) -> Run:
     """Load the recipe (with overrides), the tokenizer and the best weights of a run folder.
@@ -72,7 +73,7 @@ def load(
             overrides if number == 0 else reading,  # a choice such as generation=tuned is that of the first run
             device=device,
             precision=precision,
-            trust=trust,
+            trust=trust_of(trust),
             ablate=ablate,
         )
         for number, one in enumerate(folders)
@@ -101,12 +102,11 @@ def ensemble(runs: Sequence[Run]) -> Run:
 
 
 def load_one(
-    folder: Path, overrides: Sequence[str], *, device: str, precision: str, trust: bool, ablate: Sequence[str]
+    folder: Path, overrides: Sequence[str], *, device: str, precision: str, trust: Trust, ablate: Sequence[str]
 ) -> Run:
     """Load one run folder; see `load`."""
-    recipe = read_recipe(folder, overrides)
-    if not trust:
-        check_no_imports(recipe, folder)
+    recipe = read_recipe(folder, overrides, trust=trust)
+    check_importable(recipe, str(folder))
     check_files(folder)
 
     import torch
@@ -140,12 +140,14 @@ def load_one(
         weights=weights,
         precision=precision,
         ablated=tuple(sorted(set(ablate))),
+        trust=trust,
     )
 
 
-def load_initial(folder: Path) -> Run:
+def load_initial(folder: Path, *, trust: Trust = NO_TRUST) -> Run:
     """Return a run with random weights, of a folder without trained ones: for what does not depend on the weights."""
-    recipe = read_recipe(folder)
+    recipe = read_recipe(folder, trust=trust)
+    check_importable(recipe, str(folder))
     tokenizer, model = initial_model(folder, recipe)
     return Run(
         folder, recipe_name(folder.resolve()), recipe, model, tokenizer, partial(reverse_likelihoods, device="cpu")
@@ -229,9 +231,3 @@ def check_files(folder: Path) -> None:
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
-
-
-def check_no_imports(recipe: Recipe, folder: Path) -> None:
-    """Check that the recipe of a run folder names no code to import."""
-    for dotted in imported_names(asdict(recipe)):
-        raise UserError(f"{folder}: its recipe imports {dotted!r}; load it with --trust if you trust its author")

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dialog.config.schema import Recipe, to_dict
+from dialog.config.trust import NO_TRUST, Trust, check_importable
 from dialog.errors import UserError
 from dialog.ranks import is_first_process
 from dialog.runs.check import check_recipe
 from dialog.runs.folder import CHANGEABLE, END_KEYS, Trained, read_recipe, read_summary
-from dialog.runs.load import check_no_imports
 from dialog.runs.prepare import prepare_data
 from dialog.runs.train import run_training
 from dialog.runs.weights import complete_finished
@@ -20,7 +20,12 @@ log = logging.getLogger("dialog")
 
 
 def resume(
-    folder: Path, overrides: Sequence[str] = (), *, trust: bool = False, quiet: bool = False, advice: str | None = None
+    folder: Path,
+    overrides: Sequence[str] = (),
+    *,
+    trust: Trust = NO_TRUST,
+    quiet: bool = False,
+    advice: str | None = None,
 ) -> Trained:
     """Resume a run at its newest complete checkpoint, or from the beginning if it has none.
 
@@ -31,9 +36,8 @@ def resume(
         UserError: not a run folder, locked by another process, or its corpus has changed.
         SystemExit: at the end of every rank but 0.
     """
-    recipe, extended = resumed_recipe(folder, overrides)
-    if not trust:
-        check_no_imports(recipe, folder)
+    recipe, extended = resumed_recipe(folder, overrides, trust)
+    check_importable(recipe, str(folder))
     trained = None if extended else read_summary(folder)
     if trained is not None:
         if not is_first_process():
@@ -55,7 +59,7 @@ def check_same_checkpoints(before: Recipe, after: Recipe) -> None:
             raise UserError(f"--resume: checkpoint.{name} cannot change within a run; start a new run for it")
 
 
-def resumed_recipe(folder: Path, overrides: Sequence[str]) -> tuple[Recipe, bool]:
+def resumed_recipe(folder: Path, overrides: Sequence[str], trust: Trust) -> tuple[Recipe, bool]:
     """Return the recipe of the run to resume, and whether overrides change when its training ends.
 
     Raises:
@@ -67,7 +71,8 @@ def resumed_recipe(folder: Path, overrides: Sequence[str]) -> tuple[Recipe, bool
             raise UserError(
                 f"--resume: {key} cannot change within a run, only {', '.join(CHANGEABLE)}; start a new run for it"
             )
-    before, recipe = read_recipe(folder), read_recipe(folder, overrides)
+    before = read_recipe(folder)
+    recipe = read_recipe(folder, overrides, trust=trust)
     check_same_checkpoints(before, recipe)
     old, new = to_dict(before), to_dict(recipe)
     ends = [key.split(".") for key in END_KEYS]

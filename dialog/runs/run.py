@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialog.config.schema import Recipe
+from dialog.config.trust import NO_TRUST, Trust
 from dialog.errors import UserError
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Run:
     weights: str = ""  # SHA-256 of the file that was loaded
     precision: str = "float32"  # see `dialog.load`
     ablated: tuple[str, ...] = ()  # removed attention heads
+    trust: Trust = NO_TRUST  # what a search may import
 
     def __repr__(self) -> str:
         size = sum(parameter.numel() for parameter in self.model.parameters())
@@ -115,7 +117,8 @@ class Run:
         """
         from dialog.generation.responder import check_answered
 
-        responses = self.responder.respond(contexts, None if search is None else dict(search), ids=ids)
+        allowed = None if search is None else self.trust.allow(dict(search))
+        responses = self.responder.respond(contexts, allowed, ids=ids)
         check_answered(responses, str(self.folder))
         return [
             Reply(candidates[0].text, candidates, context, self)

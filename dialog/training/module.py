@@ -16,6 +16,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from dialog.config.components import Component, build, plain
 from dialog.config.schema import GenerationConfig
+from dialog.config.trust import Trust, trust_of, without_trust
 from dialog.data.batching import Batch, check_batch
 from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import DivergedError, UserError
@@ -90,7 +91,7 @@ class DialogModule(LightningModule):
         }
         components = {key: plain(value, key) for key, value in components.items()}
         network = model.arguments if type(model) is Seq2Seq else None
-        self.save_hyperparameters({"model": network, "padding": padding, **components}, logger=False)
+        self.save_hyperparameters(without_trust({"model": network, "padding": padding, **components}), logger=False)
         self.optimizer_component = components.pop("optimizer")
         self.search = components.pop("search")
         self.step = build_step(padding=padding, tokenizer=tokenizer, **components)
@@ -248,7 +249,7 @@ class DialogModule(LightningModule):
         strict: bool | None = None,
         weights_only: bool | None = True,
         *,
-        trust: bool = False,
+        trust: bool | Trust = False,
         **arguments: Any,  # noqa: ANN401 - the constructor's arguments
     ) -> Self:
         """Load network, hyperparameters and tokenizer from a checkpoint alone, of any Trainer.
@@ -268,7 +269,7 @@ class DialogModule(LightningModule):
         if hparams_file is not None:
             raise UserError("hparams_file is not supported; pass arguments of DialogModule, such as optimizer=...")
         checkpoint = SafeCheckpointIO().load_checkpoint(checkpoint_path, map_location)
-        module = cls(**constructor_arguments(checkpoint, arguments, str(checkpoint_path), trust=trust))
+        module = cls(**constructor_arguments(checkpoint, arguments, str(checkpoint_path), trust=trust_of(trust)))
         load_weights(module, module.model, checkpoint, strict=strict is not False)
         module.on_load_checkpoint(checkpoint)
         return module

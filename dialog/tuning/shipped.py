@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dialog.config.assets import shipped_folder
 from dialog.config.components import hint
-from dialog.config.compose import asset_folders, is_path
+from dialog.config.compose import is_path
 from dialog.errors import UserError
 
 
@@ -17,7 +18,7 @@ def sweep_file(folder: str, name: str, *, option: str) -> Path:
     """
     if is_path(name):
         return Path(name)
-    (root,) = asset_folders("sweeps")
+    root = shipped_folder("sweeps")
     shipped = {path.stem: path for path in sorted((root / folder).glob("*.yaml"))}
     if name not in shipped:
         raise UserError(f"{option}: unknown name {name!r}{hint(name, shipped)}")

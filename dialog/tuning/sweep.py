@@ -19,6 +19,7 @@ from dialog.atomic import lock, write_json, write_text
 from dialog.config.components import lookup
 from dialog.config.compose import Composed, compose
 from dialog.config.schema import to_dict, to_yaml
+from dialog.config.trust import NO_TRUST, Trust
 from dialog.errors import DivergedError, UserError
 from dialog.json_files import read_json
 from dialog.runs.check import check_recipe
@@ -98,7 +99,7 @@ def read_settings(folder: Path) -> SweepSettings:
     return SweepSettings(**settings)
 
 
-def sweep(folder: Path, settings: SweepSettings) -> dict[str, Any]:
+def sweep(folder: Path, settings: SweepSettings, trust: Trust = NO_TRUST) -> dict[str, Any]:
     """Run the trials that a folder lacks, recipes in turn; return the results, which are also written.
 
     Several processes can share the work: one of them at a time trains a recipe, since the values of a trial depend on
@@ -112,7 +113,7 @@ def sweep(folder: Path, settings: SweepSettings) -> dict[str, Any]:
         storage = JournalStorage(JournalFileBackend(str(folder / JOURNAL)))
         write_results(folder, settings, storage)
         trained = False
-        while sum(train_next(storage, name, settings, folder) for name in settings.spaces):
+        while sum(train_next(storage, name, settings, folder, trust) for name in settings.spaces):
             trained = True
         written = write_results(folder, settings, storage)
     if lacks_trials(written, settings):
@@ -127,7 +128,7 @@ def lacks_trials(written: Mapping[str, Any], settings: SweepSettings) -> bool:
     return any(recipe["spent"]["trials"] < settings.trials for recipe in written["recipes"])
 
 
-def train_next(storage: BaseStorage, name: str, settings: SweepSettings, folder: Path) -> bool:
+def train_next(storage: BaseStorage, name: str, settings: SweepSettings, folder: Path, trust: Trust) -> bool:
     """Run the next trial of a recipe; return False if it has all of them or another process trains it."""
     file = recipe_file(folder, name)
     with lock(file.with_name(f".{file.name}.lock")) as free:
@@ -137,7 +138,7 @@ def train_next(storage: BaseStorage, name: str, settings: SweepSettings, folder:
         enqueue_interrupted(study)
         if len(spent(study)) >= settings.trials:
             return False
-        run_trial(study, name, settings, folder)
+        run_trial(study, name, settings, folder, trust)
     write_results(folder, settings, storage)
     return True
 
@@ -162,13 +163,13 @@ def enqueue_interrupted(study: optuna.Study) -> None:
         study.enqueue_trial(trial.params)
 
 
-def run_trial(study: optuna.Study, name: str, settings: SweepSettings, folder: Path) -> None:
+def run_trial(study: optuna.Study, name: str, settings: SweepSettings, folder: Path, trust: Trust) -> None:
     """Train a recipe with values drawn by the sampler, and record the outcome."""
     number = len(spent(study))
     study.sampler = lookup(SAMPLERS, settings.sampler, "sampler")(seed=settings.seed * 10_000 + number)
     trial = study.ask()
     overrides = suggest(trial, settings.spaces[name])
-    composed = compose(str(recipe_file(folder, name)), overrides)
+    composed = compose(str(recipe_file(folder, name)), overrides, trust=trust)
     began = time.monotonic()
     watch, state, reason = train(trial, composed, folder, name)
     seconds = round(time.monotonic() - began, 1)

@@ -11,6 +11,7 @@ import pytest
 
 from dialog.chat.session import Session
 from dialog.chat.settings import Settings, parse_pairs
+from dialog.config.trust import FULL_TRUST
 from dialog.errors import UserError
 
 
@@ -158,8 +159,8 @@ def test_a_file_of_a_run_folder_runs_no_code(trained: Callable[[str], Path], tmp
     text = f"search: {{name: subprocess.Popen, args: [touch, {tmp_path / 'executed'}]}}"
     for name in ("tuned", "greedy"):
         (configs / f"{name}.yaml").write_text(text, encoding="utf-8")
-        with pytest.raises(UserError, match=rf"{name}\.yaml: imports 'subprocess\.Popen'; start the chat with --trust"):
+        with pytest.raises(UserError, match=rf"{name}\.yaml: imports 'subprocess\.Popen'; pass --trust"):
             Settings.of(load(folder)).select(name)
     (configs / "tuned.yaml").write_text("search: {name: os.getcwd}", encoding="utf-8")
-    assert Settings.of(load(folder), trust=True).select("tuned").search == {"name": "os.getcwd"}
+    assert Settings.of(load(folder), trust=FULL_TRUST).select("tuned").search == {"name": "os.getcwd"}
     assert not (tmp_path / "executed").exists()

@@ -102,7 +102,7 @@ def test_pipe_holds_a_conversation(trained: Callable[[str], Path]) -> None:
     ("arguments", "message"),
     [
         (["generation.search.name=gredy"], "generation: unknown search 'gredy'; did you mean 'greedy'?"),
-        (["generation.search.name=os.getcwd"], "imports 'os.getcwd'; load it with --trust"),
+        (["generation.search.name=os.getcwd"], "imports 'os.getcwd'; pass --trust"),
         (["model.embedding_size=32"], "model.safetensors: does not fit the recipe"),
         (["modle.dropout=0"], "command line: modle: unknown key"),
         (["--input", "nowhere"], "nowhere: No such file"),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dialog.config.components import Family, build, hint, name_and_arguments, resolve
+from dialog.config.trust import trusted
 from dialog.errors import UserError
 
 
@@ -134,14 +135,14 @@ def test_arguments_of_matching_types() -> None:
 
 
 def test_a_dotted_name_is_imported() -> None:
-    assert build(TABLE, {"name": "collections.UserDict"}) == collections.UserDict()
+    assert build(TABLE, trusted({"name": "collections.UserDict"})) == collections.UserDict()
 
 
 def test_dotted_name_of_a_users_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_lab_of_tests.py").write_text("def Mine(size, input_size=0): return size + input_size\n")
     monkeypatch.syspath_prepend(tmp_path)
-    assert build(TABLE, {"name": "my_lab_of_tests.Mine", "size": 2}, input_size=3, other=9) == 5
-    assert "did you mean 'size'?" in refused({"name": "my_lab_of_tests.Mine", "siz": 2})
+    assert build(TABLE, trusted({"name": "my_lab_of_tests.Mine", "size": 2}), input_size=3, other=9) == 5
+    assert "did you mean 'size'?" in refused(trusted({"name": "my_lab_of_tests.Mine", "siz": 2}))
     monkeypatch.delitem(sys.modules, "my_lab_of_tests")
 
 
@@ -149,17 +150,17 @@ def test_dotted_name_of_a_users_module(tmp_path: Path, monkeypatch: pytest.Monke
     "name", ["no_such_package_here.X", "collections.NoSuchThing", ".", "..", "a..b", ".collections", "collections."]
 )
 def test_dotted_name_that_cannot_be_imported(name: str) -> None:
-    assert f"cannot import {name!r}" in refused({"name": name})
+    assert f"cannot import {name!r}" in refused(trusted({"name": name}))
 
 
 def test_module_with_a_syntax_error_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken_lab_of_tests.py").write_text("x = = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
-    assert "cannot import 'broken_lab_of_tests.X'" in refused({"name": "broken_lab_of_tests.X"})
+    assert "cannot import 'broken_lab_of_tests.X'" in refused(trusted({"name": "broken_lab_of_tests.X"}))
 
 
 def test_name_that_cannot_be_called() -> None:
-    assert "sys.path cannot be built" in refused({"name": "sys.path"})
+    assert "sys.path cannot be built" in refused(trusted({"name": "sys.path"}))
 
 
 def test_resolve_checks_and_calls_nothing() -> None:

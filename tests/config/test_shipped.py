@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from dialog.config.compose import asset_folders, compose, group_files, shipped_recipes
+from dialog.config.assets import shipped_folder
+from dialog.config.compose import compose, group_files, shipped_recipes
 from dialog.config.schema import SECTIONS, TrainerConfig
 
 DAILYDIALOG_TOKENS = 20_680
 """All words of DailyDialog, __SILENCE__ and the reserved tokens: recipes of a published protocol set no limit."""
-RECIPES = sorted(path for root in asset_folders("recipes") for path in root.rglob("*.yaml"))
+RECIPES = sorted(shipped_folder("recipes").rglob("*.yaml"))
 
 
 def test_recipes_and_groups_ship() -> None:

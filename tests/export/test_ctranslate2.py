@@ -14,7 +14,7 @@ import torch
 import yaml
 from torch import Tensor, nn
 
-from dialog.config.compose import asset_folders
+from dialog.config.assets import shipped_folder
 from dialog.config.schema import GenerationConfig
 from dialog.data.tokenizers.tokenizer import BOS, EOS, SELF, Tokenizer
 from dialog.errors import UserError
@@ -29,10 +29,8 @@ from dialog.runs.run import Run
 CONTEXT = ["Hi !", "Hello . How are you ?"]
 """The context in the code of the card."""
 SIZES = {"size": 24, "feed_forward_size": 32, "layers": 2}
-CHOICES = {path.stem: path for folder in asset_folders("configs") for path in sorted((folder / "model").glob("*.yaml"))}
-SEARCHES = {
-    path.stem: path for folder in asset_folders("configs") for path in sorted((folder / "generation").glob("*.yaml"))
-}
+CHOICES = {path.stem: path for path in sorted((shipped_folder("configs") / "model").glob("*.yaml"))}
+SEARCHES = {path.stem: path for path in sorted((shipped_folder("configs") / "generation").glob("*.yaml"))}
 LACKING = {
     **dict.fromkeys(["gru_bahdanau", "lstm_bahdanau", "lstm_luong", "lstm_multihead"], "model.encoder"),
     **dict.fromkeys(["lstm_no_attention", "lstm_pointer", "lstm_to_transformer", "hred"], "model.encoder"),

@@ -19,6 +19,7 @@ from transformers.utils import logging
 from dialog.analysis.attention.maps import attention_maps
 from dialog.build import build_model
 from dialog.config.schema import ModelConfig
+from dialog.config.trust import trusted
 from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
 from dialog.export.contract import Tokens
 from dialog.export.formats.huggingface import HuggingFaceFormat
@@ -298,7 +299,7 @@ def test_writing_is_silent_and_changes_nothing(
 
 def meta_model(**model: object) -> Seq2Seq:
     with torch.device("meta"):
-        return build_model(ModelConfig(**{"embedding_size": 24} | model), 300)
+        return build_model(trusted(ModelConfig(**{"embedding_size": 24} | model)), 300)
 
 
 @pytest.mark.parametrize("path", CHOICES, ids=lambda path: path.stem)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from dialog.analysis.attention.maps import attention_maps
 from dialog.analysis.attention.statistics import Examples, statistics
 from dialog.analysis.attention.token_kinds import TokenKinds
+from dialog.config.trust import trusted
 from dialog.models.attention.attention import ATTENTIONS
 from dialog.models.heads import HEADS, PointerHead
 from dialog.models.positions import POSITIONS
@@ -112,7 +113,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     def family(name: str, cases: list[Component]) -> list[Component]:
         option = metafunc.config.getoption(f"--{name}", default=None)
-        return cases if option is None else [yaml.safe_load(option)]
+        return cases if option is None else [trusted(yaml.safe_load(option))]
 
     encoders, (plain, *pointing) = family("encoder", ENCODER_CASES), family("head", HEAD_CASES)
     attentions = family("attention", ATTENTION_CASES)

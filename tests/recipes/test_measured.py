@@ -73,7 +73,7 @@ def run_of(seed: int, commit: str, value: float) -> dict[str, Any]:
 
 
 def test_figures_are_of_current_runs(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measured, "asset_folders", lambda kind: [tmp_path / "recipes"])
+    monkeypatch.setattr(measured, "shipped_folder", lambda kind: tmp_path / "recipes")
     old = commit(package)
     (package.parent / "page.md").write_text("not of the package")
     (package / "report" / "page.py").write_text("without effect on results")
@@ -183,7 +183,7 @@ def without_part(part: Path) -> None:
 def test_runs_of_several_old_commits_are_one_result(
     package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measured, "asset_folders", lambda kind: [tmp_path / "recipes"])
+    monkeypatch.setattr(measured, "shipped_folder", lambda kind: tmp_path / "recipes")
     old = commit(package)
     (package / "part.py").write_text("one = 2\n")
     older = [old, commit(package)]
@@ -196,7 +196,7 @@ def test_runs_of_several_old_commits_are_one_result(
 
 
 def test_the_table_with_most_seeds_is_shown(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measured, "asset_folders", lambda kind: [tmp_path / "recipes"])
+    monkeypatch.setattr(measured, "shipped_folder", lambda kind: tmp_path / "recipes")
     now = commit(package)
     record(tmp_path / "recipes", [run_of(1, now, 0.5), run_of(2, now, 0.5)])
     several = tmp_path / "recipes" / "reverse" / "results" / "table.json"
@@ -211,14 +211,14 @@ def test_the_table_with_most_seeds_is_shown(package: Path, tmp_path: Path, monke
 def test_figures_of_another_recipe_are_not_current(
     package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measured, "asset_folders", lambda kind: [tmp_path / "recipes"])
+    monkeypatch.setattr(measured, "shipped_folder", lambda kind: tmp_path / "recipes")
     now = commit(package)
     record(tmp_path / "recipes", [run_of(1, now, 0.5)], hash="another")
     assert {figure.stale for figure in measured_figures(COMPOSED)[()]} == {"the recipe has changed since"}
 
 
 def test_figures_with_overrides_are_apart(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measured, "asset_folders", lambda kind: [tmp_path / "recipes"])
+    monkeypatch.setattr(measured, "shipped_folder", lambda kind: tmp_path / "recipes")
     now = commit(package)
     hash_of_five = contender_hash(compose(NAME, ["trainer.max_steps=5"]).recipe)
     record(tmp_path / "recipes", [run_of(1, now, 0.5)], overrides=["trainer.max_steps=5"], hash=hash_of_five)

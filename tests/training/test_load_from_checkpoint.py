@@ -138,7 +138,7 @@ def test_checkpoint_runs_no_code(module: Build, data: dialog.DialogDataModule, t
     evil = {"name": "os.system", "command": f"touch {tmp_path / 'touched'}"}
     path = save(module(), data, tmp_path / "evil.ckpt")
     rewrite(path, lambda checkpoint: checkpoint["hyper_parameters"]["model"].update(encoder=evil))
-    with pytest.raises(dialog.UserError, match=rf"^{path}: imports 'os\.system'; pass trust=True"):
+    with pytest.raises(dialog.UserError, match=rf"^{path}: imports 'os\.system'"):
         dialog.DialogModule.load_from_checkpoint(path, weights_only=False)
     assert not (tmp_path / "touched").exists()
 

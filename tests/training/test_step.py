@@ -101,7 +101,7 @@ def test_a_loss_gets_the_inputs_that_it_needs(
     model, rows = network(dropout=0.3), batch()
 
     def loss(component: dict[str, object]) -> Tensor:
-        return loss_and_gradients(dialog.DialogModule(model, padding=PAD, loss=component), rows)[0]
+        return loss_and_gradients(dialog.DialogModule(model, padding=PAD, loss=dialog.trusted(component)), rows)[0]
 
     plain = loss({"name": "cross_entropy"})
     torch.testing.assert_close(loss({"name": "lab.scaled", "scale": 3.0}), 3 * plain)
@@ -130,7 +130,7 @@ def test_an_unsuitable_loss_is_an_error(
 ) -> None:
     monkeypatch.setattr(distance_loss, "needs", frozenset(needs))
     with pytest.raises(UserError, match=message):
-        dialog.DialogModule(network(), padding=PAD, loss=component)
+        dialog.DialogModule(network(), padding=PAD, loss=dialog.trusted(component))
 
 
 # ------------------------------------------------------------------ auxiliary objectives and coverage

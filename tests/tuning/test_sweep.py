@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from dialog.cli import program
-from dialog.config.compose import Composed, asset_folders, compose
+from dialog.config.assets import shipped_folder
+from dialog.config.compose import Composed, compose
 from dialog.config.schema import to_dict
 from dialog.data.store.store import Store
 from dialog.errors import UserError
@@ -341,7 +342,7 @@ def test_unknown_setting_of_a_sweep_is_one_line(tmp_path: Path) -> None:
 
 
 def wandb_sweeps() -> list[Path]:
-    return sorted(path for root in asset_folders("sweeps") for path in root.glob("wandb/*.yaml"))
+    return sorted(shipped_folder("sweeps").glob("wandb/*.yaml"))
 
 
 @pytest.mark.parametrize("path", wandb_sweeps(), ids=lambda path: path.stem)

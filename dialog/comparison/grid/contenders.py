@@ -20,16 +20,16 @@ from dialog.comparison.grid.folder import (
     is_comparison,
 )
 from dialog.comparison.grid.names import run_names
-from dialog.config.components import imported_names
 from dialog.config.compose import Composed, compose, find_recipe
 from dialog.config.schema import to_dict
+from dialog.config.trust import FULL_TRUST, NO_TRUST, Trust, check_importable
 from dialog.config.variations import parse_variation, short_names
 from dialog.config.yaml_layers import parse_value
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 from dialog.runs.evaluation.files import METRICS, check_evaluation
 from dialog.runs.folder import RECIPE, read_recipe, read_summary
-from dialog.runs.load import check_files, check_no_imports
+from dialog.runs.load import check_files
 
 UNSAFE = re.compile(r"[^\w.,=+\[\] -]+")
 """Characters of a value that do not belong in the name of a folder."""
@@ -57,7 +57,7 @@ def read_contenders(
     variations: Sequence[str] = (),
     *,
     inherited: Sequence[str] = (),
-    trust: bool = False,
+    trust: Trust = NO_TRUST,
 ) -> list[Contender]:
     """Return the contenders that a command line names; run folders of one recipe are one contender.
 
@@ -66,7 +66,7 @@ def read_contenders(
         overrides: Settings of the command line, for recipes only.
         variations: ``KEY=A,B``, for recipes only.
         inherited: Settings with which the comparison was begun; they apply to its new recipes too.
-        trust: Allow recipes of run folders to import code.
+        trust: Which parts recipes of run folders may import.
 
     Raises:
         UserError: an invalid recipe, run folder or variation, a name listed twice, or overrides without a recipe.
@@ -79,7 +79,11 @@ def read_contenders(
     if not recipes and names and (unused := [*overrides, *variations]):
         raise UserError(f"{unused[0]}: overrides apply to recipes, not to trained runs; remove it")
     settings = [*inherited, *overrides]
-    varied = {name: vary(compose(name, settings), name, settings, variations) for name in recipes}
+    varied = {}
+    for name in recipes:
+        # A recipe that the caller names may import parts; the folder's own settings must not add any.
+        own = FULL_TRUST.within(*(one.recipe for one in vary(name, overrides, variations)))
+        varied[name] = vary(name, settings, variations, trust=own)
     groups = group_runs([path for path in paths if path.is_dir()], trust=trust)
     file_names = distinct_names([path for path in paths if path.suffix == ".jsonl"])
     contenders: list[Contender] = []
@@ -101,10 +105,12 @@ def read_contenders(
 
 def of_recipe(composed: Composed) -> Contender:
     """Return the contender of a recipe to train."""
-    return Contender(composed.name, "recipe", contender_hash(composed.recipe), to_dict(composed.recipe))
+    recipe = to_dict(composed.recipe)
+    check_importable(composed.recipe, composed.name)
+    return Contender(composed.name, "recipe", contender_hash(composed.recipe), recipe, trust=FULL_TRUST.within(recipe))
 
 
-def vary(composed: Composed, name: str, overrides: Sequence[str], variations: Sequence[str]) -> list[Composed]:
+def vary(name: str, overrides: Sequence[str], variations: Sequence[str], *, trust: Trust = NO_TRUST) -> list[Composed]:
     """Compose a recipe with each combination of the values of ``--vary KEY=A,B``.
 
     A contender is named by its values: ``lstm[attention=dot]``. A plain value of a component is the name of a part.
@@ -112,6 +118,7 @@ def vary(composed: Composed, name: str, overrides: Sequence[str], variations: Se
     Raises:
         UserError: no key or value, a value listed twice, or an override that does not fit.
     """
+    composed = compose(name, overrides, trust=trust)
     if not variations:
         return [composed]
     parsed = [parse_variation(text) for text in variations]
@@ -126,7 +133,7 @@ def vary(composed: Composed, name: str, overrides: Sequence[str], variations: Se
         label = ", ".join(
             f"{short[key]}={value_label(key, value)}" for (key, _), value in zip(parsed, values, strict=True)
         )
-        recipes.append(replace(compose(name, [*overrides, *settings]), name=f"{composed.name}[{label}]"))
+        recipes.append(replace(compose(name, [*overrides, *settings], trust=trust), name=f"{composed.name}[{label}]"))
     return recipes
 
 
@@ -141,7 +148,7 @@ def value_label(key: str, value: str) -> str:
 # ------------------------------------------------------------------ trained runs
 
 
-def group_runs(folders: Sequence[Path], *, trust: bool) -> list[Contender]:
+def group_runs(folders: Sequence[Path], *, trust: Trust) -> list[Contender]:
     """Return trained runs, those of one recipe as one contender with several seeds.
 
     Raises:
@@ -161,19 +168,23 @@ def group_runs(folders: Sequence[Path], *, trust: bool) -> list[Contender]:
     names = run_names(list(groups.values()))
     return [
         Contender(
-            name, "runs", key, to_dict(recipes[key].recipe), {seed: absolute(path) for seed, path in group.items()}
+            name,
+            "runs",
+            key,
+            to_dict(recipes[key].recipe),
+            {seed: absolute(path) for seed, path in group.items()},
+            trust=trust.within(recipes[key].recipe),
         )
         for name, (key, group) in zip(names, groups.items(), strict=True)
     ]
 
 
-def trained_recipe(folder: Path, *, trust: bool) -> Composed:
+def trained_recipe(folder: Path, *, trust: Trust) -> Composed:
     """Read the recipe of a finished run."""
     if not (folder / RECIPE).is_file():
         raise UserError(f"{folder} is not a run folder or a comparison folder: it has no {RECIPE} or {GRID}")
-    composed = compose(str(folder / RECIPE))
-    if not trust:
-        check_no_imports(composed.recipe, folder)
+    composed = compose(str(folder / RECIPE), trust=trust)
+    check_importable(composed.recipe, str(folder))
     check_files(folder)
     if read_summary(folder) is None:
         raise UserError(f"{folder}: training has not finished; resume it with dialog-seq2seq train --resume {folder}")
@@ -218,8 +229,8 @@ def responses_contender(path: Path, name: str) -> Contender:
     return Contender(name, "responses", sha256(path), file=str(path.resolve()))
 
 
-def check_trusted(grid: Grid, listed: Sequence[str]) -> None:
-    """Check that what a comparison folder adds to the command line imports no code: its contenders and their runs.
+def check_trusted(grid: Grid) -> None:
+    """Check that the contenders of a comparison and their runs import only what the caller has allowed.
 
     A run may import what the recipe of its contender does.
 
@@ -227,10 +238,8 @@ def check_trusted(grid: Grid, listed: Sequence[str]) -> None:
         UserError: a recipe that imports code.
     """
     for contender in grid.contenders:
-        if contender.kind != "responses" and contender.name not in listed:
-            check_no_imports(contender.composed.recipe, Path(contender.name))
+        if contender.kind != "responses":
+            check_importable(contender.composed.recipe, contender.name)
     for cell in grid.cells():
-        names = imported_names(cell.contender.recipe)
-        recipe = read_recipe(cell.folder) if (cell.folder / RECIPE).is_file() else None
-        if recipe is not None and not set(imported_names(to_dict(recipe))).issubset(names):
-            check_no_imports(recipe, cell.folder)
+        if (cell.folder / RECIPE).is_file():
+            check_importable(read_recipe(cell.folder, trust=cell.contender.trust), str(cell.folder))

@@ -10,24 +10,32 @@ reason why the run failed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dialog.atomic import lock, write_json
 from dialog.config.compose import Composed, fill_schema
 from dialog.config.schema import Recipe, to_dict
+from dialog.config.trust import FULL_TRUST, NO_TRUST, Trust
 from dialog.errors import UserError
+from dialog.escaping import to_json
 from dialog.json_files import read_json
+from dialog.paths import check_links, is_inner_path
 from dialog.runs.folder import ENVIRONMENT, hash_of, read_recipe, read_summary
 from dialog.version import __version__
+
+T = TypeVar("T")
 
 GRID = "grid.json"
 LOCK = ".lock"
 FORMAT = 1
+KINDS = ("recipe", "runs", "responses")
+LARGEST_SEED = 2**32 - 1
+"""Limit of NumPy."""
 SPLIT = "test"
 """The split on which contenders are compared."""
 DIVERGED = "diverged.json"
@@ -51,6 +59,7 @@ class Contender:
         recipe: The composed recipe as plain values; empty for responses.
         folders: Run folders by seed; for a recipe those outside of the comparison, which comparisons may share.
         file: The file of responses.
+        trust: Which parts its recipe and its runs may import; not written to the folder.
     """
 
     name: str
@@ -59,22 +68,34 @@ class Contender:
     recipe: dict[str, Any] = field(default_factory=dict, hash=False)
     folders: dict[int, str] = field(default_factory=dict, hash=False)
     file: str = ""
+    trust: Trust = field(default=NO_TRUST, compare=False)
 
     @cached_property
     def composed(self) -> Composed:
         """The recipe."""
-        return Composed(self.name, fill_schema(self.recipe, {}, f"{GRID}: {self.name}"), {})
+        recipe = fill_schema(self.recipe, {}, f"{GRID}: {self.name}")
+        return Composed(self.name, self.trust.allow(recipe), {})
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a comparison: a contender and a seed; None for a file of responses."""
+    """One run of a comparison: a contender and a seed; None for a file of responses.
+
+    Attributes:
+        contender: The contender.
+        seed: The seed.
+        folder: Run folder.
+        place: Path of the lock and of the error in the comparison folder, without their suffixes.
+        outside: Whether the run folder lies outside of the comparison folder.
+        named: Whether the caller has named a folder outside; if grid.json alone names it, it is only read.
+    """
 
     contender: Contender
     seed: int | None
     folder: Path
     place: Path
-    """Path of the lock and of the error, without their suffixes."""
+    named: bool = True
+    outside: bool = False
 
     @property
     def name(self) -> str:
@@ -86,6 +107,18 @@ class Cell:
         """File with the reason why the run failed."""
         return self.place.with_name(f"{self.place.name}.error")
 
+    def check_named(self) -> None:
+        """Check that this run may be trained or evaluated.
+
+        Raises:
+            UserError: its folder lies outside of the comparison, and grid.json alone names it.
+        """
+        if not self.named:
+            raise UserError(
+                f"{self.folder}: lies outside of the comparison folder, so it is only read; name it on the command "
+                "line too, or pass --trust"
+            )
+
     @contextmanager
     def locked(self) -> Iterator[bool]:
         """Hold the lock of this run and yield True, or yield False if another process holds it."""
@@ -96,13 +129,24 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """Contenders and seeds of a comparison folder."""
+    """Contenders and seeds of a comparison folder.
+
+    Attributes:
+        folder: The comparison folder.
+        contenders: The contenders.
+        seeds: Seeds of the recipes.
+        overrides: ``key=value`` for recipes that are added.
+        commands: Commands that have changed the grid.
+        named: Run folders outside of the comparison that the caller has named, and that it may thus write to; None for
+            all. What grid.json alone names is only read.
+    """
 
     folder: Path
     contenders: tuple[Contender, ...]
     seeds: tuple[int, ...]
     overrides: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
+    named: frozenset[str] | None = field(default=frozenset(), compare=False)
 
     def cells(self) -> list[Cell]:
         """Return all runs: the first seed of every contender, then the second, ..."""
@@ -112,19 +156,23 @@ class Grid:
 
     def _cells_of(self, contender: Contender) -> list[Cell]:
         runs = self.folder / "runs" / contender.name
-        if contender.kind == "recipe":
-            folders = [Path(contender.folders.get(seed, runs / f"seed-{seed}")) for seed in self.seeds]
-            return [
-                Cell(contender, seed, folder, folder.with_name(f".{folder.name}"))
-                for seed, folder in zip(self.seeds, folders, strict=True)
-            ]
         if contender.kind == "responses":
             return [Cell(contender, None, runs, runs.with_name(f".{runs.name}"))]
-        places = self.folder / "runs" / f".{contender.name.replace('/', '-')}"
+        seeds = self.seeds if contender.kind == "recipe" else tuple(contender.folders)
         return [
-            Cell(contender, seed, Path(path), places.with_name(f"{places.name}-{seed}"))
-            for seed, path in contender.folders.items()
+            self._outside_cell(contender, seed, contender.folders[seed])
+            if seed in contender.folders
+            else Cell(contender, seed, runs / f"seed-{seed}", runs / f".seed-{seed}")
+            for seed in seeds
         ]
+
+    def _outside_cell(self, contender: Contender, seed: int, path: str) -> Cell:
+        """Return the cell of a run folder outside of the comparison."""
+        folder, named = Path(path), self.named is None or path in self.named
+        if contender.kind == "recipe" and named:  # comparisons that train the same run share its lock
+            return Cell(contender, seed, folder, folder.with_name(f".{folder.name}"), outside=True)
+        place = self.folder / "runs" / f".{contender.name.replace('/', '-')}-{seed}"
+        return Cell(contender, seed, folder, place, named=named, outside=True)
 
 
 def is_trained(folder: Path) -> bool:
@@ -145,11 +193,11 @@ def is_comparison(folder: Path) -> bool:
     return (folder / GRID).is_file()
 
 
-def read_grid(folder: Path) -> Grid:
-    """Read the grid of a comparison folder.
+def read_grid(folder: Path, *, trust: Trust = NO_TRUST) -> Grid:
+    """Read the grid of a comparison folder, which somebody else may have written.
 
     Raises:
-        UserError: no comparison, one of another format, or a damaged file.
+        UserError: no comparison, one of another format, a damaged file, or a path that leads out of the folder.
     """
     if not is_comparison(folder):
         raise UserError(f"{folder} is not a comparison folder: it has no {GRID}; choose another --output")
@@ -161,20 +209,50 @@ def read_grid(folder: Path) -> Grid:
         )
     values = read_json(folder / GRID, "contenders", "seeds", "overrides", "commands")
     try:
-        contenders = tuple(_contender(entry) for entry in values["contenders"])
+        contenders = tuple(_contender(_typed(entry, dict), trust) for entry in _typed(values["contenders"], list))
+        seeds = tuple(_seed(seed) for seed in _typed(values["seeds"], list))
+        overrides = tuple(_typed(text, str) for text in _typed(values["overrides"], list))
+        commands = tuple(_typed(text, str) for text in _typed(values["commands"], list))
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{folder / GRID}: damaged ({error}); restore it from a copy") from error
-    return Grid(folder, contenders, tuple(values["seeds"]), tuple(values["overrides"]), tuple(values["commands"]))
+    if trust != FULL_TRUST:
+        check_links(folder)
+    return Grid(folder, contenders, seeds, overrides, commands)
 
 
-def _contender(entry: dict[str, Any]) -> Contender:
-    return Contender(**{**entry, "folders": {int(seed): path for seed, path in entry["folders"].items()}})
+def _contender(entry: Mapping[str, Any], trust: Trust) -> Contender:
+    name, kind = _typed(entry["name"], str), _typed(entry["kind"], str)
+    if kind not in KINDS:
+        raise ValueError(f"unknown kind {kind!r} of a contender")
+    if kind != "runs" and not is_inner_path(name):
+        raise ValueError(f"the name {name!r} leads out of the folder")
+    recipe = _typed(entry["recipe"], dict)
+    folders = {_seed(int(seed)): _typed(path, str) for seed, path in _typed(entry["folders"], dict).items()}
+    if not all(Path(path).is_absolute() and "\0" not in path for path in folders.values()):
+        raise ValueError(f"a run folder of {name!r} is no absolute path")
+    digest, file = _typed(entry["hash"], str), _typed(entry["file"], str)
+    return Contender(name, kind, digest, recipe, folders, file, trust.within(recipe))
+
+
+def _typed(value: object, kind: type[T]) -> T:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ValueError(f"{to_json(value)[:60]} in place of a {kind.__name__}")
+    return value
+
+
+def _seed(value: object) -> int:
+    seed = _typed(value, int)
+    if not 0 <= seed <= LARGEST_SEED:
+        raise ValueError(f"seed {str(seed)[:20]} is not between 0 and {LARGEST_SEED}")
+    return seed
 
 
 def write_grid(grid: Grid) -> None:
-    """Write grid.json."""
+    """Write grid.json, without what the caller alone gives: trust and named folders."""
     values = {"format": FORMAT, "version": __version__, **asdict(grid)}
-    del values["folder"]
+    del values["folder"], values["named"]
+    for contender in values["contenders"]:
+        del contender["trust"]
     write_json(grid.folder / GRID, values)
 
 

@@ -19,6 +19,7 @@ from dialog.comparison.grid.folder import (
     read_grid,
     write_grid,
 )
+from dialog.config.trust import NO_TRUST, Trust
 from dialog.errors import UserError
 
 
@@ -32,7 +33,13 @@ def check_output(folder: Path) -> None:
 
 
 def open_grid(
-    folder: Path, contenders: Sequence[Contender], seeds: Sequence[int], overrides: Sequence[str], command: str
+    folder: Path,
+    contenders: Sequence[Contender],
+    seeds: Sequence[int],
+    overrides: Sequence[str],
+    command: str,
+    *,
+    trust: Trust = NO_TRUST,
 ) -> Grid:
     """Create a comparison folder, or add to one what it lacks; processes that start together take turns.
 
@@ -47,7 +54,7 @@ def open_grid(
         raise UserError(f"{folder}: cannot be created ({error.strerror}); choose another --output") from error
     check_output(folder)
     with lock(folder / LOCK, wait=True):
-        before = read_grid(folder) if is_comparison(folder) else Grid(folder, (), ())
+        before = read_grid(folder, trust=trust) if is_comparison(folder) else Grid(folder, (), ())
         grid = merged(before, contenders, seeds, overrides)
         if grid != before:
             grid = replace(grid, commands=(*before.commands, command))
@@ -69,11 +76,13 @@ def merged(grid: Grid, contenders: Sequence[Contender], seeds: Sequence[int], ov
             )
         if contender.kind == "runs":
             check_seeds(grid.folder, before, contender)
-        if contender.folders:
-            names[contender.name] = replace(before, folders={**before.folders, **contender.folders})
+        folders = {**before.folders, **contender.folders}
+        names[contender.name] = replace(before, folders=folders, trust=contender.trust)
     more = [seed for seed in seeds if seed not in grid.seeds]
+    named = {path for contender in contenders for path in contender.folders.values()}
     return replace(
         grid,
+        named=None if grid.named is None else grid.named | named,
         contenders=tuple(names.values()),
         seeds=(*grid.seeds, *more),
         overrides=grid.overrides if grid.contenders else tuple(overrides),

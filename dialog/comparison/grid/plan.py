@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dialog.comparison.grid.contenders import check_trusted, read_contenders, split_folder
@@ -19,6 +19,7 @@ from dialog.comparison.grid.folder import (
 )
 from dialog.comparison.grid.open import check_output, merged, open_grid
 from dialog.comparison.grid.responses import Row, examples_of_recipe, match_responses, read_test_set
+from dialog.config.trust import FULL_TRUST, NO_TRUST, Trust
 from dialog.errors import UserError, section
 from dialog.paths import fresh_folder
 from dialog.runs.check import check_recipe
@@ -38,9 +39,10 @@ class Request:
         seeds: Number of seeds; None keeps those of the folder, or is 1.
         output: Folder of the comparison; None for a new one.
         jobs: Number of processes.
-        trust: Allow recipes of folders to import code.
+        trust: Which parts recipes of folders may import.
         strict: Reject contenders that differ in the parity contract.
         job: One of the processes of a comparison: it trains and evaluates only.
+        named: Run folders outside of the comparison that a job may write to.
     """
 
     names: Sequence[str]
@@ -49,9 +51,10 @@ class Request:
     seeds: int | None = None
     output: Path | None = None
     jobs: int = 1
-    trust: bool = False
+    trust: Trust = NO_TRUST
     strict: bool = False
     job: bool = False
+    named: Sequence[str] = ()
 
     @property
     def command(self) -> str:
@@ -73,16 +76,19 @@ def prepare_grid(request: Request) -> Grid:
     folder = folder or request.output
     if folder is not None:
         check_output(folder)
-    current = read_grid(folder) if folder is not None and is_comparison(folder) else Grid(folder or Path(), (), ())
+    current = Grid(folder or Path(), (), ())
+    if folder is not None and is_comparison(folder):
+        current = read_grid(folder, trust=request.trust)
+    all_folders = request.trust == FULL_TRUST and not request.job
+    current = replace(current, named=None if all_folders else frozenset(request.named))
     if current.contenders and not names and (request.overrides or request.variations):
         settings = [*request.overrides, *request.variations]
         raise UserError(f"{settings[0]}: applies to new recipes only; name one, or start another comparison")
     inherited = [text for text in current.overrides if text not in request.overrides]
     new = read_contenders(names, request.overrides, request.variations, inherited=inherited, trust=request.trust)
     overrides = [*inherited, *request.overrides]
-    if not request.trust:
-        check_trusted(current, [contender.name for contender in new])
     planned = merged(current, new, seeds_of(current, new, request.seeds), overrides)
+    check_trusted(planned)
     if len(planned.contenders) < 2:
         raise UserError(
             "compare needs at least two contenders: recipes, run folders of different recipes, or files of responses"
@@ -107,7 +113,8 @@ def prepare_grid(request: Request) -> Grid:
 
             check_strict(planned, data)
     folder = folder or fresh_folder("comparisons")
-    return open_grid(folder, new, planned.seeds, overrides, request.command)
+    opened = open_grid(folder, new, planned.seeds, overrides, request.command, trust=request.trust)
+    return replace(opened, named=planned.named)
 
 
 def seeds_of(current: Grid, new: Sequence[Contender], number: int | None) -> list[int]:

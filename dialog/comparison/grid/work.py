@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -90,10 +89,11 @@ class Work:
             others = self.grid.contenders
             self.evaluations[cell.name] = measure_responses(cell.contender, others, cell.folder, SPLIT)
             return
+        cell.check_named()
         if cell.contender.kind == "recipe":
             train_cell(cell, group=self.grid.folder.resolve().name, advice=self.advice)
         if (cell.folder / WEIGHTS).is_file() and self.evaluation(cell) is None:
-            run = load(cell.folder, trust=True)
+            run = load(cell.folder, trust=cell.contender.trust)
             evaluated = evaluate(run, SPLIT, quiet=True)
             try:
                 measure_history(run, evaluated.folder, sample_of(run, SPLIT))
@@ -154,10 +154,9 @@ def train_cell(cell: Cell, *, group: str, advice: str) -> None:
     try:
         if (cell.folder / RECIPE).is_file():
             log.info("resuming %s", cell.name)
-            resume(cell.folder, trust=True, quiet=True, advice=advice)
-        else:  # new, or killed before the recipe was written
+            resume(cell.folder, trust=cell.contender.trust, quiet=True, advice=advice)
+        else:
             log.info("training %s", cell.name)
-            shutil.rmtree(cell.folder, ignore_errors=True)
             train(recipe_of(cell), cell.folder, quiet=True, part_of=PartOf(cell.name, group, advice))
     except DivergedError as error:
         log.warning("%s diverged: %s", cell.name, error)

@@ -15,7 +15,6 @@ from dialog.comparison.grid.folder import SPLIT
 from dialog.comparison.results.systems import System
 from dialog.data.dialogue import Example
 from dialog.data.examples import examples
-from dialog.runs.load import load
 from dialog.runs.run import Run
 
 EXAMPLES = 4
@@ -74,7 +73,7 @@ def readings_of(system: System, chosen: Sequence[Mapping[str, Any]]) -> Iterator
     """Yield the maps of each evaluated run of a contender on each example; none for a model without attention."""
     originals: dict[str, Example] = {}
     for rank, finished in enumerate(system.measured_runs):
-        run = load(finished.folder, trust=True)
+        run = finished.load()
         originals = originals or examples_by_id(run, {sample["id"] for sample in chosen})
         for place, sample in enumerate(chosen):
             reading = cross_attention(run, originals[sample["id"]])

@@ -9,11 +9,10 @@ from typing import Any
 
 from dialog.analysis.attention.split import SAMPLE
 from dialog.comparison.grid.folder import SPLIT
-from dialog.comparison.results.systems import System
+from dialog.comparison.results.systems import FinishedRun, System
 from dialog.config.schema import to_dict
 from dialog.runs.evaluation.files import read_added, write_added
 from dialog.runs.folder import hash_of
-from dialog.runs.load import load
 from dialog.runs.run import Run
 
 FILE = "attention.json"
@@ -36,7 +35,7 @@ def attention_statistics(systems: Sequence[System]) -> list[dict[str, Any]]:
             if system.contender.kind != "responses"
             for finished in system.measured_runs
             if finished.evaluation is not None
-            for rows in [measured_rows(finished.folder, finished.evaluation, finished.entry["metrics"])]
+            for rows in [measured_rows(finished, finished.evaluation)]
             if rows
         ]
     except Exception as error:  # the other results do not depend on it
@@ -45,18 +44,19 @@ def attention_statistics(systems: Sequence[System]) -> list[dict[str, Any]]:
         return []
 
 
-def measured_rows(folder: Path, evaluation: Path, metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
+def measured_rows(finished: FinishedRun, evaluation: Path) -> list[dict[str, Any]]:
     """Return the rows of a run, from attention.json of its evaluation folder or measured and written to it.
 
     Empty for a model without cross-attention.
     """
-    run = load(folder, trust=True)
+    run = finished.load()
     if run.model.decoder.pointer is None:
         return []
-    path, fingerprint = evaluation / FILE, _fingerprint(run, metrics)
+    path, fingerprint = evaluation / FILE, _fingerprint(run, finished.entry["metrics"])
     measured = read_added(path, "fingerprint", "rows")
     if measured is None or measured["fingerprint"] != fingerprint:
-        log.info("measuring the attention of %s", folder)
+        finished.cell.check_named()
+        log.info("measuring the attention of %s", finished.folder)
         measured = {"fingerprint": fingerprint, **run.attention_statistics(SPLIT, quiet=True)}
         write_added(path, measured)
     return [

@@ -11,7 +11,7 @@ from dialog.comparison.breakdown import breakdown, example_properties
 from dialog.comparison.cost import cost, seconds_to_common_value
 from dialog.comparison.crossings import crossings
 from dialog.comparison.grid.folder import SPLIT, Grid
-from dialog.comparison.history import history_results, measure_history, sample_of
+from dialog.comparison.history import history_results, kept_history, measure_history, sample_of
 from dialog.comparison.parity import parity
 from dialog.comparison.references import ngram_warnings, references_of
 from dialog.comparison.results.attention import attention
@@ -21,7 +21,6 @@ from dialog.comparison.results.systems import System
 from dialog.comparison.statistics.phrases import listed
 from dialog.comparison.statistics.section import statistics_section
 from dialog.metrics.measurement import FAILED
-from dialog.runs.load import load
 from dialog.training.checkpoints.manifest import MANIFEST
 
 FORMAT = 3
@@ -146,8 +145,11 @@ def history(systems: Sequence[System]) -> dict[str, Any]:
         for system in trained:
             for finished in system.measured_runs:
                 if finished.evaluation is not None:
-                    run = load(finished.folder, trust=True)
-                    measured = measure_history(run, finished.evaluation, sample_of(run, SPLIT))
+                    run = finished.load()
+                    sample = sample_of(run, SPLIT)
+                    if kept_history(run, finished.evaluation, sample) is None:
+                        finished.cell.check_named()
+                    measured = measure_history(run, finished.evaluation, sample)
                     histories.setdefault(system.name, []).append(measured)
     except Exception as error:  # the other results do not depend on it
         log.warning("use of the history: not measured (%s: %s)", type(error).__name__, error)

@@ -16,13 +16,13 @@ from dialog.comparison.history import sample_of
 from dialog.comparison.parity import EvaluatedSystem
 from dialog.comparison.results.summary import learning_curve, summarize
 from dialog.comparison.statistics.section import subset_masks
-from dialog.config.compose import compose
 from dialog.config.schema import Recipe
 from dialog.escaping import finite
 from dialog.json_files import read_json
 from dialog.runs.evaluation.files import check_evaluation, hashes_of
-from dialog.runs.folder import ENVIRONMENT, METRICS, RECIPE, WEIGHTS, read_summary
+from dialog.runs.folder import ENVIRONMENT, METRICS, WEIGHTS, read_recipe, read_summary
 from dialog.runs.load import load, load_initial
+from dialog.runs.run import Run
 
 SUBSETS = ("all", "clean", "leaked")
 
@@ -30,10 +30,19 @@ SUBSETS = ("all", "clean", "leaked")
 class FinishedRun(NamedTuple):
     """A run, and its evaluation if it has one."""
 
-    folder: Path
+    cell: Cell
     entry: dict[str, Any]  # under "runs" in results.json
     evaluation: Path | None
     measured: Measured | None
+
+    @property
+    def folder(self) -> Path:
+        """Run folder."""
+        return self.cell.folder
+
+    def load(self) -> Run:
+        """Load the run with the trust that its contender has."""
+        return load(self.folder, trust=self.cell.contender.trust)
 
 
 class System(NamedTuple):
@@ -90,7 +99,7 @@ def finished_run(cell: Cell, work: Work) -> FinishedRun:
     last = curve[-1] if curve else {"step": 0, "seconds": 0.0, "target_tokens": 0}
     summary = read_summary(folder)
     verified = check_evaluation(evaluated.folder) if evaluated else None
-    measured = read_measured(evaluated.folder, trust=True) if evaluated else None
+    measured = read_measured(evaluated.folder, trust=cell.contender.trust) if evaluated else None
     entry = {
         "seed": cell.seed,
         "folder": str(folder.relative_to(root) if folder.is_relative_to(root) else folder.resolve()),
@@ -104,7 +113,7 @@ def finished_run(cell: Cell, work: Work) -> FinishedRun:
         "verified": verified,
         "curve": curve,
     }
-    return FinishedRun(folder, entry, evaluated.folder if evaluated else None, measured)
+    return FinishedRun(cell, entry, evaluated.folder if evaluated else None, measured)
 
 
 def with_values(metrics: Mapping[str, Any], measured: Measured) -> dict[str, Any]:
@@ -150,11 +159,10 @@ def finished_system(contender: Contender, runs: list[FinishedRun]) -> System:
         return System(contender, EvaluatedSystem(None, {}, model, measured), runs)
     from dialog.models.seq2seq import count_parameters
 
-    trained = next((run.folder for run in runs if (run.folder / WEIGHTS).is_file()), None)
-    folder = trained or runs[0].folder
-    run = load(trained, trust=True) if trained else load_initial(folder)
-    recipe = compose(str(folder / RECIPE)).recipe  # with the precision of the machine
-    environment = read_json(folder / ENVIRONMENT)
+    trained = next((run for run in runs if (run.folder / WEIGHTS).is_file()), None)
+    run = trained.load() if trained else load_initial(runs[0].folder, trust=contender.trust)
+    recipe = read_recipe(run.folder, trust=contender.trust)  # with the precision of the machine
+    environment = read_json(run.folder / ENVIRONMENT)
     model |= {
         "trials": recipe.about.trials,
         "tokenizer": environment.get("tokenizer"),

@@ -7,14 +7,14 @@ from typing import Any
 
 from torch import nn
 
-from dialog.config.components import imported_names
+from dialog.config.trust import Trust, check_importable
 from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import UserError
 from dialog.models.seq2seq import Seq2Seq
 
 
 def constructor_arguments(
-    checkpoint: Mapping[str, Any], replacements: Mapping[str, Any], path: str, *, trust: bool
+    checkpoint: Mapping[str, Any], replacements: Mapping[str, Any], path: str, *, trust: Trust
 ) -> dict[str, Any]:
     """Return the arguments of a DialogModule: the replacements, and for all others those of a checkpoint.
 
@@ -28,8 +28,8 @@ def constructor_arguments(
             f"{path}: has no hyperparameters of its network: an older version wrote it, or the network is not a "
             "Seq2Seq; pass model= and padding=, or load its run folder with dialog.load"
         )
-    for dotted in imported_names(stored) if not trust else ():
-        raise UserError(f"{path}: imports {dotted!r}; pass trust=True if you trust its author")
+    stored = trust.allow(stored)
+    check_importable(stored, path)
     if "model" in stored:
         stored["model"] = Seq2Seq(**stored["model"])
     if "tokenizer" not in replacements and checkpoint.get("tokenizer") is not None:

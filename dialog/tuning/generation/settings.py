@@ -12,11 +12,11 @@ from typing import Any
 from dialog.config.components import Component, hint
 from dialog.config.compose import compose
 from dialog.config.schema import GenerationConfig
+from dialog.config.trust import NO_TRUST, Trust, check_importable
 from dialog.config.variations import combinations
 from dialog.config.yaml_layers import Layer, read_yaml
 from dialog.errors import UserError, section
 from dialog.runs.folder import RECIPE
-from dialog.runs.load import check_no_imports
 from dialog.runs.run import Run
 
 KEYS = tuple(item.name for item in fields(GenerationConfig))
@@ -42,7 +42,12 @@ class DecodingSetting:
 
 
 def read_settings(
-    run: Run, path: Path | None, overrides: Sequence[str] = (), variations: Sequence[str] = (), *, trust: bool = False
+    run: Run,
+    path: Path | None,
+    overrides: Sequence[str] = (),
+    variations: Sequence[str] = (),
+    *,
+    trust: Trust = NO_TRUST,
 ) -> list[DecodingSetting]:
     """Return each setting of a file, in each combination of the variations ``KEY=A,B`` of the run's recipe.
 
@@ -59,9 +64,8 @@ def read_settings(
         for label, varied in combinations(variations):
             title = ", ".join(filter(None, (name, label))) or "recipe"
             with section(place or f"--vary {label}" if place or label else "generation"):
-                recipe = compose(str(run.folder / RECIPE), [*overrides, *own, *varied]).recipe
-                if not trust:
-                    check_no_imports(recipe, run.folder)
+                recipe = compose(str(run.folder / RECIPE), [*overrides, *own, *varied], trust=trust).recipe
+                check_importable(recipe, str(run.folder))
                 setting = DecodingSetting(title, asdict(recipe.generation))
                 run.responder.search(setting.component)
             settings[title] = setting

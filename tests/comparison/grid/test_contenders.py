@@ -15,6 +15,7 @@ from dialog.comparison.grid.folder import Contender, Grid, contender_hash
 from dialog.comparison.grid.open import merged
 from dialog.comparison.grid.responses import examples_of_file, examples_of_recipe, match_responses
 from dialog.config.compose import compose
+from dialog.config.trust import NO_TRUST
 from dialog.errors import UserError
 from dialog.runs.folder import LISTED
 from dialog.training.checkpoints.manifest import list_files
@@ -99,7 +100,7 @@ def test_runs_of_one_recipe_are_one_contender(seeds: Callable[..., Path], traine
     assert (first.name, first.folders) == ("lstm", {1: str(one), 2: str(two)})
     assert second.folders == {1: str(trained("transformer"))}
     with pytest.raises(UserError, match="runs of one recipe with the same seed"):
-        group_runs([one, seeds("lstm/c", 1)], trust=False)
+        group_runs([one, seeds("lstm/c", 1)], trust=NO_TRUST)
 
 
 def test_a_run_that_is_added_is_a_seed_of_its_contender(seeds: Callable[..., Path], tmp_path: Path) -> None:
@@ -132,11 +133,11 @@ def test_seeds_on_other_data_or_devices(
     assert before in text
     (two / file).write_text(text.replace(before, after), encoding="utf-8")
     list_files(two, LISTED)
-    first, second = (group_runs([run], trust=False) for run in (one, two))
+    first, second = (group_runs([run], trust=NO_TRUST) for run in (one, two))
     grid = merged(Grid(two.parent, (), ()), first, [1], ())
     message = f"lstm/b: {name} differs from .*lstm/a, so they are not seeds of one model; compare them apart"
     with pytest.raises(UserError, match=message):
-        group_runs([one, two], trust=False)
+        group_runs([one, two], trust=NO_TRUST)
     with pytest.raises(UserError, match=message):
         merged(grid, second, [1], ())
 

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dialog.config.components import build
+from dialog.config.trust import trusted
 from dialog.data.tokenizers.tokenizer import EOS, PAD
 from dialog.errors import UserError
 from dialog.training.losses import LOSSES, CrossEntropy, Focal, LossSums, RDrop, Unlikelihood, build_loss, needs_of
@@ -255,7 +256,7 @@ def test_every_loss_is_a_sum_in_float32_or_better(name: str, scored: tuple[Tenso
 )
 def test_invalid_arguments_are_errors(component: dict[str, object], message: str | None) -> None:
     with pytest.raises(UserError, match=message):
-        build_loss(LOSSES, component, padding=PAD)
+        build_loss(LOSSES, trusted(component), padding=PAD)
 
 
 def test_coverage_is_its_formula() -> None:

@@ -153,13 +153,13 @@ def test_every_shipped_optimizer_can_be_built(network: Network, choice: str) -> 
 
 
 def test_an_optimizer_of_torch_takes_the_groups(network: Network) -> None:
-    component = {"name": "torch.optim.NAdam", "lr": 0.01, "weight_decay": 0.25}
+    component = dialog.trusted({"name": "torch.optim.NAdam", "lr": 0.01, "weight_decay": 0.25})
     built: Any = dialog.DialogModule(network(), padding=PAD, optimizer=component).configure_optimizers()
     assert [group["weight_decay"] for group in built["optimizer"].param_groups] == [0.25, 0.0]
 
 
 def test_a_schedule_of_torch_takes_the_optimizer(network: Network) -> None:
-    schedule = {"name": "torch.optim.lr_scheduler.ExponentialLR", "gamma": 0.5}
+    schedule = dialog.trusted({"name": "torch.optim.lr_scheduler.ExponentialLR", "gamma": 0.5})
     component = {"name": "sgd", "lr": 0.5, "schedule": schedule}
     built: Any = dialog.DialogModule(network(), padding=PAD, optimizer=component).configure_optimizers()
     built["optimizer"].step()

@@ -273,7 +273,7 @@ def test_a_file_of_a_run_folder_runs_no_code(runs: list[str], capsys: pytest.Cap
     configs = folder / "configs" / "generation"
     configs.mkdir(parents=True)
     (configs / "beam5.yaml").write_text("search: {name: subprocess.Popen, args: [touch, executed]}", encoding="utf-8")
-    with pytest.raises(UserError, match=r"imports 'subprocess\.Popen'; load it with --trust"):
+    with pytest.raises(UserError, match=r"imports 'subprocess\.Popen'; pass --trust"):
         call(capsys, str(folder), "--vary", "generation=beam5")
     assert not Path("executed").exists()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialog.config.components import imported_names
+from dialog.config.trust import imported_names
 from dialog.errors import UserError
 from dialog.export.contract import Exported, Format
 

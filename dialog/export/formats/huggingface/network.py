@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM, GenerationMixin, Pre
 from transformers.modeling_outputs import Seq2SeqLMOutput
 from transformers.utils.generic import ModelOutput
 
-from dialog.config.components import imported_names
+from dialog.config.trust import imported_names
 from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
 from dialog.errors import UserError
 from dialog.models.contracts import AttentionHook, Encoded, Memory, State

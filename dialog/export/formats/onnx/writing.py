@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from dialog.atomic import write_json
-from dialog.config.components import imported_names
+from dialog.config.trust import imported_names
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF, UNK
 from dialog.errors import UserError
 from dialog.export.formats.onnx.layers import in_onnx_operators, traced_lengths
