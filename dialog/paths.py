@@ -6,6 +6,7 @@ import os
 import random
 import re
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 
 from dialog.errors import UserError
@@ -51,17 +52,17 @@ def is_inner_path(path: str) -> bool:
     return "\0" not in path and not Path(path).is_absolute() and bool(path.strip("./")) and ".." not in Path(path).parts
 
 
-def check_links(folder: Path) -> None:
-    """Check that no link in a folder leads out of it, since what is written or removed there would be outside.
+def check_links(folder: Path, part: str = "") -> None:
+    """Check that no link in a folder, or in a part of it, leads out of it: writing there would change other files.
 
     Raises:
         UserError: with the link.
     """
     root = folder.resolve()
-    for inner, folders, files in os.walk(folder):
-        for path in (Path(inner, name) for name in (*folders, *files)):
-            if path.is_symlink() and not path.resolve().is_relative_to(root):
-                raise UserError(f"{path}: is a link out of {folder}; remove it, or pass --trust")
+    inside = (Path(inner, name) for inner, *names in os.walk(folder / part) for name in chain(*names))
+    for path in chain((folder / part,) if part else (), inside):
+        if path.is_symlink() and not path.resolve().is_relative_to(root):
+            raise UserError(f"{path}: is a link out of {folder}; replace it by a copy, or pass --trust")
 
 
 def name_of(folder: Path) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dialog.config.schema import Recipe, to_dict
-from dialog.config.trust import NO_TRUST, Trust, check_importable
+from dialog.config.trust import FULL_TRUST, NO_TRUST, Trust, check_importable
 from dialog.errors import UserError
+from dialog.paths import check_links
 from dialog.ranks import is_first_process
 from dialog.runs.check import check_recipe
 from dialog.runs.folder import CHANGEABLE, END_KEYS, Trained, read_recipe, read_summary
@@ -38,6 +39,8 @@ def resume(
     """
     recipe, extended = resumed_recipe(folder, overrides, trust)
     check_importable(recipe, str(folder))
+    if trust != FULL_TRUST:
+        check_links(folder)
     trained = None if extended else read_summary(folder)
     if trained is not None:
         if not is_first_process():

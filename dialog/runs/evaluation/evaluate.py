@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from dialog.analysis.measured import RESPONSES, STATISTICS, write_statistics
 from dialog.atomic import beside, rename, sync, write_json
 from dialog.build import build_job
+from dialog.config.trust import FULL_TRUST
 from dialog.errors import UserError, section
+from dialog.paths import check_links
 from dialog.ranks import rank, world_size
 from dialog.runs.evaluation.files import COST, replacing_evaluation
 from dialog.runs.evaluation.settings import (
@@ -94,6 +96,8 @@ def evaluate(
     shards = gather_to_first(ranks)
     aligned = AlignmentCounts()
     evaluations = run.folder / "evaluation"
+    if run.trust != FULL_TRUST:
+        check_links(run.folder, evaluations.name)
     evaluations.mkdir(exist_ok=True)
     bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet or rank() else None, leave=False)
     with bar, beside(evaluations / RESPONSES) as partial:
