@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import textwrap
+from collections.abc import Callable
 from typing import Any
 
 import click
 
-from dialog.config.components import Family, lookup
+from dialog.config.components import Family, lookup, settings_class
 
 FAMILIES = {
     "corpora": "data.corpora:CORPORA",
@@ -36,27 +38,41 @@ FAMILIES = {
 
 @click.command()
 @click.argument("family", required=False)
+@click.argument("part", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def parts(family: str | None, as_json: bool) -> None:
+def parts(family: str | None, part: str | None, as_json: bool) -> None:
     """List the components that a recipe can name, of one FAMILY or all, with their arguments and defaults.
+
+    With a PART, such as corpora csv, print its whole description.
 
     Example: dialog-seq2seq parts attentions
     """
     if family:
         lookup(FAMILIES, family, "family")
     chosen = {name: family_of(name) for name in ([family] if family else FAMILIES)}
-    listing = {name: {part: arguments(members, part) for part in members} for name, members in chosen.items()}
+    if part and family:
+        lookup(chosen[family], part, chosen[family].kind)
+    listing = {
+        name: {member: arguments(members, member) for member in ([part] if part else members)}
+        for name, members in chosen.items()
+    }
     if as_json:
         click.echo(json.dumps(listing, indent=1, default=str))
         return
-    for name, members in chosen.items():
+    for name, members in listing.items():
         click.echo(f"{name}")
-        for part, constructor in members.items():
-            items = listing[name][part].items()
-            signature = ", ".join(f"{key}={value}" if value != "required" else key for key, value in items)
-            click.echo(f"  {part}({signature})")
-            summary = (inspect.getdoc(getattr(constructor, "func", constructor)) or "").partition("\n")[0]
-            click.echo(f"      {summary}")
+        for member, defaults in members.items():
+            signature = ", ".join(f"{key}={value}" if value != "required" else key for key, value in defaults.items())
+            click.echo(f"  {member}({signature})")
+            text = description(chosen[name][member])
+            click.echo(textwrap.indent(text if part else text.partition("\n")[0], " " * 6))
+
+
+def description(constructor: Callable[..., Any]) -> str:
+    """Return the docstring of a part, and of its settings."""
+    settings = settings_class(constructor)
+    texts = (inspect.getdoc(source) for source in (getattr(constructor, "func", constructor), settings) if source)
+    return "\n\n".join(text for text in texts if text)
 
 
 def arguments(family: Family[Any], part: str) -> dict[str, Any]:

@@ -62,6 +62,14 @@ class Family(Mapping[str, Callable[..., T]], Generic[T]):
         return {key: parameter for key, parameter in accepted.items() if key not in self.runtime}
 
 
+class ArgumentError(UserError):
+    """An argument of a part that its signature does not accept."""
+
+    def __init__(self, part: str, argument: str, value: object, reason: str) -> None:
+        super().__init__(f"{part}: {reason}")
+        self.part, self.argument, self.value = part, argument, value
+
+
 CHECKED_TYPES: Mapping[str, tuple[type, ...]] = {
     "int": (int,),
     "float": (int, float),
@@ -104,10 +112,11 @@ def resolve(family: Family[T], component: Mapping[str, Any], **runtime: object) 
     passed = {key: value for key, value in runtime.items() if key in accepted}
     for key in arguments:
         if key in family.runtime:
-            raise UserError(f"{name}: {key!r} is set by the recipe's other parts; remove it")
+            reason = f"{key!r} is set by the recipe's other parts; remove it"
+            raise ArgumentError(name, key, arguments[key], reason)
         if key not in accepted:
             advice = hint(key, family.arguments(name)) or "; it takes no arguments"
-            raise UserError(f"{name}: unknown argument {key!r}{advice}")
+            raise ArgumentError(name, key, arguments[key], f"unknown argument {key!r}{advice}")
         check_type(name, accepted[key], arguments[key])
     missing = [
         key
@@ -147,7 +156,7 @@ def check_type(name: str, parameter: inspect.Parameter, value: object) -> None:
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
     types = CHECKED_TYPES.get(text, (object,))
     if not isinstance(value, types) or (isinstance(value, bool) and int in types):
-        raise UserError(f"{name}: {parameter.name} must be {text}, not {value!r}")
+        raise ArgumentError(name, parameter.name, value, f"{parameter.name} must be {text}, not {value!r}")
 
 
 def parameters(constructor: Callable[..., Any], name: str) -> dict[str, inspect.Parameter]:

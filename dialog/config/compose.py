@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,6 +54,10 @@ def shipped_recipes() -> dict[str, Path]:
     return {path.relative_to(root).with_suffix("").as_posix(): path for path in sorted(root.rglob("*.yaml"))}
 
 
+DATA_FORMATS = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".txt": "text", ".parquet": "huggingface"}
+"""Corpus that reads a data file, by the file's suffix."""
+
+
 def find_recipe(name: str) -> Path:
     """Return the file of a recipe: a path to YAML, or a name as ``dialog recipes`` prints it."""
     path = Path(name)
@@ -64,6 +69,12 @@ def find_recipe(name: str) -> Path:
         if not path.is_file():
             raise UserError(f"recipe file {name} does not exist")
         return path
+    for suffix in path.suffixes if name not in shipped else ():
+        if suffix in DATA_FORMATS:
+            settings = shlex.join([f"data.corpus.name={DATA_FORMATS[suffix]}", f"data.path={name}"])
+            raise UserError(
+                f"{name} is a data file, not a recipe; give a recipe and the file: quickstart/transformer {settings}"
+            )
     if name not in shipped and path.parent != Path() and path.parent.is_dir():
         if path.is_file():
             raise UserError(f"{name}: a recipe is a YAML file; its name must end in .yaml or .yml")

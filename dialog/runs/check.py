@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 from dialog.build import build_corpus, build_module, build_rules, build_trainer, with_precision
-from dialog.config.components import resolve
+from dialog.config.components import ArgumentError, resolve
 from dialog.config.schema import Recipe
 from dialog.data.corpora import CORPORA
 from dialog.data.filters import FILTERS
@@ -22,7 +25,7 @@ def check_recipe(recipe: Recipe) -> int:
         Number of processes that would train it.
 
     Raises:
-        UserError: with the section that is invalid.
+        UserError: with the section or the key that is invalid.
     """
     import torch
 
@@ -32,35 +35,37 @@ def check_recipe(recipe: Recipe) -> int:
     from dialog.training.trainer import quiet, seed
 
     quiet()
-    build_corpus(recipe, read=False)
-    check_data(recipe)
-    check_layout(recipe)
-    check_search(recipe)
-    with section("metrics"):
-        build_metrics(recipe.metrics)
-    with section("logger"):
-        resolve(LOGGERS, recipe.logger, folder=Path())
-    with section("seed"):
-        seed(recipe.seed)
-    with section("model"), torch.device("meta"):
-        module = build_module(recipe, SMALLEST_VOCABULARY)
-    with section("optimizer"):
-        module.configure_optimizers()
-    return build_trainer(with_precision(recipe), Path(), []).world_size
+    with argument_keys(recipe):
+        build_corpus(recipe, read=False)
+        check_data(recipe)
+        check_layout(recipe)
+        check_search(recipe)
+        with section("metrics"):
+            build_metrics(recipe.metrics)
+        with section("logger"):
+            resolve(LOGGERS, recipe.logger, folder=Path())
+        with section("seed"):
+            seed(recipe.seed)
+        with section("model"), torch.device("meta"):
+            module = build_module(recipe, SMALLEST_VOCABULARY)
+        with section("optimizer"):
+            module.configure_optimizers()
+        return build_trainer(with_precision(recipe), Path(), []).world_size
 
 
 def check_data(recipe: Recipe) -> None:
     """Check names and arguments of corpus, tokenizer and filters, and the rules for examples."""
     from dialog.data.tokenizers import TOKENIZERS
 
-    with section("data.corpus"):
-        resolve(CORPORA, recipe.data.corpus, path=None, member=None)
-    build_rules(recipe)
-    with section("data.tokenizer"):
-        resolve(TOKENIZERS, recipe.data.tokenizer, texts=())
-    with section("data.filters"):
-        for component in recipe.data.filters:
-            resolve(FILTERS, component)
+    with argument_keys(recipe):
+        with section("data.corpus"):
+            resolve(CORPORA, recipe.data.corpus, path=None, member=None)
+        build_rules(recipe)
+        with section("data.tokenizer"):
+            resolve(TOKENIZERS, recipe.data.tokenizer, texts=())
+        with section("data.filters"):
+            for component in recipe.data.filters:
+                resolve(FILTERS, component)
 
 
 def check_layout(recipe: Recipe) -> None:
@@ -79,3 +84,31 @@ def check_search(recipe: Recipe) -> None:
 
     with section("generation"):
         build_search(recipe.generation.search, recipe.generation)
+
+
+@contextmanager
+def argument_keys(recipe: Recipe) -> Iterator[None]:
+    """Prefix the error of an argument with its key in the recipe, such as ``model.encoder.layers``."""
+    try:
+        yield
+    except UserError as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, ArgumentError):
+            cause = cause.__cause__
+        key = cause and next(places_of(asdict(recipe), cause), None)
+        if key is None:
+            raise
+        raise UserError(f"{key}: {cause}") from error
+
+
+def places_of(tree: object, error: ArgumentError, key: str = "") -> Iterator[str]:
+    """Yield the keys of a recipe at which an argument with this error stands."""
+    if isinstance(tree, Mapping):
+        value = tree.get(error.argument, error)  # the error is no value of a recipe
+        if tree.get("name") == error.part and (type(value), value) == (type(error.value), error.value):
+            yield f"{key}.{error.argument}"
+        for name, inner in tree.items():
+            yield from places_of(inner, error, f"{key}.{name}" if key else name)
+    elif isinstance(tree, list | tuple):
+        for place, inner in enumerate(tree):
+            yield from places_of(inner, error, f"{key}[{place}]")

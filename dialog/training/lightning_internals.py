@@ -6,8 +6,10 @@ Only this file breaks when a new version of Lightning renames one of them.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 from lightning.fabric.utilities.distributed import _set_num_threads_if_needed
 from lightning.pytorch import LightningModule, Trainer
@@ -17,6 +19,7 @@ from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
 from lightning.pytorch.strategies import ModelParallelStrategy
 from lightning.pytorch.strategies.launchers.subprocess_script import _SubprocessScriptLauncher
 from lightning.pytorch.trainer.connectors.signal_connector import _SignalConnector
+from lightning.pytorch.tuner import lr_finder
 
 DataFetcher = _DataFetcher
 """Type of an argument of :class:`EpochLoop`; public hook: none, the loops pass it on."""
@@ -81,6 +84,21 @@ class EpochsLoop(_FitLoop):
         if self._data_fetcher is None:
             raise RuntimeError("the loop has no data yet")
         return self._data_fetcher
+
+
+# ------------------------------------------------------------------ learning-rate finder
+
+
+@contextmanager
+def finder_bar(bar: Callable[..., object]) -> Iterator[None]:
+    """Replace the progress bar of the learning-rate finder, which is drawn into pipes too; public hook: none."""
+    module: Any = lr_finder
+    original = module.tqdm
+    module.tqdm = bar
+    try:
+        yield
+    finally:
+        module.tqdm = original
 
 
 # ------------------------------------------------------------------ processes and signals

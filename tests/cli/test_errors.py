@@ -27,6 +27,8 @@ LIGHT_ERRORS = [
     ),
     (["show", "quickstart/transfomer"], "unknown recipe 'quickstart/transfomer'; did you mean 'quickstart/tr"),
     (["show", "bad.yaml"], "bad.yaml:2: "),
+    (["train", "my chats.csv.gz"], "my chats.csv.gz is a data file, not a recipe"),
+    (["compare", TRANSFORMER, "folder/chats.txt"], "folder/chats.txt is a data file, not a recipe"),
     (
         ["train", TRANSFORMER, "model.drop_out=1"],
         "command line: model.drop_out: unknown key; did you mean 'dropout'?",
@@ -91,6 +93,7 @@ ERRORS = [
     (["compare", TRANSFORMER, "same.yaml"], "model: unknown encoder 'transfomer'; did you mean 'transformer'?"),
     (["compare", TRANSFORMER, "quickstart/lstm_bahdanau", "--seeds", "0"], "0 is not in the range"),
     (["parts", "attention"], "unknown family 'attention'; did you mean 'attentions'?"),
+    (["parts", "encoders", "lstmm"], "unknown encoder 'lstmm'; did you mean 'lstm'?"),
     (
         ["prepare", TRANSFORMER, "data.corpus.name=buitlin"],
         "data.corpus: unknown corpus 'buitlin'; did you mean 'builtin'?",
@@ -105,7 +108,14 @@ ERRORS = [
     (["train", TRANSFORMER, "data.batch_tokens=0"], "command line: data.batch_tokens: must be at least 1, not 0"),
     (["train", TRANSFORMER, "model.encoder.name=transfomer"], "model: unknown encoder 'transfomer'; did you mean"),
     (["train", TRANSFORMER, "model.encoder.layer=2"], "transformer: unknown argument 'layer'; did you mean 'layers'?"),
-    (["train", TRANSFORMER, "model.encoder.layers=two"], "model: transformer: layers must be int, not 'two'"),
+    (
+        ["train", TRANSFORMER, "model.encoder.layers=two"],
+        "model.encoder.layers: transformer: layers must be int, not 'two'",
+    ),
+    (["train", TRANSFORMER, "optimizer.lr=high"], "optimizer.lr: adamw: lr must be float, not 'high'"),
+    (["train", TRANSFORMER, "optimizer.schedule.warmup_steps=x"], "optimizer.schedule.warmup_steps: "),
+    (["train", "quickstart/lstm_bahdanau", "model.decoder.attention.size=x"], "model.decoder.attention.size: "),
+    (["inspect", TRANSFORMER, "data.filters=[{name: length}, {name: length, mni: 3}]"], "data.filters[1].mni: "),
     (["train", TRANSFORMER, "model.encoder.layers=0"], "model: transformer: layers must be at least 1, not 0"),
     (["train", TRANSFORMER, "model.encoder.heads=3"], "model: transformer: "),
     (

@@ -77,6 +77,11 @@ def test_parts_lists_arguments_and_defaults(call: Callable[..., Done]) -> None:
     shown = call("parts", "attentions").out
     assert "  additive(size)\n" in shown
     assert "encoders" not in shown
+    assert json.loads(call("parts", "corpora", "csv", "--json").out) == {"corpora": {"csv": found["corpora"]["csv"]}}
+    described = call("parts", "encoders", "lstm").out
+    assert described.startswith(f"encoders\n  lstm({', '.join(found['encoders']['lstm'])[:4]}")
+    assert "``uniform``" in described  # of its settings
+    assert "transformer(" not in described
 
 
 def test_show_prints_examples_and_modules(call: Callable[..., Done]) -> None:

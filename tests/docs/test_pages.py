@@ -108,7 +108,9 @@ def test_python_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.chdir(tmp_path)
     variables: dict[str, Any] = {}
     for block in blocks("docs/python.md", "python"):
-        exec(block, variables)
+        alone: dict[str, Any] = {}
+        exec(block, alone)
+        variables |= alone
     assert variables["metrics"]["test/loss"] < 0.1
     assert variables["responses"] == ["Fine .", "Not much .", "Not now ."]
     assert variables["validation"]["validation/loss"] < 7.0

@@ -36,7 +36,9 @@ def recipe(tiny: Callable[..., Composed], tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_learning_rate_with_its_picture(recipe: str, capsys: pytest.CaptureFixture[str]) -> None:
     program.main(["tune", recipe, "--lr", "--steps", "40", "--output", "lr.svg", "--json"], standalone_mode=False)
-    found = json.loads(capsys.readouterr().out)["lr"]
+    out, err = capsys.readouterr()
+    assert "\r" not in err  # no bar in a pipe
+    found = json.loads(out)["lr"]
     assert found["losses"][0] == pytest.approx(math.log(400), abs=0.7)  # untrained
     assert min(found["losses"]) < 0.9 * found["losses"][0]
     assert found["rates"] == sorted(found["rates"])

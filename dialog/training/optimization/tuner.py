@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -17,9 +18,10 @@ from lightning.pytorch.tuner.tuning import Tuner
 from dialog.data.batching import Batch
 from dialog.data.datamodule import BatchLoader, DialogDataModule
 from dialog.data.store.store import Store
+from dialog.report.progress import ProgressBars
 from dialog.training.callbacks.memory import out_of_memory
 from dialog.training.callbacks.peak_memory import peak_memory
-from dialog.training.lightning_internals import listen_for_signals
+from dialog.training.lightning_internals import finder_bar, listen_for_signals
 from dialog.training.module import DialogModule
 
 BETA = 0.98
@@ -42,12 +44,30 @@ def try_rates(
     """
     silence_lightning()
     listen_for_signals(trainer)  # an exception that a handler raises inside a finalizer would be lost
-    finder = Tuner(trainer).lr_find(
-        module, datamodule=data, min_lr=lowest, max_lr=highest, num_training=steps, update_attr=False
-    )
+    with ProgressBars() as bars, finder_bar(partial(FinderBar, bars)):
+        finder = Tuner(trainer).lr_find(
+            module, datamodule=data, min_lr=lowest, max_lr=highest, num_training=steps, update_attr=False
+        )
     assert finder is not None
     losses = unsmoothed([float(loss) for loss in finder.results["loss"]])
     return RangeTest([float(rate) for rate in finder.results["lr"]][: len(losses)], losses)
+
+
+class FinderBar:
+    """Progress of the learning-rate finder, with the methods of tqdm that it calls."""
+
+    def __init__(self, bars: ProgressBars, desc: str, total: int) -> None:
+        self.bars = bars
+        self.total = total
+        self.done = 0
+
+    def update(self) -> None:
+        """Count one more learning rate."""
+        self.done += 1
+        self.bars.show("trying learning rates", self.done, self.total)
+
+    def close(self) -> None:
+        """Do nothing: `bars` is closed by its owner."""
 
 
 def unsmoothed(means: Sequence[float]) -> list[float]:
