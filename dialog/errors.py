@@ -35,6 +35,11 @@ class DivergedError(RunError):
     """A training whose loss or gradient is not finite; its checkpoints are of good steps."""
 
 
+def is_panic(error: BaseException) -> bool:
+    """Return whether an error is a panic of a library in Rust; its class is not an Exception and cannot be imported."""
+    return type(error).__name__ == "PanicException"
+
+
 def disk_error(error: OSError, remedy: str = "run it again") -> UserError | None:
     """Return the UserError for a disk that is full, read-only or without locks; None for other errors."""
     file = error.filename or "standard output"

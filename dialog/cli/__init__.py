@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import click
 
-from dialog.errors import LostProcessError, RunError, UserError, disk_error
+from dialog.errors import LostProcessError, RunError, UserError, disk_error, is_panic
 from dialog.signals import stopping
 from dialog.version import __version__
 
@@ -128,7 +128,9 @@ def main() -> NoReturn:
         leave(" ".join(error.format_message().split()), 2)  # click lists choices on lines of their own
     except (KeyboardInterrupt, click.Abort) as error:
         leave(str(error.__cause__ or "") or "interrupted", 130)
-    except Exception as error:  # the last resort
+    except BaseException as error:  # the last resort
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
         leave(f"internal failure: {type(error).__name__}: {error} (DIALOG_DEBUG=1 shows where)", 1)
     sys.exit(code or 0)
 

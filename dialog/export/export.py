@@ -18,6 +18,7 @@ from dialog.export.parity import Parity, measure_parity
 from dialog.paths import check_new, display_name, make_folder
 from dialog.runs.folder import TOKENIZER
 from dialog.runs.run import Run
+from dialog.version import __version__
 
 log = logging.getLogger("dialog")
 CARD, PARITY = "README.md", "parity.json"
@@ -62,7 +63,7 @@ def export(run: Run, name: str, output: Path) -> Parity:
         parity = measure_parity(run.model, chosen.load(partial), max_source=run.recipe.data.max_source)
         if not parity.holds:
             raise RunError(f"{output}: not written, since {chosen.engine} does not compute what the run does: {parity}")
-        packages = {package: version(package) for package in ("dialog-seq2seq", "torch", *chosen.packages)}
+        packages = {"dialog-seq2seq": __version__, **{name: version(name) for name in ("torch", *chosen.packages)}}
         write_text(partial / CARD, card(run, chosen, str(parity)))
         origin = {"run": display_name(run.folder), "format": name, "packages": packages}
         write_json(partial / PARITY, {**origin, **parity.to_dict()})

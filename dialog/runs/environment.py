@@ -12,13 +12,14 @@ from typing import Any
 import torch
 
 from dialog.training.optimization.matmul_speed import processor
+from dialog.version import __version__
 
 
 def environment() -> dict[str, Any]:
     """Return versions, hardware, git state and time; neither user data nor secrets."""
     packages = ("torch", "lightning", "tokenizers", "omegaconf", "numpy", "wandb")
     return {
-        "dialog": version("dialog-seq2seq"),
+        "dialog": __version__,
         "python": platform.python_version(),
         **{name: version(name) for name in packages},
         "cpu": processor(),

@@ -214,14 +214,22 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, call: Callab
     assert done.err.endswith("dialog: recipe file nowhere.yaml does not exist\n")
 
 
+class PanicException(BaseException):
+    """Named like the panic of a library in Rust."""
+
+
+@pytest.mark.parametrize("error", [KeyError("a\nb"), PanicException("a\nb")])
 def test_internal_failure_is_one_line_and_exits_with_1(
-    monkeypatch: pytest.MonkeyPatch, call: Callable[..., Done]
+    monkeypatch: pytest.MonkeyPatch, call: Callable[..., Done], error: BaseException
 ) -> None:
-    monkeypatch.setattr("dialog.config.compose.find_recipe", lambda name: {}["a\nb"])
+    def fail(name: str) -> None:
+        raise error
+
+    monkeypatch.setattr("dialog.config.compose.find_recipe", fail)
     done = call("show", TRANSFORMER)
     assert done.code == 1
     assert done.out == ""
-    assert done.err.startswith("dialog: internal failure: KeyError: ")
+    assert done.err.startswith(f"dialog: internal failure: {type(error).__name__}: ")
     assert done.err.count("\n") == 1
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from importlib import metadata
 from itertools import count
 from pathlib import Path
 
@@ -16,7 +17,9 @@ from dialog.config.compose import Composed
 from dialog.config.schema import Recipe
 from dialog.data.store.store import Store
 from dialog.errors import UserError
+from dialog.runs.environment import environment
 from dialog.runs.folder import opened, read_recipe
+from dialog.version import __version__
 
 At = Callable[[int, Callable[[], object]], None]
 
@@ -114,3 +117,15 @@ def test_resume_removes_what_a_kill_left(recipe: Recipe, prepared: Path, tmp_pat
         path.write_text("{}")
     with opened(folder, recipe, store, first=True, resumed=True):
         assert [path for path in (*kept, *left) if path.exists()] == kept
+
+
+def test_a_checkout_that_is_not_installed_has_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    distribution = metadata.distribution
+
+    def without_dialog(name: str) -> metadata.Distribution:
+        if name.startswith("dialog"):
+            raise metadata.PackageNotFoundError(name)
+        return distribution(name)
+
+    monkeypatch.setattr(metadata, "distribution", without_dialog)
+    assert environment()["dialog"] == __version__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json as json_text
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
@@ -12,7 +13,8 @@ from unicodedata import normalize
 import tokenizers
 
 from dialog.atomic import write_json, write_text
-from dialog.errors import UserError
+from dialog.data.tokenizers.growth import check_growth
+from dialog.errors import UserError, is_panic
 
 PAD, BOS, EOS, UNK, OTHER, SELF = range(6)
 SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>", "<other>", "<self>")
@@ -42,11 +44,13 @@ class Tokenizer:
         json: Content of a `tokenizer.json` in the format of `tokenizers`, with the special tokens as ids 0 to 5.
 
     Raises:
-        UserError: `json` is not such a tokenizer.
+        UserError: `json` is not such a tokenizer, or may make texts too long (`check_growth`); later, a text that
+            cannot be encoded.
     """
 
     def __init__(self, json: str) -> None:
         with library_errors_as_user_errors("prepare the data again"):
+            check_growth(json_text.loads(json))
             self._tokenizer = tokenizers.Tokenizer.from_str(json)
         if tuple(map(self._tokenizer.id_to_token, range(len(SPECIAL_TOKENS)))) != SPECIAL_TOKENS:
             raise UserError(f"the tokenizer lacks {' '.join(SPECIAL_TOKENS)} as ids 0 to 5; prepare the data again")
@@ -93,17 +97,18 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a text, without special tokens."""
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        return list(self._encoding(text).ids)
 
     def encode_words(self, text: str) -> list[tuple[int, ...]]:
         """Return `encode(text)` grouped by the words of the pre-tokenizer."""
-        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        encoding = self._encoding(text)
         pairs = zip(encoding.word_ids, encoding.ids, strict=True)
         return [tuple(token for _, token in word) for _, word in groupby(pairs, key=lambda pair: pair[0])]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return `encode` of each text, computed on all cores."""
-        return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
+        with text_errors_as_user_errors(texts):
+            return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Return the span [start, end) of characters of `text` for each token of `encode(text)`.
@@ -112,7 +117,7 @@ class Tokenizer:
         (the bytes of an emoji) all include it. A character that NFC combines with the one before (an accent) belongs to
         the span of that one.
         """
-        spans = self._tokenizer.encode(text, add_special_tokens=False).offsets
+        spans = self._encoding(text).offsets
         tiled = []
         start_after = following = len(text)
         for start, end in reversed(spans):
@@ -143,7 +148,12 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids without special tokens (`UNK` included); invalid UTF-8 becomes U+FFFD."""
-        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+        with text_errors_as_user_errors():
+            return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+
+    def _encoding(self, text: str) -> tokenizers.Encoding:
+        with text_errors_as_user_errors([text]):
+            return self._tokenizer.encode(text, add_special_tokens=False)
 
     def pieces(self) -> list[bytes]:
         """Return the UTF-8 bytes that each token adds to a text; none for special tokens."""
@@ -177,11 +187,39 @@ def library_errors_as_user_errors(hint: str) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except BaseException as error:  # it raises plain Exception, and its panics are not even an Exception
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_panic(error):
             raise
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"the tokenizer cannot be read ({reason}); {hint}") from error
+
+
+@contextmanager
+def text_errors_as_user_errors(texts: Sequence[str] = ()) -> Iterator[None]:
+    """Re-raise a panic of `tokenizers`, and its `TypeError` for half a character in one of the texts, as UserError."""
+    try:
+        yield
+    except TypeError as error:
+        for text in texts:
+            if isinstance(text, str):
+                _check_whole_characters(text)
+        raise error
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"the tokenizer fails on a text ({reason}); simplify the regular expressions of its tokenizer.json"
+        ) from error
+
+
+def _check_whole_characters(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        surrogate = f"\\u{ord(text[error.start]):04x}"
+        message = f"character {error.start + 1} of a text is half a character ({surrogate}); write both surrogates"
+        raise UserError(message) from error
 
 
 def _decoder_json(decoder: tokenizers.decoders.Decoder | None) -> str:

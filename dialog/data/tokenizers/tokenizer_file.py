@@ -10,6 +10,7 @@ from typing import Any
 import tokenizers
 
 from dialog.data.reading.files import require_file
+from dialog.data.tokenizers.growth import check_growth
 from dialog.data.tokenizers.tokenizer import SPECIAL_TOKENS, UNK, Tokenizer, library_errors_as_user_errors
 from dialog.errors import UserError
 
@@ -58,8 +59,9 @@ def file(*, path: str) -> Tokenizer:
 
 
 def _fill_gaps(text: str) -> str:
-    """Name each id without a token; otherwise `tokenizers` prints all of them."""
+    """Name each id without a token; otherwise `tokenizers` prints all of them. Check ids and growth."""
     content = json.loads(text)
+    check_growth(content)
     vocabulary = content["model"]["vocab"]
     if not vocabulary:
         raise UserError(f"the vocabulary is empty; {WANTED}")

@@ -152,3 +152,15 @@ def test_words_lose_white_space_and_unknown_words() -> None:
     for text, lossless in (("Where is it ?", True), ("Where  is it ?", False), ("Where is it?", False)):
         assert tokenizer.is_lossless(text, tokenizer.encode(text)) is lossless
     assert not word(["it"], lower=True).is_lossless("It", [6])
+
+
+def test_half_a_character_is_an_error_with_its_position() -> None:
+    tokenizer = byte_bpe(["Hello there ."])
+    for encode in (
+        tokenizer.encode,
+        tokenizer.encode_words,
+        tokenizer.offsets,
+        lambda text: tokenizer.encode_batch(["Hello", text]),
+    ):
+        with pytest.raises(UserError, match=r"character 3 .*\\ud83d"):
+            encode("Hi\ud83d")

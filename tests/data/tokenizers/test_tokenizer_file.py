@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from dialog.data.tokenizers import TOKENIZERS, byte_bpe, file, tokenizer_identity
-from dialog.data.tokenizers.tokenizer import EOS, SELF, SPECIAL_TOKENS, UNK
+from dialog.data.tokenizers.growth import LARGEST_GROWTH, growth
+from dialog.data.tokenizers.tokenizer import EOS, SELF, SPECIAL_TOKENS, UNK, Tokenizer
 from dialog.errors import UserError
 
 TEXTS = [
@@ -215,6 +218,66 @@ def test_an_invalid_file_is_an_error_with_its_path(tmp_path: Path, content: str)
     ) as error:
         file(path=str(path))
     assert "\n" not in str(error.value)
+
+
+def growing(*steps: normalizers.Normalizer, decoder: bool = False) -> str:
+    theirs = tokenizers.Tokenizer(models.WordLevel({"a": 0, "b": 1}, "a"))
+    content = json.loads(theirs.to_str())
+    members = [json.loads(step.__getstate__()) for step in steps]
+    if decoder:
+        content["decoder"] = {"type": "Sequence", "decoders": members}
+    else:
+        inner = {"type": "Sequence", "normalizers": members[1:]}
+        content["normalizer"] = {"type": "Sequence", "normalizers": [members[0], inner]}
+    return json.dumps(content)
+
+
+LONG = normalizers.Replace("a", "a" * 64)
+ONE_BY_ONE = normalizers.Replace(tokenizers.Regex("(?=.)"), "a")
+CHARSMAP = (4).to_bytes(4, "little") + bytes(4) + b"\0" + b"x" * 300 + b"\0"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        growing(*[LONG] * 6),
+        growing(*[ONE_BY_ONE] * 36),
+        growing(*[normalizers.Prepend("a" * 300)] * 2),
+        growing(*[LONG] * 6, decoder=True),
+        growing(*[normalizers.ByteLevel()] * 36),
+        growing(*[normalizers.NFC()] * 2).replace(
+            '{"type": "NFC"}',
+            json.dumps({"type": "Precompiled", "precompiled_charsmap": base64.b64encode(CHARSMAP).decode()}),
+        ),
+    ],
+    ids=["replace", "zero width", "prepend", "decoder", "bytes", "charsmap"],
+)
+def test_a_file_that_makes_texts_too_long_is_an_error(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "user.json"
+    path.write_text(content)
+    for load in (partial(file, path=str(path)), partial(Tokenizer.load, path)):
+        with pytest.raises(UserError, match=r"user\.json: .*times as long"):
+            load()
+
+
+def test_usual_stages_are_short_enough() -> None:
+    albert = [
+        *(normalizers.Replace(mark, '"') for mark in ("``", "''")),
+        *(normalizers.NFKD(), normalizers.NFC(), normalizers.StripAccents(), normalizers.Lowercase()),
+        normalizers.Replace(tokenizers.Regex(" {2,}"), "▁"),
+    ]
+    assert growth(json.loads(normalizers.Sequence(albert).__getstate__())) < LARGEST_GROWTH / 64
+    assert growth(None) == 1
+
+
+def test_a_pattern_that_backtracks_too_long_is_an_error(tmp_path: Path) -> None:
+    theirs = word_level()
+    theirs.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex("(a+)+$"), "isolated")
+    theirs.save(str(tmp_path / "user.json"))
+    ours, text = file(path=str(tmp_path / "user.json")), "a" * 5000 + "b"
+    for encode in (ours.encode, ours.offsets, lambda text: ours.encode_batch([text])):
+        with pytest.raises(UserError, match="regular expression"):
+            encode(text)
 
 
 def test_a_folder_or_a_huge_file_is_an_error(tmp_path: Path) -> None:
