@@ -104,7 +104,7 @@ def weights_remedy(folder: Path) -> str:
         return f"rebuild it from {BEST}: dialog-seq2seq train --resume {folder}"
     if (folder / SUMMARY).is_file():
         return f"{BEST} is missing too; restore one from a copy, or train again"
-    return f"no validation has been run yet; continue with dialog-seq2seq train --resume {folder}"
+    return f"no validation has saved weights yet; continue with dialog-seq2seq train --resume {folder}"
 
 
 def hash_of(value: object) -> str:

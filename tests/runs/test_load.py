@@ -57,7 +57,7 @@ def test_missing_files_name_the_remedy(
     (copied / "checkpoints" / "best.ckpt").unlink()
     assert "checkpoints/best.ckpt is missing too" in complaint(copied, monkeypatch, capsys)
     (copied / "summary.json").unlink()
-    assert "no validation has been run yet" in complaint(copied, monkeypatch, capsys)
+    assert f"train --resume {copied}" in complaint(copied, monkeypatch, capsys)
     (copied / "tokenizer.json").unlink()
     assert "tokenizer.json is missing; restore it" in complaint(copied, monkeypatch, capsys)
 

@@ -43,14 +43,14 @@ class SafeCheckpointIO(CheckpointIO):
         """Write a checkpoint of plain types and tensors.
 
         Raises:
-            UserError: the disk is full, read-only or broken; the old checkpoint is intact.
+            UserError: the disk is full, read-only or broken; an old checkpoint is intact.
         """
         target = Path(path)
         marked = {**checkpoint, "dialog": {"format": FORMAT, "version": __version__}}
         with saving(target, target.parent.parent):
             target.parent.mkdir(parents=True, exist_ok=True)
             with replacing_listed(target, previous=PREVIOUS if target.name == LAST else None) as new:
-                torch.save(marked, new)
+                write(marked, new)
         if self.on_best is not None and target.name == BEST:
             self.on_best(checkpoint)
 
@@ -77,7 +77,10 @@ class SafeCheckpointIO(CheckpointIO):
         try:
             checkpoint: dict[str, Any] = torch.load(source, map_location=map_location, weights_only=True)
         except Exception as error:  # torch raises errors of many kinds
-            raise UserError(f"{source}: cannot be loaded, {' '.join(str(error).split())[:300]}") from error
+            reason = " ".join(str(error).split())[:300]
+            if type(error).__name__ == "UnpicklingError":  # its message advises to run the file's code
+                reason = "it holds objects other than tensors and plain types; train again, or restore it from a copy"
+            raise UserError(f"{source}: cannot be loaded, {reason}") from error
         written = checkpoint.pop("dialog", {"format": FORMAT, "version": __version__})
         if written["format"] > FORMAT:
             raise UserError(
@@ -104,16 +107,29 @@ class SafeCheckpointIO(CheckpointIO):
         return None if intact else f"{path}: damaged, its SHA-256 is not in {MANIFEST}"
 
 
+def write(checkpoint: dict[str, Any], path: Path) -> None:
+    """Write a ``torch.save`` file; torch hides the error of the disk behind its own, which is raised here."""
+    try:
+        with path.open("wb") as file:
+            torch.save(checkpoint, file)
+    except RuntimeError as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, OSError):
+            cause = cause.__context__
+        raise cause or error from None
+
+
 @contextmanager
 def saving(path: Path, run: Path) -> Iterator[None]:
     """Raise UserError for a disk that is full, read-only or broken, with the command that resumes the run."""
     try:
         yield
-    except (OSError, RuntimeError) as error:  # torch raises RuntimeError for a full disk
-        reason = " ".join(str(error).split())[:200]
+    except (OSError, RuntimeError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or " ".join(str(error).split())[:200]
+        previous = path.exists() or (path.name == LAST and path.with_name(PREVIOUS).exists())
         raise UserError(
-            f"{path}: cannot be saved ({reason}); the previous one is intact; free or repair the disk and "
-            f"continue with: dialog-seq2seq train --resume {run}"
+            f"{path}: cannot be saved ({reason}); {'the previous one is intact; ' if previous else ''}free or repair "
+            f"the disk and continue with: dialog-seq2seq train --resume {run}"
         ) from error
 
 

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import random
+import resource
 import shutil
 import signal
 import tempfile
@@ -14,7 +15,7 @@ import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 import torch
@@ -166,8 +167,8 @@ def test_error_at_any_call_leaves_the_old_or_the_new(two: Path, at_call: Callabl
 
 @pytest.mark.parametrize("error", [RuntimeError("unexpected pos 64 vs 0"), OSError(errno.ENOSPC, "No space left")])
 def test_interrupted_write_leaves_the_old(two: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def half(content: object, path: Path) -> None:
-        path.write_bytes(b"PK\x03\x04")
+    def half(content: object, file: BinaryIO) -> None:
+        file.write(b"PK\x03\x04")
         raise error
 
     monkeypatch.setattr(torch, "save", half)
@@ -175,6 +176,22 @@ def test_interrupted_write_leaves_the_old(two: Path, monkeypatch: pytest.MonkeyP
         save(two, 3)
     assert {path.name for path in two.iterdir()} == {LAST, PREVIOUS, MANIFEST}
     assert (load(two), load(two, PREVIOUS)) == (2, 1)
+
+
+@pytest.mark.parametrize("name", [LAST, BEST])
+@pytest.mark.parametrize("present", [LAST, PREVIOUS, BEST, None])
+def test_full_disk_names_its_cause_and_what_is_intact(tmp_path: Path, name: str, present: str | None) -> None:
+    """The file is larger than the largest that the process may write, as on a full disk."""
+    if present:
+        save(tmp_path, 1, present)
+    size, soft = 10_000, resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, soft[1]))
+    try:
+        with pytest.raises(UserError, match=rf"{name}: cannot be saved \({os.strerror(errno.EFBIG)}\)") as raised:
+            save(tmp_path, 2, name, size=size)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, soft)
+    assert ("intact" in str(raised.value)) == (present == name or (present, name) == (PREVIOUS, LAST))
 
 
 def test_files_are_synced_before_they_are_renamed(two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,6 +299,7 @@ def test_only_plain_types_and_tensors_are_loaded(tmp_path: Path) -> None:
             return Path.touch, (tmp_path / "touched",)
 
     SafeCheckpointIO().save_checkpoint({"state": Evil()}, tmp_path / LAST)
-    with pytest.raises(UserError, match=rf"^{tmp_path}/{LAST}: cannot be loaded"):
+    with pytest.raises(UserError, match=rf"^{tmp_path}/{LAST}: cannot be loaded") as raised:
         SafeCheckpointIO().load_checkpoint(tmp_path / LAST, weights_only=False)
+    assert "weights_only" not in str(raised.value)
     assert not (tmp_path / "touched").exists()
