@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from typing import Any
 
 COMMANDS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
@@ -19,6 +20,12 @@ def to_json(content: object, indent: int | None = None) -> str:
     """Return JSON with null for numbers that are not finite and with terminal control characters escaped."""
     text = json.dumps(finite(content), ensure_ascii=False, allow_nan=False, indent=indent)
     return COMMANDS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)  # all inside strings
+
+
+def json_copy(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a reader of the JSON gets, so that values in memory are those of the file."""
+    values: dict[str, Any] = json.loads(to_json(content))
+    return values
 
 
 def finite(content: object) -> object:

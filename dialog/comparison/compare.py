@@ -21,6 +21,7 @@ from dialog.comparison.results.tracking import log_comparison
 from dialog.comparison.statistics.ratings import kept_ratings
 from dialog.config.trust import imported_names
 from dialog.errors import RunError, UserError
+from dialog.escaping import json_copy
 from dialog.json_files import read_json
 from dialog.report.files import write_reports
 from dialog.signals import stopping
@@ -92,6 +93,7 @@ def write_report(work: Work, before: tuple[int, int] | None) -> dict[str, Any]:
         results = results_of(work.grid, comparable_systems(work), failures_of(work))
         results["seconds"] += time.monotonic() - began
         results["ratings"] = kept_ratings(folder / RESULTS, results)
+        results = json_copy(results)
         write_reports(results, folder)
         write_json(folder / RESULTS, results)
         log_comparison(work.grid, results)

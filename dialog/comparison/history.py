@@ -20,6 +20,7 @@ from dialog.comparison.statistics.subset import LEAST_DIALOGUES
 from dialog.config.schema import to_dict
 from dialog.data.dialogue import Example
 from dialog.data.examples import examples
+from dialog.escaping import json_copy
 from dialog.report.tables import LEVEL
 from dialog.runs.evaluation.evaluator import Evaluator
 from dialog.runs.evaluation.files import read_added, write_added
@@ -78,7 +79,7 @@ def measure_history(run: Run, evaluation: Path, sample: Sequence[Example]) -> di
         row["interval"] = interval_of([row])
     measured["seconds"] = time.monotonic() - began
     write_added(evaluation / FILE, measured)
-    return measured
+    return json_copy(measured)
 
 
 def history_results(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from torch import Tensor
@@ -86,6 +87,8 @@ STANDARD: tuple[Component, ...] = tuple(
     for arguments in ([{"n": n} for n in ORDERS[name]] if name in ORDERS else [{}])
 )
 """The metrics of every evaluation."""
+UNDEFINED = "undefined or infinite for these responses"
+"""Reason for which a metric without a finite value is absent from metrics.json."""
 NESTED = ("sacrebleu",)
 """Metrics that metrics.json has as score and signature; it has the other metrics as numbers."""
 
@@ -130,12 +133,14 @@ def key(component: Component) -> str:
 
 
 def results(measurement: Measurement) -> dict[str, Any]:
-    """Return the metrics as JSON, null if left out, with their `signatures` and the reasons in `left_out`."""
+    """Return the metrics as JSON, with their `signatures`; `left_out` has the reasons for those that are absent."""
     values = {name: _plain(value) for name, value in measurement.values().items()}
-    measured = {name: metric for name, metric in measurement.metrics.items() if values[name] is not None}
+    undefined = {name: UNDEFINED for name, value in values.items() if isinstance(value, float) and not isfinite(value)}
+    values = {name: value for name, value in values.items() if name not in undefined}
+    measured = {name: metric for name, metric in measurement.metrics.items() if name in values}
     signatures = {name: metric.signature for name, metric in measured.items() if hasattr(metric, "signature")}
     nested = {name: {"score": values[name], "signature": signatures[name]} for name in NESTED if name in signatures}
-    return {**values, **nested, "signatures": signatures, "left_out": dict(measurement.left_out)}
+    return {**values, **nested, "signatures": signatures, "left_out": measurement.left_out | undefined}
 
 
 def _build(component: Component, language: str) -> Metric:

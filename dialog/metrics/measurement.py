@@ -148,15 +148,19 @@ class Measurement:
         }
 
     def values(self) -> dict[str, Any]:
-        """Return the value of each metric, as `compute` returns it; None if it is left out."""
+        """Return the value of each metric that is not left out, as `compute` returns it."""
         statistics, items = self.statistics(), self.items()
-        return {key: self._value(key, statistics, items) for key in self.metrics}
+        values = {key: self._value(key, statistics, items) for key in self.metrics}
+        return {key: value for key, value in values.items() if key not in self.left_out}
 
     def values_of(self, rows: NDArray[np.bool_]) -> dict[str, float]:
-        """Return the metrics of the responses that a mask [N] selects; only additive ones and those of item counts."""
+        """Return the metrics of the responses that a mask [N] selects; only additive ones and those of item counts.
+
+        One that is undefined for them, such as a mean of no value, or infinite, is absent.
+        """
         values = {key: self.additive[key].value_of(numbers[rows]) for key, numbers in self.statistics().items()}
         values |= {key: float(self.counted[key].value(items.counts(rows))) for key, items in self.items().items()}
-        return {key: values[key] for key in self.metrics if key in values}
+        return {key: values[key] for key in self.metrics if math.isfinite(values.get(key, math.nan))}
 
     def _measure(self, key: str, metric: Metric, inputs: Mapping[str, Any]) -> None:
         if key in self.additive:

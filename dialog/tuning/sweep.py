@@ -21,6 +21,7 @@ from dialog.config.compose import Composed, compose
 from dialog.config.schema import to_dict, to_yaml
 from dialog.config.trust import NO_TRUST, Trust
 from dialog.errors import DivergedError, UserError
+from dialog.escaping import json_copy
 from dialog.json_files import read_json
 from dialog.runs.check import check_recipe
 from dialog.runs.train import PartOf
@@ -226,7 +227,7 @@ def write_results(folder: Path, settings: SweepSettings, storage: BaseStorage) -
     """Write results.json and sweep.md; return the results."""
     with lock(folder / ".lock", wait=True):  # so that no process replaces newer results by older ones
         studies = {name: open_study(storage, name, settings) for name in settings.spaces}
-        content = results(asdict(settings), studies)
+        content = json_copy(results(asdict(settings), studies))
         write_json(folder / RESULTS, content)
         write_text(folder / "sweep.md", to_markdown(content))
     return content

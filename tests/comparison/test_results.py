@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-from dialog.analysis.measured import read_measured
+from dialog.analysis.measured import Measured, read_measured
 from dialog.comparison.results.attention import SeedReading, choose_examples, within_limit
 from dialog.comparison.results.content import metric_warnings
 from dialog.comparison.results.samples import disagreements, draw_samples, rating_pairs
-from dialog.comparison.results.summary import learning_curve
+from dialog.comparison.results.summary import learning_curve, summarize
 from dialog.comparison.results.systems import FinishedRun, System, with_values
 from dialog.escaping import to_json
+from dialog.metrics import Measurement
+from dialog.metrics.likelihood import Hits
 
 
 def rows(*responses: str, nll: float = 1.0) -> list[dict[str, Any]]:
@@ -87,11 +89,22 @@ def test_shown_values_are_those_of_the_statistics(trained: Callable[[str], Path]
     sacrebleu = {**metrics["sacrebleu"], "score": 99.0}
     edited = {"bits_per_byte": 0.5, "sacrebleu": sacrebleu, "subsets": {**metrics["subsets"], "clean": clean}}
     assert with_values({**metrics, **edited, "fingerprint": "other"}, measured) == metrics
+    unranked = [{**row, "candidate_rank": None} for row in measured.rows]
+    measurement = Measurement({"hits_1_of_20": Hits()})
+    measurement.add(unranked)
+    assert "hits_1_of_20" not in with_values({"hits_1_of_20": 0.9}, Measured(unranked, measurement))
 
 
 def test_numbers_that_are_not_finite_are_null() -> None:
     read = json.loads(to_json({"a": [float("nan"), 1.5], "b": {"c": float("-inf"), "d": "NaN"}}))
     assert read == {"a": [None, 1.5], "b": {"c": None, "d": "NaN"}}
+
+
+def test_undefined_values_have_no_mean() -> None:
+    """Of an evaluation of an older version: a metric of a subset was NaN in memory, and null in its file."""
+    for undefined in (math.nan, math.inf, None):
+        runs = [{"f1": 1.0, "hits_1_of_20": undefined}, {"f1": 3.0, "hits_1_of_20": undefined}]
+        assert summarize(runs) == {"f1": {"mean": 2.0, "std": pytest.approx(math.sqrt(2)), "n": 2}}
 
 
 def test_attention_is_shown_for_short_references() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torchmetrics import Metric
@@ -42,6 +43,11 @@ class Questions(Metric):
 
     def compute(self) -> torch.Tensor:
         return self.counts[0] / self.counts[1]
+
+
+class Undefined(Questions):
+    def compute(self) -> torch.Tensor:
+        return self.counts[0] * torch.nan
 
 
 class Unfit(Questions):
@@ -112,14 +118,28 @@ def test_invalid_metrics_are_user_errors(components: list[dict[str, Any]], messa
         build_metrics(components)
 
 
+def test_undefined_metrics_are_absent() -> None:
+    """Over all responses with the reason, and over those of a subset: hits of no ranked reference, exp(10006 / 9)."""
+    rows = [{**row, "candidate_rank": None} for row in ROWS[:2]] + [{**ROWS[2], "candidate_rank": 1, "nll": 1e4}]
+    measurement = Measurement(build_metrics([own(Undefined)]))
+    measurement.add(rows)
+    values = results(measurement)
+    undefined = {"perplexity_word", "perplexity_token", "Undefined"}
+    assert values.keys() == STANDARD - undefined | EXTRA
+    assert values["left_out"].keys() == undefined
+    assert measurement.values_of(np.array([True, True, False])).keys() == STANDARD - {"hits_1_of_20", "self_bleu"}
+
+
 def test_an_evaluation_measures_the_metrics_of_the_recipe(trained: Callable[[str], Path]) -> None:
-    metrics = [{"name": "distinct", "n": 3}, own(Questions)]
+    metrics = [{"name": "distinct", "n": 3}, own(Questions), own(Undefined)]
     run = dialog.load(trained("lstm"), overrides=[f"metrics={json.dumps(metrics)}"], trust=True)
     folder, values = evaluate(run, "validation", quiet=True)
     rows = (folder / "responses.jsonl").read_text(encoding="utf-8").splitlines()
     responses = [json.loads(row)["response"] for row in rows]
     assert values["Questions"] == pytest.approx(sum("?" in text for text in responses) / len(responses))
     assert values["distinct_3"] >= values["distinct_2"]
+    assert "Undefined" in values["left_out"]
+    assert values == json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
 
 
 class Fragile(Questions):
@@ -133,6 +153,6 @@ def test_a_metric_that_fails_is_left_out(caplog: pytest.LogCaptureFixture) -> No
     """One line names metric and response; the others are measured."""
     values = measure(own(Fragile))
     assert caplog.messages == ["Fragile: failed on response 2 (ZeroDivisionError: no words); it is left out"]
-    assert values["Fragile"] is None
+    assert "Fragile" not in values
     assert values["left_out"] == {"Fragile": "failed on response 2 (ZeroDivisionError: no words)"}
     assert {name: values[name] for name in STANDARD} == {name: measure()[name] for name in STANDARD}

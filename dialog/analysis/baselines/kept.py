@@ -20,7 +20,7 @@ from dialog.atomic import lock, write_text
 from dialog.config.components import Component
 from dialog.data.preparation.job import Job, without_paths
 from dialog.errors import UserError
-from dialog.escaping import to_json
+from dialog.escaping import json_copy
 from dialog.metrics import AdditiveMetric, CountMetric, Measurement, build_metrics
 from dialog.paths import cache
 from dialog.ranks import rank
@@ -98,7 +98,7 @@ def read_or_compute(file: Path, settings: dict[str, Any], compute: Callable[[], 
             stack.enter_context(lock(file.with_suffix(".lock"), wait=True))
         baselines = read(file, settings)
         if baselines is None:
-            content = json.loads(to_json({"settings": settings, **compute()._asdict()}))
+            content = json_copy({"settings": settings, **compute()._asdict()})
             baselines = Baselines(content["leaked"], content["subsets"])
             try:
                 write_text(file, json.dumps({**content, "sha256": _hash(content)}, indent=1) + "\n")
@@ -112,7 +112,7 @@ def read(file: Path, settings: dict[str, Any]) -> Baselines | None:
     try:
         content = json.loads(file.read_bytes())
         stated = content.pop("sha256")
-        intact = stated == _hash(content) and content["settings"] == json.loads(to_json(settings))
+        intact = stated == _hash(content) and content["settings"] == json_copy(settings)
         return Baselines(content["leaked"], content["subsets"]) if intact else None
     except (OSError, ValueError, RecursionError, AttributeError, KeyError, TypeError):
         return None

@@ -17,7 +17,7 @@ from dialog.comparison.grid.folder import Contender
 from dialog.config.schema import Recipe
 from dialog.data.examples import examples
 from dialog.errors import UserError
-from dialog.escaping import to_json
+from dialog.escaping import json_copy, to_json
 from dialog.json_files import read_json, read_json_lines
 from dialog.runs.evaluation.files import METRICS, check_evaluation, replacing_evaluation
 from dialog.runs.evaluation.settings import Evaluated
@@ -244,4 +244,4 @@ def measure_responses(contender: Contender, contenders: Sequence[Contender], fol
     with replacing_evaluation(evaluation, metrics, {"responses": contender.hash, "data": metrics["fingerprint"]}):
         write_text(evaluation / RESPONSES, "".join(to_json(row) + "\n" for row in rows))
         write_statistics(evaluation / STATISTICS, measurement, components_of(()), language, leaked)
-    return Evaluated(evaluation, metrics)
+    return Evaluated(evaluation, json_copy(metrics))

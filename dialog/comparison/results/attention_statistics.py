@@ -11,6 +11,7 @@ from dialog.analysis.attention.split import SAMPLE
 from dialog.comparison.grid.folder import SPLIT
 from dialog.comparison.results.systems import FinishedRun, System
 from dialog.config.schema import to_dict
+from dialog.escaping import json_copy
 from dialog.runs.evaluation.files import read_added, write_added
 from dialog.runs.folder import hash_of
 from dialog.runs.run import Run
@@ -57,7 +58,7 @@ def measured_rows(finished: FinishedRun, evaluation: Path) -> list[dict[str, Any
     if measured is None or measured["fingerprint"] != fingerprint:
         finished.cell.check_named()
         log.info("measuring the attention of %s", finished.folder)
-        measured = {"fingerprint": fingerprint, **run.attention_statistics(SPLIT, quiet=True)}
+        measured = json_copy({"fingerprint": fingerprint, **run.attention_statistics(SPLIT, quiet=True)})
         write_added(path, measured)
     return [
         {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,6 @@ from dialog.comparison.parity import EvaluatedSystem
 from dialog.comparison.results.summary import learning_curve, summarize
 from dialog.comparison.statistics.section import subset_masks
 from dialog.config.schema import Recipe
-from dialog.escaping import finite
 from dialog.json_files import read_json
 from dialog.runs.evaluation.files import check_evaluation, hashes_of
 from dialog.runs.folder import ENVIRONMENT, METRICS, WEIGHTS, read_recipe, read_summary
@@ -119,25 +118,25 @@ def finished_run(cell: Cell, work: Work) -> FinishedRun:
 def with_values(metrics: Mapping[str, Any], measured: Measured) -> dict[str, Any]:
     """Return a metrics.json with the values of the statistics of the responses, from which differences are computed.
 
-    A value that is not defined is None.
+    A metric that is undefined according to the statistics is absent.
     """
+    measurement = measured.measurement
+    names = measurement.statistics().keys() | measurement.items().keys()
     values = {
-        subset: measured.measurement.values_of(examples)
-        for subset, examples in subset_masks(measured).items()
-        if examples.any()
+        subset: measurement.values_of(examples) for subset, examples in subset_masks(measured).items() if examples.any()
     }
-    whole = _replaced(metrics, {**values.pop("all"), "fingerprint": measured.fingerprint})
+    whole = {**_replaced(metrics, names, values.pop("all")), "fingerprint": measured.fingerprint}
     subsets = metrics.get("subsets", {})
-    parts = {subset: _replaced(subsets.get(subset, {}), own) for subset, own in values.items()}
+    parts = {subset: _replaced(subsets.get(subset, {}), names, own) for subset, own in values.items()}
     return {**whole, "subsets": {**subsets, **parts}} if parts else whole
 
 
-def _replaced(metrics: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metrics with other values; a metric with a score and a signature keeps the signature."""
-    replaced = dict(metrics)
+def _replaced(metrics: Mapping[str, Any], names: Collection[str], values: Mapping[str, float]) -> dict[str, Any]:
+    """Return metrics with other values of some; a metric with a score and a signature keeps the signature."""
+    replaced = {name: value for name, value in metrics.items() if name not in names or name in values}
     for name, value in values.items():
         before = metrics.get(name)
-        replaced[name] = {**before, "score": finite(value)} if isinstance(before, Mapping) else finite(value)
+        replaced[name] = {**before, "score": value} if isinstance(before, Mapping) else value
     return replaced
 
 

@@ -15,6 +15,7 @@ from scipy.special import betaincinv
 
 from dialog.atomic import lock, write_json
 from dialog.errors import UserError
+from dialog.escaping import json_copy
 from dialog.json_files import read_json
 from dialog.report.files import write_reports
 from dialog.report.sections.ratings import CHOICES, rating_fingerprint
@@ -63,7 +64,7 @@ def add_ratings(folder: Path, files: Sequence[Path]) -> dict[str, Any]:
         raise UserError(f"{folder}: is not a finished comparison ({RESULTS} is missing); ratings need one")
     with lock(folder / ".report.lock", wait=True):
         results = read_json(path, "models")
-        results["ratings"] = rate(results, files)
+        results["ratings"] = json_copy(rate(results, files))
         write_reports(results, folder)
         write_json(path, results)
     return results

@@ -267,9 +267,11 @@ def lossy_mark(name: str, metrics: Mapping[str, Any]) -> str:
 
 
 def metric_value(value: Any) -> float | None:  # noqa: ANN401 - any JSON
-    """Return a metric of metrics.json as one number: the number itself, or its "score"; None if it has neither."""
+    """Return a metric of metrics.json as one finite number: itself, or its "score"; None if it has neither."""
     number = value.get("score") if isinstance(value, Mapping) else value
-    return float(number) if isinstance(number, int | float) and not isinstance(number, bool) else None
+    if not isinstance(number, int | float) or isinstance(number, bool) or not math.isfinite(number):
+        return None
+    return float(number)
 
 
 def sort_metrics(names: set[str]) -> list[str]:

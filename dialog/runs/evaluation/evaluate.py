@@ -9,6 +9,7 @@ from dialog.atomic import beside, rename, sync, write_json
 from dialog.build import build_job
 from dialog.config.trust import FULL_TRUST
 from dialog.errors import UserError, section
+from dialog.escaping import json_copy
 from dialog.paths import check_links
 from dialog.ranks import rank, world_size
 from dialog.runs.evaluation.files import COST, replacing_evaluation
@@ -116,6 +117,7 @@ def evaluate(
         if baselines is not None:
             metrics |= baselines.metrics(evaluation.measurement, evaluation.dialogue_ids)
         leaked = None if baselines is None else baselines.is_leaked(evaluation.dialogue_ids)
+        metrics = json_copy(metrics)
         suffix = name or suffix_of(run.folder, settings, metrics["fingerprint"])
         folder = evaluations / (f"{split}-{suffix}" if suffix else split)
         inputs = {"weights": run.weights, "settings": hash_of(kept), "data": metrics["fingerprint"]}
