@@ -6,17 +6,19 @@ from collections.abc import Iterator
 
 from dialog.data.store.layout import ROLES
 from dialog.data.tokenizers.tokenizer import EOS, OTHER, SELF, UNK
-from dialog.export.contract import Format
+from dialog.export.contract import CODE, Format
+from dialog.export.metadata import front_matter, test_results
 from dialog.models.seq2seq import count_parameters
 from dialog.paths import display_name
-from dialog.report.formats.metrics import metric_display, metric_value
+from dialog.report.formats.metrics import metric_display
 from dialog.report.markdown import escape_markdown
-from dialog.runs.evaluation.settings import current_evaluation
 from dialog.runs.run import Run
 from dialog.version import __version__
 
-METRICS = ("bits_per_byte", "perplexity_word", "f1", "distinct_2", "length_mean")
-"""Metrics of the test split that the card shows."""
+CODE_NOTE = (
+    f"By choice of its exporter the folder has code, `{CODE}`: the parts of dialog-seq2seq that transformers lacks. "
+    "transformers runs it only if you allow remote code; read it first."
+)
 
 
 def card(run: Run, chosen: Format, parity: str) -> str:
@@ -24,13 +26,15 @@ def card(run: Run, chosen: Format, parity: str) -> str:
     model, corpus = run.recipe.model, run.recipe.data.corpus["name"]
     size, code = count_parameters(run.model)["total"], program(run, chosen)
     parts = [
-        f"---\nlibrary_name: {chosen.packages[0]}\ntags:\n- dialogue\n- dialog-seq2seq\n---",
+        front_matter(run, chosen),
         f"# {escape_markdown(display_name(run.folder))}",
         f"Generates the next turn of a dialogue. Encoder {escape_markdown(model.encoder['name'])}, decoder "
         f"{escape_markdown(model.decoder['name'])}, {size:,} parameters, trained from scratch on the corpus "
         f"{escape_markdown(corpus)}. Exported for {chosen.engine} by dialog-seq2seq {__version__}.",
         "It writes like its corpus and has no other knowledge: read responses before you show them to people. Licence "
-        "and language are those of the corpus; add them to this card before you publish it.",
+        "and languages at the top of this card are those of the corpus, if it is a published one; else add them before "
+        "you publish the card.",
+        *([CODE_NOTE] if chosen.with_code else []),
         "## Generate a response",
         f"After `pip install {' '.join(requirements(code))}`, in this folder:\n\n```python\n{code}```",
         "## Parity",
@@ -66,8 +70,9 @@ def program(run: Run, chosen: Format) -> str:
 def requirements(code: str) -> list[str]:
     """Return the distributions that a program imports."""
     words = [line.split() for line in code.splitlines() if line.startswith(("import ", "from "))]
-    packages = sorted({name.partition(".")[0] for _, name, *_ in words})
-    return ["dialog-seq2seq" if package == "dialog" else package for package in packages]
+    packages = {name.partition(".")[0] for _, name, *_ in words}
+    needed = {"dialog": {"dialog-seq2seq"}, CODE.removesuffix(".py"): {"torch", "transformers"}}
+    return sorted(set().union(*(needed.get(package, {package}) for package in packages)))
 
 
 def source_code(run: Run) -> list[str]:
@@ -117,11 +122,9 @@ def literal(text: str) -> str:
 
 def _results(run: Run) -> Iterator[str]:
     """Yield the section of the test split's results, if the exported weights and search have any."""
-    evaluated = current_evaluation(run.folder, run.recipe, "test", None)
-    if evaluated is None:
+    rows = [(metric_display(name), value) for name, value in test_results(run).items()]
+    if not rows:
         return
-    values = {name: metric_value(evaluated.metrics.get(name)) for name in METRICS}
-    rows = [(metric_display(name), value) for name, value in values.items() if value is not None]
     lines = [f"| {escape_markdown(display.label)} | {display.format(value)} |" for display, value in rows]
     table = "\n".join(["| test split | |", "| --- | --- |", *lines])
     yield f"## Results\n\nMeasured by dialog-seq2seq, with the run's search.\n\n{table}"

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from dialog.runs.run import Run
 
 Tokens = Sequence[int]
+CODE = "modeling_dialog.py"
+"""File of an exported folder with code of this package."""
 
 
 def until_end(tokens: list[int]) -> list[int]:
@@ -47,6 +49,9 @@ class Format(ABC):
     packages: tuple[str, ...]
     """Importable packages that the format needs, which the extra of its name installs; their versions are reported."""
 
+    with_code = False
+    """True if the folder has a file of code that opens it."""
+
     @abstractmethod
     def check(self, model: Seq2Seq) -> None:
         """Check that the format can hold a network.
@@ -65,6 +70,10 @@ class Format(ABC):
     @abstractmethod
     def load(self, folder: Path) -> Exported:
         """Open an exported folder with its engine."""
+
+    def library(self, run: Run) -> str:
+        """Return the library that opens the folder."""
+        return self.packages[0]
 
     @abstractmethod
     def usage(self, run: Run) -> str:

@@ -22,34 +22,40 @@ from dialog.version import __version__
 
 log = logging.getLogger("dialog")
 CARD, PARITY = "README.md", "parity.json"
+CODE_FORMAT = "huggingface"
+"""The only format that may need code of this package to be opened."""
 
 
-def find_format(name: str) -> Format:
-    """Return a format whose packages are installed.
+def find_format(name: str, *, with_code: bool = False) -> Format:
+    """Return a format whose packages are installed; ``with_code`` as in `export`.
 
     Raises:
-        UserError: an unknown format, or a missing package.
+        UserError: an unknown format, a missing package, or a format that needs no code.
     """
     extra, kind = lookup(FORMATS, name, "--format")
+    if with_code and name != CODE_FORMAT:
+        raise UserError(f"--with-code: --format {name} needs no code; it is for --format {CODE_FORMAT}")
     chosen: Format = getattr(import_module(f"dialog.export.formats.{name}"), kind)()
+    chosen.with_code = with_code
     for package in chosen.packages:
         if find_spec(package) is None:
             raise UserError(f"--format {name} needs {package}; run pip install 'dialog-seq2seq[{extra}]'")
     return chosen
 
 
-def export(run: Run, name: str, output: Path) -> Parity:
+def export(run: Run, name: str, output: Path, *, with_code: bool = False) -> Parity:
     """Export a run to a new folder.
 
     The folder has the network in the format, `tokenizer.json`, a card `README.md` with code that generates a response,
     and `parity.json`: how far the engine's log-probabilities and greedy responses differ from the run's. The folder
-    appears when it is complete; an export that differs by more than rounding is not kept.
+    appears when it is complete; an export that differs by more than rounding is not kept. ``with_code`` adds the code
+    that the folder needs to be opened without this package.
 
     Raises:
         UserError: an unknown format, a missing package, a run that cannot be exported, or an existing folder.
         RunError: the exported model differs from the run.
     """
-    chosen = find_format(name)
+    chosen = find_format(name, with_code=with_code)
     check_run(run)
     chosen.check(run.model)
     check_new(output)

@@ -38,6 +38,7 @@ class DownloadSource:
         licence: The publisher's licence, in short.
         page: Web page of the corpus.
         holds: Files that the corpus folder must contain.
+        languages: ISO 639 codes.
         root: URL prefix of the files listed in `checksums/<corpus>.txt`, if there is such a list.
         files: Further files. A source without root and files has to be downloaded manually.
     """
@@ -45,6 +46,7 @@ class DownloadSource:
     licence: str
     page: str
     holds: str
+    languages: tuple[str, ...] = ("en",)
     root: str = ""
     files: tuple[RemoteFile, ...] = ()
 
@@ -81,6 +83,7 @@ DOWNLOADS: Mapping[str, DownloadSource] = MappingProxyType(
             licence="Apache 2.0",
             page="https://github.com/thu-coai/CrossWOZ (data/crosswoz)",
             holds="train.json, val.json and test.json",
+            languages=("zh",),
             files=tuple(
                 RemoteFile(
                     (
@@ -131,12 +134,14 @@ DOWNLOADS: Mapping[str, DownloadSource] = MappingProxyType(
             licence="Apache 2.0",
             page="https://github.com/thu-coai/KdConv (data)",
             holds="film/train.json and its siblings",
+            languages=("zh",),
             root=f"{GITHUB}/thu-coai/KdConv/653db76432de09a004ba708a68f8bbd5500e6bec/data/",
         ),
         "multi30k": DownloadSource(
             licence="none stated, for research",
             page="https://github.com/multi30k/dataset (data/task1/raw)",
             holds="train.de.gz, train.en.gz and their siblings",
+            languages=("de", "en"),
             root=f"{GITHUB}/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw/",
         ),
         "multiwoz": DownloadSource(

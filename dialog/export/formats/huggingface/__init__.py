@@ -8,14 +8,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dialog.atomic import write_text
 from dialog.config.trust import imported_names
 from dialog.errors import UserError
-from dialog.export.contract import Exported, Format
+from dialog.export.contract import CODE, Exported, Format
+from dialog.export.formats.huggingface.single_file import single_file
+from dialog.version import __version__
 
 if TYPE_CHECKING:
     from dialog.models.seq2seq import Seq2Seq
     from dialog.runs.run import Run
 
+CLASSES = {"AutoConfig": "DialogConfig", "AutoModelForSeq2SeqLM": "DialogForConditionalGeneration"}
+"""Classes in the file `CODE`, by the class of transformers that looks for them."""
 NETWORK = "dialog.export.formats.huggingface.network"
 """Module whose import makes transformers know the class of dialog."""
 
@@ -50,26 +55,46 @@ class HuggingFaceFormat(Format):
 
                 write(run, folder)
             else:
-                write_own(run.model, folder)
+                write_own(run.model, folder, with_code=self.with_code)
         generation_config(generation_settings(run.recipe.generation).values).save_pretrained(str(folder))
         mode = (folder / "config.json").stat().st_mode
         (folder / "model.safetensors").chmod(mode)  # safetensors lets only its owner read
 
     def load(self, folder: Path) -> Exported:
-        """Open an exported folder with transformers, in float32."""
-        from dialog.export.formats.huggingface.engine import open_folder
+        """Open an exported folder with transformers, in float32; code in the folder is run if it is this package's.
 
-        return open_folder(folder)
+        Raises:
+            UserError: the folder has other code.
+        """
+        from dialog.export.formats.huggingface.engine import open_folder, open_with_code
+
+        file = folder / CODE
+        if not file.exists():
+            return open_folder(folder)
+        if file.read_text(encoding="utf-8") != code():
+            raise UserError(f"{file}: not the code of this version of dialog-seq2seq; export the run again")
+        return open_with_code(folder, CODE, CLASSES["AutoModelForSeq2SeqLM"])
+
+    def library(self, run: Run) -> str:
+        """Return transformers, unless the folder needs the class of dialog."""
+        return "transformers" if self.with_code or is_native(run.model) else "dialog-seq2seq"
 
     def usage(self, run: Run) -> str:
         """Return the lines of the card; a comment names what generation_config.json lacks."""
         from dialog.export.formats.huggingface.generation import generation_settings
 
         settings = generation_settings(run.recipe.generation)
-        lines = ["import torch", "from transformers import AutoModelForSeq2SeqLM", ""]
-        if not is_native(run.model):
+        name = "AutoModelForSeq2SeqLM"
+        lines = ["import torch"]
+        if is_native(run.model):
+            lines += [f"from transformers import {name}", ""]
+        elif self.with_code:
+            name = CLASSES[name]
+            lines += [f"from {CODE.removesuffix('.py')} import {name}  # code of this folder", ""]
+        else:
+            lines += [f"from transformers import {name}", ""]
             lines += [f"import {NETWORK}  # of dialog-seq2seq; transformers then knows the class", ""]
-        lines.append('model = AutoModelForSeq2SeqLM.from_pretrained(".")  # generate uses generation_config.json')
+        lines.append(f'model = {name}.from_pretrained(".")  # generate uses generation_config.json')
         lines += [f"# unlike the run: {text}" for text in settings.lacking]
         lines.append("response = model.generate(torch.tensor([source]))[0, 1:].tolist()  # without the begin token")
         return "\n".join(lines) + "\n"
@@ -82,10 +107,24 @@ def is_native(model: Seq2Seq) -> bool:
     return not unsupported(model)
 
 
-def write_own(model: Seq2Seq, folder: Path) -> None:
-    """Write a network as our own class."""
-    from dialog.export.formats.huggingface.network import DialogConfig, DialogForConditionalGeneration
+def write_own(model: Seq2Seq, folder: Path, *, with_code: bool = False) -> None:
+    """Write a network as our own class, and its code if it is wanted."""
+    from dialog.export.formats.huggingface.modeling import DialogConfig, DialogForConditionalGeneration
 
-    own = DialogForConditionalGeneration(DialogConfig(network=model.arguments))
+    config = DialogConfig(network=model.arguments)
+    if with_code:
+        config.auto_map = {name: f"{CODE.removesuffix('.py')}.{own}" for name, own in CLASSES.items()}
+        write_text(folder / CODE, code())
+    own = DialogForConditionalGeneration(config)
     own.network.load_state_dict(model.state_dict())
     own.save_pretrained(str(folder))
+
+
+def code() -> str:
+    """Return the source code of the class of dialog and all that it uses, which imports torch and transformers only."""
+    return single_file(
+        "dialog.export.formats.huggingface.modeling",
+        [*CLASSES.values()],
+        f"Networks of dialog-seq2seq {__version__} for transformers: their source code in one file.\n\n"
+        "SPDX-License-Identifier: Apache-2.0\n",
+    )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,22 @@ def open_folder(folder: Path) -> ExportedTransformers:
     """Open an exported folder in float32, without running any code of it."""
     with without_progress_bars():
         model = AutoModelForSeq2SeqLM.from_pretrained(str(folder), dtype=torch.float32, use_safetensors=True)
+    return ExportedTransformers(model)
+
+
+def open_with_code(folder: Path, file: str, name: str) -> ExportedTransformers:
+    """Open an exported folder in float32 with a class of one of its files, which is run."""
+    module_name = f"{__name__}.{Path(file).stem}"
+    spec = spec_from_file_location(module_name, folder / file)
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[module_name] = module = module_from_spec(spec)  # dataclasses look for their module there
+    try:
+        spec.loader.exec_module(module)
+        with without_progress_bars():
+            model = getattr(module, name).from_pretrained(str(folder), dtype=torch.float32, use_safetensors=True)
+    finally:
+        del sys.modules[module_name]
     return ExportedTransformers(model)
 
 
