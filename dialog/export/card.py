@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dialog.data.store.layout import ROLES
 from dialog.data.tokenizers.tokenizer import EOS, OTHER, SELF, UNK
@@ -24,9 +24,10 @@ CODE_NOTE = (
 def card(run: Run, chosen: Format, parity: str) -> str:
     """Return the card as Markdown; texts of the run cannot become links, tags or code."""
     model, corpus = run.recipe.model, run.recipe.data.corpus["name"]
+    results = test_results(run)
     size, code = count_parameters(run.model)["total"], program(run, chosen)
     parts = [
-        front_matter(run, chosen),
+        front_matter(run, chosen, results),
         f"# {escape_markdown(display_name(run.folder))}",
         f"Generates the next turn of a dialogue. Encoder {escape_markdown(model.encoder['name'])}, decoder "
         f"{escape_markdown(model.decoder['name'])}, {size:,} parameters, trained from scratch on the corpus "
@@ -39,7 +40,7 @@ def card(run: Run, chosen: Format, parity: str) -> str:
         f"After `pip install {' '.join(requirements(code))}`, in this folder:\n\n```python\n{code}```",
         "## Parity",
         f"{chosen.engine} compared with the original network: {parity}. `parity.json` has the versions.",
-        *_results(run),
+        *_results(results),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -120,9 +121,9 @@ def literal(text: str) -> str:
     return ascii(text).replace("`", "\\x60")
 
 
-def _results(run: Run) -> Iterator[str]:
+def _results(results: Mapping[str, float]) -> Iterator[str]:
     """Yield the section of the test split's results, if the exported weights and search have any."""
-    rows = [(metric_display(name), value) for name, value in test_results(run).items()]
+    rows = [(metric_display(name), value) for name, value in results.items()]
     if not rows:
         return
     lines = [f"| {escape_markdown(display.label)} | {display.format(value)} |" for display, value in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -33,14 +34,14 @@ GENERATED = ("builtin", "synthetic")
 OWN_LICENCE = "apache-2.0"
 
 
-def front_matter(run: Run, chosen: Format) -> str:
-    """Return the metadata as YAML between two lines ``---``."""
+def front_matter(run: Run, chosen: Format, results: Mapping[str, float]) -> str:
+    """Return the metadata as YAML between two lines ``---``; ``results`` are those of `test_results`."""
     values = {
         "library_name": chosen.library(run),
         "pipeline_tag": TASK,
         **corpus_values(corpus_names(run)),
         "tags": ["dialogue", "dialog-seq2seq"],
-        **model_index(run),
+        **model_index(run, results),
     }
     return f"---\n{yaml.safe_dump(values, sort_keys=False)}---"
 
@@ -77,18 +78,17 @@ def licence_values(source: DownloadSource) -> dict[str, str]:
     return {"license": "other", "license_name": slug, "license_link": source.page.partition(" ")[0]}
 
 
-def model_index(run: Run) -> dict[str, Any]:
-    """Return the results of the test split for `model-index`; empty if the weights and search have none."""
-    values = test_results(run)
+def model_index(run: Run, results: Mapping[str, float]) -> dict[str, Any]:
+    """Return the results of the test split for `model-index`; empty without results."""
     names = corpus_names(run)
-    if not values or not names:
+    if not results or not names:
         return {}
     result = {
         "task": {"type": TASK, "name": "Dialogue response generation"},
         "dataset": {"type": names[0], "name": " + ".join(names), "split": "test"},
         "metrics": [
             {"type": name, "name": metric_display(name).label, "value": round(value, 6)}
-            for name, value in values.items()
+            for name, value in results.items()
         ],
     }
     return {"model-index": [{"name": display_name(run.folder), "results": [result]}]}
