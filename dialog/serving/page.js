@@ -4,6 +4,7 @@
   const turns = byId("turns"), text = byId("text"), send = byId("send"), maps = byId("maps"), hint = byId("hint");
   const key = byId("key"), search = byId("search"), temperature = byId("temperature"), topP = byId("top-p");
   const START = hint.textContent, READ = 49; // messages that are sent; models read fewer turns
+  const UNREACHABLE = "No connection to the service. Check that it is running, then try again.";
   let messages = []; // of the chat, as the service reads them
   let running = null; // the AbortController of the response in progress
   let reading = null; // that of the maps in progress
@@ -14,20 +15,29 @@
   });
 
   async function post(path, body, signal) {
-    const response = await fetch(path, { method: "POST", headers: headers(), body: JSON.stringify(body), signal });
+    const request = { method: "POST", headers: headers(), body: JSON.stringify(body), signal };
+    const response = await reached(fetch(path, request));
     if (response.ok) return response;
     const problem = await response.json().catch(() => null);
-    throw new Error(problem?.error?.message ?? `status ${response.status}`);
+    throw new Error(problem?.error?.message ?? `The service answers with status ${response.status}.`);
+  }
+
+  function reached(transfer) { // browsers reject a transfer that fails with a TypeError, each with a text of its own
+    return transfer.catch((error) => { throw error instanceof TypeError ? new Error(UNREACHABLE) : error; });
   }
 
   function show(problem) {
     byId("error").textContent = problem;
     byId("error").hidden = !problem;
+    if (problem) byId("error").scrollIntoView({ block: "nearest" });
   }
 
   function addTurn(role, content = "") {
     const item = document.createElement("li");
     item.className = role;
+    const speaker = item.appendChild(document.createElement("span"));
+    speaker.className = "speaker";
+    speaker.textContent = role === "user" ? "You: " : "Model: ";
     const shown = item.appendChild(document.createElement(role === "user" ? "span" : "button"));
     shown.dir = "auto";
     shown.textContent = content;
@@ -45,7 +55,7 @@
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await reached(reader.read());
       if (done) return;
       const events = (rest + value).split("\n\n");
       rest = events.pop();
@@ -101,7 +111,7 @@
     reply.parentElement.classList.add("chosen");
     try {
       const body = { context: asked.slice(-READ).map((message) => message.content), response: content, format: "html" };
-      const page = await (await post("/attention", body, mine.signal)).text();
+      const page = await reached((await post("/attention", body, mine.signal)).text());
       maps.srcdoc = page;
       maps.hidden = false;
       hint.hidden = true;

@@ -24,7 +24,8 @@ const problems = [];
 addEventListener("error", (event) => problems.push(event.message));
 addEventListener("securitypolicyviolation", (event) => problems.push(event.violatedDirective));
 const one = (selector) => document.querySelector(selector);
-const texts = () => [...document.querySelectorAll("#turns li")].map((item) => item.textContent);
+const items = () => [...document.querySelectorAll("#turns li")].map((item) => item.textContent);
+const texts = () => items().map((text) => text.replace(/^(You|Model): /, ""));
 const until = async (condition) => {
   for (let wait = 0; !condition() && wait < 1200; wait++) await new Promise((done) => setTimeout(done, 25));
 };
@@ -45,7 +46,7 @@ HEAD = "<head>\n"
 HOSTILE = "<img src=x onerror=problems.push(1)> & Anna ?"
 
 
-def in_browser(client: Client, steps: str, folder: Path) -> list[Any]:
+def in_browser(client: Client, steps: str, folder: Path, *more: str) -> list[Any]:
     """Return the list that asynchronous `steps` return on the page of a service."""
     reports: Queue[Any] = Queue()
 
@@ -57,7 +58,7 @@ def in_browser(client: Client, steps: str, folder: Path) -> list[Any]:
     service.starlette.router.routes.append(Route("/report", report, methods=["POST"]))
     service.page = service.page.replace(HEAD, HEAD + STEPS.replace("STEPS", steps))  # a policy holds for what follows
     assert CHROMIUM is not None
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", *more]
     address = f"http://127.0.0.1:{client.port}/"
     with subprocess.Popen(
         [CHROMIUM, *options, f"--user-data-dir={folder / 'profile'}", address], stderr=subprocess.DEVNULL
@@ -103,6 +104,43 @@ def test_error_keeps_the_line_and_a_new_chat_is_empty(run: Run, tmp_path: Path) 
     assert before == [[], "Hi .", "send the key as `Authorization: Bearer KEY`"]
     assert after == [2, "", True]
     assert (turns, hidden) == ([], True)
+
+
+@needs_chromium
+def test_a_phone_shows_the_composer_below_the_last_turn(client: Client, tmp_path: Path) -> None:
+    steps = """
+    for (let turn = 0; turn < 12; turn++) await say("Hi .");
+    const [line, last] = ["#line", "#turns li:last-child"].map((part) => one(part).getBoundingClientRect());
+    return [innerHeight - line.bottom, line.top - last.bottom, items().map((text) => text.split(":")[0])];
+    """
+    below, above, speakers = in_browser(client, steps, tmp_path, "--window-size=390,844")
+    assert below >= 0
+    assert above >= 0
+    assert speakers == ["You", "Model"] * 12
+
+
+@needs_chromium
+def test_a_service_that_is_gone_is_explained(client: Client, tmp_path: Path) -> None:
+    """At once, and during a reply; browsers have different words for it, such as Failed to fetch."""
+    steps = """
+    const { fetch } = window;
+    const failure = new TypeError("Failed to fetch");
+    const results = [];
+    for (const gone of [
+      () => Promise.reject(failure),
+      () => Promise.resolve(new Response(new ReadableStream({ pull: (stream) => stream.error(failure) }))),
+    ]) {
+      window.fetch = gone;
+      await say("Hi .");
+      results.push([texts(), one("#text").value, one("#error").textContent, one("#error").hidden]);
+    }
+    window.fetch = fetch;
+    return results;
+    """
+    for turns, line, error, hidden in in_browser(client, steps, tmp_path):
+        assert (turns, line, hidden) == ([], "Hi .", False)
+        assert "service" in error
+        assert "fetch" not in error
 
 
 def test_name_of_a_run_is_text() -> None:

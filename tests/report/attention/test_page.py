@@ -58,6 +58,18 @@ def test_a_row_has_the_colours_of_its_map(two_heads: dict[str, Any], box: str, c
     assert run_in_chromium(attention_page(readings, title="runs"), steps, tmp_path) == [coloured, []]
 
 
+def test_speakers_of_all_turns_are_named(two_heads: dict[str, Any]) -> None:
+    """Also of turns that are not read, whose speakers alternate."""
+    page = attention_page([("", two_heads | {"unread_turns": ["a", "b", "c"]})], title="run")
+    speakers = re.findall(r'<span class="speaker">(.*?): </span><span dir="auto">(.*?)</span>', page)
+    assert speakers == [
+        *zip(["other speaker", "responder", "other speaker"], "abc", strict=True),
+        ("responder", "Hi ."),
+        ("other speaker", "How are you ?"),
+        ("response", two_heads["response"].replace("<", "&lt;").replace(">", "&gt;")),
+    ]
+
+
 @needs_chromium
 def test_a_character_of_several_tokens_is_readable(two_heads: dict[str, Any], tmp_path: Path) -> None:
     page = attention_page([("", two_heads | {"response_tokens": ["▁a\\xf0\\x9f", "\\x98\\x80", "</s>"]})], title="run")
@@ -300,7 +312,7 @@ def test_what_is_not_read_is_shown(two_heads: dict[str, Any]) -> None:
     maps = two_heads | {"unread_turns": ["Long ago ."], "dropped_tokens": 7}
     text = unescape(attention_page([("", maps)], title="run"))
     assert "<summary>1 earlier turn, not read by the model</summary>" in text
-    assert 'class="unread"><span dir="auto">Long ago .</span>' in text
+    assert re.search(r'class="unread">.*<span dir="auto">Long ago \.</span>', text)
     assert "limited number of turns; not read: the first turn." in text
     assert "its first 7 tokens are not read" in text
     assert '["turn 2, responder",' in text, "counted from the first turn of the dialogue"
@@ -318,7 +330,7 @@ def test_an_empty_context(two_heads: dict[str, Any]) -> None:
     maps |= {"maps": [two_heads["maps"][0] | {"weights": [[[1.0]] * 3] * 2}]}
     assert "(empty context)" in attention_page([("", maps)], title="run")
     no_words = two_heads | {"turns": [{"speaker": "other", "text": ""}, two_heads["turns"][1]]}
-    assert '<li class="empty">(empty turn)</li>' in attention_page([("", no_words)], title="run")
+    assert re.search(r'<li class="empty">.*\(empty turn\)</li>', attention_page([("", no_words)], title="run"))
 
 
 @needs_chromium

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from itertools import cycle
 from typing import Any
 
 from markupsafe import Markup
 
-from dialog.report.drawing.attention.packing import pack
+from dialog.report.drawing.attention.packing import SPEAKERS, pack
 from dialog.report.drawing.attention.still import MOST_ROWS, StillMap, shade_styles, still_map
 from dialog.report.drawing.scale import DIFFERENCE_ON_DARK, DIFFERENCE_ON_LIGHT, ON_DARK, ON_LIGHT
 from dialog.report.page import joined, printable_json, render_page, style_sheet
@@ -47,7 +48,7 @@ def attention_page(
         "note": note,
         "unread": unread,
         "turns": turns,
-        "is_long": folds_dialogue or sum(map(len, (*turns, response))) > LONG_DIALOGUE,
+        "is_long": folds_dialogue or sum(map(len, (*(text for _, text in turns), response))) > LONG_DIALOGUE,
         "response": response,
         "notes": [f"{one['label']}: {text}" if one["label"] else text for one in packed for text in one["notes"]],
     }
@@ -106,9 +107,16 @@ def stills(readings: Readings, *, rows: int = MOST_ROWS) -> list[StillMap]:
     return [table for table in tables if table is not None]
 
 
-def _dialogue(reading: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the texts of the turns that the model does not read, and of those that it reads, if only in part."""
-    texts = [turn["text"] for turn in reading.get("turns", [])]
+def _dialogue(reading: Mapping[str, Any]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return speaker and text of the turns that the model does not read, and of those that it reads, if only in part.
+
+    The speakers of unread turns, which have no names, alternate.
+    """
+    turns = [(SPEAKERS[turn["speaker"]], turn["text"]) for turn in reading.get("turns", [])]
     lines = [line for line in reading.get("context_lines", []) if line >= 0]
-    first = min(lines, default=len(texts)) if texts else 0
-    return [*reading.get("unread_turns", []), *texts[:first]], texts[first:]
+    first = min(lines, default=len(turns)) if turns else 0
+    following = next((speaker for speaker, _ in turns if speaker != SPEAKERS["fact"]), SPEAKERS["self"])
+    pair = (SPEAKERS["self"], SPEAKERS["other"])
+    alternating = cycle(pair[::-1] if following == pair[0] else pair)
+    unread = [*zip(alternating, reversed(reading.get("unread_turns", [])), strict=False)]
+    return [*reversed(unread), *turns[:first]], turns[first:]
