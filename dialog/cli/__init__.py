@@ -14,6 +14,7 @@ import traceback
 from typing import NoReturn
 
 import click
+from click.shell_completion import CompletionItem, add_completion_class
 
 from dialog.errors import LostProcessError, RunError, UserError, disk_error, is_panic
 from dialog.signals import stopping
@@ -41,6 +42,9 @@ VERBS = {
     "compare": "Train and evaluate recipes, and write one report.",
 }
 
+COMPLETION = "_DIALOG_SEQ2SEQ_COMPLETE"
+"""Environment variable in which a shell asks for completions."""
+
 SPIN_COUNT = "10000"
 """Rounds that a waiting thread of GNU's OpenMP spins; its own default is 300,000."""
 
@@ -66,9 +70,14 @@ class VerbGroup(click.Group):
         """Resolve a verb; an unknown one raises UserError with the nearest name."""
         from dialog.config.components import hint
 
-        if args and not args[0].startswith("-") and args[0] not in VERBS:
+        if args and not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in VERBS:
             raise UserError(f"unknown command {args[0]!r}{hint(args[0], VERBS)}")
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete a verb or an option, without importing the verbs."""
+        verbs = [CompletionItem(verb, help=summary) for verb, summary in VERBS.items() if verb.startswith(incomplete)]
+        return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a verb; a closed pipe exits with 141, as for any program; a full or read-only disk raises UserError."""
@@ -111,6 +120,10 @@ def main() -> NoReturn:
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
     logging.getLogger("dialog").setLevel(logging.DEBUG if os.environ.get("DIALOG_DEBUG") else logging.INFO)
     shorten_spinning()
+    if COMPLETION in os.environ:
+        from dialog.cli.completion import SettingsBashComplete
+
+        add_completion_class(SettingsBashComplete)
     try:
         with stopping():
             code = program.main(sys.argv[1:] or ["--help"], standalone_mode=False)

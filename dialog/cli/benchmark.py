@@ -6,6 +6,7 @@ import time
 
 import click
 
+from dialog.cli.completion import recipes, settings
 from dialog.cli.precision import precision_option
 from dialog.config.compose import compose
 from dialog.config.trust import FULL_TRUST
@@ -13,8 +14,8 @@ from dialog.escaping import to_json
 
 
 @click.command()
-@click.argument("recipe")
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.argument("recipe", shell_complete=recipes)
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=settings)
 @click.option("--steps", type=click.IntRange(1), default=50, show_default=True, help="Measured optimizer steps.")
 @click.option("--warm-up", type=click.IntRange(1), default=10, show_default=True, help="Warm-up steps (not measured).")
 @click.option("--generation/--no-generation", default=True, help="Also measure generation.")

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from dialog.cli.ablation import ablate_option
+from dialog.cli.completion import runs_and_settings
 from dialog.cli.ensemble import ensemble_option
 from dialog.cli.json_lines import check_standard_input
 from dialog.cli.options import check_text, trust_option
@@ -18,7 +19,7 @@ from dialog.errors import UserError
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN] [KEY=VALUE]...")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN] [KEY=VALUE]...", shell_complete=runs_and_settings)
 @click.option("--self-chat", "turns", type=click.IntRange(1), metavar="N", help="Let the runs talk for N turns.")
 @click.option("--start", metavar="TEXT", help="First turn of --self-chat [default: an empty context].")
 @click.option("--json", "as_json", is_flag=True, help="Print the result of --self-chat as JSON.")

@@ -9,6 +9,7 @@ from shutil import get_terminal_size
 
 import click
 
+from dialog.cli.completion import recipes_and_settings
 from dialog.cli.options import is_given, trust_option
 from dialog.config.compose import split_overrides
 from dialog.config.trust import Trust
@@ -19,7 +20,9 @@ log = logging.getLogger("dialog")
 
 
 @click.command()
-@click.argument("contenders", nargs=-1, required=True, metavar="CONTENDER... [KEY=VALUE]...")
+@click.argument(
+    "contenders", nargs=-1, required=True, metavar="CONTENDER... [KEY=VALUE]...", shell_complete=recipes_and_settings
+)
 @click.option(
     "--seeds", type=click.IntRange(1), help="Number of seeds per recipe [default: 1, or those of the folder]."
 )

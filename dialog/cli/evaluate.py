@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dialog.cli.ablation import ablate_option
+from dialog.cli.completion import settings
 from dialog.cli.ensemble import ensemble_option
 from dialog.cli.options import trust_option
 from dialog.cli.precision import precision_option
@@ -17,7 +18,7 @@ from dialog.escaping import to_json
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=settings)
 @click.option("--split", type=click.Choice(SPLITS), default="test", show_default=True, help="Split to evaluate.")
 @click.option(
     "--name", help="Write to evaluation/SPLIT-NAME [default: SPLIT, or SPLIT-HASH with other settings or data]."

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from dialog.cli.completion import settings
 from dialog.cli.options import trust_option
 from dialog.config.trust import Trust
 from dialog.export.formats import FORMATS
@@ -14,7 +15,7 @@ from dialog.paths import check_new
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=settings)
 @click.option("--format", "name", required=True, type=click.Choice([*FORMATS]), help="Format of the engine.")
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="New folder.")
 @click.option(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dialog.cli.completion import recipes, settings
 from dialog.cli.options import trust_option
 from dialog.cli.output_file import check_new_file, writable
 from dialog.config.compose import compose
@@ -28,8 +29,8 @@ WIDEST = 110
 
 
 @click.command()
-@click.argument("recipe")
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.argument("recipe", shell_complete=recipes)
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=settings)
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Also write a self-contained web page.")
 @click.option(
     "--tokens/--no-tokens", default=True, help="Include tokenizer statistics; trains the tokenizer if needed."

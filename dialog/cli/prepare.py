@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dialog.cli.completion import recipes, settings
 from dialog.config.compose import compose
 from dialog.config.trust import FULL_TRUST
 from dialog.errors import UserError
@@ -32,8 +33,8 @@ class ShardNumber(click.ParamType[tuple[int, int]]):
 
 
 @click.command()
-@click.argument("recipe")
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.argument("recipe", shell_complete=recipes)
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=settings)
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Number of worker processes.")
 @click.option(
     "--engine", type=click.Choice(["processes", "ray"]), default="processes", help="Engine that runs the workers."

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from dialog.cli import completion
 from dialog.config.components import name_and_arguments
 from dialog.config.compose import Composed, compose, find_recipe, shipped_recipes, split_overrides
 from dialog.errors import RunError, UserError
@@ -108,7 +109,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 @recipes.command(short_help="Copy a recipe into a new folder.")
-@click.argument("name")
+@click.argument("name", shell_complete=completion.recipes)
 @click.argument("destination", type=click.Path(path_type=Path), metavar="DEST")
 def copy(name: str, destination: Path) -> None:
     """Copy the recipe NAME, with all groups that it composes, into a new folder DEST; print the path of the copy.
@@ -121,7 +122,7 @@ def copy(name: str, destination: Path) -> None:
 
 
 @recipes.command(short_help="Train recipes and compare their metrics with the expected ones.")
-@click.argument("names", nargs=-1, metavar="[NAME]... [KEY=VALUE]...")
+@click.argument("names", nargs=-1, metavar="[NAME]... [KEY=VALUE]...", shell_complete=completion.recipes_and_settings)
 @click.option("--full", is_flag=True, help="Train to the end, and compare the metrics with the expected values.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def verify(names: tuple[str, ...], full: bool, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from dialog.cli.ablation import ablate_option
+from dialog.cli.completion import settings
 from dialog.cli.ensemble import ensemble_option
 from dialog.cli.json_lines import answer_lines
 from dialog.cli.options import trust_option
@@ -19,7 +20,7 @@ from dialog.config.trust import Trust
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=settings)
 @click.option("--input", "source", default="-", help="File of JSON lines, one context each; - is standard input.")
 @click.option("--output", "target", default="-", help="New file for the responses; - is standard output.")
 @ensemble_option

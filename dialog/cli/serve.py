@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from dialog.cli.ablation import ablate_option
+from dialog.cli.completion import settings
 from dialog.cli.ensemble import ensemble_option
 from dialog.cli.options import trust_option
 from dialog.cli.precision import precision_option
@@ -20,7 +21,7 @@ EXTRA = ("h11", "pydantic", "starlette", "uvicorn")
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=settings)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes any free port.")
 @ensemble_option

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import click
 
+from dialog.cli.completion import recipes, settings
 from dialog.cli.options import trust_option
 from dialog.config.compose import Composed, compose
 from dialog.config.schema import Recipe, to_dict
@@ -17,8 +18,8 @@ from dialog.report.terminal import one_line
 
 
 @click.command()
-@click.argument("recipe")
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.argument("recipe", shell_complete=recipes)
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=settings)
 @click.option(
     "--examples", type=click.IntRange(1), metavar="N", help="Print N training examples as the model sees them."
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dialog.cli.completion import recipes_and_settings
 from dialog.cli.options import is_given, trust_option
 from dialog.config.compose import compose, split_overrides
 from dialog.config.trust import FULL_TRUST, Trust
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("recipes", nargs=-1, metavar="[RECIPE]... [KEY=VALUE]...")
+@click.argument("recipes", nargs=-1, metavar="[RECIPE]... [KEY=VALUE]...", shell_complete=recipes_and_settings)
 @click.option("--trials", type=click.IntRange(1), help="Number of trials per recipe [default: 20].")
 @click.option(
     "--space", default="regularisation", show_default=True, help="Search space: a YAML file, or a shipped name."

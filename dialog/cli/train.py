@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dialog.cli.completion import recipes, settings
 from dialog.cli.options import check_only_with, trust_option
 from dialog.config.compose import compose, split_overrides
 from dialog.config.trust import FULL_TRUST, Trust
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("recipe", required=False)
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.argument("recipe", required=False, shell_complete=recipes)
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=settings)
 @click.option("--output", type=click.Path(path_type=Path), help="Run folder [default: runs/RECIPE/TIME-RANDOM].")
 @click.option("--resume", type=click.Path(path_type=Path), metavar="RUN", help="Resume a run at its newest checkpoint.")
 @trust_option

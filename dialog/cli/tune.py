@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dialog.cli.completion import recipes, settings
 from dialog.cli.options import check_only_with
 from dialog.cli.output_file import check_new_file
 from dialog.config.compose import compose
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("recipe")
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.argument("recipe", shell_complete=recipes)
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=settings)
 @click.option("--lr", is_flag=True, help="Suggest a learning rate by a range test, which raises it at every step.")
 @click.option("--batch-tokens", is_flag=True, help="Find the largest batch, in tokens, that fits in memory.")
 @click.option(

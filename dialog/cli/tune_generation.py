@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from dialog.cli.completion import runs_and_settings
 from dialog.cli.ensemble import ensemble_option
 from dialog.cli.options import trust_option
 from dialog.cli.output_file import writable
@@ -16,7 +17,7 @@ from dialog.escaping import to_json
 
 
 @click.command("tune-generation")
-@click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN] [KEY=VALUE]...")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN] [KEY=VALUE]...", shell_complete=runs_and_settings)
 @click.option(
     "--settings",
     metavar="NAME|FILE",
