@@ -12,9 +12,7 @@ from dialog.config.compose import compose, shipped_recipes
 from dialog.config.schema import Recipe, to_dict
 from dialog.config.yaml_layers import leaves
 from dialog.errors import UserError
-
-RECIPE = "recipe.yaml"
-"""Recipe of a run folder."""
+from dialog.runs.folder import RECIPE
 
 
 class SettingsBashComplete(BashComplete):
