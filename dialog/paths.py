@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import random
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
 
+from dialog.atomic import partial_folder, publish
 from dialog.errors import UserError
 
 GENERATED = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}|seed-\d+")
@@ -63,6 +66,28 @@ def check_links(folder: Path, part: str = "") -> None:
     for path in chain((folder / part,) if part else (), inside):
         if path.is_symlink() and not path.resolve().is_relative_to(root):
             raise UserError(f"{path}: is a link out of {folder}; replace it by a copy, or pass --trust")
+
+
+@contextmanager
+def created_folder(folder: Path, option: str = "--output") -> Iterator[Path]:
+    """Yield a hidden folder to write into, which becomes the new `folder` at the end; a kill leaves none.
+
+    Raises:
+        UserError: it exists, also by then, or cannot be created.
+    """
+    check_new(folder, option)
+    try:
+        with partial_folder(folder) as partial:
+            new = partial / "new"
+            new.mkdir()
+            yield new
+            publish(new, folder)
+            if new.exists():  # another process was faster
+                check_new(folder, option)
+    except OSError as error:
+        raise UserError(
+            f"{folder}: cannot be created ({error.strerror}); mend this, or choose another {option}"
+        ) from error
 
 
 def name_of(folder: Path) -> str:

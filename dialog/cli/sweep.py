@@ -16,7 +16,7 @@ from dialog.config.compose import compose, split_overrides
 from dialog.config.trust import FULL_TRUST, Trust
 from dialog.errors import UserError
 from dialog.escaping import to_json
-from dialog.paths import check_new, fresh_folder, make_folder
+from dialog.paths import check_new, fresh_folder
 
 if TYPE_CHECKING:
     from dialog.tuning.sweep import SweepSettings
@@ -92,7 +92,7 @@ def sweep(
         sweeps.check(
             [compose(name, [*overrides, *first], trust=trust) for name, first in zip(names, firsts, strict=True)]
         )
-        folder = make_folder(output or fresh_folder("sweeps"))
+        folder = output or fresh_folder("sweeps")
         sweeps.create(composed, requested, folder)
     result = sweeps.sweep(folder, requested, trust)
     click.echo(to_json(result) if as_json else to_markdown(result), nl=as_json)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from dialog.atomic import write_text
 from dialog.config.compose import compose, find_recipe, group_files, is_path
 from dialog.config.yaml_layers import read_yaml
 from dialog.errors import UserError
-from dialog.paths import check_new, make_folder
+from dialog.paths import created_folder
 from dialog.version import __version__
 
 RUN = "# Run: "
@@ -33,20 +32,15 @@ def copy_recipe(name: str, destination: Path) -> Path:
     files = {source: Path(source.name)}
     for group, choice in read_yaml(source).values.get("defaults", {}).items():
         files[groups[group][str(choice)]] = Path("configs") / group / f"{choice}.yaml"
-    check_new(destination, "DEST")
-    make_folder(destination, "DEST")
     label = source.name if is_path(name) else name
-    try:
+    with created_folder(destination, "DEST") as new:
         for path, target in files.items():
-            (destination / target).parent.mkdir(parents=True, exist_ok=True)
+            (new / target).parent.mkdir(parents=True, exist_ok=True)
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
             if path == source:  # the name of the original would run the original
                 stamp = f"{label} of dialog-seq2seq {__version__}; `expect` is that of the original."
                 lines = [line for line in lines if not line.startswith(RUN)]
             else:
                 stamp = f"{path.stem} of dialog-seq2seq {__version__}."
-            write_text(destination / target, f"# Copied from {stamp}\n{''.join(lines)}")
-    except BaseException:
-        shutil.rmtree(destination, ignore_errors=True)
-        raise
+            write_text(new / target, f"# Copied from {stamp}\n{''.join(lines)}")
     return destination / source.name

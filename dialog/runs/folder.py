@@ -28,13 +28,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dialog.atomic import partial_folder, publish, remove_partial_folders, run_lock, write_json, write_text
+from dialog.atomic import remove_partial_folders, run_lock, write_json, write_text
 from dialog.config.compose import compose
 from dialog.config.schema import Recipe, to_yaml
 from dialog.config.trust import NO_TRUST, Trust
 from dialog.errors import DivergedError, UserError, disk_error
 from dialog.json_files import read_json, read_json_lines
-from dialog.paths import check_new
+from dialog.paths import created_folder
 from dialog.training.checkpoints.manifest import (
     check_intact,
     list_files,
@@ -147,22 +147,11 @@ def create(folder: Path, recipe: Recipe, store: Store, fingerprints: Mapping[str
     """
     from dialog.runs.environment import environment
 
-    check_new(folder)
-    try:
-        with partial_folder(folder) as partial:
-            new = partial / "run"
-            new.mkdir()
-            store.tokenizer.save(new / TOKENIZER)
-            write_json(new / ENVIRONMENT, {**environment(), "seed": recipe.seed, **fingerprints})
-            write_text(new / RECIPE, to_yaml(with_absolute_path(recipe)))
-            list_files(new, LISTED)
-            publish(new, folder)
-            if new.exists():  # another process was faster
-                check_new(folder)
-    except OSError as error:
-        raise UserError(
-            f"{folder}: cannot be created ({error.strerror}); mend this, or choose another --output"
-        ) from error
+    with created_folder(folder) as new:
+        store.tokenizer.save(new / TOKENIZER)
+        write_json(new / ENVIRONMENT, {**environment(), "seed": recipe.seed, **fingerprints})
+        write_text(new / RECIPE, to_yaml(with_absolute_path(recipe)))
+        list_files(new, LISTED)
 
 
 def prepare_to_resume(folder: Path, recipe: Recipe) -> None:

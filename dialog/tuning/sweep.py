@@ -23,6 +23,7 @@ from dialog.config.trust import NO_TRUST, Trust
 from dialog.errors import DivergedError, UserError
 from dialog.escaping import json_copy
 from dialog.json_files import read_json
+from dialog.paths import created_folder
 from dialog.runs.check import check_recipe
 from dialog.runs.train import PartOf
 from dialog.runs.train import train as train_run
@@ -77,11 +78,12 @@ def check(recipes: Sequence[Composed]) -> None:
 
 def create(recipes: Sequence[Composed], settings: SweepSettings, folder: Path) -> None:
     """Write recipes and settings into a new folder."""
-    for composed in recipes:
-        path = recipe_file(folder, composed.name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, composed.yaml())
-    write_json(folder / SETTINGS, asdict(settings))
+    with created_folder(folder) as new:
+        for composed in recipes:
+            path = recipe_file(new, composed.name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_text(path, composed.yaml())
+        write_json(new / SETTINGS, asdict(settings))
 
 
 def read_settings(folder: Path) -> SweepSettings:

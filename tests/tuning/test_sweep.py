@@ -62,6 +62,12 @@ class Training:
         return abs(math.log10(lr) + 2.5) + dropout + 1 / validation
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of a new sweep."""
+    return tmp_path / "swept"
+
+
 def begun(folder: Path, trials: int, **settings: Any) -> SweepSettings:  # noqa: ANN401 - a search's settings
     asked = SweepSettings(dict.fromkeys(NAMES, SPACE), trials, **settings)
     sweeps.create([compose(name) for name in NAMES], asked, folder)
@@ -77,12 +83,12 @@ def paths(found: dict[str, Any]) -> list[list[tuple[Any, ...]]]:
 # ------------------------------------------------------------------ the budget
 
 
-def test_every_recipe_gets_the_same_number_of_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_recipe_gets_the_same_number_of_trials(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     training = Training(fails_at=6)
     monkeypatch.setattr("dialog.tuning.sweep.train_run", training)
-    found = sweep(tmp_path, begun(tmp_path, 10, sampler="random"))
+    found = sweep(folder, begun(folder, 10, sampler="random"))
     assert training.count == 20
-    assert training.places[:3] == [(f"{NAMES[n % 2]} trial 00{n // 2}", tmp_path.name) for n in range(3)]
+    assert training.places[:3] == [(f"{NAMES[n % 2]} trial 00{n // 2}", folder.name) for n in range(3)]
     states = [trial["state"] for each in found["recipes"] for trial in each["trials"]]
     assert {"complete", "pruned", "fail"} == set(states)
     for each in found["recipes"]:
@@ -92,16 +98,16 @@ def test_every_recipe_gets_the_same_number_of_trials(tmp_path: Path, monkeypatch
         assert spent["pruned"] + spent["failed"] + sum(trial["state"] == "complete" for trial in trials) == 10
         best = min((trial for trial in trials if trial["state"] == "complete"), key=lambda trial: trial["value"])
         assert best["value"] == each["best"]["value"]
-        kept = [path.parent.name for path in (tmp_path / "runs" / each["name"]).glob("*/checkpoints")]
+        kept = [path.parent.name for path in (folder / "runs" / each["name"]).glob("*/checkpoints")]
         assert kept == [f"{best['trial']:03}"]  # weights of the others are gone
-        (head, *_) = (tmp_path / each["best"]["recipe"]).read_text(encoding="utf-8").splitlines()
+        (head, *_) = (folder / each["best"]["recipe"]).read_text(encoding="utf-8").splitlines()
         number = trials.index(best) + 1
         assert head.startswith(f"# Trial {number} of 10 of a sweep (runs/{each['name']}/{best['trial']:03}): ")
-    assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8")) == json.loads(json.dumps(found))
-    assert len((tmp_path / "sweep.md").read_text(encoding="utf-8").splitlines()) == 4
+    assert json.loads((folder / "results.json").read_text(encoding="utf-8")) == json.loads(json.dumps(found))
+    assert len((folder / "sweep.md").read_text(encoding="utf-8").splitlines()) == 4
 
 
-def test_trial_is_pruned_only_after_half_of_its_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trial_is_pruned_only_after_half_of_its_length(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class SlowAtFirst(Training):
         """Each trial begins worse than those before it, and ends better."""
 
@@ -109,7 +115,7 @@ def test_trial_is_pruned_only_after_half_of_its_length(tmp_path: Path, monkeypat
             return self.count * (2 - validation)
 
     monkeypatch.setattr("dialog.tuning.sweep.train_run", SlowAtFirst())
-    for each in sweep(tmp_path, begun(tmp_path, 6))["recipes"]:
+    for each in sweep(folder, begun(folder, 6))["recipes"]:
         assert each["spent"]["pruned"] == 0
         assert each["best"]["trial"] == 5
 
@@ -321,21 +327,34 @@ def test_invalid_sweep_leaves_no_folder(
         ("--sampler tpe --seed 1 --prune", ""),
     ],
 )
-def test_resumed_sweep_keeps_its_settings(option: str, message: str, tmp_path: Path) -> None:
-    begun(tmp_path, 1)
+def test_resumed_sweep_keeps_its_settings(option: str, message: str, folder: Path) -> None:
+    begun(folder, 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dialog.tuning.sweep.train_run", Training())
         outcome = pytest.raises(UserError, match=message) if message else nullcontext()
         with outcome:
-            program.main(["sweep", "--resume", str(tmp_path), *option.split()], standalone_mode=False)
+            program.main(["sweep", "--resume", str(folder), *option.split()], standalone_mode=False)
 
 
-def test_unknown_setting_of_a_sweep_is_one_line(tmp_path: Path) -> None:
-    begun(tmp_path, 1)
-    path = tmp_path / "sweep.json"
+def test_a_kill_leaves_no_sweep_or_one_to_resume(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dialog.tuning.sweep.write_json", fail)
+        with pytest.raises(KeyboardInterrupt):
+            begun(folder, 1)
+    assert list(folder.parent.iterdir()) == []
+    begun(folder, 1)
+    assert sweeps.read_settings(folder).trials == 1
+
+
+def test_unknown_setting_of_a_sweep_is_one_line(folder: Path) -> None:
+    begun(folder, 1)
+    path = folder / "sweep.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "pruner": "median"}))
     with pytest.raises(UserError, match=r"sweep\.json: unknown setting 'pruner'"):
-        program.main(["sweep", "--resume", str(tmp_path)], standalone_mode=False)
+        program.main(["sweep", "--resume", str(folder)], standalone_mode=False)
 
 
 # ------------------------------------------------------------------ sweeps of Weights & Biases
