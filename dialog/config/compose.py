@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -54,6 +56,9 @@ def shipped_recipes() -> dict[str, Path]:
     return {path.relative_to(root).with_suffix("").as_posix(): path for path in sorted(root.rglob("*.yaml"))}
 
 
+CORPUS = "data.corpus.name"
+UNSAFE = re.compile(r"[^\w,=+-]+")
+"""Characters of a file's name that do not belong in the name of a recipe."""
 DATA_FORMATS = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".txt": "text", ".parquet": "huggingface"}
 """Corpus that reads a data file, by the file's suffix."""
 
@@ -130,6 +135,7 @@ def compose(name: str, overrides: Sequence[str] = (), *, trust: bool | Trust = F
     own = Layer({key: value for key, value in body.values.items() if key not in swaps}, body.origin)
     for layer in (*sections, own, *overlays):
         merge_layer(values, origin, layer)
+    corpus = dict(leaves(values)).get(CORPUS)
     for key, value in settings:
         if key.startswith("~"):
             remove_key(values, origin, key[1:])
@@ -137,7 +143,22 @@ def compose(name: str, overrides: Sequence[str] = (), *, trust: bool | Trust = F
             merge_layer(values, origin, Layer(nest(key, value), {key: COMMAND_LINE}))
     recipe = fill_schema(values, origin, display_path(path))
     check_numbers(recipe, origin)
-    return Composed(path.stem if is_path(name) else name, trust_of(trust).allow(recipe), origin)
+    swapped = swaps.get("data", defaults.get("data")) != defaults.get("data")
+    other = swapped or corpus != recipe.data.corpus.get("name")
+    called = path.stem if is_path(name) else named_after_data(name, recipe) if other else name
+    return Composed(called, trust_of(trust).allow(recipe), origin)
+
+
+def named_after_data(name: str, recipe: Recipe) -> str:
+    """Return the name of a shipped recipe with other data in place of the corpus that its folder names.
+
+    ``dailydialog/transformer`` with ``data.path=my/chats.jsonl`` in another format is ``chats/transformer``. Without a
+    path, the data have the name of the corpus.
+    """
+    corpus = str(recipe.data.corpus.get("name", "")).rpartition(".")[2]
+    stem = Path(os.path.abspath(recipe.data.path)).name.partition(".")[0] if recipe.data.path else ""
+    data = UNSAFE.sub("_", stem or corpus)
+    return f"{data}/{name.partition('/')[2]}"
 
 
 def read_groups(

@@ -31,6 +31,21 @@ def test_highest_layer_wins() -> None:
     assert composed(BASE, "seed=2", "seed=3").seed == 3  # the last override wins
 
 
+@pytest.mark.parametrize(
+    ("recipe", "overrides", "name"),
+    [
+        ("dailydialog/transformer", ["data.corpus.name=jsonl", "data.path=my/chats.jsonl.gz"], "chats/transformer"),
+        ("dailydialog/sankar2019/lstm", ["data.corpus={name: csv}", "data.path=/x/a b/"], "a_b/sankar2019/lstm"),
+        ("dailydialog/transformer", ["data.corpus.name=my_lab.Forum"], "Forum/transformer"),
+        ("dailydialog/transformer", ["data=builtin"], "builtin/transformer"),
+        ("dailydialog/transformer", ["data=dailydialog", "data.path=elsewhere"], "dailydialog/transformer"),
+        ("quickstart/transformer", ["data.corpus.size=9"], "quickstart/transformer"),
+    ],
+)
+def test_a_recipe_on_other_data_is_named_after_them(recipe: str, overrides: list[str], name: str) -> None:
+    assert compose(recipe, overrides).name == name
+
+
 def test_swapped_group_replaces_the_section() -> None:
     recipe = composed(BASE + "model: {dropout: 0.25, tie_embeddings: false}\nseed: 9\n", "model=transformer")
     alone = composed(BASE.replace("tiny", "transformer"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -20,7 +20,7 @@ from dialog.comparison.grid.folder import (
     is_comparison,
 )
 from dialog.comparison.grid.names import run_names
-from dialog.config.compose import Composed, compose, find_recipe
+from dialog.config.compose import Composed, compose, find_recipe, is_path
 from dialog.config.schema import to_dict
 from dialog.config.trust import FULL_TRUST, NO_TRUST, Trust, check_importable
 from dialog.config.variations import parse_variation, short_names
@@ -84,6 +84,7 @@ def read_contenders(
         # A recipe that the caller names may import parts; the folder's own settings must not add any.
         own = FULL_TRUST.within(*(one.recipe for one in vary(name, overrides, variations)))
         varied[name] = vary(name, settings, variations, trust=own)
+    shared = Counter(composed.name for several in varied.values() for composed in several)
     groups = group_runs([path for path in paths if path.is_dir()], trust=trust)
     file_names = distinct_names([path for path in paths if path.suffix == ".jsonl"])
     contenders: list[Contender] = []
@@ -93,7 +94,7 @@ def read_contenders(
         elif path.suffix == ".jsonl":
             contenders.append(responses_contender(path, file_names[path]))
         else:
-            contenders += [of_recipe(composed) for composed in varied[name]]
+            contenders += [of_recipe(own_name(composed, name, shared)) for composed in varied[name]]
     for name, count in Counter(contender.name for contender in contenders).items():
         if count > 1:
             raise UserError(f"{name}: listed twice; list each contender once, and rename files of the same name")
@@ -108,6 +109,16 @@ def of_recipe(composed: Composed) -> Contender:
     recipe = to_dict(composed.recipe)
     check_importable(composed.recipe, composed.name)
     return Contender(composed.name, "recipe", contender_hash(composed.recipe), recipe, trust=FULL_TRUST.within(recipe))
+
+
+def own_name(composed: Composed, recipe: str, shared: Mapping[str, int]) -> Composed:
+    """Return a shipped recipe with its own name if several on the same data share that of the data.
+
+    ``dailydialog/transformer`` and ``taskmaster/transformer`` on ``chats.jsonl`` are both ``chats/transformer``.
+    """
+    if is_path(recipe) or shared[composed.name] == 1:
+        return composed
+    return replace(composed, name=recipe + "".join(composed.name.partition("[")[1:]))
 
 
 def vary(name: str, overrides: Sequence[str], variations: Sequence[str], *, trust: Trust = NO_TRUST) -> list[Composed]:

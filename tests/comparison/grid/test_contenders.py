@@ -45,6 +45,15 @@ def test_variations_are_combined_and_named_apart() -> None:
     assert names == [f"{LSTM}[encoder.size=8, decoder.size=8]", f"{LSTM}[encoder.size=16, decoder.size=8]"]
 
 
+def test_recipes_of_two_corpora_on_the_same_data() -> None:
+    recipes = ["dailydialog/transformer", "taskmaster/transformer", "dailydialog/lstm_bahdanau"]
+    own = ["data.corpus.name=jsonl", "data.path=chats.jsonl"]
+    names = [*recipes[:2], "chats/lstm_bahdanau"]
+    assert [contender.name for contender in read_contenders(recipes, own)] == names
+    varied = [f"{name}[dropout=0.1]" for name in names]
+    assert [contender.name for contender in read_contenders(recipes, own, ["model.dropout=0.1"])] == varied
+
+
 def test_values_are_split_outside_of_brackets_and_names_are_safe() -> None:
     text = "model.decoder.attention={name: additive, size: 8},dot"
     assert parse_variation(text) == ("model.decoder.attention", ["{name: additive, size: 8}", "dot"])
