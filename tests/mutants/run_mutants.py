@@ -53,7 +53,11 @@ MUTANTS = (
         "infra-3f",
         "a report shows the figures of metrics.json",
         "comparison/test_results.py::test_shown_values_are_those_of_the_statistics",
-        ("comparison/results/systems.py", "    replaced = dict(metrics)\n", "    return dict(metrics)\n"),
+        (
+            "comparison/results/systems.py",
+            "    for name, value in values.items():\n        before = metrics.get(name)\n",
+            "    return dict(metrics)\n    for name, value in values.items():\n        before = metrics.get(name)\n",
+        ),
     ),
     mutant(
         "infra-4",
