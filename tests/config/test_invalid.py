@@ -148,9 +148,9 @@ def test_unknown_recipe_names_the_nearest() -> None:
         compose("nowhere.yaml")
     with pytest.raises(UserError, match=r"^configs/model/lstm does not exist, and no recipe has this name$"):
         compose("configs/model/lstm")
-    Path("configs/model/mine.txt").write_text(TINY, encoding="utf-8")
-    with pytest.raises(UserError, match=r"mine\.txt: a recipe is a YAML file; its name must end in \.yaml or \.yml"):
-        compose("configs/model/mine.txt")
+    Path("configs/model/mine.conf").write_text(TINY, encoding="utf-8")
+    with pytest.raises(UserError, match=r"mine\.conf: a recipe is a YAML file; its name must end in \.yaml or \.yml"):
+        compose("configs/model/mine.conf")
     with pytest.raises(UserError, match="unknown recipe"):
         compose("unknown")
 
