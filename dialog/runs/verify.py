@@ -11,7 +11,7 @@ from dialog.runs.evaluation.files import FILES, METRICS
 from dialog.runs.folder import BEST, CHECKPOINTS, RECIPE, SUMMARY, WEIGHTS, weights_remedy
 from dialog.training.checkpoints.manifest import INPUTS, MANIFEST, is_intact, read_manifest
 
-CHECKED = ("", CHECKPOINTS)
+CHECKED = ("", CHECKPOINTS, "generation")
 """Folders with a manifest, below a run folder, beside evaluations."""
 INTACT, CHANGED, MISSING = "intact", "changed", "missing"
 DAMAGE = (CHANGED, MISSING)
@@ -101,6 +101,8 @@ def remedy(run: Path, file: str, states: dict[str, str]) -> str:
         return f"not needed; its weights are in {WEIGHTS}"
     if file == f"{CHECKPOINTS}/previous.ckpt":
         return "not needed; the next save replaces it"
+    if file == "generation/settings.jsonl":
+        return "restore it from a copy, or remove it; tune-generation measures the settings again"
     if file.startswith(CHECKPOINTS) and (run / SUMMARY).is_file():
         return "not needed unless the training is extended"
     return "restore it from a copy, or train again"

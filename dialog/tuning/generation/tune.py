@@ -3,6 +3,7 @@
 A run folder keeps what was measured and what was selected:
 
     generation/settings.jsonl                one line per measured setting: metrics, seconds, responses
+    generation/manifest.json                 its SHA-256
     configs/generation/tuned.yaml            the selected setting; ``generation=tuned`` selects it in any verb
     configs/generation/tuned_ensemble.yaml   the same for an ensemble of this run with others
 """
@@ -29,6 +30,7 @@ from dialog.runs.evaluation.settings import with_reverse_weights
 from dialog.runs.folder import WEIGHTS, hash_of
 from dialog.runs.run import Run, run_names
 from dialog.signals import stopping
+from dialog.training.checkpoints.manifest import check_intact, replacing_listed
 from dialog.tuning.generation.frontier import on_frontier
 from dialog.tuning.generation.rule import SelectionRule
 from dialog.tuning.generation.sample import DIVERSITY, SPLIT, Sample
@@ -141,12 +143,17 @@ class Record:
 
     Args:
         task: The run, its settings and its examples.
+
+    Raises:
+        UserError: the file of the settings is damaged, or has changed since it was written.
     """
 
     def __init__(self, task: TuningTask) -> None:
         self.task = task
         self.path = task.run.folder / RECORD
         keys = "fingerprint", "setting", "metrics", "seconds", "responses"
+        if self.path.is_file():
+            check_intact(self.path, "restore it from a copy, or remove it to measure the settings again")
         lines = read_json_lines(self.path, *keys) if self.path.is_file() else ()
         self.lines = {line["fingerprint"]: line for line in lines}
         run = task.run
@@ -178,7 +185,9 @@ class Record:
             "seconds": round(decoded.seconds, 3),
             "responses": decoded.responses,
         }
-        write_text(self.path, "".join(to_json(line) + "\n" for line in self.lines.values()))
+        with replacing_listed(self.path) as new:
+            text = "".join(to_json(line) + "\n" for line in self.lines.values())
+            new.write_text(text, encoding="utf-8", newline="\n")
 
     def select(self, name: str, rule: SelectionRule, human: dict[str, float]) -> dict[str, Any]:
         """Write the setting that a rule selects; return the settings of this run for results.json."""

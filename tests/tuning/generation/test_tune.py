@@ -27,6 +27,7 @@ from dialog.errors import UserError
 from dialog.generation.responder import Candidate, Responder
 from dialog.runs.evaluation.evaluate import evaluate
 from dialog.runs.load import load
+from dialog.runs.verify import verify
 from dialog.tuning.generation.frontier import on_frontier
 from dialog.tuning.generation.rule import DEFAULT, parse_rule
 from dialog.tuning.generation.sample import DIVERSITY, NAMES, Sample, draw_sample
@@ -150,6 +151,20 @@ def test_interrupted_tuning_continues(
     whole = json.loads(call(capsys, *arguments))
     for one, other in zip(results["runs"][0]["settings"], whole["runs"][0]["settings"], strict=True):
         assert {**one, "seconds": 0} == {**other, "seconds": 0}
+
+
+def test_changed_figures_are_an_error(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = runs[0], "--settings", "settings.yaml", "--examples", "9", "--json"
+    before = json.loads(call(capsys, *arguments))["runs"][0]["selected"]
+    file = Path(runs[0], "generation", "settings.jsonl")
+    lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    lines[0]["metrics"]["f1"] = 99.0
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    with pytest.raises(UserError, match=r"generation/settings\.jsonl: has changed"):
+        call(capsys, *arguments)
+    assert {state.file for state in verify(Path(runs[0])) if state.state == "changed"} == {"generation/settings.jsonl"}
+    file.unlink()
+    assert json.loads(call(capsys, *arguments))["runs"][0]["selected"] == before
 
 
 def test_another_sample_is_measured_again(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
