@@ -38,6 +38,7 @@ from dialog.recipes.measured import PRIMARY, staleness
 from dialog.report.completion import displayed
 from dialog.report.formats.numbers import hardware
 from dialog.runs.environment import environment
+from dialog.runs.evaluation.files import read_added
 from dialog.runs.folder import commits_of, read_recipe
 
 FORMAT = 1
@@ -240,11 +241,11 @@ def analyses_of(evaluation: Path | None) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     if evaluation is None:
         return found
-    if (path := evaluation / HISTORY).is_file():
-        rows = read_json(path, "perturbations")["perturbations"]
+    if history := read_added(evaluation / HISTORY, "perturbations"):
+        rows = history["perturbations"]
         found["history"] = numbers({row["perturbation"].replace(" ", "_"): row["bits_per_byte"] for row in rows})
-    if (path := evaluation / ATTENTION).is_file():
-        rows = {row.pop("module"): row for row in read_json(path, "rows")["rows"]}
+    if attention := read_added(evaluation / ATTENTION, "rows"):
+        rows = {row.pop("module"): row for row in attention["rows"]}
         found["attention"] = numbers({name: rows[name] for name in (MEAN, UNIFORM) if name in rows})
     return found
 

@@ -15,6 +15,7 @@ import pytest
 from processes import free_port
 
 from dialog.errors import UserError
+from dialog.runs.evaluation.files import check_evaluation
 from dialog.training.distributed.cluster import check_strategy, check_world_size
 
 RECIPE = "quickstart/transformer"
@@ -83,9 +84,10 @@ def test_two_nodes_equal_one_process_that_accumulates(tmp_path: Path) -> None:
 
 def test_two_processes_evaluate_as_one(trained: Callable[[str], Path], tmp_path: Path) -> None:
     run = shutil.copytree(trained("lstm"), tmp_path / "run")
-    (run / "evaluation" / "test" / "cost.json").unlink()  # times differ
-    expected = {path.name: path.read_bytes() for path in (run / "evaluation" / "test").iterdir()}
-    assert set(expected) == {"metrics.json", "responses.jsonl", "statistics.safetensors"}
+    files = [
+        run / "evaluation" / "test" / name for name in ("metrics.json", "responses.jsonl", "statistics.safetensors")
+    ]
+    expected = {file.name: file.read_bytes() for file in files}
     shutil.rmtree(run / "evaluation")
     variables = {
         "SLURM_JOB_ID": "1",
@@ -103,9 +105,9 @@ def test_two_processes_evaluate_as_one(trained: Callable[[str], Path], tmp_path:
     first, second = map(output, ranks)
     assert second == ""
     cost = json.loads((run / "evaluation" / "test" / "cost.json").read_text(encoding="utf-8"))
-    (run / "evaluation" / "test" / "cost.json").unlink()
     assert cost["decoding_seconds"] > 0
-    assert {path.name: path.read_bytes() for path in (run / "evaluation" / "test").iterdir()} == expected
+    assert {file.name: file.read_bytes() for file in files} == expected
+    assert check_evaluation(run / "evaluation" / "test")
     assert json.loads(first) == json.loads(expected["metrics.json"])
 
 

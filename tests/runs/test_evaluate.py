@@ -224,7 +224,7 @@ FIELDS = [
 def test_files_of_a_split(trained: Callable[[str], Path], family: str) -> None:
     folder = trained(family) / "evaluation" / "test"
     names = {path.name for path in folder.iterdir()}
-    assert names == {"metrics.json", "responses.jsonl", "statistics.safetensors", "cost.json"}
+    assert names == {"metrics.json", "responses.jsonl", "statistics.safetensors", "cost.json", "manifest.json"}
     cost = json.loads((folder / "cost.json").read_text(encoding="utf-8"))
     rows = [json.loads(line) for line in (folder / "responses.jsonl").read_text(encoding="utf-8").splitlines()]
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-TIMES = ("seconds", "time", "tokens_per_second", "seconds_to", "milliseconds_per_response", "peak_memory_bytes")
-"""Keys, wherever they occur."""
+from dialog.runs.evaluation.files import COST
+
+TIMES = ("seconds", "time", "tokens_per_second", "seconds_to", "milliseconds_per_response", "peak_memory_bytes", COST)
+"""Keys, wherever they occur; the last one has the hash of measured times."""
 ROWS = {"what": "training seconds", "axis": "seconds"}
 """Entries of lists, by one of their fields: a row of "parity", and crossings of the curves over seconds."""
 
