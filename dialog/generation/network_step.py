@@ -14,7 +14,7 @@ from dialog.models.inference.ensemble import MemberRows, log_mean
 from dialog.models.seq2seq import Seq2Seq
 
 Watch = Callable[[list[int]], None]
-"""Called with the tokens of a response so far, after each token."""
+"""Called before each step, with the tokens of the response so far if they are known; an error ends the search."""
 
 
 class NetworkStep:
@@ -51,19 +51,34 @@ class NetworkStep:
 
 
 class WatchedStep(NetworkStep):
-    """Step that reports the tokens of one row that it reads, without the begin token, before it scores the next one."""
+    """Step that calls ``watch`` before it computes.
 
-    def __init__(self, models: Sequence[Seq2Seq], watch: Watch) -> None:
+    Args:
+        models: As in `NetworkStep`.
+        watch: Receives the tokens that the step has read, without the begin token; none unless ``shows_tokens``.
+        shows_tokens: The tokens are those of one response, in order.
+    """
+
+    def __init__(self, models: Sequence[Seq2Seq], watch: Watch, *, shows_tokens: bool) -> None:
         super().__init__(models)
         self.watch = watch
+        self.shows_tokens = shows_tokens
         self.tokens: list[int] = []
 
     def __call__(self, tokens: Tensor, memory: MemberRows, state: MemberRows) -> tuple[Tensor, MemberRows]:
-        """Read tokens [1, 1]; return logits [1, 1, V] and the new state."""
-        self.tokens.append(int(tokens))
-        if len(self.tokens) > 1:
-            self.watch(self.tokens[1:])
+        """Read tokens [N, T]; return logits [N, T, V] and the new state."""
+        self._report(tokens)
         return super().__call__(tokens, memory, state)
+
+    def represent(self, tokens: Tensor, memory: MemberRows, state: MemberRows) -> tuple[Tensor, Tensor, MemberRows]:
+        """Read tokens [N, T]; return logits [N, T, V], the outputs of all decoders [N, T, M E] and the new state."""
+        self._report(tokens)
+        return super().represent(tokens, memory, state)
+
+    def _report(self, tokens: Tensor) -> None:
+        if self.shows_tokens:
+            self.tokens.append(int(tokens))
+        self.watch(self.tokens[1:])
 
 
 def mean_of(logits: Sequence[Tensor]) -> Tensor:

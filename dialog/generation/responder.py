@@ -82,7 +82,8 @@ class Responder:
         Args:
             contexts: Of any number.
             search: Replaces the recipe's; it may hold constraints too.
-            watch: Receives the tokens so far of the response to a single context, if the search decodes one row.
+            watch: Called before each step of the search. Receives the tokens so far of the response to a single
+                context if the search decodes one row, else none.
             ids: One per context, for searches that draw (see `Sampling`). By default equal contexts are numbered and
                 get different draws; the first gets those of a single context.
 
@@ -139,8 +140,8 @@ class Responder:
         """Generate responses to each source [B, S], the best one first; `ids` are those of the sources."""
         decode, source = self.search(search), source.to(next(self.model.parameters()).device)
         models = self._networks.current()
-        watchable = decode.streams and len(source) == 1
-        step = WatchedStep(models, watch) if watch is not None and watchable else NetworkStep(models)
+        shows_tokens = decode.streams and len(source) == 1
+        step = NetworkStep(models) if watch is None else WatchedStep(models, watch, shows_tokens=shows_tokens)
         memory, state = step.start(source, source != PAD)
         replies = decode(step, source.new_full((len(source), 1), BOS), memory, state, source, ids)
         return [[self._candidate(reply) for reply in hypotheses] for hypotheses in replies]
