@@ -24,6 +24,14 @@ EXTRA = ("h11", "pydantic", "starlette", "uvicorn")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=settings)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes any free port.")
+@click.option(
+    "--keep-alive",
+    type=click.IntRange(1, 3600),
+    default=75,  # proxies and load balancers usually reuse a connection for 60 s
+    show_default=True,
+    metavar="SECONDS",
+    help="Time in which a client or proxy can reuse a connection; longer than its own.",
+)
 @ensemble_option
 @precision_option
 @ablate_option
@@ -33,6 +41,7 @@ def serve(
     overrides: tuple[str, ...],
     host: str,
     port: int,
+    keep_alive: int,
     ensemble: tuple[Path, ...],
     precision: str,
     ablate: tuple[str, ...],
@@ -63,4 +72,4 @@ def serve(
     from dialog.runs.load import load
 
     loaded = load([run, *ensemble], overrides=overrides, precision=precision, trust=trust, ablate=ablate)
-    serve_run(loaded, host, port, os.environ.get(TOKEN, ""))
+    serve_run(loaded, host, port, os.environ.get(TOKEN, ""), keep_alive=keep_alive)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import CancelledError
 from secrets import token_hex
 from typing import Any, TypeVar
 
@@ -19,13 +20,16 @@ from dialog.errors import UserError
 from dialog.generation.chosen_search import draws
 from dialog.generation.responder import Candidate
 from dialog.report.drawing.attention.page import attention_page
-from dialog.report.drawing.attention.reading import AttentionReading
 from dialog.runs.run import Run
-from dialog.serving.gatekeeper import Gatekeeper, read_body
+from dialog.serving.gatekeeper import HEALTH, Gatekeeper, read_body
 from dialog.serving.openapi import openapi
 from dialog.serving.page import chat_page
 from dialog.serving.replies import (
     END_OF_STREAM,
+    Health,
+    Identity,
+    ModelEntry,
+    ModelList,
     RequestError,
     chunk,
     completion,
@@ -35,7 +39,7 @@ from dialog.serving.replies import (
     usage_chunk,
 )
 from dialog.serving.requests import AttentionRequest, ChatRequest, first_error, selected_search
-from dialog.serving.worker import Call, Generation, NotNumbersError, OverloadedError, Worker
+from dialog.serving.worker import Answer, Call, Generation, Worker
 
 DEADLINE = 60.0
 """Seconds that a request waits for its response, or a stream for its first piece."""
@@ -60,10 +64,10 @@ class Service:
         self.worker = Worker(run)
         self.started = int(time.time())
         self.page = chat_page(run.name, needs_key=bool(token))
-        self.description = openapi(run.name)
+        self.description = openapi(run.name, run.recipe.generation)
         routes = [
             Route("/", self.show_page),
-            Route("/healthz", self.health),
+            Route(HEALTH, self.health),
             Route("/openapi.json", self.describe),
             Route("/v1/models", self.models),
             Route("/v1/models/{name:path}", self.model),
@@ -71,7 +75,7 @@ class Service:
             Route("/attention", self.attention, methods=["POST"]),
         ]
         self.starlette = Starlette(routes=routes, exception_handlers=ERROR_RESPONSES)
-        self.app = Gatekeeper(self.starlette, token=token, hosts=hosts, public=("/", "/healthz"))
+        self.app = Gatekeeper(self.starlette, token=token, hosts=hosts, public=("/", HEALTH))
 
     async def show_page(self, request: Request) -> Response:
         """Return the web page."""
@@ -79,7 +83,8 @@ class Service:
 
     async def health(self, request: Request) -> Response:
         """Return the state of the service."""
-        return json_response({"status": "ok", "model": self.run.name, "waiting": self.worker.waiting})
+        state: Health = {"status": "ok", "model": self.run.name, "waiting": self.worker.waiting}
+        return json_response(state)
 
     async def describe(self, request: Request) -> Response:
         """Return the routes and their fields in the format of OpenAPI."""
@@ -87,50 +92,55 @@ class Service:
 
     async def models(self, request: Request) -> Response:
         """Return a list with the model."""
-        return json_response({"object": "list", "data": [self._description()]})
+        listed: ModelList = {"object": "list", "data": [self._entry()]}
+        return json_response(listed)
 
     async def model(self, request: Request) -> Response:
         """Return the model of a name."""
         self._check_model(request.path_params["name"])
-        return json_response(self._description())
+        return json_response(self._entry())
 
     async def complete(self, request: Request) -> Response:
         """Answer the last message of a chat."""
+        self.worker.check_room()
         chat = await parsed(request, ChatRequest)
         if chat.model is not None:
             self._check_model(chat.model)
         search = selected_search(self.run.recipe.generation, chat)
         seed = "" if not draws(search) else token_hex(8) if chat.seed is None else str(chat.seed)
-        identity = {"id": f"chatcmpl-{token_hex(12)}", "created": int(time.time()), "model": self.run.name}
+        identity: Identity = {"id": f"chatcmpl-{token_hex(12)}", "created": int(time.time()), "model": self.run.name}
         job = Generation(chat.context, search, seed)
         if chat.stream:
-            return await self._stream(job, chat, identity)
-        candidates = (await self._result(job))[: chat.n or 1]
-        return json_response(completion(identity, candidates, self._usage(job.context, candidates)))
+            return await self._stream(request, job, chat, identity)
+        answer: Answer = await self._awaited(request, job, asyncio.wrap_future(job.future))
+        candidates = generated(answer.candidates)[: chat.n or 1]
+        return json_response(completion(identity, candidates, answer.source_tokens))
 
     async def attention(self, request: Request) -> Response:
         """Return the attention maps of a response, as `dialog attention` writes them."""
+        self.worker.check_room()
         body = await parsed(request, AttentionRequest)
-        if body.response is not None and len(self.run.tokenizer.encode(body.response)) > MOST_RESPONSE_TOKENS:
-            raise RequestError(400, f"response: give at most {MOST_RESPONSE_TOKENS} tokens", field="response")
+        job = Call(lambda: self._attention(body))
+        content: str = await self._awaited(request, job, asyncio.wrap_future(job.future))
+        return Response(content, media_type="application/json" if body.format == "json" else "text/html")
 
-        def read() -> AttentionReading:
-            if body.response is not None:
-                return self.run.attention(body.context, body.response)
-            candidates = self.run.responder.respond([body.context])[0]
-            if not candidates:
-                raise NotNumbersError
-            return self.run.attention(body.context, candidates[0])
-
-        reading = await self._result(Call(read))
+    def _attention(self, body: AttentionRequest) -> str:
+        """Return the maps as JSON or a page; called by the worker, since the work holds Python's lock."""
+        if body.response is None:
+            response: str | Candidate = generated(self.run.responder.respond([body.context])[0])[0]
+        else:
+            (tokens,) = self.run.tokenizer.encode_batch([body.response])
+            if len(tokens) > MOST_RESPONSE_TOKENS:
+                raise RequestError(400, f"response: give at most {MOST_RESPONSE_TOKENS} tokens", field="response")
+            response = body.response
+        reading = self.run.attention(body.context, response)
         if body.format == "json":
-            text = await asyncio.to_thread("".join, reading.json_pieces())
-            return Response(text, media_type="application/json")
+            return "".join(reading.json_pieces())
         if not reading["maps"]:
             raise RequestError(409, f"{self.run.name} has no attention; there is nothing to draw")
-        return HTMLResponse(await asyncio.to_thread(attention_page, [("", reading)], title="", folds_dialogue=True))
+        return attention_page([("", reading)], title="", folds_dialogue=True)
 
-    def _description(self) -> dict[str, Any]:
+    def _entry(self) -> ModelEntry:
         """Return the model in OpenAI's format."""
         return {"id": self.run.name, "object": "model", "created": self.started, "owned_by": "dialog"}
 
@@ -140,17 +150,28 @@ class Service:
             message = f"unknown model {name!r}; this service has {self.run.name!r}"
             raise RequestError(404, message, field="model", code="model_not_found")
 
-    async def _result(self, job: Generation | Call) -> Any:  # noqa: ANN401 - of any job
-        """Run a job on the worker; return its result."""
-        self.worker.submit(job)
-        try:
-            return await within_deadline(asyncio.wrap_future(job.future))
-        except asyncio.CancelledError as error:
-            raise RequestError(503, "the service ends") from error
-        finally:
-            job.abandoned.set()
+    async def _awaited(self, request: Request, job: Generation | Call, result: Awaitable[Result]) -> Result:
+        """Run a job on the worker; return what is awaited. The job is cancelled if the client leaves before.
 
-    async def _stream(self, job: Generation, chat: ChatRequest, identity: Mapping[str, Any]) -> Response:
+        Raises:
+            RequestError: after `DEADLINE` seconds, or at the end of the service.
+        """
+        self.worker.submit(job)
+        watching = asyncio.create_task(cancel_when_left(request, job))
+        try:
+            async with asyncio.timeout(DEADLINE):
+                return await result
+        except BaseException as error:
+            job.future.cancel()
+            if isinstance(error, TimeoutError):
+                raise RequestError(503, f"no response within {DEADLINE:.0f} s; try again later") from error
+            if isinstance(error, asyncio.CancelledError):
+                raise RequestError(503, "the service ends") from error
+            raise
+        finally:
+            watching.cancel()
+
+    async def _stream(self, request: Request, job: Generation, chat: ChatRequest, identity: Identity) -> Response:
         """Return a stream of events; an error before the first piece is an ordinary response."""
         loop, pieces = asyncio.get_running_loop(), asyncio.Queue[str | None]()
 
@@ -159,45 +180,50 @@ class Service:
 
         job.emit = emit
         job.future.add_done_callback(lambda _: emit(None))
-        self.worker.submit(job)
-        try:
-            first = await within_deadline(pieces.get())
-        except BaseException:
-            job.abandoned.set()
-            raise
+        first = await self._awaited(request, job, pieces.get())
         if first is None:
-            job.future.result()  # raises an error
+            generated(job.future.result().candidates)  # raises an error
 
         async def events() -> AsyncIterator[str]:
             try:
-                yield chunk(identity, {"role": "assistant", "content": ""})
+                yield event(chunk(identity, {"role": "assistant", "content": ""}))
                 piece = first
                 while piece is not None:
-                    yield chunk(identity, {"content": piece})
+                    yield event(chunk(identity, {"content": piece}))
                     await asyncio.sleep(0)  # lets Starlette notice that the client has gone
                     piece = await pieces.get()
             finally:  # the client may have gone
-                job.abandoned.set()
-            if (error := job.future.exception()) is not None:
+                job.future.cancel()
+            try:
+                answer = job.future.result()
+                best = generated(answer.candidates)[0]
+            except Exception as error:
                 yield event(request_error(error).content)
                 return
-            best = job.future.result()[0]
-            yield chunk(identity, {}, finish_reason(best))
+            yield event(chunk(identity, {}, finish_reason(best)))
             if chat.stream_options is not None and chat.stream_options.include_usage:
-                yield usage_chunk(identity, self._usage(job.context, [best]))
+                yield event(usage_chunk(identity, [best], answer.source_tokens))
             yield END_OF_STREAM
 
         return StreamingResponse(events(), media_type="text/event-stream")
 
-    def _usage(self, context: Sequence[str], candidates: Sequence[Candidate]) -> dict[str, int]:
-        """Count the tokens that the model has read and generated."""
-        source, _ = self.run.responder.encode(self.run.responder.example(context))
-        generated = sum(candidate.tokens for candidate in candidates)
-        return {
-            "prompt_tokens": len(source),
-            "completion_tokens": generated,
-            "total_tokens": len(source) + generated,
-        }
+
+async def cancel_when_left(request: Request, job: Generation | Call) -> None:
+    """Cancel a job when the client of a request, whose body has been read, closes the connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    job.future.cancel()
+
+
+def generated(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+    """Return the candidates of a context.
+
+    Raises:
+        RequestError: none, because the scores of the model are not numbers.
+    """
+    if not candidates:
+        raise RequestError(500, "the scores of the model are not numbers")
+    return candidates
 
 
 async def parsed(request: Request, kind: type[Body]) -> Body:
@@ -209,21 +235,7 @@ async def parsed(request: Request, kind: type[Body]) -> Body:
     try:
         return kind.model_validate_json(await read_body(request), strict=True)
     except ValidationError as error:
-        message, field = first_error(error)
-        raise RequestError(400, message, field=field or None) from error
-
-
-async def within_deadline(result: Awaitable[Result]) -> Result:
-    """Return what is awaited.
-
-    Raises:
-        RequestError: after `DEADLINE` seconds.
-    """
-    try:
-        async with asyncio.timeout(DEADLINE):
-            return await result
-    except TimeoutError as error:
-        raise RequestError(503, f"no response within {DEADLINE:.0f} s; try again later") from error
+        raise first_error(error, kind) from error
 
 
 def request_error(error: BaseException) -> RequestError:
@@ -231,16 +243,12 @@ def request_error(error: BaseException) -> RequestError:
     match error:
         case RequestError():
             return error
-        case OverloadedError():
-            return RequestError(429, "too many requests wait; try again later", code="rate_limit_exceeded")
-        case NotNumbersError():
-            return RequestError(500, "the scores of the model are not numbers")
         case UserError():
             return RequestError(400, str(error))
         case HTTPException():
             return RequestError(error.status_code, error.detail)
-        case ClientDisconnect():
-            return RequestError(400, "the body is not complete")
+        case ClientDisconnect() | CancelledError():
+            return RequestError(400, "the client has gone")
     return RequestError(500, "internal failure")
 
 
@@ -254,6 +262,5 @@ async def error_response(request: Request, error: Exception) -> Response:
 
 Handler = Callable[[Request, Exception], Coroutine[Any, Any, Response]]
 ERROR_RESPONSES: Mapping[Any, Handler] = dict.fromkeys(
-    (RequestError, OverloadedError, NotNumbersError, UserError, HTTPException, ClientDisconnect, Exception),
-    error_response,
+    (RequestError, UserError, HTTPException, ClientDisconnect, CancelledError, Exception), error_response
 )

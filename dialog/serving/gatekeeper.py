@@ -1,7 +1,8 @@
-"""Checks of every request: length, name of the host, origin, key."""
+"""Checks of every request: length, name of the host, origin, key; and their turns."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from hmac import compare_digest
 from urllib.parse import urlsplit
@@ -12,8 +13,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dialog.serving.replies import RequestError
 
+HEALTH = "/healthz"
 MOST_BYTES = 64 * 1024
 """Size of a body."""
+SURPLUS = "surplus"
+"""Key of a connection's state; True if only `HEALTH` is answered, since too many connections are open."""
 SAFE_HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -23,8 +27,23 @@ SAFE_HEADERS = {
 }
 
 
+class Turnstile:
+    """Lets coroutines continue one per pass of the event loop, in the order of their arrival."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    async def turn(self) -> None:
+        """Wait for the turn."""
+        async with self._lock:
+            await asyncio.sleep(0)
+
+
 class Gatekeeper:
     """Rejects requests from other web pages, under other names, or without the key; adds headers to every response.
+
+    Requests start, and responses are sent, one per pass of the event loop, except for those of `HEALTH`, which thus
+    never wait behind many others.
 
     Args:
         app: The service.
@@ -39,6 +58,7 @@ class Gatekeeper:
         self.token = token
         self.hosts = hosts
         self.public = public
+        self.requests, self.responses = Turnstile(), Turnstile()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it with an error."""
@@ -46,12 +66,21 @@ class Gatekeeper:
             await self.app(scope, receive, send)
             return
 
+        surplus, path = scope.get("state", {}).get(SURPLUS, False), scope["path"]
+        headers = SAFE_HEADERS | ({"Connection": "close"} if surplus else {})
+
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(SAFE_HEADERS)
+                if path != HEALTH:
+                    await self.responses.turn()
+                MutableHeaders(scope=message).update(headers)
             await send(message)
 
-        error = self._error(Headers(scope=scope), scope["path"])
+        if path != HEALTH:
+            await self.requests.turn()
+        error = self._error(Headers(scope=scope), path)
+        if surplus and path != HEALTH:
+            error = RequestError(503, "too many connections; try again later")
         if error is None:
             await self.app(scope, receive, send_with_headers)
             return

@@ -6,27 +6,53 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 
-from dialog.config.components import Component
+from dialog.config.components import Component, hint
 from dialog.config.schema import GenerationConfig
-from dialog.errors import UserError
 from dialog.generation.chosen_search import has_candidates, with_candidates
+from dialog.serving.replies import RequestError
 
-MOST_TURNS, MOST_RESPONSES = 200, 8
-UNSUPPORTED: Mapping[str, Sequence[object]] = {
-    **dict.fromkeys(("audio", "functions", "logit_bias", "logprobs", "presence_penalty", "stop", "tools"), ()),
-    "function_call": ("none", "auto"),
-    "modalities": (["text"],),
-    "response_format": ({"type": "text"},),
-    "tool_choice": ("none", "auto"),
-    "top_logprobs": (),
-}
-"""Fields of OpenAI's format that would change the response, but not here, and their values that would not change it."""
-SAMPLING_FIELDS = ("temperature", "top_p")
+MOST_TURNS, MOST_RESPONSES, MOST_RESPONSE_CHARACTERS = 200, 8, 4096
+EMPTY: Sequence[object] = (None, False, 0, "", [], {})
+SAMPLING_FIELDS = ("temperature", "top_k", "top_p", "min_p", "typical_p")
+CONSTRAINT_FIELDS = ("repetition_penalty", "frequency_penalty")
 
 
-class TextPart(BaseModel):
+def check_empty(value: object) -> object:
+    """Return the value of an unsupported field.
+
+    Raises:
+        ValueError: the value would change the response.
+    """
+    if value not in EMPTY:
+        raise ValueError("unsupported by this model")
+    return value
+
+
+Unsupported = Annotated[Any, AfterValidator(check_empty), WithJsonSchema({"enum": list(EMPTY)})]
+"""Field of OpenAI's format that would change the response, but not here."""
+Ignored = Annotated[Any, WithJsonSchema({"description": "ignored: it changes no response"})]
+"""Field of OpenAI's format that changes no response."""
+
+
+class KnownFields(BaseModel):
+    """Object in which unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class TextPart(KnownFields):
     """A piece of a message."""
 
     type: Literal["text"]
@@ -46,11 +72,17 @@ def parts_of(content: object) -> object:
     return content
 
 
-class Message(BaseModel):
+class Message(KnownFields):
     """A turn of the user or an earlier response of the model."""
 
     role: Literal["user", "assistant"]
     content: Annotated[list[TextPart], BeforeValidator(parts_of, json_schema_input_type=str | list[TextPart])]
+    annotations: Ignored = None
+    name: Ignored = None
+    audio: Unsupported = None
+    function_call: Unsupported = None
+    refusal: Unsupported = None
+    tool_calls: Unsupported = None
 
     @property
     def text(self) -> str:
@@ -58,44 +90,85 @@ class Message(BaseModel):
         return "".join(part.text for part in self.content)
 
 
-class StreamOptions(BaseModel):
+def check_roles(messages: list[Message]) -> list[Message]:
+    """Return messages in which the roles alternate.
+
+    Raises:
+        ValueError: they do not, or the last one is not the user's.
+    """
+    for number, message in enumerate(messages):
+        if message.role != ("user", "assistant")[(len(messages) - 1 - number) % 2]:
+            raise ValueError("user and assistant alternate, and the last message is the user's")
+    return messages
+
+
+class StreamOptions(KnownFields):
     """Options of a streamed response."""
 
     include_usage: bool | None = None
+    include_obfuscation: Ignored = None
 
 
-class ChatRequest(BaseModel):
-    """Body of ``POST /v1/chat/completions``.
+class TextFormat(KnownFields):
+    """The only format of a response."""
 
-    Fields of OpenAI's format that change no response are ignored, those of `UNSUPPORTED` are errors.
+    type: Literal["text"]
+
+
+class ChatRequest(KnownFields):
+    """Body of ``POST /v1/chat/completions``: OpenAI's fields, and settings of the search by their names here.
+
+    A field that would change the response, but not here, is an error.
     """
 
-    model_config = ConfigDict(extra="allow")
-
-    messages: Annotated[list[Message], Field(min_length=1, max_length=MOST_TURNS)]
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MOST_TURNS), AfterValidator(check_roles)]
     model: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: Annotated[int, Field(ge=1, le=MOST_RESPONSES)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = None
+    top_k: Annotated[int, Field(ge=0)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    min_p: Annotated[float, Field(ge=0, lt=1)] | None = None
+    typical_p: Annotated[float, Field(gt=0, le=1)] | None = None
     seed: int | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    repetition_penalty: Annotated[float, Field(ge=0.01, le=10)] | None = None
 
-    @model_validator(mode="after")
-    def _check(self) -> ChatRequest:
-        for field, harmless in UNSUPPORTED.items():
-            value = (self.model_extra or {}).get(field)
-            if value and value not in harmless:
-                raise ValueError(f"{field} is not supported by this model")
-        for number, message in enumerate(self.messages):
-            if message.role != ("user", "assistant")[(len(self.messages) - 1 - number) % 2]:
-                raise ValueError("messages: user and assistant alternate, and the last message is the user's")
-        if self.stream and (self.n or 1) > 1:
-            raise ValueError("n: a streamed response is a single one")
-        return self
+    audio: Unsupported = None
+    function_call: Literal["none", "auto"] | None = None
+    functions: Unsupported = None
+    logit_bias: Unsupported = None
+    logprobs: Unsupported = None
+    modalities: list[Literal["text"]] | None = None
+    presence_penalty: Unsupported = None
+    reasoning_effort: Literal["none"] | None = None
+    response_format: TextFormat | None = None
+    stop: Unsupported = None
+    tool_choice: Literal["none", "auto"] | None = None
+    tools: Unsupported = None
+    top_logprobs: Unsupported = None
+    verbosity: Literal["medium"] | None = None
+    web_search_options: Unsupported = None
+
+    metadata: Ignored = None
+    parallel_tool_calls: Ignored = None
+    prediction: Ignored = None
+    prompt_cache_key: Ignored = None
+    prompt_cache_retention: Ignored = None
+    safety_identifier: Ignored = None
+    service_tier: Ignored = None
+    store: Ignored = None
+    user: Ignored = None
+
+    @field_validator("n")
+    @classmethod
+    def _check_stream(cls, number: int | None, info: ValidationInfo) -> int | None:
+        if info.data.get("stream") and (number or 1) > 1:
+            raise ValueError("a streamed response is a single one")
+        return number
 
     @property
     def context(self) -> list[str]:
@@ -103,13 +176,11 @@ class ChatRequest(BaseModel):
         return [message.text for message in self.messages]
 
 
-class AttentionRequest(BaseModel):
+class AttentionRequest(KnownFields):
     """Body of ``POST /attention``; without a response, the run's search generates one."""
 
-    model_config = ConfigDict(extra="forbid")
-
     context: Annotated[list[str], Field(max_length=MOST_TURNS)]
-    response: str | None = None
+    response: Annotated[str, Field(max_length=MOST_RESPONSE_CHARACTERS)] | None = None
     format: Literal["json", "html"] = "json"
 
 
@@ -117,37 +188,45 @@ def selected_search(generation: GenerationConfig, request: ChatRequest) -> Compo
     """Return the search of a request with all constraints, as `Responder.respond` takes it.
 
     That is the run's search, except that ``temperature`` 0 selects greedy search, and another ``temperature`` or a
-    ``top_p`` selects sampling. ``max_tokens`` lowers the run's largest length and never raises it.
+    truncation of `SAMPLING_FIELDS` selects sampling. ``max_tokens`` lowers the run's largest length and never raises
+    it.
 
     Raises:
-        UserError: a search that returns fewer than ``n`` responses.
+        RequestError: a search that returns fewer than ``n`` responses.
     """
     section = asdict(generation)
     search = _search(section.pop("search"), request)
     limits = [limit for limit in (request.max_tokens, request.max_completion_tokens) if limit is not None]
     section["max_length"] = min([section["max_length"], *limits])
     section["min_length"] = min(section["min_length"], section["max_length"])
-    if request.frequency_penalty is not None:
-        section["frequency_penalty"] = request.frequency_penalty
-    return {**search, **section}
+    return {**search, **section, **set_fields(request, CONSTRAINT_FIELDS)}
 
 
 def _search(search: Component, request: ChatRequest) -> Component:
+    chosen = set_fields(request, SAMPLING_FIELDS)
     if request.temperature == 0:
         search = {"name": "greedy"}
-    elif request.temperature is not None or request.top_p is not None:
-        chosen = {name: value for name in SAMPLING_FIELDS if (value := getattr(request, name)) is not None}
+    elif chosen:
         search = {**(search if search["name"] == "sampling" else {"name": "sampling"}), **chosen}
     if request.n is None or request.n == 1:
         return search
     if not has_candidates(search):
-        raise UserError(f"n: {search['name']} search returns one response; set temperature above 0 to draw several")
+        message = f"n: {search['name']} search returns one response; set temperature above 0 to draw several"
+        raise RequestError(400, message, field="n")
     return with_candidates(search, request.n)
 
 
-def first_error(error: ValidationError) -> tuple[str, str]:
-    """Return the message of the first error of a request, and the field that it is about, or "" for several."""
+def set_fields(request: ChatRequest, names: Sequence[str]) -> dict[str, Any]:
+    """Return the values of the fields that a request sets."""
+    return {name: value for name in names if (value := getattr(request, name)) is not None}
+
+
+def first_error(error: ValidationError, kind: type[BaseModel]) -> RequestError:
+    """Return the first error of a request of a kind, with the field that it is about."""
+    supported = [name for name, field in kind.model_fields.items() if field.annotation is not Any]
     first: Mapping[str, Any] = error.errors(include_url=False, include_input=False)[0]
-    field = ".".join(map(str, first["loc"]))
+    place = ".".join(map(str, first["loc"]))
     message = str(first["msg"]).removeprefix("Value error, ")
-    return f"{field}: {message}" if field else message, field
+    if first["type"] == "extra_forbidden":
+        message = "unknown field" + (hint(place, supported) if len(first["loc"]) == 1 else "")
+    return RequestError(400, f"{place}: {message}" if place else message, field=place or None)

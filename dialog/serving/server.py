@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 from errno import errorcode
 from ipaddress import ip_address
+from operator import itemgetter
 
 import click
 import h11
@@ -17,18 +19,22 @@ from dialog.errors import UserError
 from dialog.report.terminal import one_line
 from dialog.runs.run import Run
 from dialog.serving.app import Service
+from dialog.serving.gatekeeper import SURPLUS
 
 TOKEN = "DIALOG_TOKEN"
 """Environment variable with the key of the service."""
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
-REQUEST_SECONDS, READ_SECONDS, KEEP_ALIVE_SECONDS, DRAIN_SECONDS = 10, 30, 5, 10
-"""Time for a complete request, for a client that does not read, for the next request on a connection, and for responses
-in progress at the end."""
-MOST_CONNECTIONS = 256
+REQUEST_SECONDS, READ_SECONDS, IDLE_SECONDS, DRAIN_SECONDS = 10, 30, 5, 10
+"""Time for a complete request, for a client that does not read, for the next request where connections are scarce, and
+for responses in progress at the end."""
+MOST_CONNECTIONS = 512
 
 
 class TimedProtocol(H11Protocol):
-    """HTTP protocol that closes a connection whose client sends or reads too slowly, or that is one too many.
+    """HTTP protocol that closes a connection whose client sends or reads too slowly.
+
+    Beyond `MOST_CONNECTIONS`, a new connection replaces the one that has waited longest for its next request. If none
+    has waited for `IDLE_SECONDS`, it is a surplus one (see `SURPLUS`).
 
     uvicorn itself waits for ever for the first request, for the rest of a request, and for a client that does not read.
     """
@@ -38,7 +44,9 @@ class TimedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the time of the first request."""
         super().connection_made(transport)
-        self._start_timer(REQUEST_SECONDS if len(self.connections) <= MOST_CONNECTIONS else 0)
+        if len(self.connections) > MOST_CONNECTIONS and not self._replaces_another():
+            self.app_state = {**self.app_state, SURPLUS: True}
+        self._start_timer(REQUEST_SECONDS)
 
     def data_received(self, data: bytes) -> None:
         """Start the time of the next request, or end it when the request is complete."""
@@ -63,6 +71,23 @@ class TimedProtocol(H11Protocol):
         """End all times."""
         super().connection_lost(exc)
         self._stop_timer()
+
+    def _replaces_another(self) -> bool:
+        """Close the connection that has waited longest for its next request; return False if none waits for long."""
+        latest = self.loop.time() + self.timeout_keep_alive - IDLE_SECONDS
+        waiting = [
+            (timer.when(), connection)
+            for connection in self.connections
+            if isinstance(connection, TimedProtocol)
+            and (timer := connection.timeout_keep_alive_task) is not None
+            and timer.when() < latest
+            and not connection.transport.is_closing()
+        ]
+        if not waiting:
+            return False
+        _, longest = min(waiting, key=itemgetter(0))
+        longest.timeout_keep_alive_handler()
+        return True
 
     def _start_timer(self, seconds: float) -> None:
         self._timer = self.loop.call_later(seconds, self.transport.abort)
@@ -97,8 +122,8 @@ def listening_socket(host: str, port: int) -> socket.socket:
         raise UserError(f"{host}:{port}: not the name of a host; choose another --host or --port") from error
 
 
-def uvicorn_config(service: Service) -> uvicorn.Config:
-    """Return the settings of the HTTP server."""
+def uvicorn_config(service: Service, keep_alive: int) -> uvicorn.Config:
+    """Return the settings of the HTTP server; `keep_alive` as in `serve`."""
     return uvicorn.Config(
         service.app,
         http=TimedProtocol,
@@ -108,13 +133,16 @@ def uvicorn_config(service: Service) -> uvicorn.Config:
         log_level="error",
         access_log=False,
         server_header=False,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        proxy_headers=False,
+        timeout_keep_alive=keep_alive,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
 
 
-def serve(run: Run, host: str, port: int, token: str) -> None:
+def serve(run: Run, host: str, port: int, token: str, *, keep_alive: int) -> None:
     """Serve a run until SIGINT or SIGTERM; responses in progress are completed.
+
+    A connection that waits `keep_alive` seconds for its next request is closed.
 
     Raises:
         UserError: other machines could reach the service without a key, an invalid key, or the port cannot be used.
@@ -129,4 +157,8 @@ def serve(run: Run, host: str, port: int, token: str) -> None:
         service = Service(run, token=token, hosts=names)
         shown = f"[{host}]" if ":" in host else host
         click.echo(one_line(f"http://{shown}:{listener.getsockname()[1]} serves {run.name}; Ctrl-C ends it"))
-        uvicorn.Server(uvicorn_config(service)).run(sockets=[listener])
+        gc.freeze()  # a full collection of the libraries' objects would hold Python's lock for most of a second
+        try:
+            uvicorn.Server(uvicorn_config(service, keep_alive)).run(sockets=[listener])
+        finally:
+            gc.unfreeze()

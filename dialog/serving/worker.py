@@ -5,31 +5,29 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from dialog.config.components import Component
+from dialog.data.batching import collate
 from dialog.data.tokenizers.text_stream import TextStream
 from dialog.errors import UserError
 from dialog.generation.responder import Candidate
 from dialog.runs.run import Run
+from dialog.serving.replies import RequestError
 
 log = logging.getLogger("dialog")
 MOST_WAITING, MOST_ROWS = 64, 32
 """Waiting jobs, and contexts of a batch."""
 
 
-class OverloadedError(Exception):
-    """Too many requests wait."""
+class Answer(NamedTuple):
+    """Candidates, none where the scores of the model are not numbers, and the number of tokens that the model read."""
 
-
-class AbandonedError(Exception):
-    """The client has gone."""
-
-
-class NotNumbersError(Exception):
-    """The scores of the model are not numbers."""
+    candidates: list[Candidate]
+    source_tokens: int
 
 
 @dataclass(eq=False)
@@ -43,8 +41,7 @@ class Generation:
     search: Component
     name: str = ""
     emit: Callable[[str], None] | None = None
-    future: Future[list[Candidate]] = field(default_factory=Future)
-    abandoned: threading.Event = field(default_factory=threading.Event)
+    future: Future[Answer] = field(default_factory=Future)
 
 
 @dataclass(eq=False)
@@ -53,11 +50,13 @@ class Call:
 
     function: Callable[[], Any]
     future: Future[Any] = field(default_factory=Future)
-    abandoned: threading.Event = field(default_factory=threading.Event)
 
 
 class Worker:
     """Runs jobs one batch at a time, in the order of their arrival.
+
+    A job whose future is cancelled leaves the queue; a generation also ends before its next token, unless others in its
+    batch continue.
 
     Args:
         run: The trained model.
@@ -72,75 +71,82 @@ class Worker:
     @property
     def waiting(self) -> int:
         """Number of jobs that wait for their turn."""
-        return len(self._jobs)
+        return len(self._waiting_jobs())
+
+    def check_room(self) -> None:
+        """Raise RequestError if `MOST_WAITING` jobs wait already."""
+        if self.waiting >= MOST_WAITING:
+            raise RequestError(429, "too many requests wait; try again later", code="rate_limit_exceeded")
 
     def submit(self, job: Generation | Call) -> None:
         """Add a job; its future receives the result.
 
         Raises:
-            OverloadedError: `MOST_WAITING` jobs wait already.
+            RequestError: `MOST_WAITING` jobs wait already.
         """
         with self._changed:
-            self._jobs = [waiting for waiting in self._jobs if not waiting.abandoned.is_set()]
-            if len(self._jobs) >= MOST_WAITING:
-                raise OverloadedError
-            self._jobs.append(job)
+            self.check_room()
+            self._jobs = [*self._waiting_jobs(), job]
             self._changed.notify()
+
+    def _waiting_jobs(self) -> list[Generation | Call]:
+        return [job for job in self._jobs if not job.future.cancelled()]
 
     def _work(self) -> None:
         while True:
             batch = self._next_batch()
-            running = [job for job in batch if not job.abandoned.is_set() and job.future.set_running_or_notify_cancel()]
             try:
-                self._run(running)
-            except (AbandonedError, NotNumbersError, UserError) as error:
-                self._fail(running, error)
+                self._run(batch)
+            except (CancelledError, RequestError, UserError) as error:
+                fail(batch, error)
             except BaseException as error:  # the service continues
                 log.exception("a request failed")
-                self._fail(running, RuntimeError(type(error).__name__))
+                fail(batch, RuntimeError(type(error).__name__))
 
-    def _next_batch(self) -> list[Generation | Call]:
+    def _next_batch(self) -> Sequence[Generation | Call]:
         """Return the next job, with those behind it that can share its batch."""
         with self._changed:
-            self._changed.wait_for(lambda: self._jobs)
-            first, *others = self._jobs
+            first, *others = self._changed.wait_for(self._waiting_jobs)
             batch = [first, *(job for job in others if shares_batch(first, job))][:MOST_ROWS]
-            self._jobs = [job for job in self._jobs if job not in batch]
+            self._jobs = [job for job in others if job not in batch]
             return batch
 
-    def _run(self, jobs: Sequence[Generation | Call]) -> None:
-        generations = [job for job in jobs if isinstance(job, Generation)]
-        for job in jobs:
-            if isinstance(job, Call):
-                job.future.set_result(job.function())
-        if generations:
-            self._generate(generations)
+    def _run(self, batch: Sequence[Generation | Call]) -> None:
+        first = batch[0]
+        if isinstance(first, Call):
+            complete(first, first.function())
+        else:
+            self._generate(first, [job for job in batch if isinstance(job, Generation)])
 
-    def _generate(self, jobs: Sequence[Generation]) -> None:
-        first = jobs[0]
+    def _generate(self, first: Generation, batch: Sequence[Generation]) -> None:
         stream = None if first.emit is None else TextStream(self.run.tokenizer, first.emit)
 
         def watch(tokens: Sequence[int]) -> None:
-            if first.abandoned.is_set():
-                raise AbandonedError
+            if all(job.future.cancelled() for job in batch):
+                raise CancelledError
             if stream is not None:
                 stream(tokens)
 
-        contexts, names = [job.context for job in jobs], [job.name for job in jobs]
-        watching = watch if len(jobs) == 1 else None
-        answers = self.run.responder.respond(contexts, first.search, watching, ids=names)
-        for job, candidates in zip(jobs, answers, strict=True):
-            if not candidates:
-                job.future.set_exception(NotNumbersError())
-                continue
-            if stream is not None:
+        responder = self.run.responder
+        pairs = responder.encode_batch([responder.example(job.context) for job in batch])
+        answers = responder.generate(collate(pairs).source, first.search, watch, ids=[job.name for job in batch])
+        for job, (source, _), candidates in zip(batch, pairs, answers, strict=True):
+            if stream is not None and candidates:
                 stream.advance(candidates[0].text)
-            job.future.set_result(candidates)
+            complete(job, Answer(candidates, len(source)))
 
-    def _fail(self, jobs: Sequence[Generation | Call], error: Exception) -> None:
-        for job in jobs:
-            if not job.future.done():
-                job.future.set_exception(error)
+
+def complete(job: Generation | Call, result: Any) -> None:  # noqa: ANN401 - of any job
+    """Set the result of a job unless it is cancelled."""
+    with suppress(InvalidStateError):
+        job.future.set_result(result)
+
+
+def fail(batch: Sequence[Generation | Call], error: Exception) -> None:
+    """Set the error of the jobs that have no result."""
+    for job in batch:
+        with suppress(InvalidStateError):
+            job.future.set_exception(error)
 
 
 def shares_batch(first: Generation | Call, other: Generation | Call) -> bool:

@@ -77,7 +77,7 @@ def messages(*turns: str) -> list[dict[str, str]]:
 def serving(service: Service) -> Iterator[Client]:
     """Serve on a free port until the end of the block."""
     with listening_socket("127.0.0.1", 0) as listener:
-        server = uvicorn.Server(uvicorn_config(service))
+        server = uvicorn.Server(uvicorn_config(service, 75))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

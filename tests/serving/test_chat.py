@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from client import Client, messages
+from client import CHAT, Client, messages
 
 from dialog.runs.run import Run
 
@@ -53,7 +53,7 @@ def test_search_that_does_not_stream_is_one_piece(client: Client, run: Run, monk
 
 def test_content_may_be_a_list_of_texts(client: Client) -> None:
     parts = [{"type": "text", "text": "Where is "}, {"type": "text", "text": "Anna ?"}]
-    answer = client.post("/v1/chat/completions", {"messages": [{"role": "user", "content": parts}]})
+    answer = client.post(CHAT, {"messages": [{"role": "user", "content": parts}]})
     assert answer.reply == client.chat("Where is Anna ?").reply
 
 
@@ -125,48 +125,63 @@ def test_frequency_penalty_is_the_constraint(client: Client, run: Run) -> None:
     assert client.chat(*TURNS, frequency_penalty=2.0).reply == penalised
 
 
+def test_settings_of_the_search_are_those_of_recipes(client: Client, run: Run) -> None:
+    sampling = {"temperature": 1.5, "top_k": 20, "top_p": 0.9, "min_p": 0.01, "typical_p": 0.95}
+    drawn = run.responder.respond([TURNS], {"name": "sampling", **sampling, "repetition_penalty": 1.3}, ids=["1"])
+    assert client.chat(*TURNS, **sampling, repetition_penalty=1.3, seed=1).reply == drawn[0][0].text
+    assert client.chat(*TURNS, temperature=2, top_k=1).reply == client.chat(*TURNS).reply
+    penalised = run.responder.respond([TURNS], {"name": "greedy", "repetition_penalty": 5.0})[0][0].text
+    assert client.chat(*TURNS, repetition_penalty=5.0).reply == penalised
+
+
 def test_fields_that_change_nothing_are_ignored(client: Client) -> None:
     fields = {"user": "x", "metadata": {}, "logprobs": False, "tools": [], "stop": None, "presence_penalty": 0}
-    assert client.chat(*TURNS, response_format={"type": "text"}, **fields).reply == client.chat(*TURNS).reply
+    body = {"messages": messages(*TURNS), "response_format": {"type": "text"}, "tool_choice": "auto", **fields}
+    body["messages"][1] |= {"refusal": None, "annotations": [], "tool_calls": None}
+    assert client.post(CHAT, body).reply == client.chat(*TURNS).reply
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("fields", "field"),
     [
-        ({"messages": []}, "messages: List should have at least 1 item"),
-        ({"messages": messages("a") * 201}, "messages: List should have at most 200 items"),
-        ({"messages": [{"role": "system", "content": "Be kind ."}]}, "messages.0.role: Input should be 'user' or"),
-        (
-            {"messages": [{"role": "user", "content": 5}]},
-            "messages.0.content: give a text or a list of parts of type text",
-        ),
-        (
-            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
-            "messages.0.content.0.type: Input should be 'text'",
-        ),
-        ({"messages": [{"role": "user"}]}, "messages.0.content: Field required"),
-        ({"messages": [{"role": "user", "content": None}]}, "messages.0.content"),
-        ({"messages": [{"role": "user", "content": "a"}] * 2}, "messages: user and assistant alternate"),
-        ({"messages": [{"role": "assistant", "content": "a"}]}, "messages: user and assistant alternate"),
-        ({"temperature": "warm"}, "temperature: Input should be a valid number"),
-        ({"temperature": 2.5}, "temperature: Input should be less than or equal to 2"),
-        ({"top_p": 0}, "top_p: Input should be greater than 0"),
-        ({"n": 9, "temperature": 1}, "n: Input should be less than or equal to 8"),
-        ({"n": 2}, "n: greedy search returns one response; set temperature above 0"),
-        ({"n": 2, "temperature": 1, "stream": True}, "n: a streamed response is a single one"),
-        ({"max_tokens": 0}, "max_tokens: Input should be greater than or equal to 1"),
-        ({"frequency_penalty": 3}, "frequency_penalty: Input should be less than or equal to 2"),
-        ({"tools": [{"type": "function"}]}, "tools is not supported by this model"),
-        ({"stop": "none"}, "stop is not supported by this model"),
-        ({"response_format": {"type": "json_object"}}, "response_format is not supported by this model"),
-        ({"logit_bias": {"1": 5}}, "logit_bias is not supported by this model"),
+        ({"messages": []}, "messages"),
+        ({"messages": messages("a") * 201}, "messages"),
+        ({"messages": [{"role": "system", "content": "Be kind ."}]}, "messages.0.role"),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages.0.content"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages.0.content.0.type"),
+        ({"messages": [{"role": "user", "content": "a", "tool_calls": [{}]}]}, "messages.0.tool_calls"),
+        ({"messages": [{"role": "assistant", "content": "a"}]}, "messages"),
+        ({"temperature": "warm"}, "temperature"),
+        ({"temperature": 2.5}, "temperature"),
+        ({"top_p": 0}, "top_p"),
+        ({"top_k": -1}, "top_k"),
+        ({"min_p": 1}, "min_p"),
+        ({"repetition_penalty": 0}, "repetition_penalty"),
+        ({"n": 9, "temperature": 1}, "n"),
+        ({"n": 2}, "n"),
+        ({"n": 2, "temperature": 1, "stream": True}, "n"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"frequency_penalty": 3}, "frequency_penalty"),
+        ({"tools": [{"type": "function"}]}, "tools"),
+        ({"stop": "none"}, "stop"),
+        ({"response_format": {"type": "json_object"}}, "response_format.type"),
+        ({"logit_bias": {"1": 5}}, "logit_bias"),
+        ({"presence_penalty": 1}, "presence_penalty"),
+        ({"stream_options": {"usage": True}}, "stream_options.usage"),
+        ({"generation": "beam5"}, "generation"),
     ],
 )
-def test_invalid_fields_are_named(client: Client, fields: dict[str, object], message: str) -> None:
-    answer = client.post("/v1/chat/completions", {"messages": messages(*TURNS), **fields})
-    assert answer.status == 400
-    assert answer.error.startswith(message)
-    assert answer.json["error"]["type"] == "invalid_request_error"
+def test_invalid_fields_are_named(client: Client, fields: dict[str, object], field: str) -> None:
+    answer = client.post(CHAT, {"messages": messages(*TURNS), **fields})
+    error = answer.json["error"]
+    assert (answer.status, error["type"], error["param"]) == (400, "invalid_request_error", field)
+    assert answer.error.startswith(f"{field}: ")
+
+
+def test_misspelt_field_names_the_right_one(client: Client) -> None:
+    answer = client.chat(*TURNS, temprature=1)
+    assert (answer.status, answer.json["error"]["param"]) == (400, "temprature")
+    assert "'temperature'" in answer.error
 
 
 def test_unknown_model(client: Client) -> None:

@@ -7,22 +7,17 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 
 import pytest
 from client import CHAT, Client, serving
 
-from dialog.config.components import Component
-from dialog.data.tokenizers.text_stream import TextStream
 from dialog.generation import responder as responder_module
-from dialog.generation.network_step import Watch
-from dialog.generation.responder import Candidate, Responder
+from dialog.generation.responder import Responder
 from dialog.runs.run import Run
 from dialog.serving import app, server, worker
 from dialog.serving.app import Service
 from dialog.serving.gatekeeper import MOST_BYTES
-from dialog.serving.worker import AbandonedError, Call, Generation
+from dialog.serving.worker import Call
 
 
 @pytest.fixture
@@ -54,7 +49,7 @@ def test_a_proxy_passes_its_own_name_where_a_key_is_set(run: Run, monkeypatch: p
     with monkeypatch.context() as patched:
         patched.setattr(server.uvicorn.Server, "run", lambda server, sockets: services.append(server.config.app))
         for token in ("", "secret"):
-            server.serve(run, "127.0.0.1", 0, token)
+            server.serve(run, "127.0.0.1", 0, token, keep_alive=75)
     assert [app.hosts for app in services] == [server.LOCAL_NAMES, ()]
     with serving(Service(run, token="secret")) as proxied:
         headers = {"Host": "chat.example.org", "Authorization": "Bearer secret", "Origin": "https://chat.example.org"}
@@ -181,17 +176,6 @@ def received(connection: socket.socket) -> bytes:
         return b""
 
 
-def test_connections_beyond_the_limit_are_closed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
-    with serving(Service(run)) as client, ExitStack() as opened:
-        for _ in range(3):
-            opened.enter_context(socket.create_connection(("127.0.0.1", client.port)))
-        with socket.create_connection(("127.0.0.1", client.port), timeout=5) as further:
-            assert received(further) == b""
-        opened.close()
-        assert client.get("/healthz").status == 200
-
-
 @pytest.mark.parametrize("length", [b"-1", b"1\r\nTransfer-Encoding: chunked"])
 def test_contradictory_lengths_are_rejected(client: Client, length: bytes) -> None:
     with socket.create_connection(("127.0.0.1", client.port), timeout=20) as raw:
@@ -226,41 +210,6 @@ def test_too_many_requests(client: Client, monkeypatch: pytest.MonkeyPatch) -> N
     assert client.chat("Hi .").status == 200
 
 
-def test_waiting_contexts_of_one_search_share_a_batch(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes, respond, ends = [], Responder.respond, threading.Event()
-
-    def counted(
-        responder: Responder, contexts: list[list[str]], search: Component, watch: Watch | None, *, ids: list[str]
-    ) -> list[list[Candidate]]:
-        sizes.append(len(contexts))
-        return respond(responder, contexts, search, watch, ids=ids)
-
-    monkeypatch.setattr(Responder, "respond", counted)
-    client.service.worker.submit(Call(ends.wait))
-    with ThreadPoolExecutor(9) as pool:
-        answers = [pool.submit(client.chat, "Hi .", temperature=number % 2) for number in range(8)]
-        answers.append(pool.submit(client.chat, "Hi .", temperature=0, stream=True))
-        while client.service.worker.waiting < 9:
-            time.sleep(0.01)
-        ends.set()
-    assert all(answer.result().status == 200 for answer in answers)
-    assert sorted(sizes) == [1, 4, 4]
-
-
-def test_abandoned_jobs_leave_the_queue(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "MOST_WAITING", 2)
-    ends = threading.Event()
-    client.service.worker.submit(Call(ends.wait))
-    while client.service.worker.waiting:
-        time.sleep(0.01)
-    for _ in range(5):
-        job = Call(ends.wait)
-        client.service.worker.submit(job)
-        job.abandoned.set()
-    ends.set()
-    assert client.chat("Hi .").status == 200
-
-
 def test_deadline(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "DEADLINE", 0.3)
     ends = threading.Event()
@@ -273,31 +222,12 @@ def test_deadline(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     assert client.chat("Hi .").status == 200
 
 
-def test_client_that_leaves_frees_its_place(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs: list[Generation] = []
-    submit, advance = client.service.worker.submit, TextStream.advance
-
-    def slow(stream: TextStream, text: str) -> None:
-        time.sleep(0.5)
-        advance(stream, text)
-
-    monkeypatch.setattr(TextStream, "advance", slow)
-    monkeypatch.setattr(client.service.worker, "submit", lambda job: (jobs.append(job), submit(job)))
-    monkeypatch.setattr(client.service.run.recipe.generation, "min_length", 40)
-    body = b'{"messages": [{"role": "user", "content": "Hi ."}], "stream": true}'
-    head = f"POST {CHAT} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-    with socket.create_connection(("127.0.0.1", client.port), timeout=20) as leaving:
-        leaving.sendall(f"{head}\r\n\r\n".encode() + body)
-        assert leaving.recv(4096).startswith(b"HTTP/1.1 200 ")
-    assert isinstance(jobs[0].future.exception(timeout=10), AbandonedError)
-
-
 @pytest.mark.parametrize("fields", [{}, {"stream": True}])
 def test_failure_shows_nothing_of_the_inside(
     client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fields: dict[str, bool]
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Responder, "respond", lambda *_, **__: 1 / 0)
+        patch.setattr(Responder, "generate", lambda *_, **__: 1 / 0)
         answer = client.chat("Hi .", **fields)
     assert (answer.status, answer.error) == (500, "internal failure")
     assert "ZeroDivisionError" in caplog.text
@@ -306,13 +236,13 @@ def test_failure_shows_nothing_of_the_inside(
 
 def test_failure_in_the_middle_of_a_stream(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(
-        responder: Responder, contexts: object, search: object, watch: Callable[[list[int]], None], **_: object
+        responder: Responder, source: object, search: object, watch: Callable[[list[int]], None], **_: object
     ) -> None:
         watch(responder.tokenizer.encode("Hello ."))
         raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(Responder, "respond", failing)
+        patch.setattr(Responder, "generate", failing)
         answer = client.chat("Hi .", stream=True)
     *_, piece, last = [json.loads(line.removeprefix("data: ")) for line in answer.text.strip().split("\n\n")]
     assert piece["choices"][0]["delta"]["content"] == "Hello ."
@@ -321,7 +251,7 @@ def test_failure_in_the_middle_of_a_stream(client: Client, monkeypatch: pytest.M
 
 
 def test_scores_that_are_not_numbers(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Responder, "respond", lambda *_, **__: [[]])
+    monkeypatch.setattr(Responder, "generate", lambda *_, **__: [[]])
     assert client.chat("Hi .").error == "the scores of the model are not numbers"
     maps = client.post("/attention", {"context": ["Hi ."]})
     assert (maps.status, maps.error) == (500, "the scores of the model are not numbers")

@@ -12,6 +12,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
+import uvicorn
 from client import CHAT, messages
 
 from dialog.cli.serve import serve as serve_command
@@ -45,9 +46,9 @@ def test_other_machines_need_a_key(run: Run) -> None:
     for host in ("0.0.0.0", "::", "192.0.2.1", "service.example"):
         assert not is_local(host)
         with pytest.raises(UserError, match=f"--host {host}: other machines can reach it; set DIALOG_TOKEN to a key"):
-            serve(run, host, 0, "")
+            serve(run, host, 0, "", keep_alive=75)
     with pytest.raises(UserError, match="DIALOG_TOKEN: use ASCII characters only"):
-        serve(run, "0.0.0.0", 0, "clé")
+        serve(run, "0.0.0.0", 0, "clé", keep_alive=75)
     assert all(map(is_local, ("localhost", "127.0.0.1", "127.1.2.3", "::1")))
 
 
@@ -59,6 +60,17 @@ def test_port_in_use_and_unknown_host() -> None:
     for host in ("no.invalid", "a" * 64):
         with pytest.raises(UserError, match=rf"{host}:1: .*; choose another --host or --port"):
             listening_socket(host, 1)
+
+
+@pytest.mark.parametrize(("options", "seconds"), [([], 75), (["--keep-alive", "7"], 7)])
+def test_time_of_an_idle_connection(
+    trained: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, options: list[str], seconds: int
+) -> None:
+    """Proxies and clients reuse a connection for up to 60 s; one that closes it sooner makes them fail."""
+    configs = []
+    monkeypatch.setattr(uvicorn.Server, "run", lambda server, sockets: configs.append(server.config))
+    serve_command.main([str(trained("lstm")), "--port", "0", *options], standalone_mode=False)
+    assert [config.timeout_keep_alive for config in configs] == [seconds]
 
 
 @pytest.mark.parametrize("package", ["uvicorn", "starlette", "pydantic"])
