@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dialog.report.completion import displayed
 from dialog.report.sections.order import main_sections
-from dialog.report.tables import NONE, ReportCell, ReportTable, Results, Row, RowGroup, provenance
+from dialog.report.tables import NONE, ReportCell, ReportTable, Results, Row, RowGroup, provenance, shortened
 from dialog.report.terminal import break_heading, column_widths, one_line
 from dialog.report.verdict import verdict_lines
 
@@ -51,7 +51,9 @@ _LIGATURES = re.compile(r"([-',])(?=\1)")
 
 
 def to_latex(results: Results) -> str:
-    """Return the verdict as a paragraph, and every table of the report; text of results.json cannot be a command.
+    """Return the verdict as a paragraph, and the tables of the report; text of results.json cannot be a command.
+
+    Of the tables that report.html folds, those of the tests of all pairs are included, in their first rows if long.
 
     Letters that pdflatex has no glyph for, as in Chinese names, are written as code points.
     """
@@ -62,8 +64,8 @@ def to_latex(results: Results) -> str:
         (" ".join((f"{section.title}.", *section.notes, part.caption)), part)
         for section in main_sections(results)
         for table in section.tables
-        if not table.folded
-        for part in _parts(table)
+        if not table.folded or table.metrics
+        for part in _parts(shortened(table, MOST_ROWS * len(table.groups)) if table.folded else table)
     ]
     captions = (f"{caption} {_seeds(results)} {provenance(results, part.metrics)}." for caption, part in tables)
     parts = [

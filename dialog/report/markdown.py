@@ -23,13 +23,14 @@ from dialog.report.tables import (
     model_names,
     provenance,
     reference_bits,
+    shortened,
     title_of,
 )
 from dialog.report.terminal import printable
 from dialog.report.verdict import other_verdicts, verdict_lines
 
 MOST_ROWS = 60
-"""Rows of a table that a page folds; longer ones are in report.html only."""
+"""Rows of a table that report.html folds; of a longer one the first rows."""
 _SPECIAL = re.compile(r"[\\`*_\[\]|~$@]|:(?=//)|(?<=www)\.", re.IGNORECASE)  # the last two: bare addresses become links
 
 
@@ -67,11 +68,11 @@ def text_table(head: list[str], rows: list[list[str]]) -> str:
 def _section(results: Results, section: ReportSection) -> str:
     if not section.tables and not section.notes:
         return ""
+    shown = (shortened(table, MOST_ROWS) if table.folded else table for table in section.tables)
     tables = (
         f"{_table(table)}\n\n{escape_markdown(f'{table.caption} {table.reference_note}'.rstrip())}\n\n"
         + escape_markdown(provenance(results, table.metrics))
-        for table in section.tables
-        if not table.folded or len(table.rows) <= MOST_ROWS
+        for table in shown
     )
     notes = "\n".join(f"- {escape_markdown(note)}" for note in section.notes)
     return "\n\n".join(part for part in (f"## {escape_markdown(section.title)}", notes, *tables) if part)

@@ -119,6 +119,17 @@ def table_of_groups(head: Iterable[str], groups: Iterable[RowGroup], **options: 
     return (ReportTable(tuple(head), filled, **options),) if filled else ()
 
 
+def shortened(table: ReportTable, most: int) -> ReportTable:
+    """Return a table with the first rows of each group, at most `most` in all; the caption says if any are missing."""
+    if len(table.rows) <= most:
+        return table
+    rows = max(1, most // len(table.groups))
+    groups = tuple(group._replace(rows=group.rows[:rows]) for group in table.groups)
+    kept = sum(len(group.rows) for group in groups)
+    note = f"The first {kept:,} of {len(table.rows):,} rows; report.html and results.json have all."
+    return table._replace(groups=groups, caption=f"{table.caption} {note}".lstrip())
+
+
 def text_row(*texts: str) -> Row:
     """Return cells without marks."""
     return tuple(ReportCell(text) for text in texts)
@@ -191,9 +202,10 @@ def has_several_seeds(results: Results) -> bool:
 
 
 def signed(value: float, to_text: Callable[[float], str]) -> str:
-    """Format a difference with its sign: +0.021, −1.3 pp (percentage points)."""
-    sign = "−" if value < 0 else "+" if value > 0 else ""
-    return sign + to_text(abs(value)).replace(" %", " pp")
+    """Format a difference with its sign: +0.021, −1.3 pp (percentage points); what rounds to 0 has none."""
+    text = to_text(abs(value))
+    sign = "" if text == to_text(0.0) else "−" if value < 0 else "+"
+    return sign + text.replace(" %", " pp")
 
 
 def interval_text(interval: Sequence[float | None], to_text: Callable[[float], str]) -> str:
@@ -207,7 +219,7 @@ def interval_text(interval: Sequence[float | None], to_text: Callable[[float], s
     unit = " pp" if signed(high, to_text).endswith(" pp") else ""
     texts = [signed(limit, to_text).removesuffix(" pp") for limit in (low, high)]
     zero = to_text(0.0).removesuffix(" %")
-    if low < high and low * high > 0 and (texts[0] == texts[1] or zero in (texts[0][1:], texts[1][1:])):
+    if low < high and low * high > 0 and (texts[0] == texts[1] or zero in texts):
         scale = 100 if unit else 1
         digits = next((n for n in range(2, 16) if f"{low:.{n}g}" != f"{high:.{n}g}"), 16)
         texts = [signed(scale * limit, lambda value: f"{value:.{digits}g}") for limit in (low, high)]

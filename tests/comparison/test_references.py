@@ -67,6 +67,12 @@ def test_models_worse_on_the_same_subsets_share_a_warning() -> None:
     assert second.startswith("c has more")
 
 
+def test_a_warning_contrasts_different_numbers_only() -> None:
+    """Without leaks the clean dialogues are all dialogues."""
+    (warning,) = ngram_warnings([model("a", all=1.5, clean=1.5)], {"all": ngrams(1.3), "clean": ngrams(1.3)})
+    assert warning.endswith("context: 1.500 against 1.300 (1-gram) on all dialogues.")
+
+
 def test_a_warning_about_all_of_many_models_names_none() -> None:
     (warning,) = ngram_warnings([model(name, all=1.5) for name in "abcde"], {"all": ngrams(1.3)})
     assert warning.startswith("All 5 contenders have more bits per byte")

@@ -50,7 +50,7 @@ def test_ticks_of_axes(value: float, text: str) -> None:
 
 
 def test_differences_have_a_sign_and_percentages_are_points() -> None:
-    assert [signed(value, decimals(3)) for value in (-0.0214, 0.5, 0.0)] == ["−0.021", "+0.500", "0.000"]
+    assert [signed(value, decimals(3)) for value in (-0.0214, 0.5, -0.0004)] == ["−0.021", "+0.500", "0.000"]
     assert signed(-0.013, percent) == "−1.3 pp"
     assert [decimals(3)(value) for value in (-0.0534, -0.0004, -0.0)] == ["−0.053", "0.000", "0.000"]
     assert interval_text([-0.034, 0.021], decimals(3)) == "[−0.034, +0.021]"
@@ -65,7 +65,7 @@ def test_differences_have_a_sign_and_percentages_are_points() -> None:
         ([-0.0133, -0.0021], decimals(2), "[−0.013, −0.0021]"),
         ([0.11812, 0.11834], decimals(3), "[+0.1181, +0.1183]"),
         ([0.0001, 0.012], percent, "[+0.01, +1.2] pp"),
-        ([-0.0001, 0.012], percent, "[−0.0, +1.2] pp"),
+        ([-0.0001, 0.012], percent, "[0.0, +1.2] pp"),
         ([0.2, 0.2], decimals(1), "[+0.2, +0.2]"),
     ],
 )

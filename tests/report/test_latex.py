@@ -71,6 +71,13 @@ def test_long_tables_are_split(results: dict[str, Any]) -> None:
     assert captions.count("Generated responses") == 4, "a table for each subset, and one of reference systems"
 
 
+def test_pairs_of_three_contenders_have_p_values(three: dict[str, Any]) -> None:
+    tables = re.findall(r"\\toprule.*?\\bottomrule", to_latex(three), re.DOTALL)
+    pairs = [table for table in tables if " & Pair & " in table and " & p (Holm) & " in table]
+    assert any("Bits per byte" in table for table in pairs)
+    assert any("F1" in table for table in pairs)
+
+
 def test_a_table_fits_a_page(results: dict[str, Any]) -> None:
     """One group of rows too, as the pairs of many contenders."""
     for entries in (summary for model in results["models"] for summary in model["summary"].values()):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from dialog.report.markdown import to_markdown
+from dialog.report.markdown import MOST_ROWS, to_markdown
 from dialog.report.terminal import printable
 
 
@@ -56,6 +56,16 @@ def test_bare_results(bare: dict[str, Any]) -> None:
     text = to_markdown(bare)
     for heading in ("parity", "Responses", "Environment", "Use of the history"):
         assert f"## {heading}" not in text
+
+
+def test_sections_of_long_tables_have_their_first_rows(three: dict[str, Any]) -> None:
+    """Such as the tests of many pairs and metrics, and their p-values."""
+    more = [{**entry, "metric": f"metric_{n}"} for entry in three["differences"] for n in range(MOST_ROWS)]
+    parts = to_markdown({**three, "differences": [*three["differences"], *more]}).split("\n## ")
+    statistics = next(part for part in parts if part.startswith("Statistics\n"))
+    rows = [line for line in statistics.splitlines() if line.startswith("| ") and " − " in line]
+    assert MOST_ROWS / 2 < len(rows) <= MOST_ROWS
+    assert "report.html" in statistics
 
 
 def test_verdict_warnings_and_sources(three: dict[str, Any]) -> None:

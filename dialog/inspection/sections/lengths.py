@@ -53,12 +53,14 @@ class LengthSection:
         )
         if long:
             summary += f" {part_of(long, len(words))} of the turns have {LONG} words or more."
+        headline = f"{_mean(words):.1f} words per turn; the longest turn has {longest}"
         if any(short.values()):
+            headline += f"; {counted(sum(short.values()), 'dialogue')} with fewer than two turns"
             summary += f" Dialogues with fewer than two turns: {count(sum(short.values()))}."
         return Finding(
             "Lengths",
             "look" if long or any(short.values()) else "good",
-            f"{_mean(words):.1f} words per turn; the longest turn has {longest}",
+            headline,
             summary,
             " ".join(_advice(long, sum(short.values()))),
             (BarChart("Training turns by number of words", _histogram(words)), _table(sizes)),

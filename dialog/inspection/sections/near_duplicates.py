@@ -20,7 +20,7 @@ from dialog.inspection.findings import (
     part_of,
     worst_split,
 )
-from dialog.report.formats.numbers import count, percent
+from dialog.report.formats.numbers import count, counted, percent
 
 SHINGLE_WORDS = {"dialogues": 3, "pairs": 2, "responses": 2}
 """Consecutive words in a shingle, by unit."""
@@ -62,10 +62,16 @@ class NearDuplicateSection:
         in_train = {split: part_of(len(dialogues[split].near), len(dialogues[split].kept)) for split in EVALUATED}
         worst = worst_split({split: (len(dialogues[split].near), len(dialogues[split].kept)) for split in WORST_FIRST})
         within_train = len(self.within["train"].near)
+        numbers = {
+            f"{in_train[worst]} of {worst} dialogues in train": len(dialogues[worst].near),
+            f"{count(within_train)} within train": within_train,
+            **self._other_numbers(in_validation["dialogues"]),
+        }
+        texts = [text for text, number in numbers.items() if number]
         return Finding(
             "Near duplicates",
             self._severity(in_validation["dialogues"]),
-            f"{in_train[worst]} of {worst} dialogues in train; {count(within_train)} within train",
+            "; ".join(texts or [*numbers][:2]),
             f"Near duplicates: {in_train['test']} of the test dialogues and {in_train['validation']} of the validation "
             f"dialogues in train; {count(len(in_validation['dialogues'].near))} test dialogues in validation; "
             f"{count(within_train)} within train. "
@@ -87,6 +93,16 @@ class NearDuplicateSection:
                 },
             },
         )
+
+    def _other_numbers(self, in_validation: NearDuplicateIndex) -> dict[str, int]:
+        """Return the other numbers that make a finding worth a look, by their text."""
+        in_splits = sum(len(self.within[split].near) for split in EVALUATED)
+        responses = sum(len(index.near) for index in self.indices["responses"].values())
+        return {
+            f"{counted(len(in_validation.near), 'test dialogue')} in validation": len(in_validation.near),
+            f"{count(in_splits)} within validation or test": in_splits,
+            f"{counted(responses, 'response')} in train": responses,
+        }
 
     def _advice(self, in_validation: NearDuplicateIndex) -> Iterator[str]:
         if any(index.near for indices in self.indices.values() for index in indices.values()):

@@ -16,7 +16,6 @@ from dialog.report.tables import (
     Row,
     RowGroup,
     has_several_seeds,
-    interval_text,
     model_names,
     signed,
     table_of_groups,
@@ -79,5 +78,5 @@ def _row(label: str, row: Mapping[str, Any], names: Sequence[str]) -> Row:
 def _text(entry: Mapping[str, Any] | None) -> str:
     if not entry or entry["mean"] is None:
         return NONE
-    interval = f" {interval_text(entry['interval'], decimals(3))}" if entry.get("interval") else ""
-    return signed(entry["mean"], decimals(3)) + interval
+    mean, *limits = (signed(value, decimals(3)) for value in (entry["mean"], *(entry.get("interval") or ())))
+    return f"{mean} [{', '.join(limits)}]" if limits else mean

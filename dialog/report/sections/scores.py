@@ -67,6 +67,11 @@ GENERATION_ROWS = (
     'response to the nearest training context (TF-IDF); "no leak": without the training dialogues that leak.'
 )
 
+PLATO_NOTE = (
+    " NLTK's method 7 averages neighbouring precisions, with one more than the first in front of it, so a copy of the "
+    "reference has a BLEU of up to 133."
+)
+
 
 def likelihood(results: Results) -> ReportSection:
     """Return the table of likelihood metrics on all, clean and leaked dialogues."""
@@ -77,7 +82,8 @@ def likelihood(results: Results) -> ReportSection:
 def generation(results: Results) -> ReportSection:
     """Return the tables of generation metrics on all, clean and leaked dialogues."""
     metrics = [name for name in metric_names(results) if name not in LIKELIHOOD]
-    return _section(results, "Generated responses", metrics, GENERATION_SUBJECT, GENERATION_ROWS)
+    note = PLATO_NOTE if any(name.startswith("bleu_plato") for name in metrics) else ""
+    return _section(results, "Generated responses", metrics, GENERATION_SUBJECT, GENERATION_ROWS + note)
 
 
 def summary(results: Results, metrics: Collection[str]) -> tuple[ReportTable, ...]:

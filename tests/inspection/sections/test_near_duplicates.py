@@ -37,6 +37,14 @@ def test_similarity_is_that_of_the_shingles(find: Callable[..., dict[str, Findin
     assert near["similarity"] == round(len(intersection) / len(union), 4)
 
 
+def test_a_mark_has_its_reason_beside_it(find: Callable[..., dict[str, Finding]]) -> None:
+    """Here responses alone are near duplicates: their dialogues differ."""
+    finding = find(train=[[" ".join(WORDS[::-1]), SENTENCE]], test=[["Well ?", " ".join(CHANGED)]])["near_duplicates"]
+    assert (finding.severity, finding.headline) == ("look", "1 response in train")
+    clean = find(train=[["Well ?", SENTENCE]], test=[["no", "no"]])["near_duplicates"]
+    assert (clean.severity, clean.headline[:2]) == ("good", "0 ")
+
+
 def test_near_duplicates_within_a_split(find: Callable[..., dict[str, Finding]]) -> None:
     train = [[f"{n} {n}", " ".join(word + str(n) for word in WORDS)] for n in range(20)]
     changed = [[first, f"{second} indeed"] for first, second in train]

@@ -113,8 +113,11 @@ def test_diverged_runs_are_not_drawn(three: dict[str, Any]) -> None:
 
 
 def test_use_of_the_history(results: dict[str, Any]) -> None:
+    tiny = results["history"]["rows"][-1]
+    tiny["values"]["lstm"] = {"mean": -2e-5, "std": 1e-5, "interval": [-3e-5, -1e-5], "n": 3, "perplexity_token": 9.0}
     section = history(results)
     shown = texts(section.tables[0])
+    assert shown[tiny["perturbation"]][0] == "0.000 [0.000, 0.000]"
     assert shown["shuffle the turns"] == ["+0.010 [+0.006, +0.014]", "+0.020 [+0.016, +0.024]"]
     assert shown["only the last turn"][0] == "−0.010 [−0.014, −0.006]"
     assert len(section.figures[0].drawings) == 2

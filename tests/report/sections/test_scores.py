@@ -56,6 +56,9 @@ def test_generation_with_reference_systems(results: dict[str, Any]) -> None:
     assert table.head[-6:] == ("human", "random", "most frequent", "copy", "nearest", "nearest, no leak")
     assert column(table, "human", "F1 ↑", group=1) == "77.12"
     assert "12.35" not in column(table, "lstm", "my_lab.warmth", group=1)
+    assert "133" not in table.reference_note
+    set_summary(results, 0, "bleu_plato_1", 25.0)
+    assert "133" in generation(results).tables[0].reference_note, "which human responses have"
 
 
 def test_bold_means_decided(results: dict[str, Any]) -> None:
