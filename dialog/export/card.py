@@ -17,7 +17,8 @@ from dialog.version import __version__
 
 CODE_NOTE = (
     f"By choice of its exporter the folder has code, `{CODE}`: the parts of dialog-seq2seq that transformers lacks. "
-    "transformers runs it only if you allow remote code; read it first."
+    "transformers runs it only if you allow remote code; read it first. Its pipeline answers chats: "
+    '`pipeline("text-generation", model=FOLDER, ...)([{"role": "user", "content": "Hi !"}])`.'
 )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from dialog.data.tokenizers.tokenizer import EOS
+from dialog.runs.folder import TOKENIZER
 
 if TYPE_CHECKING:
     from dialog.models.seq2seq import Seq2Seq
@@ -66,6 +67,10 @@ class Format(ABC):
 
         The tokenizer, the card and the parity report are written by `export`.
         """
+
+    def write_tokenizer(self, run: Run, folder: Path) -> None:
+        """Write `tokenizer.json` and what transformers reads beside it."""
+        run.tokenizer.save(folder / TOKENIZER)
 
     @abstractmethod
     def load(self, folder: Path) -> Exported:

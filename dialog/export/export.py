@@ -16,7 +16,6 @@ from dialog.export.contract import Format
 from dialog.export.formats import FORMATS
 from dialog.export.parity import Parity, measure_parity
 from dialog.paths import check_new, display_name, make_folder
-from dialog.runs.folder import TOKENIZER
 from dialog.runs.run import Run
 from dialog.version import __version__
 
@@ -64,7 +63,7 @@ def export(run: Run, name: str, output: Path, *, with_code: bool = False) -> Par
     with partial_folder(output) as partial, naming(output):
         log.info("writing %s", output)
         chosen.write(run, partial)
-        run.tokenizer.save(partial / TOKENIZER)
+        chosen.write_tokenizer(run, partial)
         log.info("comparing %s with the run", chosen.engine)
         parity = measure_parity(run.model, chosen.load(partial), max_source=run.recipe.data.max_source)
         if not parity.holds:

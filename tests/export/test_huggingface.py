@@ -297,7 +297,7 @@ def test_folder_and_card(
 ) -> None:
     assert {path.name for path in folder.iterdir()} == {
         *("README.md", "config.json", "generation_config.json", "model.safetensors", "parity.json"),
-        *("tokenizer.json", "tokenizer_config.json"),
+        *("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"),
     }
     assert "auto_map" not in json.loads((folder / "config.json").read_text())
     run = trained_run("lstm")

@@ -34,6 +34,7 @@ MODERN = {
     **{"name": "transformer", "layers": 2, "heads": 4, "key_value_heads": 2, "feed_forward_size": 48},
     **{"norm": "rms_norm", "activation": "swiglu", "positions": {"name": "rotary"}},
 }
+PLAIN = {"name": "transformer", "layers": 1, "heads": 2, "feed_forward_size": 32}
 NETWORKS: dict[str, dict[str, Any]] = {
     "lstm": {},
     "gru": {
@@ -43,7 +44,9 @@ NETWORKS: dict[str, dict[str, Any]] = {
     },
     "hred": {"encoder": {"name": "hierarchical", "tokens": LSTM, "turns": LSTM}},
     "modern": {"encoder": MODERN, "decoder": MODERN, "tie_embeddings": "output"},
+    "native": {"encoder": PLAIN, "decoder": PLAIN},
 }
+CONTEXTS = [["Hi </s> !"], ["a", "Fine <other> . And you ?"], ["so much to say " * 30, "yes", "and no"]]
 SOURCES = [[SELF, 9, 10, 4, 12, EOS], [EOS]]
 STRANGER = """
 import json, sys
@@ -53,16 +56,27 @@ class Blocked:
             raise ImportError("dialog is not installed here")
 sys.meta_path.insert(0, Blocked())
 import torch
-from transformers import AutoModelForSeq2SeqLM
+from transformers import AutoModelForSeq2SeqLM, pipeline
 torch.set_num_threads(1)
 results = {}
-for folder in sys.argv[2:]:
+for folder in sys.argv[3:]:
     model = AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=True)
     rows = [model.generate(torch.tensor([source])) for source in json.loads(sys.argv[1])]
-    results[folder] = [row[0, 1:].tolist() for row in rows]
+    chat = pipeline("text-generation", model=folder, trust_remote_code=True)
+    chats = json.loads(sys.argv[2])
+    outputs = [output[0]["generated_text"] for output in [*map(chat, chats), *chat(chats, batch_size=2)]]
+    assert all(output[:-1] == messages for output, messages in zip(outputs, chats * 2))
+    [message] = chat(chats[0][0]["content"])
+    replies = [output[-1]["content"] for output in outputs]
+    results[folder] = {"ids": [row[0, 1:].tolist() for row in rows], "texts": [*replies, message["generated_text"]]}
 print(json.dumps(results))
 """
 """Program of someone without this package, who trusts the code of the folders."""
+
+
+def messages(context: list[str]) -> list[dict[str, str]]:
+    roles = ("assistant" if place % 2 == 0 else "user" for place in range(len(context), 0, -1))
+    return [{"role": role, "content": text} for role, text in zip(roles, context, strict=True)]
 
 
 def coding() -> HuggingFaceFormat:
@@ -72,16 +86,19 @@ def coding() -> HuggingFaceFormat:
 
 
 def test_folders_are_opened_without_dialog(random_run: Runs, tmp_path: Path) -> None:
-    expected = {}
+    expected, greedy = {}, {"name": "greedy"}
     for name, network in NETWORKS.items():
         run, folder = random_run(**network), tmp_path / name
+        run = replace(run, recipe=replace(run.recipe, data=replace(run.recipe.data, max_source=40)))
         folder.mkdir()
         coding().write(run, folder)
-        greedy = {"name": "greedy"}
+        coding().write_tokenizer(run, folder)
         replies = [run.responder.generate(torch.tensor([source]), greedy)[0][0] for source in SOURCES]
-        expected[str(folder)] = [list(reply.ids) for reply in replies]
+        texts = [reply.text for reply in run.respond_batch(CONTEXTS, greedy)]
+        expected[str(folder)] = {"ids": [list(reply.ids) for reply in replies], "texts": [*texts, *texts, texts[0]]}
     environment = {**os.environ, "HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-I", "-c", STRANGER, json.dumps(SOURCES), *expected]
+    arguments = [json.dumps(SOURCES), json.dumps([messages(context) for context in CONTEXTS]), *expected]
+    command = [sys.executable, "-I", "-c", STRANGER, *arguments]
     result = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
     assert json.loads(result.stdout) == expected
 
@@ -99,20 +116,22 @@ def test_the_code_computes_what_the_network_does(
 
 
 def test_the_code_imports_torch_and_transformers_only() -> None:
-    tree = ast.parse(code())
+    tree = ast.parse(code(native=False))
     packages = {
         (node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name).partition(".")[0]
         for node in ast.walk(tree)
         if isinstance(node, ast.Import | ast.ImportFrom)
     }
     assert packages - set(sys.stdlib_module_names) == {"torch", "transformers"}
+    pipeline_alone = code(native=True)
+    assert "Seq2Seq(" not in pipeline_alone
     names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     assert len(names) == len(set(names)) > 60
     assert {"DialogConfig", "DialogForConditionalGeneration", "Seq2Seq"} <= set(names)
 
 
 def test_equal_names_of_several_modules_are_told_apart() -> None:
-    text = single_file("dialog.models.seq2seq", ["Seq2Seq"], "Seq2Seq")
+    text = single_file({"dialog.models.seq2seq": ["Seq2Seq"]}, "Seq2Seq")
     names: dict[str, Any] = {"__name__": __name__}
     exec(compile(text, "seq2seq.py", "exec"), names)
     assert names["LSTM_of_private_operators"].startswith("aten::lstm")

@@ -5,14 +5,17 @@ Read first: `network.py`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dialog.atomic import write_text
 from dialog.config.trust import imported_names
 from dialog.errors import UserError
 from dialog.export.contract import CODE, Exported, Format
 from dialog.export.formats.huggingface.single_file import single_file
+from dialog.export.metadata import TASK
+from dialog.json_files import read_json
 from dialog.version import __version__
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 CLASSES = {"AutoConfig": "DialogConfig", "AutoModelForSeq2SeqLM": "DialogForConditionalGeneration"}
 """Classes in the file `CODE`, by the class of transformers that looks for them."""
+PIPELINE = "DialogPipeline"
 NETWORK = "dialog.export.formats.huggingface.network"
 """Module whose import makes transformers know the class of dialog."""
 
@@ -50,15 +54,25 @@ class HuggingFaceFormat(Format):
         from dialog.export.formats.huggingface.generation import generation_config, generation_settings
 
         with without_progress_bars():
-            if is_native(run.model):
+            native = is_native(run.model)
+            extra = code_values(native=native) if self.with_code else {}
+            if native:
                 from dialog.export.formats.huggingface.native import write
 
-                write(run, folder)
+                write(run, folder, extra)
             else:
-                write_own(run.model, folder, with_code=self.with_code)
+                write_own(run.model, folder, extra)
+            if self.with_code:
+                write_text(folder / CODE, code(native=native))
         generation_config(generation_settings(run.recipe.generation).values).save_pretrained(str(folder))
         mode = (folder / "config.json").stat().st_mode
         (folder / "model.safetensors").chmod(mode)  # safetensors lets only its owner read
+
+    def write_tokenizer(self, run: Run, folder: Path) -> None:
+        """Write the tokenizer with a chat template."""
+        from dialog.export.formats.huggingface.chat import write_tokenizer
+
+        write_tokenizer(run, folder)
 
     def load(self, folder: Path) -> Exported:
         """Open an exported folder with transformers, in float32; code in the folder is run if it is this package's.
@@ -69,9 +83,9 @@ class HuggingFaceFormat(Format):
         from dialog.export.formats.huggingface.engine import open_folder, open_with_code
 
         file = folder / CODE
-        if not file.exists():
+        if not file.exists() or "auto_map" not in read_json(folder / "config.json"):
             return open_folder(folder)
-        if file.read_text(encoding="utf-8") != code():
+        if file.read_text(encoding="utf-8") != code(native=False):
             raise UserError(f"{file}: not the code of this version of dialog-seq2seq; export the run again")
         return open_with_code(folder, CODE, CLASSES["AutoModelForSeq2SeqLM"])
 
@@ -107,24 +121,32 @@ def is_native(model: Seq2Seq) -> bool:
     return not unsupported(model)
 
 
-def write_own(model: Seq2Seq, folder: Path, *, with_code: bool = False) -> None:
-    """Write a network as our own class, and its code if it is wanted."""
+def write_own(model: Seq2Seq, folder: Path, extra: Mapping[str, Any] | None = None) -> None:
+    """Write a network as our own class; config.json has the ``extra`` values too."""
     from dialog.export.formats.huggingface.modeling import DialogConfig, DialogForConditionalGeneration
 
-    config = DialogConfig(network=model.arguments)
-    if with_code:
-        config.auto_map = {name: f"{CODE.removesuffix('.py')}.{own}" for name, own in CLASSES.items()}
-        write_text(folder / CODE, code())
-    own = DialogForConditionalGeneration(config)
+    own = DialogForConditionalGeneration(DialogConfig(network=model.arguments, **(extra or {})))
     own.network.load_state_dict(model.state_dict())
     own.save_pretrained(str(folder))
 
 
-def code() -> str:
-    """Return the source code of the class of dialog and all that it uses, which imports torch and transformers only."""
-    return single_file(
-        "dialog.export.formats.huggingface.modeling",
-        [*CLASSES.values()],
-        f"Networks of dialog-seq2seq {__version__} for transformers: their source code in one file.\n\n"
-        "SPDX-License-Identifier: Apache-2.0\n",
+def code_values(*, native: bool) -> dict[str, Any]:
+    """Return the values of config.json by which transformers finds the code; if ``native``, the pipeline alone."""
+    module = CODE.removesuffix(".py")
+    pipeline = {"impl": f"{module}.{PIPELINE}", "pt": ["AutoModelForSeq2SeqLM"], "type": "text"}
+    classes = {} if native else {"auto_map": {name: f"{module}.{own}" for name, own in CLASSES.items()}}
+    return {**classes, "custom_pipelines": {TASK: pipeline}}
+
+
+def code(*, native: bool) -> str:
+    """Return the source code of the pipeline, of the network's class if it is not ``native``, and of all that they use.
+
+    It imports torch and transformers only.
+    """
+    classes = {f"{__name__}.pipeline": [PIPELINE]}
+    if not native:
+        classes[f"{__name__}.modeling"] = [*CLASSES.values()]
+    head = (
+        f"Code of dialog-seq2seq {__version__} for transformers, in one file.\n\nSPDX-License-Identifier: Apache-2.0\n"
     )
+    return single_file(classes, head)

@@ -82,22 +82,21 @@ class Module:
         return names
 
 
-def single_file(module: str, names: Sequence[str], head: str) -> str:
-    """Return the source code of a file that defines names of a module and imports nothing of this package.
+def single_file(names: Mapping[str, Sequence[str]], head: str) -> str:
+    """Return the source code of a file that defines some names and imports nothing of this package.
 
     Args:
-        module: Module of this package.
-        names: Classes, functions or constants of it.
+        names: Classes, functions or constants, by their module of this package.
         head: Docstring of the file.
 
     Raises:
         ValueError: the code of a definition imports a module of this package under another name or in a function, or
             two modules mean different things by an imported name.
     """
-    needed, external = _needed([(module, name) for name in names])
+    needed, external = _needed([(module, name) for module, own in names.items() for name in own])
     renamings = _renamings(needed)
     parts = [f'"""{head}"""', "from __future__ import annotations", "\n".join(_import_lines(external))]
-    for source in _in_order(module):
+    for source in _in_order(names):
         own = [name for name in _module(source).definitions if (source, name) in needed]
         definitions = {_module(source).definitions[name].first: name for name in own}
         if not definitions:
@@ -157,14 +156,14 @@ def _visible(source: str, renamings: Mapping[Name, str]) -> dict[str, str]:
     return names
 
 
-def _in_order(source: str, seen: set[str] | None = None) -> Iterator[str]:
-    """Yield a module and all of this package that it imports, imported ones first."""
-    seen = {source} if seen is None else seen
-    for origin, _ in _module(source).imports.values():
-        if _is_own(origin) and origin not in seen:
-            seen.add(origin)
-            yield from _in_order(origin, seen)
-    yield source
+def _in_order(sources: Iterable[str], seen: set[str] | None = None) -> Iterator[str]:
+    """Yield modules and all of this package that they import, imported ones first."""
+    seen = set() if seen is None else seen
+    for source in sources:
+        if source not in seen:
+            seen.add(source)
+            yield from _in_order([origin for origin, _ in _module(source).imports.values() if _is_own(origin)], seen)
+            yield source
 
 
 def _import_lines(imports: Mapping[str, tuple[str, str]]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ from dialog.models.seq2seq import Seq2Seq
 from dialog.runs.run import Run
 
 
-def write(run: Run, folder: Path) -> None:
-    """Write config.json and model.safetensors of a network that is not `unsupported`.
+def write(run: Run, folder: Path, extra: Mapping[str, Any]) -> None:
+    """Write config.json, with the ``extra`` values, and model.safetensors of a network that is not `unsupported`.
 
     With ``tie_embeddings=source`` the table is written once for the source and once for the target; fine-tuning then
     trains two tables.
@@ -32,7 +33,7 @@ def write(run: Run, folder: Path) -> None:
     from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
     values = config_values(run.model, run.recipe)
-    config = AutoConfig.for_model(**values)
+    config = AutoConfig.for_model(**values, **extra)
     with torch.device("meta"):
         network = AutoModelForSeq2SeqLM.from_config(config)
     tensors = renamed(run.model, values["max_position_embeddings"])
