@@ -1,4 +1,4 @@
-"""Read the package's source code: imports, code lines, prose, names. The rules about them are in test_house.py."""
+"""Read the package's source code: imports, code lines, calls. The rules about them are in test_house.py."""
 
 from __future__ import annotations
 
@@ -131,37 +131,6 @@ def unsafe_calls(module: ast.Module) -> Iterator[int]:
 
 
 # ------------------------------------------------------------------ words
-
-
-def docstrings(module: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and text of every docstring, those of attributes included."""
-    for node in ast.walk(module):
-        for item in getattr(node, "body", None) or () if not isinstance(node, ast.Lambda | ast.IfExp) else ():
-            if (
-                isinstance(item, ast.Expr)
-                and isinstance(item.value, ast.Constant)
-                and isinstance(item.value.value, str)
-            ):
-                yield item.lineno, item.value.value.strip()
-
-
-def prose(text: str) -> Iterator[tuple[int, str]]:
-    """Line and text of every comment and every string, with single spaces."""
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.lineno, " ".join(node.value.split())
-
-
-def local_names(module: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and name of every variable and argument."""
-    for node in ast.walk(module):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.lineno, node.id
-        elif isinstance(node, ast.arg):
-            yield node.lineno, node.arg
 
 
 def calls_in_asserts(module: ast.Module, harmless: set[str]) -> Iterator[int]:

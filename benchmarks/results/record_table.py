@@ -7,21 +7,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from figures import PRIMARY, spread
 from machines import apart, in_sequence
 
 from dialog.atomic import write_text
 from dialog.comparison.references import NGRAM
-from dialog.recipes.measured import (
-    PRIMARY,
-    STALE,
-    changed_since,
-    figure_of,
-    metric_at,
-    outdated,
-    present_hash,
-    staleness,
-)
-from dialog.report.formats.metrics import metric_display
+from dialog.report.formats.metrics import metric_at, metric_display
 from dialog.report.formats.numbers import count, duration
 from dialog.report.sections.scores import REFERENCE_LABELS
 from dialog.report.tables import metric_label, p_text
@@ -55,42 +46,29 @@ def with_table(text: str, name: str, table: str) -> str:
 
 
 def to_markdown(record: Mapping[str, Any]) -> str:
-    """Return the table of a record: a row for each recipe, and below it what it was made with.
-
-    Runs that are not current are marked, and explained below; they stay until the queue has replaced them.
-    """
+    """Return the table of a record: a row for each recipe, and below it what it was made with."""
     columns = record["columns"]
     labels = [LABELS.get(name) or metric_label(name) for name in columns]
     head = ["recipe", *labels, "parameters", "seeds", "steps", "training time"]
     lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
     several = len({run["hardware"] for row in record["recipes"] for run in row["runs"]}) > 1
-    hashes = [present_hash(row) for row in record["recipes"]]
-    for row, now in zip(record["recipes"], hashes, strict=True):
-        texts = [f"`{row['name']}`", *cells(row, columns, now), times(row["runs"], named=several)]
+    for row in record["recipes"]:
+        texts = [f"`{row['name']}`", *cells(row, columns), times(row["runs"], named=several)]
         lines.append("| " + " | ".join(texts) + " |")
     references = reference_rows(record.get("references", {}).get("all", {}), columns)
     blank = ["–"] * (len(head) - 1 - len(columns))
     lines += ["| " + " | ".join([f"{name} ‡", *texts, *blank]) + " |" for name, texts in references.items()]
-    rows = zip(record["recipes"], hashes, strict=True)
-    reasons = dict.fromkeys(staleness(row, run, now) for row, now in rows for run in row["runs"])
-    return "\n".join([*lines, "", *captions(record, [reason for reason in reasons if reason])])
+    return "\n".join([*lines, "", *captions(record)])
 
 
-def cells(row: Mapping[str, Any], columns: Sequence[str], now: str) -> list[str]:
-    """Return the columns of a recipe after its name: metrics, size, seeds and steps; `STALE` marks seeds.
-
-    ``now`` is the hash that the recipe has now.
-    """
+def cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
+    """Return the columns of a recipe after its name: metrics, size, seeds and steps."""
     runs = row["runs"]
-    measured = {name: [run for run in runs if metric_at(run["metrics"], name) is not None] for name in columns}
-    figures = {name: figure_of(some, name, "", "") for name, some in measured.items() if some}
-    figures |= {name: figures[name]._replace(metric=PRIMARY) for name in LABELS if name in figures}
-    seeds = [f"{run['seed']} {STALE}" if staleness(row, run, now) else f"{run['seed']}" for run in runs]
     steps = sorted({run["steps"] for run in runs})
     return [
-        *(figures[name].spread() if name in figures else "–" for name in columns),
+        *(spread(runs, name, shown_as=PRIMARY if name in LABELS else name) for name in columns),
         parameters(row),
-        ", ".join(seeds),
+        ", ".join(str(run["seed"]) for run in runs),
         count(steps[0]) if len(steps) == 1 else f"{count(steps[0])} to {count(steps[-1])}",
     ]
 
@@ -128,13 +106,8 @@ def parameters(row: Mapping[str, Any]) -> str:
     return "–" if row["parameters"] is None else count(row["parameters"])
 
 
-def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
-    """Return the sentences below a table: command, commit, hardware, date, verdict, what is missing or not current.
-
-    Args:
-        record: Of the table.
-        stale: Reasons why runs are not current.
-    """
+def captions(record: Mapping[str, Any]) -> list[str]:
+    """Return the sentences below a table: command, commits, hardware, date, verdict, what is missing."""
     runs = [run for row in record["recipes"] for run in row["runs"]]
     machines = " and ".join(apart(run["hardware"] for run in runs))
     threads = " or ".join(str(number) for number in sorted({run["threads"] for run in runs}))
@@ -160,21 +133,6 @@ def captions(record: Mapping[str, Any], stale: Sequence[str]) -> list[str]:
         f"p: {p_text(pair['p'])}."
         for pair in record.get("ratings", [])
     ]
-    if stale:
-        lines.append(f"{STALE} Not current: {'; '.join(stale)}.")
-    older = dict.fromkeys(
-        commit
-        for row in record["recipes"]
-        for run in row["runs"]
-        for commit in run["commits"]
-        if changed_since(commit) and not outdated(commit, row["hash"])
-    )
-    if older:
-        exception = f"except for {STALE}, " if stale else ""
-        lines.append(
-            f"The code has changed since {', '.join(older)}; {exception}short runs give the same results "
-            f"([check](../../benchmarks/README.md#results-of-the-recipes))."
-        )
     if diverged := [
         f"{row['name']} seed {run['seed']}" for row in record["recipes"] for run in row["runs"] if run["diverged"]
     ]:

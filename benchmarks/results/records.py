@@ -1,4 +1,4 @@
-"""Record the finished runs of a table: recipes/<corpus>/results/<name>.json, and tables in the README beside it.
+"""Record the finished runs of a table: records/<corpus>/<name>.json, and its table in the README of the recipes.
 
 Runs of the present recipe that the output folder lacks are taken from the records of the corpus: tables share runs, the
 seeds of a table can be trained on several machines, and a lost output folder loses no results. If it uses recorded
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from entries import Entry, compose_row, overrides_of
+from figures import PRIMARY
 from machines import in_sequence, machines_of
 from pooled import SUMS, dialogue_sums, pooled_verdict
 from record_table import to_markdown, write_table
@@ -34,7 +35,6 @@ from dialog.comparison.results.systems import FinishedRun, System, finished_syst
 from dialog.errors import UserError
 from dialog.escaping import to_json
 from dialog.json_files import read_json
-from dialog.recipes.measured import PRIMARY, staleness
 from dialog.report.completion import displayed
 from dialog.report.formats.numbers import hardware
 from dialog.runs.environment import environment
@@ -50,15 +50,15 @@ DIGITS = 6
 log = logging.getLogger("dialog")
 
 
-def record(entries: Sequence[Entry], output: Path, recipes: Path) -> None:
-    """Write the records of all tables that have finished runs into a folder of recipes, and their READMEs."""
+def record(entries: Sequence[Entry], output: Path, records: Path, recipes: Path) -> None:
+    """Write the records of all tables that have finished runs, and their tables in the READMEs of the recipes."""
     now = environment()  # before a record that is written makes the checkout dirty
     for entry in entries:
         table = plan_table(entry, output, prepare=True)
         systems = finished_systems(table.work()) if table.grid.contenders else []
-        path = record_path(entry, recipes)
+        path = record_path(entry, records)
         earlier = read_json(path, "recipes", "verdict", "differences") if path.is_file() else {"recipes": []}
-        content = rounded(with_recorded(content_of(table, systems, output, now), earlier, table, recipes))
+        content = rounded(with_recorded(content_of(table, systems, output, now), earlier, table, records))
         if not systems and runs_in(content) <= runs_in(earlier):
             log.info("%s: no finished run", entry.name)
             continue
@@ -70,7 +70,7 @@ def record(entries: Sequence[Entry], output: Path, recipes: Path) -> None:
             log.warning("%s: recorded without a verdict; %s", entry.name, remedy(content))
 
 
-def without_recorded(entry: Entry, output: Path, recipes: Path) -> Entry:
+def without_recorded(entry: Entry, output: Path, records: Path) -> Entry:
     """Return an entry without the recipes that are recorded with all seeds, and without seeds that no other one lacks.
 
     Runs of a recipe that has changed since do not count.
@@ -81,27 +81,27 @@ def without_recorded(entry: Entry, output: Path, recipes: Path) -> Entry:
     for row in entry.rows:
         with suppress(UserError):  # which processing the entry reports
             hashes[row.name] = contender_hash(compose_row(entry, row, output).recipe)
-    recorded = {name: row for name, row in recorded_rows(entry, hashes, recipes).items() if name in hashes}
+    recorded = {name: row for name, row in recorded_rows(entry, hashes, records).items() if name in hashes}
     seeds = {row: {run["seed"] for run in recorded.get(row.name, {"runs": []})["runs"]} for row in entry.rows}
     lacking = tuple(row for row in entry.rows if not seeds[row].issuperset(entry.seed_list))
     return replace(entry, rows=lacking or entry.rows, recorded=frozenset(set.intersection(*seeds.values())))
 
 
-def recorded_rows(entry: Entry, hashes: Mapping[str, str], recipes: Path) -> dict[str, dict[str, Any]]:
+def recorded_rows(entry: Entry, hashes: Mapping[str, str], records: Path) -> dict[str, dict[str, Any]]:
     """Return what the records of a corpus have of an entry's recipes, by name.
 
-    Runs of the entry's own record come first; other records add seeds of the entry that it lacks, current ones first.
+    Runs of the entry's own record come first; other records add seeds of the entry that it lacks.
 
     Args:
         entry: Of the queue.
         hashes: Of its recipes as they are now, by name. One without, since it cannot be composed here, keeps the runs
             that the own record has under its name.
-        recipes: Folder of the records.
+        records: Folder of the records.
     """
-    own = record_path(entry, recipes)
+    own = record_path(entry, records)
     rows: dict[str, dict[str, Any]] = {}
     found = [(path, old) for path in own.parent.glob("*.json") for old in read_json(path, "recipes")["recipes"]]
-    for path, old in sorted(found, key=lambda item: (item[0] != own, is_stale(item[1]), item[0])):
+    for path, old in sorted(found, key=lambda item: (item[0] != own, item[0])):
         for name in (row.name for row in entry.rows):
             same = hashes[name] == old["hash"] if name in hashes else (path, old["name"]) == (own, name)
             if not same:
@@ -116,19 +116,14 @@ def recorded_rows(entry: Entry, hashes: Mapping[str, str], recipes: Path) -> dic
     return rows
 
 
-def is_stale(row: Mapping[str, Any]) -> bool:
-    """Return whether the package has changed since one of a row's runs, in a way that could change its results."""
-    return any(staleness(row, run, row["hash"]) for run in row["runs"])
-
-
 def runs_in(record: Mapping[str, Any]) -> set[tuple[str, int]]:
     """Return name and seed of the runs of a record."""
     return {(row["name"], run["seed"]) for row in record["recipes"] for run in row["runs"]}
 
 
-def record_path(entry: Entry, recipes: Path) -> Path:
+def record_path(entry: Entry, records: Path) -> Path:
     """Return the file of an entry's record."""
-    return recipes / entry.corpus / "results" / f"{entry.name}.json"
+    return records / entry.corpus / f"{entry.name}.json"
 
 
 def remedy(content: Mapping[str, Any]) -> str:
@@ -258,17 +253,17 @@ def missing_from(rows: Sequence[Mapping[str, Any]], table: Table) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def with_recorded(content: dict[str, Any], earlier: Mapping[str, Any], table: Table, recipes: Path) -> dict[str, Any]:
+def with_recorded(content: dict[str, Any], earlier: Mapping[str, Any], table: Table, records: Path) -> dict[str, Any]:
     """Return a record with the runs that it lacks and the corpus's records have, if recipe and data are the same.
 
     Args:
         content: Of the runs in the output folder.
         earlier: The record that it will replace.
         table: What it records.
-        recipes: Folder of the records.
+        records: Folder of the records.
     """
     new = {row["name"]: row for row in content["recipes"]}
-    recorded = recorded_rows(table.entry, table.hashes, recipes)
+    recorded = recorded_rows(table.entry, table.hashes, records)
     old_runs = [run for row in recorded.values() for run in row["runs"]]
     data = {run["data"] for row in content["recipes"] for run in row["runs"]} or {run["data"] for run in old_runs[:1]}
     rows: list[dict[str, Any]] = []

@@ -4,8 +4,7 @@
     python benchmarks/results/run.py --unrecorded ...                                only runs that no record has
     python benchmarks/results/run.py --trained ...                                   compare trained runs only
     python benchmarks/results/run.py --status                                        finished, running, left
-    python benchmarks/results/run.py --record                                        write recipes/*/results and READMEs
-    python benchmarks/results/run.py --reproduce                                     check results of older code
+    python benchmarks/results/run.py --record                                        write records and READMEs
 
 The queue is queue.yaml, or --queue FILE. Runs go to --output (default runs/results), which git ignores; a run of the
 same recipe, seed and data that is there already, under whatever name, is continued or used as it is. Each run has one
@@ -13,8 +12,7 @@ thread; OMP_NUM_THREADS=N gives N to the runs of all jobs together. SIGTERM stop
 the same command continues, also after a kill. A recipe that fails is reported at the end (exit code 1, or 2 if you can
 fix it) and does not stop the others.
 
-Nothing in the checkout is changed while the queue runs, so that all runs are of one commit; --record and --reproduce
-do that.
+Nothing in the checkout is changed while the queue runs, so that all runs are of one commit; --record does that.
 Corpora are looked up in $DIALOG_DATA.
 """
 
@@ -32,7 +30,6 @@ from pathlib import Path
 
 from entries import Entry, read_queue
 from records import record, without_recorded
-from reproduce import reproduce
 from status import print_status
 from tables import is_done, plan_table, train_table, trained_part
 
@@ -54,20 +51,21 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="entries, or letters of stages")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time, of several recipes")
     parser.add_argument("--core", type=int, nargs="+", metavar="N", help="use these cores only")
-    parser.add_argument("--recipes", type=Path, default=ROOT / "recipes", metavar="DIR", help="folder of the records")
+    parser.add_argument("--recipes", type=Path, default=ROOT / "recipes", metavar="DIR", help="folder of the READMEs")
+    parser.add_argument("--records", type=Path, default=Path(__file__).with_name("records"), metavar="DIR")
     parser.add_argument("--unrecorded", action="store_true", help="leave out runs that are recorded")
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--trained", action="store_true", help="evaluate and compare trained runs, train none")
     action.add_argument("--status", action="store_true", help="print finished, running and missing runs")
-    action.add_argument("--record", action="store_true", help="write recipes/*/results and the tables of the READMEs")
-    action.add_argument("--reproduce", action="store_true", help="check whether results of older code are current")
+    action.add_argument("--record", action="store_true", help="write the records and the tables of the READMEs")
     options = parser.parse_args()
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
     log.setLevel(logging.INFO)
     shorten_spinning()
     if options.core:
         os.sched_setaffinity(0, options.core)
-    queue, output, recipes = (path.resolve() for path in (options.queue, options.output, options.recipes))
+    queue, output = options.queue.resolve(), options.output.resolve()
+    recipes, records = options.recipes.resolve(), options.records.resolve()
     os.chdir(ROOT)  # whose commit the runs record
     try:
         every = read_queue(queue)
@@ -76,17 +74,14 @@ def main() -> None:
         for entry in every:
             restore_sweep(entry, output, recorded)
         if options.unrecorded and not options.record:
-            entries = [without_recorded(entry, output, recipes) for entry in entries]
+            entries = [without_recorded(entry, output, records) for entry in entries]
         if options.status:
             print_status(entries, output, every)
-        elif options.reproduce:
-            with stopping():
-                reproduce([entry for entry in entries if entry.rows], recipes, ROOT)
         elif options.record:
             for entry in entries:
                 if entry.sweep:
                     record_sweep(entry, output, recorded, recipes)
-            record([entry for entry in entries if entry.rows], output, recipes)
+            record([entry for entry in entries if entry.rows], output, records, recipes)
         else:
             advice = f"continue with: {shlex.join(['python', *sys.argv])}"
             with stopping(advice):

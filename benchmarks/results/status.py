@@ -15,7 +15,6 @@ from dialog.comparison.grid.folder import Cell, is_diverged, is_trained
 from dialog.comparison.grid.progress import last_line, state_of
 from dialog.errors import UserError
 from dialog.json_files import read_json
-from dialog.recipes.measured import changed_since
 from dialog.report.formats.numbers import duration
 from dialog.runs.folder import METRICS, RECIPE, commits_of
 from dialog.tuning.results import RESULTS
@@ -72,9 +71,8 @@ def cell_state(cell: Cell, hours: float) -> tuple[str, float]:
     progress = state_of(cell)
     spent = (progress.seconds or 0.0) / 3600
     if progress.fraction >= 1:
-        stale = next(filter(None, map(changed_since, commits_of(cell.folder))), "")
         state = "diverged" if is_diverged(cell.folder) else "finished"
-        return f"{state} in {duration(3600 * spent)}" + (f", not current: {stale}" if stale else ""), 0.0
+        return f"{state} in {duration(3600 * spent)}, at {', '.join(commits_of(cell.folder))}", 0.0
     if is_trained(cell.folder):
         held = is_locked(cell.place.with_name(f"{cell.place.name}.lock"))
         return "being evaluated" if held else "trained, not evaluated", 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,10 @@ from typing import Any
 import click
 
 from dialog.cli import completion
-from dialog.config.components import name_and_arguments
-from dialog.config.compose import Composed, compose, find_recipe, shipped_recipes, split_overrides
+from dialog.config.compose import find_recipe, shipped_recipes, split_overrides
 from dialog.errors import RunError, UserError
 from dialog.escaping import to_json
+from dialog.recipes.summaries import summaries
 from dialog.report.terminal import one_line
 
 
@@ -21,10 +20,10 @@ from dialog.report.terminal import one_line
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.pass_context
 def recipes(context: click.Context, as_json: bool) -> None:
-    """List the shipped recipes: corpus, model, parameters, cost, expected and measured result.
+    """List the shipped recipes: corpus, model, parameters, cost and result.
 
-    Measured results come from recorded runs and state the number of seeds, and the overrides if there were any. Results
-    of an earlier version of the recipe or of the package are marked.
+    A result with seeds, date and commit was measured by this project; one without is the published one that the recipe
+    follows.
 
     \b
     Example: dialog-seq2seq recipes
@@ -33,45 +32,12 @@ def recipes(context: click.Context, as_json: bool) -> None:
     """  # noqa: D301 - click marks unwrapped text with a backspace
     if context.invoked_subcommand is not None:
         return
-    rows = [describe(compose(name)) for name in shipped_recipes()]
+    rows = summaries()
     click.echo(to_json(rows, indent=1) if as_json else "\n".join(table(rows)))
 
 
-def describe(composed: Composed) -> dict[str, Any]:
-    """Return the row of a recipe."""
-    from dialog.recipes.measured import measured_figures, summary
-
-    recipe = composed.recipe
-    figures = measured_figures(composed)
-    return {
-        "name": composed.name,
-        "summary": recipe.about.summary,
-        "corpus": name_and_arguments(recipe.data.corpus)[0],
-        "encoder": name_and_arguments(recipe.model.encoder)[0],
-        "decoder": name_and_arguments(recipe.model.decoder)[0],
-        "parameters": recipe.about.parameters,
-        "cost": recipe.about.cost,
-        "expect": recipe.expect,
-        "measured": summary(figures[()]) or recipe.about.measured,
-        "measured_with": {
-            shlex.join(sorted(overrides, key=_is_setting)): summary(some)
-            for overrides, some in figures.items()
-            if overrides and some
-        },
-        "results": [
-            {"overrides": overrides, **figure._asdict()} for overrides, some in figures.items() for figure in some
-        ],
-    }
-
-
-def _is_setting(override: str) -> bool:
-    """Return whether an override changes neither model nor data, which are listed first."""
-    return not override.startswith(("model.", "data."))
-
-
 def table(rows: list[dict[str, Any]]) -> list[str]:
-    """Return the lines of each recipe: aligned columns, its expected and measured results, and those with overrides."""
-    from dialog.recipes.measured import STALE
+    """Return the lines of each recipe: aligned columns, then its results."""
     from dialog.report.formats.numbers import magnitude
 
     heads = [
@@ -86,20 +52,25 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     ]
     lines = []
     for row, head in zip(rows, aligned(heads), strict=True):
-        expected = "; ".join(f"{item['metric']} {expected_text(item)}" for item in row["expect"])
-        lines += [head, f"    expected  {expected or '-'}", f"    measured  {row['measured'] or '-'}"]
-        lines += [f"    measured  {measured} with {overrides}" for overrides, measured in row["measured_with"].items()]
-    if any(figure["stale"] for row in rows for figure in row["results"]):
-        lines += ["", f"{STALE} The package or the recipe has changed since; --json states commits and reasons."]
+        lines += [head, *(f"    {item['metric']} {expected_text(item)}" for item in row["expect"])]
     return lines
 
 
 def expected_text(item: dict[str, Any]) -> str:
-    """Return value and tolerance of an expected metric, written as measured values are."""
+    """Return an expected metric: value and tolerance, and where the value comes from."""
     from dialog.report.formats.metrics import metric_display
     from dialog.report.tables import spread_text
 
-    return spread_text(item["value"], item["tolerance"], metric_display(item["metric"]).format)
+    value = spread_text(item["value"], item["tolerance"], metric_display(item["metric"]).format)
+    if "seeds" not in item:
+        return f"{value} (published)"
+    return f"{value} ({item['seeds']} seed{'s' * (item['seeds'] > 1)}, {item['date']}, at {commits_text(item)})"
+
+
+def commits_text(item: dict[str, Any]) -> str:
+    """Return the commit, or the commits, at which an expected metric was measured."""
+    commit = item["commit"]
+    return ", ".join(commit) if isinstance(commit, list) else commit
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -239,7 +239,8 @@ class Recipe:
         metrics: Components of the family ``metrics``, measured by an evaluation besides the standard metrics; a name
             with a dot is any torchmetrics.Metric.
         logger: Component of the family ``loggers``.
-        expect: Expected results: a list of {metric, value, tolerance}.
+        expect: Expected results: a list of {metric, value, tolerance}; a value that this project has measured also has
+            its seeds, date and commit.
         smoke: Overrides that shorten the run to about a minute.
     """
 

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from dialog.config.compose import Composed, compose
 from dialog.config.trust import FULL_TRUST
 from dialog.errors import RunError, UserError
-from dialog.recipes.measured import metric_at
-from dialog.report.formats.metrics import metric_display
+from dialog.report.formats.metrics import metric_at, metric_display
 
 QUIET = ("trainer.enable_progress_bar=false", "logger=none")
 SHORT = "generation.max_length=8"

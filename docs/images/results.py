@@ -1,4 +1,4 @@
-"""Draw the figures of docs/results.md from the recorded results in recipes/*/results.
+"""Draw the figures of docs/results.md from the records of the queue.
 
 python docs/images/results.py
 """
@@ -10,30 +10,32 @@ import json
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 from dialog.config.compose import compose
-from dialog.recipes.measured import PRIMARY, figure_of
 from dialog.report.drawing.canvas import write_svg
 from dialog.report.drawing.charts import Spread, changes_svg
 from dialog.report.drawing.legend import with_legend
 from dialog.report.drawing.svg import Curve, curves_svg
+from dialog.report.formats.metrics import metric_at
 
 ROOT = Path(__file__).parents[2]
+RECORDS = ROOT / "benchmarks" / "results" / "records"
+PRIMARY = "bits_per_byte"
 LSTM, TRANSFORMER, MODERN, NO_ATTENTION = "lstm_bahdanau", "transformer", "transformer_modern", "lstm_no_attention"
 LSTM_ATTENTION = "lstm_attention"
 """The LSTM with attention of the published protocol."""
-FAMILY = "dailydialog/results/dailydialog-family.json"
-ONE_EPOCH = "dailydialog/results/dailydialog-seeds.json"
-RATES = "dailydialog/results/dailydialog-learning-rates.json"
-FIVE_EPOCHS = "dailydialog/results/dailydialog-five-epochs.json"
-FIVE_EPOCHS_CLEAN = "dailydialog/results/dailydialog-five-epochs-clean.json"
-FIVE_EPOCHS_MODERN = "dailydialog/results/dailydialog-five-epochs-modern.json"
-PROTOCOL = "dailydialog/results/sankar2019-twelve-epochs.json"
-TUNED = "dailydialog/results/dailydialog-tuned.json"
-TUNED_CLEAN = "dailydialog/results/dailydialog-clean.json"
-TUNED_ATTENTION = "dailydialog/results/dailydialog-attention.json"
+FAMILY = "dailydialog/dailydialog-family.json"
+ONE_EPOCH = "dailydialog/dailydialog-seeds.json"
+RATES = "dailydialog/dailydialog-learning-rates.json"
+FIVE_EPOCHS = "dailydialog/dailydialog-five-epochs.json"
+FIVE_EPOCHS_CLEAN = "dailydialog/dailydialog-five-epochs-clean.json"
+FIVE_EPOCHS_MODERN = "dailydialog/dailydialog-five-epochs-modern.json"
+PROTOCOL = "dailydialog/sankar2019-twelve-epochs.json"
+TUNED = "dailydialog/dailydialog-tuned.json"
+TUNED_CLEAN = "dailydialog/dailydialog-clean.json"
+TUNED_ATTENTION = "dailydialog/dailydialog-attention.json"
 PAIRS = {
     "DailyDialog, 1 epoch": (ONE_EPOCH, LSTM, TRANSFORMER),
     "DailyDialog, 5 epochs": (FIVE_EPOCHS, LSTM, TRANSFORMER),
@@ -42,14 +44,14 @@ PAIRS = {
     "no leak, modern Transformer": (FIVE_EPOCHS_MODERN, LSTM, MODERN),
     "tuned, no leak (one run)": (TUNED_CLEAN, LSTM, TRANSFORMER),
     "DailyDialog, published protocol": (PROTOCOL, LSTM_ATTENTION, TRANSFORMER),
-    "Taskmaster-4, 5 epochs": ("taskmaster/results/taskmaster.json", LSTM, TRANSFORMER),
-    "Taskmaster-4, 15 epochs": ("taskmaster/results/taskmaster-fifteen-epochs.json", LSTM, TRANSFORMER),
-    "Taskmaster-4, to the end": ("taskmaster/results/taskmaster-forty-epochs.json", LSTM, TRANSFORMER),
-    "self-dialogues, 1 epoch": ("selfdialogue/results/selfdialogue.json", LSTM, TRANSFORMER),
-    "CrossWOZ, 6 epochs": ("crosswoz/results/crosswoz.json", LSTM, TRANSFORMER),
-    "CrossWOZ, 18 epochs": ("crosswoz/results/crosswoz-eighteen-epochs.json", LSTM, TRANSFORMER),
-    "CrossWOZ, to the end": ("crosswoz/results/crosswoz-forty-epochs.json", LSTM, TRANSFORMER),
-    "Multi30k, 12 epochs": ("multi30k/results/multi30k.json", LSTM, TRANSFORMER),
+    "Taskmaster-4, 5 epochs": ("taskmaster/taskmaster.json", LSTM, TRANSFORMER),
+    "Taskmaster-4, 15 epochs": ("taskmaster/taskmaster-fifteen-epochs.json", LSTM, TRANSFORMER),
+    "Taskmaster-4, to the end": ("taskmaster/taskmaster-forty-epochs.json", LSTM, TRANSFORMER),
+    "self-dialogues, 1 epoch": ("selfdialogue/selfdialogue.json", LSTM, TRANSFORMER),
+    "CrossWOZ, 6 epochs": ("crosswoz/crosswoz.json", LSTM, TRANSFORMER),
+    "CrossWOZ, 18 epochs": ("crosswoz/crosswoz-eighteen-epochs.json", LSTM, TRANSFORMER),
+    "CrossWOZ, to the end": ("crosswoz/crosswoz-forty-epochs.json", LSTM, TRANSFORMER),
+    "Multi30k, 12 epochs": ("multi30k/multi30k.json", LSTM, TRANSFORMER),
 }
 """Records, their LSTM with attention and their Transformer."""
 LEAD = (
@@ -205,14 +207,13 @@ def subsets_svg(pairs: Mapping[str, tuple[str, str, str]], subsets: Mapping[int,
 
 def over_seeds(runs: Sequence[Mapping[str, Any]], change: str) -> Spread:
     """Return mean and sample standard deviation, over the compared runs, of the bits per byte that a change costs."""
-    compared = [run for run in runs if "history" in run["metrics"]]
-    figure = figure_of(compared, f"history.{change}", "", "")
-    return Spread(figure.mean, figure.deviation)
+    values = [value for run in runs if (value := metric_at(run["metrics"], f"history.{change}")) is not None]
+    return Spread(fmean(values), stdev(values) if len(values) > 1 else None)
 
 
 def recorded(name: str) -> dict[str, Any]:
     """Return a recorded table."""
-    record: dict[str, Any] = json.loads((ROOT / "recipes" / name).read_text(encoding="utf-8"))
+    record: dict[str, Any] = json.loads((RECORDS / name).read_text(encoding="utf-8"))
     return record
 
 

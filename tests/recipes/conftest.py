@@ -12,7 +12,7 @@ from queue_texts import QUEUE, SCRIPT, Call
 @pytest.fixture
 def queue(tmp_path: Path) -> list[str]:
     (tmp_path / "queue.yaml").write_text(QUEUE)
-    options = {"queue": "queue.yaml", "output": "out", "recipes": "recipes"}
+    options = {"queue": "queue.yaml", "output": "out", "recipes": "recipes", "records": "records"}
     return [text for name, value in options.items() for text in (f"--{name}", str(tmp_path / value))]
 
 

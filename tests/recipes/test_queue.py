@@ -88,7 +88,7 @@ def test_stopped_or_killed_queue_continues_and_records(tmp_path: Path, queue: li
     assert "old" not in text
     assert text.endswith("<!-- end of results -->\n\nMore.\n")
     assert "`python benchmarks/results/run.py --only first` at " in text
-    path = tmp_path / "recipes" / "quickstart" / "results" / "first.json"
+    path = tmp_path / "records" / "quickstart" / "first.json"
     record = json.loads(path.read_text())
     (run,) = record["recipes"][0]["runs"]
     assert run["curve"]["step"] == [4, 8, 12]

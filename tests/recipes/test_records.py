@@ -69,8 +69,7 @@ def test_tables_share_recorded_runs(
     (summary.parent / "moved.json").write_text(json.dumps({"machines": [another]}))
     call("--record", "--only", "wide")
     first, record = (
-        json.loads((tmp_path / "recipes" / "quickstart" / "results" / f"{name}.json").read_text())
-        for name in ("first", "wide")
+        json.loads((tmp_path / "records" / "quickstart" / f"{name}.json").read_text()) for name in ("first", "wide")
     )
     assert record["recipes"][:2] == first["recipes"]
     assert record["recipes"][2]["name"] == "small"
@@ -92,7 +91,7 @@ def test_tables_share_recorded_runs(
     rows = call("--status", "--unrecorded", "--only", "unknown")[1].splitlines()
     assert [row.split("  ")[1] for row in rows[1:-1]] == ["quickstart/lstm_bahdanu"], "the other row is recorded"
     call("--record", "--only", "pair")
-    path = tmp_path / "recipes" / "quickstart" / "results" / "pair.json"
+    path = tmp_path / "records" / "quickstart" / "pair.json"
     joined = json.loads(path.read_text())
     assert [len(row["runs"]) for row in joined["recipes"]] == [1, 1]
     assert joined["verdict"]
@@ -107,7 +106,7 @@ def test_trained_runs_are_compared_in_all_metrics(tmp_path: Path, call: Call) ->
     assert call("--only", "first")[0] == 0
     trained = sorted((tmp_path / "out").glob("*/summary.json"))
     (tmp_path / "queue.yaml").write_text(QUEUE.replace("purpose: two recipes", "purpose: two recipes\n  seeds: 2"))
-    path = tmp_path / "recipes" / "quickstart" / "results" / "first.json"
+    path = tmp_path / "records" / "quickstart" / "first.json"
 
     def recorded_metrics() -> set[str]:
         call("--record", "--only", "first")
@@ -126,7 +125,7 @@ def test_runs_on_other_data_are_not_joined(tmp_path: Path, call: Call, caplog: p
     call("--status", "--only", "first")
     from records import with_recorded
 
-    results = tmp_path / "recipes" / "quickstart" / "results"
+    results = tmp_path / "records" / "quickstart"
     results.mkdir(parents=True)
     other = {"seed": 2, "data": "of another corpus", "fingerprint": "f", "commits": []}
     row = {"name": "a", "hash": "h", "runs": [other, {**other, "seed": 3, "data": "same"}]}
@@ -134,27 +133,12 @@ def test_runs_on_other_data_are_not_joined(tmp_path: Path, call: Call, caplog: p
     table = table_of(tmp_path, {"a": "quickstart/transformer"}, seeds=3)
     own = {"name": "a", "hash": "h", "runs": [{**other, "seed": 1, "data": "same"}]}
     content = {"recipes": [own], "missing": ["a seed 2", "a seed 3"], "references": {}, "ratings": []}
-    joined = with_recorded(content, {"recipes": []}, table, tmp_path / "recipes")
+    joined = with_recorded(content, {"recipes": []}, table, tmp_path / "records")
     assert [run["seed"] for run in joined["recipes"][0]["runs"]] == [1, 3]
     assert joined["missing"] == ["a seed 2"]
     assert "a seed 2: recorded on other data, left out" in caplog.text
-    alone = with_recorded({**content, "recipes": []}, {"recipes": []}, table, tmp_path / "recipes")
+    alone = with_recorded({**content, "recipes": []}, {"recipes": []}, table, tmp_path / "records")
     assert [run["seed"] for run in alone["recipes"][0]["runs"]] == [2], "the data of the first recorded run"
-
-
-def test_current_runs_of_other_tables_come_first(tmp_path: Path, call: Call) -> None:
-    call("--status", "--only", "first")
-    from records import recorded_rows
-
-    results = tmp_path / "recipes" / "quickstart" / "results"
-    results.mkdir(parents=True)
-    unknown = ["0" * 12]
-    for name, commits, seeds in (("a", unknown, [1]), ("b", [], [1]), ("c", unknown, [1, 2])):
-        runs = [{"seed": seed, "commits": commits, "table": name} for seed in seeds]
-        (results / f"{name}.json").write_text(json.dumps({"recipes": [{"name": "r", "hash": "h", "runs": runs}]}))
-    entry = table_of(tmp_path, {"r": "quickstart/transformer"}, seeds=2).entry
-    found = recorded_rows(entry, {"r": "h"}, tmp_path / "recipes")["r"]["runs"]
-    assert [(run["seed"], run["table"]) for run in found] == [(1, "b"), (2, "c")]
 
 
 def test_table_that_lacks_seeds_has_a_verdict(tmp_path: Path, call: Call) -> None:
@@ -171,7 +155,7 @@ def test_table_that_lacks_seeds_has_a_verdict(tmp_path: Path, call: Call) -> Non
     rows = [row(name, nats) for name, nats in zip(names, (7.0, 8.0), strict=True)]
     lacking = [f"{name} seed 2" for name in names]
     content = {"recipes": rows, "missing": lacking, "references": {}, "verdict": "", "ratings": []}
-    recorded = with_recorded(content, {"recipes": []}, table, tmp_path / "recipes")
+    recorded = with_recorded(content, {"recipes": []}, table, tmp_path / "records")
     assert recorded["missing"] == lacking
     assert recorded["verdict"].startswith(
         "One run each: this is about two runs, not about two architectures. a is better by"

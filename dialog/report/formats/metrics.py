@@ -256,6 +256,19 @@ def metric_display(name: str) -> MetricDisplay:
     return METRIC_DISPLAYS.get(name) or MetricDisplay(name, None, general, "")
 
 
+def metric_at(metrics: Mapping[str, Any], name: str) -> float | None:
+    """Return a metric by its dotted name, such as ``parlai_sets.S1``; None if it was not measured.
+
+    Of a metric with a signature, such as sacrebleu, the score is returned.
+    """
+    value: object = metrics
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    if isinstance(value, Mapping):
+        value = value.get("score")
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
 def best_first(metric: str, values: Mapping[str, float]) -> list[str]:
     """Return the names of values of a metric, the best value first."""
     return sorted(values, key=values.__getitem__, reverse=metric_display(metric).better == "higher")
