@@ -6,6 +6,8 @@
 Models of configs/model with random weights generate exactly 64 tokens for each source, by greedy search and beam 5,
 prepared as `Responder` prepares them. One process per checkout; they take turns within a round. Columns: medians of the
 milliseconds per step, and the median of the ratios of a round, this checkout / baseline.
+
+With ``--settings``, the searches are those of `SETTINGS`, each beside the search without its last key.
 """
 
 from __future__ import annotations
@@ -28,10 +30,21 @@ MODELS = (
 CELLS = [(1, 1), (1, 32), (5, 1), (5, 32)]
 """Width of the beam and number of sources."""
 VOCABULARY, SOURCE, STEPS = 8000, 48, 64
+SETTINGS = (
+    {"name": "sampling", "top_p": 0.9},
+    {"name": "sampling", "typical_p": 0.9},
+    {"name": "sampling", "top_k": 50, "top_p": 0.9},
+    {"name": "sampling", "top_k": 50, "typical_p": 0.9},
+    {"name": "greedy", "repetition_penalty": 1.2},
+    {"name": "greedy", "frequency_penalty": 0.2},
+    {"name": "beam", "width": 5, "repetition_penalty": 1.2},
+    {"name": "beam", "width": 5, "frequency_penalty": 0.2},
+)
+"""Searches of which the cost of the last key is measured."""
 
 
 def serve() -> None:
-    """For each line ``[model, precision, width, rows]`` of standard input, print the CPU milliseconds of a step."""
+    """For each line ``[model, precision, search, rows]`` of standard input, print the CPU milliseconds of a step."""
     import torch
     import yaml
 
@@ -46,10 +59,10 @@ def serve() -> None:
     tune_process()  # as dialog.load does
     torch.set_num_threads(1)
     limits = GenerationConfig(min_length=STEPS, max_length=STEPS)
-    searches = {1: build_search({"name": "greedy"}, limits), 5: build_search({"name": "beam", "width": 5}, limits)}
     models: dict[str, PreparedNetworks] = {}
     for line in sys.stdin:
-        name, precision, width, rows = json.loads(line)
+        name, precision, component, rows = json.loads(line)
+        search = build_search(component, limits)
         key = f"{name} {precision}"
         if key not in models:
             settings = yaml.safe_load((ROOT / f"configs/model/{name}.yaml").read_text(encoding="utf-8"))
@@ -63,7 +76,7 @@ def serve() -> None:
             began = time.process_time()
             step = NetworkStep(models[key].current())
             memory, state = step.start(source, source != PAD)
-            searches[width](step, source.new_full((rows, 1), BOS), memory, state, source)
+            search(step, source.new_full((rows, 1), BOS), memory, state, source)
         print(1000 * (time.process_time() - began) / STEPS, flush=True)
 
 
@@ -74,7 +87,7 @@ def start(checkout: Path) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, __file__, "--serve"], stdin=pipe, stdout=pipe, text=True, env=environment)
 
 
-def measure(server: subprocess.Popen[str], *request: str | int) -> float:
+def measure(server: subprocess.Popen[str], *request: object) -> float:
     """Return the milliseconds of a step."""
     assert server.stdin is not None
     assert server.stdout is not None
@@ -90,21 +103,31 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--precisions", nargs="+", default=["float32"], metavar="NAME", help="float32, bfloat16, int8")
     parser.add_argument("--only", default="", help="part of a model's name")
+    parser.add_argument("--settings", action="store_true", help="measure the cost of truncations and penalties")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         return serve()
-    servers = start(options.baseline), start(ROOT)
-    print("| model | precision | beam | rows | baseline ms | ms | ratio |")
-    print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
+    servers = start(ROOT if options.settings else options.baseline), start(ROOT)
+    if options.settings:
+        pairs = [(dict(list(search.items())[:-1]), search, 32) for search in SETTINGS]
+    else:
+        searches = {1: {"name": "greedy"}, 5: {"name": "beam", "width": 5}}
+        pairs = [(searches[width], searches[width], rows) for width, rows in CELLS]
+    print("| model | precision | search | rows | baseline ms | ms | ratio |")
+    print("| --- | --- | --- | ---: | ---: | ---: | ---: |")
     for model in (name for name in MODELS if options.only in name):
-        for precision, (width, rows) in itertools.product(options.precisions, CELLS):
-            cell = model, precision, width, rows
-            rounds = [[measure(server, *cell) for server in servers] for _ in range(options.rounds + 1)][1:]
+        for precision, (plain, search, rows) in itertools.product(options.precisions, pairs):
+            cells = [(model, precision, component, rows) for component in (plain, search)]
+            rounds = [
+                [measure(server, *cell) for server, cell in zip(servers, cells, strict=True)]
+                for _ in range(options.rounds + 1)
+            ][1:]
             before, after = (statistics.median(side) for side in zip(*rounds, strict=True))
             ratio = statistics.median(after / before for before, after in rounds)
+            words = " ".join(f"{key}={value}" for key, value in search.items() if key != "name")
             figures = f"{before:.2f} | {after:.2f} | {ratio:.2f}"
-            print(f"| {' | '.join(map(str, cell))} | {figures} |", flush=True)
+            print(f"| {model} | {precision} | {search['name']} {words} | {rows} | {figures} |", flush=True)
     for server in servers:
         server.terminate()
     return None

@@ -162,10 +162,15 @@ class Constraints:
         return logits.log_softmax(-1) if self.normalised else logits.clone()
 
     def _penalise(self, logits: Tensor, history: Tensor) -> Tensor:
-        """Apply repetition and frequency penalties to logits [N, V]."""
-        counts = torch.zeros_like(logits).scatter_add_(1, history, torch.ones_like(history, dtype=logits.dtype))
-        repeated = torch.where(logits > 0, logits / self.repetition_penalty, logits * self.repetition_penalty)
-        return torch.where(counts > 0, repeated, logits) - self.frequency_penalty * counts
+        """Apply repetition and frequency penalties to logits [N, V]; only tokens of the history [N, T] change."""
+        repeated = logits.gather(1, history)
+        repeated = torch.where(repeated > 0, repeated / self.repetition_penalty, repeated * self.repetition_penalty)
+        if self.frequency_penalty:
+            history = history.contiguous()
+            in_order = history.sort(1).values
+            counts = torch.searchsorted(in_order, history, right=True) - torch.searchsorted(in_order, history)
+            repeated = repeated - self.frequency_penalty * counts
+        return logits.scatter(1, history, repeated)
 
     def _block(self, preferences: Tensor, history: Tensor, source: Tensor, progress: ConstraintState) -> None:
         """Mask n-grams and banned words in place."""

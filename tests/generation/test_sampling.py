@@ -15,7 +15,7 @@ from dialog.generation.constraints import Constraints
 from dialog.generation.contract import Search
 from dialog.generation.searches.family import SEARCHES
 from dialog.generation.searches.greedy import Greedy
-from dialog.generation.searches.sampling import FIRST, Sampling, draw, within_mass
+from dialog.generation.searches.sampling import FEW, Sampling, draw, within_mass, within_sorted
 
 PROBABILITIES = torch.tensor([0.4, 0.25, 0.15, 0.1, 0.06, 0.04])
 DRAWS = 100_000
@@ -56,21 +56,29 @@ def test_draws_have_the_stated_frequencies(settings: dict[str, Any], expected: l
     assert float(((counts - wanted) ** 2 / wanted)[wanted > 0].sum()) < CRITICAL
 
 
-@pytest.mark.parametrize("mass", [0.1, 0.5, 0.999])
-@pytest.mark.parametrize("digits", [1, 2, 7])
-def test_truncation_of_a_large_vocabulary(mass: float, digits: int) -> None:
-    generator = torch.Generator().manual_seed(digits)
-    logits = (3 * torch.randn(4, 5 * FIRST, generator=generator, dtype=torch.double)).round(decimals=digits - 1)
-    probabilities = logits.softmax(-1)  # with few digits many are equal
-    for order in (-probabilities, (probabilities.log() + 4).abs()):
-        expected = torch.zeros_like(order, dtype=torch.bool)
-        for row, (values, masses) in enumerate(zip(order.tolist(), probabilities.tolist(), strict=True)):
-            total = 0.0
-            for token in sorted(range(len(values)), key=values.__getitem__):
-                if total < mass:
-                    expected[row, token] = True
-                total += masses[token]
-        assert torch.equal(within_mass(probabilities, order, mass), expected)
+@pytest.mark.parametrize("mass", [1e-6, 0.1, 0.9, 0.999, 1 - 1e-7])
+@pytest.mark.parametrize("scale", [0.0, 0.1, 3.0, 40.0])
+def test_truncation_of_a_large_vocabulary(mass: float, scale: float) -> None:
+    """Equal to a stable sort, also of equal and impossible tokens: with few digits many are equal."""
+    generator = torch.Generator().manual_seed(1)
+    for digits, size in ((0, FEW + 1), (1, 10 * FEW), (7, 31 * FEW)):
+        logits = (scale * torch.randn(3, size, generator=generator)).round(decimals=digits)
+        logits[:, 5:9] = -torch.inf
+        probabilities = logits.softmax(-1)
+        for order in (-probabilities, (probabilities.clamp_min(1e-38).log() + 4).abs()):
+            kept = within_mass(probabilities, order, mass)
+            assert kept.equal(within_sorted(probabilities, order.argsort(stable=True), mass))
+
+
+@pytest.mark.parametrize("mass", [0.1, 0.9])
+def test_the_smallest_set_reaches_the_mass(mass: float) -> None:
+    probabilities = torch.randn(4, 3 * FEW, generator=torch.Generator().manual_seed(1)).softmax(-1)
+    for row, kept in zip(
+        probabilities.tolist(), within_mass(probabilities, -probabilities, mass).tolist(), strict=True
+    ):
+        inside = sorted(number for number, is_kept in zip(row, kept, strict=True) if is_kept)
+        assert sum(inside[1:]) < mass <= sum(inside)
+        assert inside[0] > max(number for number, is_kept in zip(row, kept, strict=True) if not is_kept)
 
 
 @pytest.mark.parametrize("equal", [False, True])

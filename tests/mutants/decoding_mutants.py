@@ -39,7 +39,7 @@ MUTANTS = (
         ),
         (
             SAMPLING,
-            "return torch.where(kept.sum(-1, keepdim=True) > 0, kept, scaled)",
+            "return torch.addcmul(kept, scaled, nothing.float())",
             "return kept ** (1 / self.temperature)",
         ),
     ),
@@ -150,7 +150,7 @@ MUTANTS = (
         "constraints-3",
         "the repetition penalty makes improbable tokens more probable",
         LOGITS,
-        (CONSTRAINTS, "logits * self.repetition_penalty)", "logits / self.repetition_penalty)"),
+        (CONSTRAINTS, "repeated * self.repetition_penalty)", "repeated / self.repetition_penalty)"),
     ),
     mutant(
         "constraints-4",

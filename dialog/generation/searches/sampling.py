@@ -11,6 +11,7 @@ from math import inf
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from dialog.data.tokenizers.tokenizer import PAD
@@ -19,8 +20,10 @@ from dialog.generation.contract import Replies, Search, Step, best_first
 from dialog.generation.searches.rows import decode_rows
 from dialog.models.contracts import Memory, State
 
-FIRST = 512
-"""Tokens that are sorted first."""
+GROUPS = 2048
+"""Groups of tokens of which one is sorted."""
+FEW = 256
+"""Tokens up to which all are sorted."""
 MOST_CANDIDATES = 2**20
 
 
@@ -106,29 +109,46 @@ class Sampling(Search):
         if self.min_p:
             kept = kept.masked_fill(scaled < self.min_p * scaled.amax(-1, keepdim=True), 0.0)
         if self.top_p < 1:
-            kept = kept * within_mass(scaled, -scaled, self.top_p)
+            kept = kept * within_mass(scaled, -scaled, self.top_p).float()
         if self.typical_p < 1:
             information = -scaled.clamp_min(torch.finfo(scaled.dtype).tiny).log()
             entropy = (scaled * information).sum(-1, keepdim=True)
-            kept = kept * within_mass(scaled, (information - entropy).abs(), self.typical_p)
-        return torch.where(kept.sum(-1, keepdim=True) > 0, kept, scaled)  # truncations that exclude each other
+            kept = kept * within_mass(scaled, (information - entropy).abs(), self.typical_p).float()
+        nothing = kept.sum(-1, keepdim=True) == 0  # truncations that exclude each other
+        return torch.addcmul(kept, scaled, nothing.float())
 
 
 def within_mass(probabilities: Tensor, order: Tensor, mass: float) -> Tensor:
     """Return which tokens [n, V] belong to the smallest set, in ascending order, whose mass reaches a limit.
 
-    Equal tokens are taken in the order of their ids. On a CPU the whole of a large vocabulary is sorted only in rows
-    for which the `FIRST` tokens do not suffice: a sort takes ten times as long as finding these.
+    Equal tokens are taken in the order of their ids; all numbers of `order` have one sign. On a CPU, a sort of a large
+    vocabulary can take longer than a step of the model. Tokens are put into groups by `order` instead, and only the
+    group that reaches the limit is sorted. Sums are in float64, rounded to float32, as `cumsum` computes them.
     """
-    if order.device.type != "cpu" or order.shape[-1] <= 4 * FIRST:
+    if order.device.type != "cpu" or order.dtype != torch.float32 or order.shape[-1] <= FEW:
         return within_sorted(probabilities, order.argsort(stable=True), mass)
-    ids = order.topk(FIRST, largest=False).indices.sort().values  # [n, FIRST]
-    ids = ids.gather(1, order.gather(1, ids).argsort(stable=True))
-    kept = within_sorted(probabilities, ids, mass)
-    ends = order.masked_fill(~kept, -torch.inf).amax(1) == order.gather(1, ids[:, -1:]).squeeze(1)
-    rows = ends.nonzero().squeeze(1)  # that end at the last of the first tokens, or later
-    kept[rows] = within_sorted(probabilities[rows], order[rows].argsort(stable=True), mass)
-    return kept
+    numbers = order.numpy()  # for NumPy, whose comparisons are faster
+    keys = numbers.view(np.int32) - numbers.min(1, keepdims=True).view(np.int32)
+    np.abs(keys, out=keys)  # [n, V], as floats of one sign are ordered like their bits
+    spread = keys[:, :: len(keys[0]) // FEW].mean(1, keepdims=True)  # [n, 1], of some keys
+    groups = keys >> np.frexp(2 * spread / GROUPS)[1].clip(0)  # [n, V]
+    np.clip(groups, 0, GROUPS - 1, out=groups)  # the last group also has all that are far from the first
+    sums = torch.zeros(len(keys), GROUPS, dtype=torch.double)
+    reached = sums.scatter_add_(1, torch.from_numpy(groups).long(), probabilities.double()).cumsum(1)  # [n, GROUPS]
+    limit = torch.full_like(probabilities[:, :1], mass)
+    last = torch.searchsorted(reached.float(), limit)  # [n, 1], GROUPS if no group reaches the limit
+    start = F.pad(reached, (1, 0)).gather(1, last).numpy().squeeze(1)  # [n], the mass of the groups before
+    last_group = last.int().numpy()
+    kept = groups < last_group  # [n, V]
+    places = np.flatnonzero(groups == last_group)  # [m], in the order of rows and ids
+    rows = places // keys.shape[1]
+    by_order = ((rows << 32) + keys.ravel()[places]).argsort(kind="stable")
+    places, rows = places[by_order], rows[by_order]
+    own = probabilities.numpy().ravel()[places].astype(np.float64)
+    before = own.cumsum() - own
+    before += start[rows] - before[np.searchsorted(rows, rows)]
+    kept.ravel()[places] = before.astype(np.float32) < np.float32(mass)
+    return torch.from_numpy(kept)
 
 
 def within_sorted(probabilities: Tensor, ids: Tensor, mass: float) -> Tensor:
