@@ -21,7 +21,7 @@ from typing import Any
 
 from processes import Processes, Server, children, has_ended, serving
 
-from dialog.comparison.results.times import without_times
+from dialog.runs.evaluation.files import COST
 
 RECIPES = ["quickstart/lstm_bahdanau", "quickstart/transformer"]
 SETTINGS = [
@@ -31,6 +31,10 @@ SETTINGS = [
     "checkpoint.every_n_steps=5", "checkpoint.patience=null", "generation.max_length=6", "preflight=false",
 ]  # fmt: skip
 """Small trainings with dropout and accumulation, and with checkpoints between which the kills fall."""
+TIMES = ("seconds", "time", "tokens_per_second", "seconds_to", "milliseconds_per_response", "peak_memory_bytes", COST)
+"""Fields of results.json that are measured by the clock, wherever they occur; the last has the hash of such fields."""
+TIMED_ROWS = {"what": "training seconds", "axis": "seconds"}
+"""Entries of lists that are measured by the clock: a row of "parity", and crossings of the curves over seconds."""
 
 
 def command(folder: Path, seeds: int = 2, *options: str) -> list[str]:
@@ -41,6 +45,20 @@ def command(folder: Path, seeds: int = 2, *options: str) -> list[str]:
 def results(folder: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     return content
+
+
+def without_times(content: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return results.json without what the clock has measured: equal for two runs of the same comparison."""
+    if isinstance(content, dict):
+        return {key: without_times(value) for key, value in content.items() if key not in TIMES}
+    if isinstance(content, list):
+        return [without_times(value) for value in content if not is_timed(value)]
+    return content
+
+
+def is_timed(entry: object) -> bool:
+    """Return whether an entry of a list is one of `TIMED_ROWS`."""
+    return isinstance(entry, dict) and any(entry.get(key) == value for key, value in TIMED_ROWS.items())
 
 
 def progress(folder: Path) -> int:

@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 from processes import Server
 
-from dialog.comparison.results.times import without_times
-
 sys.path.insert(0, str(Path(__file__).parent))
-from killed import command, compare, compare_with_kills, progress, results
+from killed import command, compare, compare_with_kills, progress, results, without_times
 
 
 @pytest.fixture(scope="module")
