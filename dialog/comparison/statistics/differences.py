@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +13,8 @@ from dialog.comparison.statistics.measured import Floats, RunMetric
 from dialog.comparison.statistics.multiple import holm, holm_levels
 from dialog.comparison.statistics.power import detectable_difference, seeds_needed
 from dialog.comparison.statistics.subset import Subset, SystemRuns, Tested, UntestableError, is_bootstrapped
+from dialog.report.formats.metrics import Better
 
-Better = Literal["lower", "higher"] | None
-"""Better direction of a metric; None if neither is better."""
 ARCHITECTURES = "t over seeds and dialogues"
 ONE_RUN_OF_A = "t over the seeds of b and dialogues (one run of a)"
 ONE_RUN_OF_B = "t over the seeds of a and dialogues (one run of b)"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from dialog.comparison.statistics.differences import Better, Difference
-from dialog.report.formats.metrics import METRIC_DISPLAYS, metric_display
+from dialog.comparison.statistics.differences import Difference
+from dialog.report.formats.metrics import METRIC_DISPLAYS, Better, better_of, metric_display
 from dialog.report.formats.numbers import decimals, general, percent
 
 MANY_SEEDS = 100
@@ -21,10 +21,8 @@ def is_headline(metric: str) -> bool:
 
 def winner_of(record: Difference, better: Mapping[str, Better]) -> str:
     """Return the better contender of a decided difference; empty if it is undecided."""
-    if not record.decided:
-        return ""
-    positive = (record.difference or 0) > 0
-    return record.a if positive == (better[record.metric] == "higher") else record.b
+    best = better_of((record.a, record.b), record.difference, better[record.metric])
+    return best if record.decided and best is not None else ""
 
 
 def outcome(record: Difference) -> str:

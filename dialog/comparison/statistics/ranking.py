@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from dialog.comparison.statistics.differences import Better, Difference
+from dialog.comparison.statistics.differences import Difference
 from dialog.comparison.statistics.phrases import (
     amount_text,
     diverged_runs,
@@ -16,7 +16,7 @@ from dialog.comparison.statistics.phrases import (
     separated,
     winner_of,
 )
-from dialog.report.formats.metrics import best_first, metric_display
+from dialog.report.formats.metrics import Better, best_first, metric_display
 
 MOST_PAIRS = 6
 """Undecided pairs that are named; of more, the number is given."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from dialog.comparison.statistics.differences import Better, Difference
+from dialog.comparison.statistics.differences import Difference
 from dialog.comparison.statistics.phrases import (
     amount_text,
     diverged_runs,
@@ -17,6 +17,7 @@ from dialog.comparison.statistics.phrases import (
     outcome,
     winner_of,
 )
+from dialog.report.formats.metrics import Better
 
 UNIT = {"bits_per_byte": "bits per byte"}
 

@@ -8,12 +8,15 @@ from typing import Any, Literal, NamedTuple
 
 from dialog.report.formats.numbers import count, decimals, general, percent
 
+Better = Literal["lower", "higher"] | None
+"""Better direction of a metric; None if neither is better."""
+
 
 class MetricDisplay(NamedTuple):
     """Presentation of a metric; `better` is None if no direction is better, as for the length of responses."""
 
     label: str
-    better: Literal["lower", "higher"] | None
+    better: Better
     format: Callable[[float], str]
     definition: str
     highest: float = math.inf
@@ -254,6 +257,13 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
 def metric_display(name: str) -> MetricDisplay:
     """Return the presentation of a metric; the metrics of users have their name as label."""
     return METRIC_DISPLAYS.get(name) or MetricDisplay(name, None, general, "")
+
+
+def better_of(pair: tuple[str, str], difference: float | None, better: Better) -> str | None:
+    """Return the better one of a pair, by the first one's value minus the second's; None if neither is better."""
+    if better is None or not difference:
+        return None
+    return pair[0] if (difference > 0) == (better == "higher") else pair[1]
 
 
 def metric_at(metrics: Mapping[str, Any], name: str) -> float | None:

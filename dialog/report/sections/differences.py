@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from dialog.report.formats.metrics import best_first, metric_display
+from dialog.report.formats.metrics import best_first, better_of, metric_display
 from dialog.report.formats.numbers import percent
 from dialog.report.tables import (
     LEVEL,
@@ -49,11 +49,10 @@ def winner(differences: Sequence[Difference], names: Sequence[str]) -> str | Non
     """Return the contender that is better than every other one by a decided difference."""
     beaten: dict[str, set[str]] = {name: set() for name in names}
     for entry in differences:
-        better = metric_display(entry["metric"]).better
-        if entry["decided"] and entry["difference"] and better is not None:
-            a_is_better = (entry["difference"] > 0) == (better == "higher")
-            best, other = (entry["a"], entry["b"]) if a_is_better else (entry["b"], entry["a"])
-            beaten.setdefault(best, set()).add(other)
+        pair = (entry["a"], entry["b"])
+        best = better_of(pair, entry["difference"], metric_display(entry["metric"]).better)
+        if entry["decided"] and best is not None:
+            beaten.setdefault(best, set()).update(set(pair) - {best})
     others = len(names) - 1
     return next((name for name in names if others and len(beaten[name]) == others), None)
 

@@ -20,6 +20,7 @@ from dialog.data.datamodule import BatchLoader
 from dialog.data.preparation.example_ids import Names
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.errors import UserError
+from dialog.report.formats.numbers import duration
 from dialog.training.callbacks.peak_memory import peak_memory
 from dialog.training.module import DialogModule
 from dialog.training.sums import StepSums
@@ -154,10 +155,3 @@ def untouched(module: DialogModule) -> Iterator[None]:
 def out_of_memory(error: RuntimeError) -> bool:
     """Return whether an error is out-of-memory: on a GPU, in torch's CPU allocator, or in the system's."""
     return isinstance(error, torch.OutOfMemoryError) or is_oom_error(error) or "not enough memory" in str(error)
-
-
-def duration(seconds: float) -> str:
-    """Format seconds: 50 s, 12 min, 3.5 h."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

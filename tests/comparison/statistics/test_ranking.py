@@ -7,8 +7,9 @@ from itertools import combinations
 
 import pytest
 
-from dialog.comparison.statistics.differences import ARCHITECTURES, NOT_TESTED, TWO_RUNS, Better, Difference
+from dialog.comparison.statistics.differences import ARCHITECTURES, NOT_TESTED, TWO_RUNS, Difference
 from dialog.comparison.statistics.ranking import MOST_PAIRS, rankings
+from dialog.report.formats.metrics import Better
 
 BETTER: dict[str, Better] = {"length_mean": None, "bits_per_byte": "lower", "f1": "higher", "chrf": "higher"}
 MEANS = {

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from dialog.comparison.statistics.differences import ARCHITECTURES, ONE_RUN_OF_B, TWO_RUNS, Better, Difference
+from dialog.comparison.statistics.differences import ARCHITECTURES, ONE_RUN_OF_B, TWO_RUNS, Difference
 from dialog.comparison.statistics.verdict import verdicts
+from dialog.report.formats.metrics import Better
 
 BETTER: dict[str, Better] = {
     "bits_per_byte": "lower",

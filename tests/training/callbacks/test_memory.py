@@ -29,7 +29,7 @@ from dialog.data.store.store import Store
 from dialog.errors import UserError
 from dialog.runs.prepare import example_ids, prepare_data
 from dialog.runs.train import train
-from dialog.training.callbacks.memory import Memory, duration, out_of_memory, untouched
+from dialog.training.callbacks.memory import Memory, out_of_memory, untouched
 
 LIMITED_MEMORY = """
 import resource, sys
@@ -143,11 +143,6 @@ def test_heaviest_batch_is_run_and_logged(
     assert f"{rows} x ({source} + {run[0].target.shape[1] - 1}) tokens: peak memory" in line
     assert "GiB" in line
     assert "target tokens/s; 4 steps, about " in line
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(3.2, "3 s"), (99, "99 s"), (600, "10 min"), (9000, "2.5 h")])
-def test_durations(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
 
 
 # ------------------------------------------------------------------ out of memory
