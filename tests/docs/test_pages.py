@@ -24,7 +24,8 @@ from dialog.data.reading.download_sources import DOWNLOADS
 ROOT = Path(__file__).parents[2]
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("recipes/*/README.md")))
+    for pattern in ("*.md", "docs/*.md", "recipes/*/README.md")
+    for path in sorted(ROOT.glob(pattern))
 }
 COMMAND = re.compile(r"(?:python -m dialog|dialog-seq2seq) ([^\n`#|]+)")
 COMMANDS = sorted(
