@@ -152,7 +152,7 @@ def shorten_spinning() -> None:
     """Let OpenMP's waiting threads sleep early, unless the user chose otherwise; to be called before torch is imported.
 
     They spin by default, on the core that the last thread needs if another process holds the other one.
-    benchmarks/spinning.py measures the cost on an idle machine and the gain beside a busy process.
+    benchmarks/README.md has the cost on an idle machine and the gain beside a busy process ("Spinning threads").
     """
     if not os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}:
         os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT

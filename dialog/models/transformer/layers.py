@@ -93,8 +93,8 @@ def checkpointed(layer: nn.Module, *, hook: AttentionHook | None) -> Callable[..
     """Wrap a layer so that training keeps only its inputs and the backward pass computes the rest again.
 
     Memory grows by one tensor [B, T, D] per layer, for a third more work (activation checkpointing; Chen et al. 2016,
-    4): 858 instead of 1,810 MiB and 1.6 times the time in benchmarks/activation_checkpointing.py. Both passes use the
-    same dropout masks. A layer whose attention a hook watches is not wrapped: the hook would be called twice.
+    4): 858 instead of 1,810 MiB and 1.6 times the time in benchmarks/README.md, "Activation checkpointing". Both passes
+    use the same dropout masks. A layer whose attention a hook watches is not wrapped: the hook would be called twice.
     """
     watched = any(meant_for(hook, module) is not None for module in layer.modules())
     if watched or not layer.training:

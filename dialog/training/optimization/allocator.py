@@ -29,9 +29,9 @@ def keep_freed_memory() -> bool:
     """Make glibc keep freed memory, unless the user has configured malloc; return whether it will.
 
     By default glibc returns the memory of large tensors to the system, which zeroes every page of each new one, at
-    every step. For S-LSTM and S-Transformer (benchmarks/steps.py: 64 rows of 64 and 16 tokens, one thread, means of two
-    rounds on a loaded machine) a step takes 1,321 instead of 1,774 ms and 1,915 instead of 2,257; peak memory is up to
-    12 % higher.
+    every step. For S-LSTM and S-Transformer (64 rows of 64 and 16 tokens, one thread, means of two rounds on
+    a loaded machine) a step takes 1,321 instead of 1,774 ms and 1,915 instead of 2,257; peak memory is up to 12 %
+    higher.
     """
     tuned = any(name.startswith("MALLOC_") for name in os.environ) or "malloc" in os.environ.get("GLIBC_TUNABLES", "")
     if tuned or not sys.platform.startswith("linux"):
