@@ -8,24 +8,40 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2.exceptions import TemplateError
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer
 
 from dialog.data.store.layout import LAYOUTS
-from dialog.data.tokenizers import byte_bpe, characters, unigram, word
+from dialog.data.tokenizers import byte_bpe, characters, file, word
 from dialog.data.tokenizers.tokenizer import EOS, OTHER, SELF, UNK, Tokenizer
 from dialog.export.formats.huggingface.chat import MARK, chat_template, write_tokenizer
 from dialog.export.formats.huggingface.pipeline import truncated
 from dialog.runs.run import Run
 
 TEXTS = ["hello there , how are you ?", "Fine . And you ?", "what is the first word ?", "</s> <other> <unk>"] * 20
-TOKENIZERS = {
-    "byte_bpe": lambda: byte_bpe(TEXTS, vocabulary=300),
-    "unigram": lambda: unigram(TEXTS, vocabulary=300),
-    "word": lambda: word(TEXTS, lower=True),
-    "characters": lambda: characters(TEXTS),
+
+
+def unigram_file(folder: Path) -> Tokenizer:
+    """A unigram LM that a user trained with `tokenizers`."""
+    tokenizer = tokenizers.Tokenizer(models.Unigram())
+    tokenizer.normalizer, tokenizer.decoder = normalizers.NFC(), decoders.ByteLevel()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.UnigramTrainer(vocab_size=300, initial_alphabet=alphabet, unk_token="?", show_progress=False)
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    tokenizer.save(str(folder / "given.json"))
+    return file(path=str(folder / "given.json"))
+
+
+TOKENIZERS: dict[str, Callable[[Path], Tokenizer]] = {
+    "byte_bpe": lambda folder: byte_bpe(TEXTS, vocabulary=300),
+    "file": unigram_file,
+    "word": lambda folder: word(TEXTS, lower=True),
+    "characters": lambda folder: characters(TEXTS),
 }
 CONTEXTS = st.lists(st.text("a e.?\n \u00e9</s>", max_size=12) | st.sampled_from(TEXTS), min_size=1, max_size=5)
 Opened = tuple[Run, Any]
@@ -36,8 +52,8 @@ def opened(
     request: pytest.FixtureRequest, trained_run: Callable[[str], Run], tmp_path_factory: pytest.TempPathFactory
 ) -> Opened:
     """A run with a tokenizer, and what transformers opens."""
-    tokenizer: Tokenizer = TOKENIZERS[request.param]()
-    run, folder = replace(trained_run("lstm"), tokenizer=tokenizer), Path(tmp_path_factory.mktemp(request.param))
+    folder = tmp_path_factory.mktemp(request.param)
+    run = replace(trained_run("lstm"), tokenizer=TOKENIZERS[request.param](folder))
     write_tokenizer(run, folder)
     return run, AutoTokenizer.from_pretrained(str(folder))
 

@@ -32,9 +32,7 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize(
-    "tokenizer", ["{name: byte_bpe, vocabulary: 300}", "{name: unigram, vocabulary: 300}", "{name: characters}"]
-)
+@pytest.mark.parametrize("tokenizer", ["{name: byte_bpe, vocabulary: 300}", "{name: characters}"])
 def test_text_is_restored_and_never_a_special_token(tokenizer: str) -> None:
     FORMATS["jsonl"].write(turns("Hi", *ODD.values()))
     done = prepare("jsonl", f"data.tokenizer={tokenizer}", "data.max_target=1000", "data.max_source=1000")

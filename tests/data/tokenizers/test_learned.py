@@ -16,7 +16,7 @@ import tokenizers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dialog.data.tokenizers import TOKENIZERS, byte_bpe, characters, unigram, word
+from dialog.data.tokenizers import TOKENIZERS, byte_bpe, characters, word
 from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD, SELF, SMALLEST_VOCABULARY, SPECIAL_TOKENS, UNK, Tokenizer
 from dialog.errors import UserError
 
@@ -42,12 +42,11 @@ def nfc(text: str) -> str:
 # ------------------------------------------------------------------ laws
 
 
-@pytest.mark.parametrize("name", ["byte_bpe", "unigram"])
 @given(text=mixed)
 @example(text="e\u0301 \u0627\u0644 👩‍👩‍👧 \u202e")
-def test_byte_level_round_trip(name: str, text: str) -> None:
-    ids = LEARNED[name].encode(text)
-    assert LEARNED[name].decode(ids) == nfc(text)
+def test_byte_level_round_trip(text: str) -> None:
+    ids = LEARNED["byte_bpe"].encode(text)
+    assert LEARNED["byte_bpe"].decode(ids) == nfc(text)
     assert all(token > SELF for token in ids)
 
 
@@ -161,18 +160,12 @@ def test_training_does_not_depend_on_process_or_threads() -> None:
 # ------------------------------------------------------------------ vocabularies
 
 
-def test_unigram_keeps_every_byte() -> None:
+def test_byte_bpe_keeps_every_byte() -> None:
     for texts in ([], TEXTS):
-        tokenizer = unigram(texts, vocabulary=SMALLEST_VOCABULARY)
+        tokenizer = byte_bpe(texts, vocabulary=SMALLEST_VOCABULARY)
         assert len(tokenizer) == SMALLEST_VOCABULARY
         assert tokenizer.decode(tokenizer.encode("日本 \0")) == "日本 \0"
-    assert SMALLEST_VOCABULARY < len(unigram(TEXTS * 4, vocabulary=300)) <= 300
-
-
-def test_unigram_learns_words_that_are_never_extended() -> None:
-    tokenizer = unigram(["the parrot and the heron", "a parrot , a heron"] * 20, vocabulary=300)
-    labels = [tokenizer.label(token) for token in tokenizer.encode("a parrot and the heron")]
-    assert labels == ["a", "▁parrot", "▁and", "▁the", "▁heron"]
+    assert SMALLEST_VOCABULARY < len(byte_bpe(TEXTS * 4, vocabulary=300)) <= 300
 
 
 def test_vocabularies_are_ordered_by_frequency() -> None:
@@ -196,11 +189,10 @@ def test_the_vocabulary_holds_all_words_of_the_rule() -> None:
     ("learn", "arguments", "message"),
     [
         (byte_bpe, {"vocabulary": 261}, "at least 262"),
-        (unigram, {"vocabulary": 261}, "at least 262"),
         (word, {"vocabulary": 6}, "more than its 6 special tokens"),
         (characters, {"vocabulary": 0}, "more than its 6 special tokens"),
         (word, {"min_frequency": 0}, "min_frequency is 0; give at least 1"),
-        (unigram, {"sample": 0}, "sample is 0"),
+        (byte_bpe, {"sample": 0}, "sample is 0"),
     ],
 )
 def test_numbers_out_of_range_are_errors(
