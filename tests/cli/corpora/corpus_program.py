@@ -21,6 +21,7 @@ import pytest
 
 from dialog.cli import main
 from dialog.config.compose import Composed, compose
+from dialog.config.trust import Trust
 from dialog.data.dialogue import SPLITS
 from dialog.report.terminal import one_line
 
@@ -58,9 +59,9 @@ def patience() -> Iterator[None]:
 
 
 @cache
-def composed(recipe: str, overrides: tuple[str, ...]) -> Composed:
+def composed(recipe: str, overrides: tuple[str, ...], *, trust: Trust) -> Composed:
     """Compose each recipe once."""
-    return compose(recipe, overrides)
+    return compose(recipe, overrides, trust=trust)
 
 
 def run_program(*arguments: str) -> Done:
