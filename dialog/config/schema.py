@@ -202,8 +202,7 @@ class GenerationConfig:
         max_length: Largest length of a response in tokens, without the end token.
         no_repeat_ngram: n: no sequence of n tokens occurs twice in a response; 0 for no limit.
         block_context_ngram: n: no sequence of n tokens of the source occurs in a response; 0 for no limit.
-        banned: Words that no response contains, however they are split into tokens; upper and lower case are equal in
-            ASCII.
+        banned: Words that no response contains, however they are split into tokens; upper and lower case are equal.
         required: Words that every response contains.
         prefix: Text that every response begins with.
         repetition_penalty: Divides positive logits of tokens that have occurred, multiplies negative ones; 1 for none.

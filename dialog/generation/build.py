@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 from unicodedata import normalize
@@ -13,14 +13,17 @@ from dialog.config.components import Component, build
 from dialog.config.schema import GenerationConfig
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF, UNK, Tokenizer
 from dialog.errors import UserError
+from dialog.generation.banned_words import BannedWords
 from dialog.generation.constraints import Constraints
 from dialog.generation.contract import Search
 from dialog.generation.required_words import RequiredWords
 from dialog.generation.searches.family import SEARCHES
 from dialog.generation.searches.mmi import LoadReverse, ReverseScores
-from dialog.generation.word_finder import WordFinder, occurs, pattern
+from dialog.generation.words.patterns import occurs, pattern
 
 BANNED_TOKENS = (PAD, BOS, UNK, OTHER, SELF)
+FindBanned = Callable[[Sequence[str]], BannedWords]
+"""Return the tables of banned words for one tokenizer, on the device of the search."""
 
 
 def not_loaded(folder: str) -> ReverseScores:
@@ -36,10 +39,12 @@ def build_search(
     *,
     load_reverse: LoadReverse = not_loaded,
     empty_source: Sequence[int] = (EOS,),
+    find_banned: FindBanned | None = None,
 ) -> Search:
     """Build a search that emits no special token; constraints in the component replace those of ``generation``.
 
     Without a tokenizer the words of constraints are only checked, not built in; by default no reverse model is loaded.
+    ``find_banned`` returns the tables of banned words, which searches can share; by default they are built.
 
     Raises:
         UserError: unknown search or argument, or constraints that contradict each other.
@@ -50,7 +55,7 @@ def build_search(
     own = {key: value for key, value in component.items() if key not in limits}
     limits |= {key: value for key, value in component.items() if key in limits}
     try:
-        constraints = build_constraints(limits, tokenizer).to(torch.device(device))
+        constraints = build_constraints(limits, tokenizer, find_banned).to(torch.device(device))
     except ValueError as error:
         raise UserError(f"{own.get('name')}: {error}") from error
     return build(SEARCHES, own, constraints=constraints, load_reverse=load_reverse, empty_source=empty_source)
@@ -64,7 +69,9 @@ def check_width(component: Component, vocabulary: int) -> None:
             raise UserError(f"{component['name']}: width is {width}; the vocabulary has {vocabulary} tokens")
 
 
-def build_constraints(limits: dict[str, Any], tokenizer: Tokenizer | None) -> Constraints:
+def build_constraints(
+    limits: dict[str, Any], tokenizer: Tokenizer | None, find_banned: FindBanned | None = None
+) -> Constraints:
     """Build constraints from the values of a recipe's ``generation`` section.
 
     Raises:
@@ -82,14 +89,14 @@ def build_constraints(limits: dict[str, Any], tokenizer: Tokenizer | None) -> Co
     if tokenizer is None:
         return Constraints(end=EOS, special=BANNED_TOKENS, **values)
     check_prefix(prefix, tokenizer)
-    pieces = tokenizer.pieces() if banned or required else []
+    if banned:
+        values["banned"] = find_banned(banned) if find_banned else BannedWords.build(banned, tokenizer.pieces())
     return Constraints(
         end=EOS,
         special=BANNED_TOKENS,
         **values,
         prefix=tokenizer.encode(prefix),
-        banned=WordFinder.build(banned, pieces) if banned else None,
-        required=required_words(required, pieces, tokenizer) if required else None,
+        required=required_words(required, tokenizer.pieces(), tokenizer) if required else None,
     )
 
 

@@ -12,8 +12,8 @@ from math import inf, isfinite
 import torch
 from torch import Tensor
 
+from dialog.generation.banned_words import BannedWords
 from dialog.generation.required_words import RequiredWords
-from dialog.generation.word_finder import WordFinder
 from dialog.models.state import Rows
 
 NEVER = -torch.inf
@@ -65,7 +65,7 @@ class Constraints:
     repetition_penalty: float = 1.0
     frequency_penalty: float = 0.0
     prefix: Sequence[int] = ()
-    banned: WordFinder | None = None
+    banned: BannedWords | None = None
     required: RequiredWords | None = None
     normalised: bool = True
     penalised: bool = field(init=False)
@@ -140,7 +140,7 @@ class Constraints:
     def advance(self, progress: ConstraintState, tokens: Tensor) -> ConstraintState:
         """Return the progress after one more token [N] of each row."""
         if self.banned is not None:
-            progress = replace(progress, banned=self.banned.after[progress.banned, tokens])
+            progress = replace(progress, banned=self.banned.after(progress.banned, tokens))
         if self.required is None:
             return progress
         required, missing = self.required.advance(progress.required, progress.missing, tokens)
@@ -184,12 +184,10 @@ class Constraints:
                 blocked[:, self.end] = 0  # a source ends with it, and may end like the response
                 preferences.masked_fill_(blocked.bool(), NEVER)
         if self.banned is not None:
-            completes = self.banned.completes[progress.banned].any(-1)  # [N, V]
-            if history.shape[1] == self.max_length - 1:  # no boundary follows the last token
-                completes |= self.banned.completes_at_end[self.banned.after[progress.banned]].any(-1)
-            preferences.masked_fill_(completes, NEVER)
-            at_end = self.banned.completes_at_end[progress.banned].any(-1)  # [N]
-            preferences[:, self.end].masked_fill_(at_end, NEVER)
+            is_last = history.shape[1] == self.max_length - 1  # no boundary follows
+            completing = self.banned.completing_at_end if is_last else self.banned.completing
+            preferences.masked_fill_(completing(progress.banned), NEVER)
+            preferences[:, self.end].masked_fill_(self.banned.at_end[progress.banned], NEVER)
 
     def _require(self, preferences: Tensor, length: int, progress: ConstraintState, *, forced: bool) -> Tensor:
         """Mask the end token while a word is missing; force one where the row would end or the length requires it."""

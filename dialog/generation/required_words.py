@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dialog.generation.word_finder import WordFinder
+from dialog.generation.words.automaton import WordAutomaton
 
 MOST = 12
 """Words at most: the table of sets has 2^W columns."""
@@ -45,15 +45,22 @@ class RequiredWords:
         """
         if len(words) > MOST:
             raise ValueError(f"{len(words)} required words; give at most {MOST}")
-        finder = WordFinder.build(words, pieces, separate=True)
-        occurring, at_end = as_sets(finder.completes), as_sets(finder.completes_at_end)
-        tokens = torch.tensor(sorted(set(usual)), dtype=torch.long)
-        usual_after, usual_occurring = finder.after[:, tokens].numpy(), occurring[:, tokens].numpy()
-        needed = tokens_needed(usual_after, usual_occurring, at_end.numpy(), len(words))
+        automaton = WordAutomaton.build(words, separate=True)
+        after, occurring = token_tables(automaton, pieces)
+        at_end = automaton.at_end.astype(np.int64)
+        tokens = sorted(set(usual))
+        needed = tokens_needed(after[:, tokens], occurring[:, tokens], at_end, len(words))
         for number, word in enumerate(words):
-            if needed[finder.start, 1 << number] >= UNREACHABLE:
+            if needed[automaton.start, 1 << number] >= UNREACHABLE:
                 raise ValueError(f"required word {word!r} is not in the vocabulary")
-        return cls(finder.after, occurring, at_end, torch.from_numpy(needed), tokens, finder.start)
+        return cls(
+            torch.from_numpy(after),
+            torch.from_numpy(occurring),
+            torch.from_numpy(at_end),
+            torch.from_numpy(needed),
+            torch.tensor(tokens, dtype=torch.long),
+            automaton.start,
+        )
 
     @property
     def all_words(self) -> int:
@@ -103,12 +110,18 @@ class RequiredWords:
         return torch.where(possible, masked, preferences)
 
 
-def as_sets(flags: Tensor) -> Tensor:
-    """Return sets of words for flags [..., W]."""
-    sets = torch.zeros(flags.shape[:-1], dtype=torch.long)
-    for word, column in enumerate(flags.unbind(-1)):
-        sets |= column.long() << word
-    return sets
+def token_tables(automaton: WordAutomaton, pieces: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the states [A, V] after each token of each state, and the words [A, V] that it completes."""
+    states = np.arange(len(automaton.goto))
+    after = np.empty((len(states), len(pieces)), dtype=np.int64)
+    occurring = np.zeros_like(after)
+    for token, piece in enumerate(pieces):
+        state = states
+        for last in piece.translate(automaton.classes):
+            occurring[:, token] |= automaton.completes[state, last]
+            state = automaton.goto[state, last]
+        after[:, token] = state
+    return after, occurring
 
 
 def tokens_needed(after: np.ndarray, occurring: np.ndarray, at_end: np.ndarray, words: int) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +18,7 @@ from dialog.data.dialogue import Example, Turn
 from dialog.data.store.layout import ROLES, encode_examples, last_turn
 from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD, Tokenizer
 from dialog.errors import UserError
+from dialog.generation.banned_words import BannedWords
 from dialog.generation.build import build_search
 from dialog.generation.contract import Hypothesis, Search
 from dialog.generation.network_step import NetworkStep, Watch, WatchedStep
@@ -29,6 +30,8 @@ Likelihoods = Callable[[Sequence[tuple[Sequence[str], str]]], list[float]]
 """From pairs of context and response to log p(response | context) in nats."""
 MOST_SEARCHES = 64
 """Number of searches that stay in memory; requests to a service can select many."""
+MOST_LISTS = 8
+"""Number of lists of banned words whose tables stay in memory; searches with the same words share them."""
 
 
 class Candidate(NamedTuple):
@@ -162,11 +165,27 @@ class Responder:
         if key not in self._searches:
             empty, _ = self.encode(Example("", "", (), Turn("self", ""), 0))
             self._searches[key] = build_search(
-                component, self.generation, self.tokenizer, device, load_reverse=self._reverse, empty_source=empty
+                component,
+                self.generation,
+                self.tokenizer,
+                device,
+                load_reverse=self._reverse,
+                empty_source=empty,
+                find_banned=partial(self._find_banned, device),
             )
             if len(self._searches) > MOST_SEARCHES:
                 del self._searches[next(iter(self._searches))]
         return self._searches[key]
+
+    def _find_banned(self, device: torch.device, words: Sequence[str]) -> BannedWords:
+        """Return the tables of banned words; a list beyond `MOST_LISTS` removes the oldest one, and all searches."""
+        key = device, frozenset(words)
+        if key not in self._banned:
+            if len(self._banned) == MOST_LISTS:
+                del self._banned[next(iter(self._banned))]
+                self._searches.clear()
+            self._banned[key] = BannedWords.build(words, self.tokenizer.pieces()).to(device)
+        return self._banned[key]
 
     def _reverse(self, folder: str) -> ReverseScores:
         """Return the scores of the reverse model in a folder; any tokenizer will do, since it reads text."""
@@ -190,6 +209,10 @@ class Responder:
 
     @cached_property
     def _searches(self) -> dict[str, Search]:
+        return {}
+
+    @cached_property
+    def _banned(self) -> dict[tuple[torch.device, frozenset[str]], BannedWords]:
         return {}
 
 

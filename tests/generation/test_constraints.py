@@ -11,6 +11,7 @@ import torch
 from chains import END, START, Chain, repeats
 
 from dialog.config.components import Component, construct
+from dialog.generation.banned_words import BannedWords
 from dialog.generation.constraints import Constraints
 from dialog.generation.contract import Search
 from dialog.generation.required_words import RequiredWords
@@ -21,7 +22,6 @@ from dialog.generation.searches.contrastive import Contrastive
 from dialog.generation.searches.greedy import Greedy
 from dialog.generation.searches.mmi import MutualInformation
 from dialog.generation.searches.sampling import Sampling
-from dialog.generation.word_finder import WordFinder
 
 PIECES = [b"", b"", b" ca", b"t", b"s", b" dog", b" the", b"!", b" Cat"]
 """Text of each token; 0 and 1 are the end and begin tokens."""
@@ -111,7 +111,7 @@ def test_a_response_begins_with_the_prefix(make: Make) -> None:
 
 
 def test_banned_words_do_not_occur_in_any_spelling(make: Make) -> None:
-    finder = WordFinder.build(["cat"], PIECES)
+    finder = BannedWords.build(["cat"], PIECES)
     plain = decode(make(limits(special=(START, 5))))
     assert any("cat" in words(tokens) for tokens in plain)
     found = decode(make(limits(special=(START, 5), banned=finder)))
@@ -128,7 +128,7 @@ def test_required_words_occur(make: Make) -> None:
 
 def test_banned_and_required_words_combine(make: Make) -> None:
     required = RequiredWords.build(["dog"], PIECES, [5])
-    banned = WordFinder.build(["the", "cat"], PIECES)
+    banned = BannedWords.build(["the", "cat"], PIECES)
     for tokens in decode(make(limits(required=required, banned=banned, no_repeat_ngram=3))):
         assert "dog" in words(tokens)
         assert not {"the", "cat"} & set(words(tokens))

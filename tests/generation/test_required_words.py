@@ -10,13 +10,13 @@ import torch
 from chains import END, START, Sourced
 
 from dialog.config.components import construct
+from dialog.generation.banned_words import BannedWords
 from dialog.generation.constraints import Constraints
 from dialog.generation.contract import Search
 from dialog.generation.required_words import RequiredWords
 from dialog.generation.searches.banks import Banks
 from dialog.generation.searches.beam import Beam
 from dialog.generation.searches.beam_variants import DelayedBeam, DiverseBeam
-from dialog.generation.word_finder import WordFinder
 
 PIECES = [b"", b"", b" ca", b"t", b"s", b" dog", b" the", b"!", b" Cat"]
 """Text of each token; 0 and 1 are the end and begin tokens."""
@@ -80,7 +80,7 @@ def test_words_fit_into_the_shortest_response(words: list[str]) -> None:
 
 def test_other_constraints_hold_beside_required_words() -> None:
     chains = Sourced.draw(len(PIECES), range(40))
-    banned = WordFinder.build(["the"], PIECES)
+    banned = BannedWords.build(["the"], PIECES)
     constraints = limits(["cats", "dog"], 12, banned=banned, min_length=6, no_repeat_ngram=2, prefix=(5,))
     for replies in chains.search(construct(Beam, constraints=constraints, width=5, candidates=5)):
         for reply in replies:

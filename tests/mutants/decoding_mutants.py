@@ -174,7 +174,7 @@ MUTANTS = (
         "constraints-7",
         "banned words are found within one token only",
         BANNED,
-        (CONSTRAINTS, "banned=self.banned.after[progress.banned, tokens]", "banned=progress.banned"),
+        (CONSTRAINTS, "banned=self.banned.after(progress.banned, tokens)", "banned=progress.banned"),
     ),
     mutant(
         "constraints-8",
