@@ -58,11 +58,14 @@ def is_inner_path(path: str) -> bool:
 def check_links(folder: Path, part: str = "") -> None:
     """Check that no link in a folder, or in a part of it, leads out of it: writing there would change other files.
 
+    Folders named ``wandb`` are left out: wandb links to its own logs, and replaces links instead of following them.
+
     Raises:
         UserError: with the link.
     """
     root = folder.resolve()
-    inside = (Path(inner, name) for inner, *names in os.walk(folder / part) for name in chain(*names))
+    tree = (inner for inner in os.walk(folder / part) if "wandb" not in Path(inner[0]).relative_to(folder).parts)
+    inside = (Path(inner, name) for inner, *names in tree for name in chain(*names))
     for path in chain((folder / part,) if part else (), inside):
         if path.is_symlink() and not path.resolve().is_relative_to(root):
             raise UserError(f"{path}: is a link out of {folder}; replace it by a copy, or pass --trust")

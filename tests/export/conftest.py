@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from dialog.build import build_model
+from dialog.config.trust import trusted
 from dialog.runs.load import load
 from dialog.runs.run import Run
 
@@ -26,7 +27,7 @@ def random_run(trained_run: Callable[[str], Run]) -> Callable[..., Run]:
 
     def build(seed: int = 0, **model: object) -> Run:
         run = trained_run("lstm")
-        config = replace(run.recipe.model, embedding_size=24, **model)
+        config = trusted(replace(run.recipe.model, embedding_size=24, **model))
         torch.manual_seed(seed)
         network = build_model(config, len(run.tokenizer)).eval()
         with torch.no_grad():

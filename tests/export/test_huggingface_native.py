@@ -115,7 +115,7 @@ def exported(tmp_path: Path) -> Callable[[Run], Loaded]:
 
     def load(run: Run) -> Loaded:
         assert unsupported(run.model) == ""
-        write(run, tmp_path)
+        write(run, tmp_path, {})
         return Loaded(tmp_path)
 
     return load

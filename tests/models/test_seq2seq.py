@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dialog.config.trust import trusted
 from dialog.errors import UserError
 from dialog.models.embedding import TokenEmbedding
 from dialog.models.heads import VocabularyHead
@@ -247,6 +248,6 @@ def test_invalid_recipe_is_one_clear_line(changes: dict[str, Any], message: str)
 
 def test_encoder_by_dotted_name(draw: Callable[..., Tensor]) -> None:
     name = "dialog.models.transformer.TransformerEncoder"
-    model = make(encoder={**TRANSFORMER, "name": name}, decoder=LSTM)
+    model = make(encoder=trusted({**TRANSFORMER, "name": name}), decoder=LSTM)
     source = torch.tensor([[1, 2]])
     assert model(source, source != PAD, source).shape == (1, 2, VOCABULARY)

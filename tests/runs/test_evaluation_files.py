@@ -30,8 +30,8 @@ def current(run: Path) -> Evaluated | None:
 
 
 def states(run: Path) -> dict[str, str]:
-    """States of the files of evaluations and of their folders."""
-    return {file.file: file.state for file in verify(run) if file.file.startswith("evaluation/")}
+    """States of the evaluation of the test split, and of its files."""
+    return {file.file: file.state for file in verify(run) if file.file.startswith("evaluation/test")}
 
 
 def better_metrics(path: Path) -> None:

@@ -7,6 +7,7 @@ import torch
 from attention_cases import LENGTHS, MEMORY, QUERY, STEPS, Draw, Stir, encoded, seen_by
 from torch import Tensor, nn
 
+from dialog.config.trust import trusted
 from dialog.errors import UserError
 from dialog.models.attention import Attention, build_attention
 
@@ -88,7 +89,7 @@ class Mute:
 
 
 def own(scorer: type) -> Attention:
-    return Attention({"name": f"{__name__}.{scorer.__name__}"}, query_size=QUERY, key_size=MEMORY)
+    return Attention(trusted({"name": f"{__name__}.{scorer.__name__}"}), query_size=QUERY, key_size=MEMORY)
 
 
 def test_own_module_is_trained(draw: Draw, stir: Stir) -> None:
@@ -166,7 +167,7 @@ def test_class_that_is_no_scorer_is_one_clear_line(scorer: type, message: str) -
 def test_unsupported_need_is_named() -> None:
     with pytest.raises(ValueError, match=r"^Needy\.needs: unsupported input turns; supported: coverage, last, mask$"):
         own(Needy)
-    inner = {"name": f"{__name__}.Final"}
+    inner = trusted({"name": f"{__name__}.Final"})
     with pytest.raises(UserError, match=r"Final\.needs: unsupported input mask; supported: none$"):
         build_attention({"name": "local", "size": 2, "scorer": inner}, query_size=QUERY, key_size=MEMORY)
 

@@ -96,7 +96,7 @@ def test_a_checkpoint_runs_no_code(tmp_path: Path) -> None:
             return Path.touch, (tmp_path / "touched",)
 
     torch.save({"state_dict": Evil()}, tmp_path / "evil.ckpt")
-    with pytest.raises(Exception, match=r"weights_only|Unsupported|WeightsUnpickler"):
+    with pytest.raises(Exception, match=r"evil\.ckpt: .*objects other than tensors"):
         SafeCheckpointIO().load_checkpoint(tmp_path / "evil.ckpt", weights_only=False)
     assert not (tmp_path / "touched").exists()
 
