@@ -98,6 +98,18 @@ def test_one_update_changes_all_uses_of_a_tied_table() -> None:
     assert all(torch.equal(one, other) for other in others)
 
 
+def test_the_padding_row_is_zero_and_stays_so() -> None:
+    model = make(tie_embeddings=False).train()
+    optimizer = torch.optim.AdamW(model.parameters(), 0.1)
+    for _ in range(3):
+        source, target = torch.tensor([[1, 2, PAD]]), torch.tensor([[3, 4, PAD]])
+        model(source, source != PAD, target).logsumexp(-1).sum().backward()
+        optimizer.step()
+    for embedding in (model.source_embedding, model.target_embedding):
+        assert not embedding.table.weight[PAD].any()
+        assert not embedding(torch.tensor([[PAD]])).any()
+
+
 def test_padding_gets_no_gradient() -> None:
     embedding = TokenEmbedding(VOCABULARY, SIZE, padding=PAD)
     embedding(torch.tensor([[1, 2, PAD], [2, PAD, PAD]])).square().sum().backward()
