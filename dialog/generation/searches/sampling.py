@@ -109,11 +109,12 @@ class Sampling(Search):
         if self.min_p:
             kept = kept.masked_fill(scaled < self.min_p * scaled.amax(-1, keepdim=True), 0.0)
         if self.top_p < 1:
-            kept = kept * within_mass(scaled, -scaled, self.top_p).float()
+            kept = kept * within_mass(scaled.detach(), -scaled.detach(), self.top_p).float()
         if self.typical_p < 1:
             information = -scaled.clamp_min(torch.finfo(scaled.dtype).tiny).log()
             entropy = (scaled * information).sum(-1, keepdim=True)
-            kept = kept * within_mass(scaled, (information - entropy).abs(), self.typical_p).float()
+            distance = (information - entropy).abs()
+            kept = kept * within_mass(scaled.detach(), distance.detach(), self.typical_p).float()
         nothing = kept.sum(-1, keepdim=True) == 0  # truncations that exclude each other
         return torch.addcmul(kept, scaled, nothing.float())
 
