@@ -33,7 +33,7 @@ EVALUATION = "evaluation/test"
 
 @dataclass
 class Watch:
-    """Audit events of the calls under test: code that is run, and paths that are changed outside of some folders."""
+    """Audit events of the calls under test: programs that are run, and paths that change outside of some folders."""
 
     allowed: list[Path] = field(default_factory=list)
     on: bool = False
@@ -43,9 +43,7 @@ class Watch:
         if not self.on:
             return
         writing = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-        if event == "import" and arguments[0] == CANARY:
-            self.seen.append(f"import {CANARY}")
-        elif event in CODE:
+        if event in CODE:
             self.seen.append(f"{event} {arguments}")
         elif event in WRITES or writing:
             self.note(event, arguments[0])
@@ -78,9 +76,12 @@ def call(
 ) -> Iterator[Callable[..., tuple[int, str]]]:
     """``call(*arguments)``: exit code and standard error of a command that reads a folder from elsewhere."""
     (victim.parent / "modules").mkdir()
-    (victim.parent / "modules" / f"{CANARY}.py").write_text("def run(*args, **kwargs): return None\n")
+    code = "from pathlib import Path\nPath(__file__).with_name('executed').touch()\ndef run(*args, **options): ...\n"
+    (victim.parent / "modules" / f"{CANARY}.py").write_text(code)
+    monkeypatch.delitem(sys.modules, CANARY, raising=False)
     monkeypatch.syspath_prepend(victim.parent / "modules")
     monkeypatch.chdir(victim.parent)
+    watch.seen.clear()
     watch.allowed = [Path(os.environ["DIALOG_CACHE"]).resolve(), (victim.parent / "received").resolve()]
 
     def run(*arguments: str) -> tuple[int, str]:
@@ -96,6 +97,7 @@ def call(
 
     yield run
     assert watch.seen == []
+    assert not (victim.parent / "modules" / "executed").exists(), "the folder's code was imported"
     assert [path.name for path in victim.iterdir()] == ["thesis.txt"]
     assert (victim / "thesis.txt").read_text() == "years of work"
 
