@@ -7,6 +7,12 @@ Every response has exactly 32 tokens (the end token is masked). Same sizes for a
 of 256, a vocabulary of 8,000, random weights, sources of 16 to 64 tokens; one thread each. One process per system; they
 take turns within a round. Each figure is the best of all rounds: tokens per second of the processor for 32 sources,
 milliseconds for one; with ``--clock`` of the wall clock, which needs an idle machine.
+
+    OMP_NUM_THREADS=1 python benchmarks/generation.py --settings [--families lstm ...] [--rounds 5]
+
+What truncations, penalties and banned words cost dialog: milliseconds of the processor for a token of 32 responses
+without and with each of `SETTINGS`, medians, and the median ratio of a round. The tables of 2,000 banned words over
+20,000 pieces: seconds, and MiB.
 """
 
 from __future__ import annotations
@@ -15,8 +21,11 @@ import argparse
 import json
 import os
 import random
+import resource
+import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,6 +47,19 @@ SIZES: dict[str, dict[str, Any]] = {
         for side in ("encoder", "decoder")
     },
 }
+BEAM: dict[str, Any] = {"name": "beam", "width": 5}
+SETTINGS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"name": "sampling"}, {"top_p": 0.9}),
+    ({"name": "sampling"}, {"typical_p": 0.9}),
+    ({"name": "sampling", "top_k": 50}, {"top_p": 0.9}),
+    ({"name": "sampling", "top_k": 50}, {"typical_p": 0.9}),
+    *(
+        (search, penalty)
+        for search in ({"name": "greedy"}, BEAM)
+        for penalty in ({"repetition_penalty": 1.2}, {"frequency_penalty": 0.2})
+    ),
+]
+"""Searches, and what is added to each."""
 CELLS = [(1, 32), (5, 32), (1, 1), (5, 1)]
 """Width of the beam and number of sources."""
 
@@ -62,8 +84,8 @@ SYSTEMS = {
 """bfloat16 and int8 of the others: fairseq, JoeyNMT and OpenNMT-py have none on a CPU."""
 
 
-def build(family: str, precision: str) -> Generate:
-    """Return dialog's model with random weights."""
+def build(family: str, precision: str, components: dict[int, dict[str, Any]] | None = None) -> Generate:
+    """Return dialog's model with random weights, and searches by number, by default by width."""
     import torch
 
     from dialog.config.schema import GenerationConfig
@@ -81,7 +103,8 @@ def build(family: str, precision: str) -> Generate:
     model = model.bfloat16() if precision == "bfloat16" else model
     networks = PreparedNetworks([model], int8=precision == "int8")
     limits = GenerationConfig(min_length=TOKENS, max_length=TOKENS)
-    searches = {1: build_search({"name": "greedy"}, limits), 5: build_search({"name": "beam", "width": 5}, limits)}
+    components = components or {1: {"name": "greedy"}, 5: BEAM}
+    searches = {number: build_search(component, limits) for number, component in components.items()}
 
     @torch.inference_mode()
     def generate(sources: list[list[int]], width: int) -> list[int]:
@@ -92,6 +115,54 @@ def build(family: str, precision: str) -> Generate:
         return [len(best.tokens) for best, *_ in replies]
 
     return generate
+
+
+def print_settings(families: Sequence[str], rounds: int) -> None:
+    """Print what each of `SETTINGS` costs, and the tables of a long list of banned words."""
+    print("| model | search | setting | ms without | ms | ratio |\n| --- | --- | --- | ---: | ---: | ---: |")
+    components = {}
+    for number, (search, added) in enumerate(SETTINGS):
+        components |= {2 * number: search, 2 * number + 1: search | added}
+    for family in families:
+        generate = build(family, "float32", components)
+        times: dict[int, list[float]] = {number: [] for number in components}
+        for turn in range(rounds + 1):  # the first warms up
+            for number, measured in times.items():
+                began = time.process_time()
+                generate(texts(32, seed=turn), number)
+                measured += [1000 * (time.process_time() - began) / TOKENS] if turn else []
+        for number, (search, added) in enumerate(SETTINGS):
+            before, after = times[2 * number], times[2 * number + 1]
+            ratio = statistics.median(one / other for one, other in zip(after, before, strict=True))
+            figures = f"{statistics.median(before):.2f} | {statistics.median(after):.2f} | {ratio:.2f}"
+            print(f"| {family} | {plain(search)} | {plain(added)} | {figures} |", flush=True)
+    print_banned_words(2000, 20000)
+
+
+def plain(settings: dict[str, Any]) -> str:
+    """Return settings as on a command line."""
+    return " ".join(f"{key}={value}" for key, value in settings.items())
+
+
+def print_banned_words(count: int, vocabulary: int) -> None:
+    """Print the time and the memory of the tables of random banned words over random pieces."""
+    from dialog.generation.banned_words import BannedWords
+
+    generator = random.Random(1)
+
+    def word(shortest: int) -> str:
+        return "".join(generator.choices("etaoinshrdlucmfwygpbvk", k=generator.randint(shortest, shortest + 6)))
+
+    pieces = [*(bytes([byte]) for byte in range(256))]
+    pieces += [f"{' ' * generator.randint(0, 1)}{word(2)}".encode() for _ in range(vocabulary - len(pieces))]
+    words = [word(4) for _ in range(count)]
+    began, used = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    banned = BannedWords.build(words, pieces)
+    seconds, peak = time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - used
+    tables = [*vars(banned).values(), *vars(banned.completing).values(), *vars(banned.completing_at_end).values()]
+    size = sum(getattr(table, "nbytes", 0) for table in tables)
+    print(f"{count} banned words over {vocabulary} pieces: {seconds:.2f} s, {size / 2**20:.1f} MiB", end="")
+    print(f" ({peak / 1024:.0f} MiB more than before while they are built)")
 
 
 class Server:
@@ -155,10 +226,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="of batches; four times as many of single sources")
     parser.add_argument("--clock", action="store_const", const="clock", default="processor", help="wall clock")
     parser.add_argument("--environments", type=Path, default=environments.default_folder(), metavar="FOLDER")
+    parser.add_argument("--settings", action="store_true", help="measure truncations, penalties and banned words")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         return serve(build)
+    if options.settings:
+        return print_settings(options.families, options.rounds)
     servers = []
     for name in options.systems:
         try:

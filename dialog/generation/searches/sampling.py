@@ -109,14 +109,19 @@ class Sampling(Search):
         if self.min_p:
             kept = kept.masked_fill(scaled < self.min_p * scaled.amax(-1, keepdim=True), 0.0)
         if self.top_p < 1:
-            kept = kept * within_mass(scaled.detach(), -scaled.detach(), self.top_p).float()
+            kept = masked(kept, within_mass(scaled.detach(), -scaled.detach(), self.top_p))
         if self.typical_p < 1:
             information = -scaled.clamp_min(torch.finfo(scaled.dtype).tiny).log()
             entropy = (scaled * information).sum(-1, keepdim=True)
             distance = (information - entropy).abs()
-            kept = kept * within_mass(scaled.detach(), distance.detach(), self.typical_p).float()
+            kept = masked(kept, within_mass(scaled.detach(), distance.detach(), self.typical_p))
         nothing = kept.sum(-1, keepdim=True) == 0  # truncations that exclude each other
         return torch.addcmul(kept, scaled, nothing.float())
+
+
+def masked(probabilities: Tensor, kept: Tensor) -> Tensor:
+    """Return probabilities, 0 where not kept; `masked_fill` takes three times as long on a CPU."""
+    return probabilities * kept.view(torch.uint8).float()
 
 
 def within_mass(probabilities: Tensor, order: Tensor, mass: float) -> Tensor:
