@@ -91,7 +91,7 @@ MUTANTS = (
         "infra-8",
         "a better mean is bold although the difference is undecided",
         "report/sections/test_scores.py::test_bold_means_decided",
-        ("report/sections/differences.py", 'if entry["decided"] and entry["difference"]', 'if entry["difference"]'),
+        ("report/sections/differences.py", 'if entry["decided"] and best is not None', "if best is not None"),
     ),
     mutant(
         "infra-9",
