@@ -90,7 +90,7 @@ def plan_table(entry: Entry, output: Path, *, prepare: bool) -> Table:
         contenders.append(replace(contender, folders=folders))
         hashes[row.name] = contender_hash(composed.recipe)
     folder = output / "comparisons" / folder_name(entry.name, contenders)
-    return Table(entry, Grid(folder, tuple(contenders), tuple(entry.seed_list)), missing, hashes, notes)
+    return Table(entry, Grid(folder, tuple(contenders), tuple(entry.seed_list), named=None), missing, hashes, notes)
 
 
 def folder_name(name: str, contenders: Sequence[Contender]) -> str:
@@ -114,7 +114,7 @@ def trained_part(table: Table) -> Table:
         if trained[contender.name]
     ]
     folder = table.grid.folder.with_name(folder_name(f"{table.entry.name}-trained", contenders))
-    return replace(table, grid=Grid(folder, tuple(contenders), ()))
+    return replace(table, grid=Grid(folder, tuple(contenders), (), named=None))
 
 
 def compared(table: Table) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def test_sweep_and_tune_stopped_by_a_signal_say_what_to_do(server: Server) -> No
     sweeping.until(lambda: [*server.folder.glob("swept/runs/**/metrics.jsonl")])
     sweeping.send(signal.SIGHUP)
     for tuning, number in zip(tunings, (signal.SIGINT, signal.SIGTERM), strict=True):
-        tuning.until(lambda: "4/5000" in tuning.output)  # noqa: B023 - called in this round
+        tuning.until(lambda: " of 5,000" in tuning.output)  # noqa: B023 - called in this round
         tuning.send(number)
     outputs = [process.output for process in (sweeping, *tunings)]
     assert [process.wait() for process in (sweeping, *tunings)] == [[129], [130], [143]], outputs

@@ -45,8 +45,9 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
 }
 
-OPTIMIZERS = {"lstm": {"name": "adamw", "lr": 0.01}, "transformer": {"name": "sgd", "lr": 0.1}}
-"""SGD for the Transformer: the gradient of its key biases is only rounding, which Adam would scale to whole steps."""
+OPTIMIZERS = {"lstm": {"name": "adamw", "lr": 0.01, "eps": 1e-4}, "transformer": {"name": "sgd", "lr": 0.1}}
+"""SGD for the Transformer: the gradient of its key biases is only rounding, which Adam would scale to whole steps; so is
+that of the attention's query at first, hence the large epsilon."""
 
 
 def examples() -> list[tuple[list[int], list[int]]]:

@@ -9,6 +9,7 @@ import pytest
 
 import dialog
 from dialog.config.compose import Composed
+from dialog.config.trust import trusted
 from dialog.runs.prepare import prepare_data
 
 CORPUS = """
@@ -34,7 +35,7 @@ def prepare(
 
     def prepared(module: str, dialogue: str, fingerprint: str) -> Path:
         (tmp_path / f"{module}.py").write_text(CORPUS.format(dialogue=dialogue, fingerprint=fingerprint))
-        return prepare_data(tiny("lstm", f"data.corpus={{name: {module}.Forum}}").recipe, quiet=True)
+        return prepare_data(trusted(tiny("lstm", f"data.corpus={{name: {module}.Forum}}").recipe), quiet=True)
 
     return prepared
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dialog.config.trust import trusted
 from dialog.data.dialogue import Dialogue
 from dialog.data.examples import ExampleRules
 from dialog.data.preparation.filtering import SurveyedFilter, filter_block
@@ -33,7 +34,7 @@ class Even:
 def test_filters_are_counted_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: Callable[..., Job]) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     plain = Store(prepare(job(), tmp_path), "train").counts
-    folder = prepare(job(filters=({"name": NAME},)), tmp_path)
+    folder = prepare(job(filters=(trusted({"name": NAME}),)), tmp_path)
     train, test = Store(folder, "train"), Store(folder, "test")
     assert train.counts[f"dropped dialogues: {NAME}"] == -(-plain["dialogues"] // 3)
     assert train.counts["dialogues"] + train.counts[f"dropped dialogues: {NAME}"] == plain["dialogues"]

@@ -120,7 +120,7 @@ def test_selected_file_is_a_choice_of_generation(runs: list[str], capsys: pytest
         assert (generation.search, generation.max_length) == ({"name": "beam", "width": 3}, 4)
     assert compose("quickstart/transformer", [f"generation={chosen}"]).recipe.generation.max_length == 4
     (row,) = [line for line in table.splitlines() if line.startswith("*")]
-    assert row.split()[:2] == ["*beam,", "short"] or row.split()[0] == "*+beam,"
+    assert row.lstrip("*+ ").split()[:2] == ["beam,", "short"]
 
 
 def test_interrupted_tuning_continues(
