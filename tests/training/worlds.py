@@ -46,8 +46,10 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 
 OPTIMIZERS = {"lstm": {"name": "adamw", "lr": 0.01, "eps": 1e-4}, "transformer": {"name": "sgd", "lr": 0.1}}
-"""SGD for the Transformer: the gradient of its key biases is only rounding, which Adam would scale to whole steps; so is
-that of the attention's query at first, hence the large epsilon."""
+"""SGD for the Transformer: the gradient of its key biases is only rounding, which Adam would scale to whole steps.
+
+That of the LSTM's attention query is hardly more at first, hence the large epsilon.
+"""
 
 
 def examples() -> list[tuple[list[int], list[int]]]:
