@@ -67,7 +67,9 @@ class ArgumentError(UserError):
 
     def __init__(self, part: str, argument: str, value: object, reason: str) -> None:
         super().__init__(f"{part}: {reason}")
-        self.part, self.argument, self.value = part, argument, value
+        self.part = part
+        self.argument = argument
+        self.value = value
 
 
 CHECKED_TYPES: Mapping[str, tuple[type, ...]] = {

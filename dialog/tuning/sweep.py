@@ -19,11 +19,11 @@ from dialog.atomic import lock, write_json, write_text
 from dialog.config.components import lookup
 from dialog.config.compose import Composed, compose
 from dialog.config.schema import to_dict, to_yaml
-from dialog.config.trust import NO_TRUST, Trust
+from dialog.config.trust import FULL_TRUST, NO_TRUST, Trust
 from dialog.errors import DivergedError, UserError
 from dialog.escaping import json_copy
 from dialog.json_files import read_json
-from dialog.paths import created_folder
+from dialog.paths import check_links, created_folder, is_inner_path
 from dialog.runs.check import check_recipe
 from dialog.runs.train import PartOf
 from dialog.runs.train import train as train_run
@@ -87,10 +87,11 @@ def create(recipes: Sequence[Composed], settings: SweepSettings, folder: Path) -
 
 
 def read_settings(folder: Path) -> SweepSettings:
-    """Read the settings that `create` has written.
+    """Read the settings that `create` has written, or somebody else.
 
     Raises:
-        UserError: not the folder of a sweep, or its settings are damaged or of another version.
+        UserError: not the folder of a sweep, its settings are damaged or of another version, or a name in them leads
+            out of the folder.
     """
     path = folder / SETTINGS
     if not path.is_file():
@@ -99,6 +100,11 @@ def read_settings(folder: Path) -> SweepSettings:
     unknown = sorted(set(settings) - {field.name for field in fields(SweepSettings)})
     if unknown:
         raise UserError(f"{path}: unknown setting {unknown[0]!r}; remove it, or restore the file from a copy")
+    if not isinstance(settings["spaces"], dict):
+        raise UserError(f"{path}: damaged (spaces is no mapping); restore the file from a copy")
+    for name in settings["spaces"]:
+        if not is_inner_path(name):
+            raise UserError(f"{path}: the name {name!r} leads out of the folder; restore the file from a copy")
     return SweepSettings(**settings)
 
 
@@ -111,6 +117,8 @@ def sweep(folder: Path, settings: SweepSettings, trust: Trust = NO_TRUST) -> dic
     Raises:
         UserError: other processes train all recipes that lack trials.
     """
+    if trust != FULL_TRUST:
+        check_links(folder)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with stopping(resume_advice(folder)):
         storage = JournalStorage(JournalFileBackend(str(folder / JOURNAL)))

@@ -278,3 +278,47 @@ def test_settings_of_a_comparison_add_no_code_to_a_new_recipe(
     code, errors = call("compare", str(received), "quickstart/lstm_bahdanau")
     assert code == 2
     assert f"imports '{CANARY}.run'" in errors
+
+
+# ------------------------------------------------------------------ the same mistakes elsewhere
+
+
+@pytest.mark.parametrize("name", ["../../../victim", "/victim", ".."])
+def test_recipes_of_a_sweep_stay_inside(
+    name: str, received: Path, victim: Path, call: Callable[..., tuple[int, str]]
+) -> None:
+    name = str(victim) if name == "/victim" else name
+    (received / "sweep.json").write_text(json.dumps({"spaces": {name: {}}, "trials": 1}), encoding="utf-8")
+    code, errors = call("sweep", "--resume", str(received))
+    assert code == 2
+    assert "sweep.json" in errors
+
+
+def test_no_link_of_a_sweep_is_followed_out(received: Path, victim: Path, call: Callable[..., tuple[int, str]]) -> None:
+    (received / "sweep.json").write_text(json.dumps({"spaces": {"lstm": {}}, "trials": 1}), encoding="utf-8")
+    (received / "best").symlink_to(victim, target_is_directory=True)
+    code, errors = call("sweep", "--resume", str(received))
+    assert code == 2
+    assert str(received / "best") in errors
+
+
+@pytest.mark.parametrize("link", ["generation", "configs"])
+def test_tuned_settings_are_not_written_through_links(
+    link: str, received: Path, victim: Path, call: Callable[..., tuple[int, str]]
+) -> None:
+    run = received / "runs" / "lstm" / "seed-1"
+    (run / link).symlink_to(victim, target_is_directory=True)
+    code, errors = call("tune-generation", str(run), "--examples", "2")
+    assert code == 2
+    assert str(run / link) in errors
+
+
+def test_compared_runs_are_not_written_through_links(
+    received: Path, victim: Path, call: Callable[..., tuple[int, str]]
+) -> None:
+    lstm, transformer = (received / "runs" / family / "seed-1" for family in ("lstm", "transformer"))
+    (lstm / "evaluation" / "test").rename(victim.parent / "elsewhere")
+    (lstm / "evaluation" / "test").symlink_to(victim.parent / "elsewhere", target_is_directory=True)
+    code, errors = call("compare", str(lstm), str(transformer), "--output", str(received / "out"))
+    assert code == 2
+    assert str(lstm / "evaluation" / "test") in errors

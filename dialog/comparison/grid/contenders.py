@@ -27,6 +27,7 @@ from dialog.config.variations import parse_variation, short_names
 from dialog.config.yaml_layers import parse_value
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
+from dialog.paths import check_links
 from dialog.runs.evaluation.files import METRICS, check_evaluation
 from dialog.runs.folder import RECIPE, read_recipe, read_summary
 from dialog.runs.load import check_files
@@ -196,6 +197,8 @@ def trained_recipe(folder: Path, *, trust: Trust) -> Composed:
         raise UserError(f"{folder} is not a run folder or a comparison folder: it has no {RECIPE} or {GRID}")
     composed = compose(str(folder / RECIPE), trust=trust)
     check_importable(composed.recipe, str(folder))
+    if trust != FULL_TRUST:
+        check_links(folder, "evaluation")
     check_files(folder)
     if read_summary(folder) is None:
         raise UserError(f"{folder}: training has not finished; resume it with dialog-seq2seq train --resume {folder}")

@@ -168,7 +168,8 @@ class Grid:
 
     def _outside_cell(self, contender: Contender, seed: int, path: str) -> Cell:
         """Return the cell of a run folder outside of the comparison."""
-        folder, named = Path(path), self.named is None or path in self.named
+        folder = Path(path)
+        named = self.named is None or path in self.named
         if contender.kind == "recipe" and named:  # comparisons that train the same run share its lock
             return Cell(contender, seed, folder, folder.with_name(f".{folder.name}"), outside=True)
         place = self.folder / "runs" / f".{contender.name.replace('/', '-')}-{seed}"
@@ -221,7 +222,8 @@ def read_grid(folder: Path, *, trust: Trust = NO_TRUST) -> Grid:
 
 
 def _contender(entry: Mapping[str, Any], trust: Trust) -> Contender:
-    name, kind = _typed(entry["name"], str), _typed(entry["kind"], str)
+    name = _typed(entry["name"], str)
+    kind = _typed(entry["kind"], str)
     if kind not in KINDS:
         raise ValueError(f"unknown kind {kind!r} of a contender")
     if kind != "runs" and not is_inner_path(name):
@@ -230,7 +232,8 @@ def _contender(entry: Mapping[str, Any], trust: Trust) -> Contender:
     folders = {_seed(int(seed)): _typed(path, str) for seed, path in _typed(entry["folders"], dict).items()}
     if not all(Path(path).is_absolute() and "\0" not in path for path in folders.values()):
         raise ValueError(f"a run folder of {name!r} is no absolute path")
-    digest, file = _typed(entry["hash"], str), _typed(entry["file"], str)
+    digest = _typed(entry["hash"], str)
+    file = _typed(entry["file"], str)
     return Contender(name, kind, digest, recipe, folders, file, trust.within(recipe))
 
 

@@ -53,7 +53,8 @@ def measured_rows(finished: FinishedRun, evaluation: Path) -> list[dict[str, Any
     run = finished.load()
     if run.model.decoder.pointer is None:
         return []
-    path, fingerprint = evaluation / FILE, _fingerprint(run, finished.entry["metrics"])
+    path = evaluation / FILE
+    fingerprint = _fingerprint(run, finished.entry["metrics"])
     measured = read_added(path, "fingerprint", "rows")
     if measured is None or measured["fingerprint"] != fingerprint:
         finished.cell.check_named()

@@ -13,16 +13,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from dialog.atomic import lock, write_text
 from dialog.config.schema import to_dict
+from dialog.config.trust import FULL_TRUST
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 from dialog.escaping import to_json
 from dialog.json_files import read_json_lines
-from dialog.paths import recipe_name
+from dialog.paths import check_links, recipe_name
 from dialog.report.formats.metrics import metric_display
 from dialog.report.progress import ProgressBars
 from dialog.report.terminal import one_line
@@ -45,12 +47,19 @@ ENSEMBLE = "configs/generation/tuned_ensemble.yaml"
 log = logging.getLogger("dialog")
 
 
-class TuningTask(NamedTuple):
+@dataclass(frozen=True)
+class TuningTask:
     """A run, the settings to measure, and the examples to measure them on."""
 
     run: Run
     settings: Sequence[DecodingSetting]
     sample: Sample
+
+    def __post_init__(self) -> None:
+        """Check that no link leads out of the folders of the run that are written; raise UserError otherwise."""
+        if self.run.trust != FULL_TRUST:
+            for path in (RECORD, SELECTED):
+                check_links(self.run.folder, Path(path).parts[0])
 
 
 def tune_generation(tasks: Sequence[TuningTask], rule: SelectionRule) -> dict[str, Any]:
