@@ -56,11 +56,12 @@ def test_manifest_lists_files_and_inputs(trained: Callable[[str], Path]) -> None
     folder = run / "evaluation" / "test"
     hashes, metrics = read_manifest(folder), json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     assert hashes is not None
-    assert hashes.keys() == {"weights", "settings", "data", *FILES}
+    # A comparison of the same run may have added its measurements.
+    assert hashes.keys() - {"history.json", "attention.json"} == {"weights", "settings", "data", *FILES}
     assert {name: hashes[name] for name in FILES} == {name: sha256(folder / name) for name in FILES}
     assert hashes["weights"] == metrics["weights"] == sha256(run / "model.safetensors")
     assert hashes["data"] == metrics["fingerprint"]
-    assert states(run) == {f"evaluation/test/{name}": "intact" for name in FILES}
+    assert states(run).items() >= {f"evaluation/test/{name}": "intact" for name in FILES}.items()
 
 
 @pytest.mark.parametrize(
